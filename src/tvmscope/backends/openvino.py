@@ -1,0 +1,71 @@
+"""OpenVINO's CPU plug-in with its latency hint, held to float32 so that all compute the same."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvmscope.backends._api import Backend, LoadRequest, read_inputs, require_onnx
+
+
+class _Runner:
+    def __init__(self, request: LoadRequest) -> None:
+        import openvino as ov
+
+        core = ov.Core()
+        config = {
+            "PERFORMANCE_HINT": "THROUGHPUT" if request.mode == "throughput" else "LATENCY",
+            "INFERENCE_NUM_THREADS": request.threads,
+            # On CPUs with bfloat16 units the plug-in would otherwise lower the precision by itself.
+            "INFERENCE_PRECISION_HINT": "f32",
+        }
+        self.model = core.compile_model(
+            str(require_onnx(Path(request.folder))), "CPU", config
+        )
+        self.request = self.model.create_infer_request()
+        names = {name for port in self.model.inputs for name in port.names}
+        feed = read_inputs(Path(request.folder))
+        for name, value in feed.items():
+            if name in names:
+                self.request.set_tensor(name, ov.Tensor(np.ascontiguousarray(value)))
+        self.settings = {
+            "openvino": ov.__version__,
+            **{key.lower(): str(value) for key, value in config.items()},
+        }
+
+    def run(self) -> None:
+        self.request.infer()
+
+    def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
+        self.request.infer()
+        return {
+            port.any_name: np.array(self.request.get_tensor(port).data)
+            for port in self.model.outputs
+        }
+
+
+def load(request: LoadRequest) -> _Runner:
+    """Compile the model's ONNX file for the CPU."""
+    return _Runner(request)
+
+
+def unavailable(device: str) -> str | None:
+    """Needs the package."""
+    if importlib.util.find_spec("openvino") is None:
+        return "openvino is not installed: pip install 'tvmscope[openvino]'"
+    return None
+
+
+BACKENDS = (
+    Backend(
+        name="openvino",
+        kinds=("cpu",),
+        formats=("torch", "onnx"),
+        load="tvmscope.backends.openvino:load",
+        unavailable=unavailable,
+        env=lambda threads: {"OMP_NUM_THREADS": str(threads)},
+    ),
+)

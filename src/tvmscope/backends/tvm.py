@@ -1,0 +1,86 @@
+"""Compiled artifacts on TVM's virtual machine: the wheel's own pipeline, and ours."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvmscope.backends._api import Backend, LoadRequest, read_inputs
+from tvmscope.errors import RunError
+
+
+class _Runner:
+    def __init__(self, request: LoadRequest) -> None:
+        from tvmscope.compiler.artifact import load_callable
+
+        if request.artifact is None:
+            raise RunError("the TVM backends run artifacts, and none was given")
+        self.loaded = load_callable(Path(request.artifact), threads=request.threads)
+        artifact = self.loaded.artifact
+        self.inputs = self.loaded.place(read_inputs(Path(request.folder)))
+        self.settings = {
+            "tvm": artifact.versions.get("tvm", "?"),
+            "pipeline": artifact.pipeline,
+            "target": artifact.target.label,
+            "exec_mode": artifact.exec_mode,
+            "threads": str(request.threads),
+            "cuda_graph": str(artifact.graph),
+        }
+
+    def run(self) -> None:
+        self.loaded.run(self.inputs)
+        if self.loaded.artifact.target.kind == "cuda":
+            self.loaded.device.sync()
+
+    def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
+        return self.loaded.name_outputs(self.loaded.run(self.inputs))
+
+
+class _CudaRunner(_Runner):
+    def time_device(self, n: int) -> list[float]:
+        """Device seconds of `n` runs; TVM's evaluator records CUDA events."""
+        evaluate = self.loaded.machine.time_evaluator(
+            "main", self.loaded.device, number=1, repeat=n
+        )
+        return [float(s) for s in evaluate(*self.inputs).results]
+
+
+def load(request: LoadRequest) -> _Runner:
+    """Load the artifact that the request names."""
+    return _CudaRunner(request) if request.device == "cuda" else _Runner(request)
+
+
+def unavailable(device: str) -> str | None:
+    """Needs the wheel; on CUDA a device."""
+    from tvmscope.compiler import cuda_device, tvm_compat
+
+    tvm_compat.prefer_source_build()
+    if importlib.util.find_spec("tvm") is None:
+        return "apache-tvm is not installed: pip install tvmscope"
+    if device == "cuda" and cuda_device.find() is None:
+        return "no CUDA device here; the artifact can still be cross-compiled"
+    return None
+
+
+def env(threads: int) -> dict[str, str]:
+    """TVM's pool reads its size once, from the environment."""
+    return {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+
+
+BACKENDS = tuple(
+    Backend(
+        name=name,
+        kinds=("cpu", "cuda"),
+        formats=("torch", "onnx"),
+        precisions=("float32", "float16"),
+        graphs=True,
+        compiles=name,
+        load="tvmscope.backends.tvm:load",
+        unavailable=unavailable,
+        env=env,
+    )
+    for name in ("tvmscope", "tvm")
+)

@@ -1,0 +1,1 @@
+"""Plans a comparison of backends, runs it and checks what they computed."""

@@ -1,0 +1,43 @@
+"""Which results of one run are set against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from tvmscope.core.comparison import Comparison, compare
+from tvmscope.core.measurement import Result
+from tvmscope.core.stats import median_s
+
+OURS = "tvmscope"
+
+
+def compare_all(results: Sequence[Result]) -> tuple[Comparison, ...]:
+    """Our rows against every other verified row of the same target and precision.
+
+    Two rows of ours meet once, the later one against the earlier. Where none of ours is
+    there, the fastest row is set against the others.
+    """
+    usable = [r for r in results if r.status == "ok" and r.measurement is not None]
+    ordered = sorted(usable, key=_group)  # stable: rows keep their order within a group
+    return tuple(
+        compare(a, b) for _, group in groupby(ordered, key=_group) for a, b in _pairs(list(group))
+    )
+
+
+def _group(result: Result) -> tuple[str, str]:
+    return result.task.target, result.task.variant.precision
+
+
+def _pairs(rows: list[Result]) -> list[tuple[Result, Result]]:
+    ours = [r for r in rows if r.task.variant.backend.startswith(OURS)]
+    if not ours:
+        first = min(rows, key=_time_s)
+        return [(first, other) for other in rows if other is not first]
+    others = [r for r in rows if r not in ours]
+    return [(row, other) for i, row in enumerate(ours) for other in (*others, *reversed(ours[:i]))]
+
+
+def _time_s(result: Result) -> float:
+    assert result.measurement is not None
+    return median_s(result.measurement)

@@ -1,0 +1,26 @@
+"""What a comparison consists of: one entry per row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvmscope.core.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One way of running the model, ready to be loaded in a worker, or why it cannot be."""
+
+    task: Task
+    load: str = ""
+    """Dotted path `module:function` of `load(request) -> Runner`."""
+    request: Any = None
+    """Plain data for `load`; it crosses the process boundary."""
+    env: dict[str, str] = field(default_factory=dict)
+    unavailable: str | None = None
+    """The reason when it cannot be measured here; such an entry needs no `load`."""
+    failure: str | None = None
+    """Why building what it runs failed; such an entry is a failed row."""
+    build_s: float | None = None
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,130 @@
+"""Runs a comparison: loads and verifies every entry, then times them in interleaved rounds."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tvmscope.bench.compare import compare_all
+from tvmscope.bench.plan import Entry
+from tvmscope.bench.row import Reference, Row
+from tvmscope.core.measurement import Result
+from tvmscope.core.options import MeasureOptions
+from tvmscope.core.progress import Progress
+from tvmscope.core.task import Task
+from tvmscope.errors import RunError
+from tvmscope.measure.interleave import interleave
+from tvmscope.measure.machine import disturbances, snapshot
+
+__all__ = ["Entry", "compare_all", "run"]
+
+Results = tuple[Result, ...]
+
+
+def run(
+    entries: Sequence[Entry],
+    options: MeasureOptions,
+    *,
+    reference: Path,
+    reference_name: str,
+    tolerances: Callable[[Task], float],
+    progress: Progress,
+    on_update: Callable[[Results], None],
+    log_dir: Path | None = None,
+) -> Results:
+    """One result per entry, in order; whatever happens to an entry is its result.
+
+    `on_update` sees the results after each load and each round, rows that are not there yet as
+    "interrupted". On Ctrl-C it sees them a last time before the interrupt goes on.
+    """
+    if not reference.is_file():
+        raise RunError(f"the reference outputs {reference} are missing: prepare the model again")
+    rows = [Row(entry) for entry in entries]
+
+    def publish() -> Results:
+        results = tuple(row.result() for row in rows)
+        on_update(results)
+        return results
+
+    try:
+        for number, row in enumerate(rows):
+            progress.stage("load and verify", row.label)
+            progress.step(number, len(rows), row.label)
+            against = Reference(reference, reference_name, tolerances(row.entry.task))
+            _prepare(row, options, _log_path(log_dir, row), against)
+            _tell(row, progress)
+            publish()
+        _measure(rows, options, progress, publish)
+    except BaseException as e:  # whatever ends the run, no worker may outlive it
+        for row in rows:
+            row.end()
+        if isinstance(e, KeyboardInterrupt):
+            _mark_interrupted(rows)
+            publish()
+        raise
+    for row in rows:
+        if row.worker is not None:
+            row.worker.close()
+    return publish()
+
+
+def _prepare(row: Row, options: MeasureOptions, log: Path | None, against: Reference) -> None:
+    if row.entry.unavailable is None and row.entry.failure is None:
+        with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
+            row.prepare(options, log, Path(folder) / "outputs.npz", against)
+
+
+def _measure(
+    rows: list[Row], options: MeasureOptions, progress: Progress, publish: Callable[[], Results]
+) -> None:
+    lanes = [row.lane for row in rows if row.lane is not None]
+    if not lanes:
+        return
+    pids = [row.worker.pid for row in rows if row.worker is not None and row.lane is not None]
+    progress.stage("measure", f"{len(lanes)} in turns")
+    before = snapshot(pids)
+    for _ in interleave(lanes, options):
+        rounds = max(len(lane.rounds_s) for lane in lanes)
+        progress.step(*_done(rows, options), f"round {rounds}" if rounds else "warm-up")
+        publish()
+    found = disturbances(before, snapshot(pids))
+    for text in found:
+        progress.note(text)
+    for row in rows:
+        if row.lane is not None:
+            row.warnings.extend(found)
+            row.finish()
+            if row.lane.failure is not None:
+                _tell(row, progress)
+
+
+def _done(rows: list[Row], options: MeasureOptions) -> tuple[float, float]:
+    """How far the measuring is: runs where the user counts them, else time."""
+    lanes = [row.lane for row in rows if row.lane is not None and row.lane.failure is None]
+    usual = [lane for lane in lanes if lane.pace is None or not lane.pace.slow]
+    if options.iterations is not None:
+        return sum(len(r) for x in usual for r in x.rounds_s), options.iterations * len(usual)
+    return sum(min(x.used_s, options.duration_s) for x in usual), options.duration_s * len(usual)
+
+
+def _mark_interrupted(rows: list[Row]) -> None:
+    for row in rows:
+        if row.lane is not None and row.lane.rounds_s:
+            row.warnings.append(f"interrupted after {len(row.lane.rounds_s)} rounds")
+
+
+def _tell(row: Row, progress: Progress) -> None:
+    """Remark at once what keeps a row from being a plain result."""
+    result = row.result()
+    if result.status in ("failed", "unavailable"):
+        progress.note(f"{row.label}: {result.status}: {result.reason}")
+    elif row.accuracy is not None and not row.accuracy.passed:
+        progress.note(f"{row.label}: wrong: {row.accuracy.detail}")
+
+
+def _log_path(folder: Path | None, row: Row) -> Path | None:
+    if folder is None:
+        return None
+    return folder / (re.sub(r"[^A-Za-z0-9._-]+", "-", row.label) + ".log")

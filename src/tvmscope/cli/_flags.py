@@ -1,0 +1,323 @@
+"""Every flag, once: a group is a function whose parameters are flags and whose result is options.
+
+Keys of the result are fields of `workflow.options.Options` (or its parts) and of `cli._show.Show`.
+A flag that was not given is left out, so that each default has one home: the options' dataclass.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from tvmscope.errors import UsageError
+from tvmscope.messages import _
+from tvmscope.units import parse_duration_s, parse_shapes
+
+_PRECISIONS = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16"}
+
+Models = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL...",
+        help=_("Built-in name, .onnx or .pt2 file, package.module:callable, or a folder."),
+        show_default=False,
+    ),
+]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help=_("Built-in name, .onnx or .pt2 file, or package.module:callable."),
+        show_default=False,
+    ),
+]
+
+
+def option(panel: str, *names: str, default: str = "", **more: Any) -> Any:
+    """A `typer.Option` that only tells its `default`; the options' dataclass holds it."""
+    return typer.Option(*names, rich_help_panel=panel, show_default=default or False, **more)
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The flags that were given."""
+    return {k: v for k, v in values.items() if v is not None and v != () and v != {}}
+
+
+def names(texts: list[str] | None) -> tuple[str, ...]:
+    """`--x a,b --x c` -> (a, b, c)."""
+    return tuple(p.strip() for t in texts or () for p in t.split(",") if p.strip())
+
+
+def _target_names(texts: list[str] | None) -> tuple[str, ...]:
+    """Commas part plain names; JSON and old strings (`llvm -mattr=+avx2,+fma`) hold their own."""
+    found: list[str] = []
+    for text in texts or ():
+        plain = re.fullmatch(r"[\w:.-]+(,[\w:.-]+)*", text.strip())
+        found += text.strip().split(",") if plain else [text]
+    return tuple(found)
+
+
+_WHAT = _("What to measure or build")
+
+
+def target(
+    target: Annotated[
+        list[str] | None,
+        option(
+            _WHAT,
+            "--target",
+            metavar="TARGET",
+            help=_(
+                "auto, cpu, cuda, cpu:skylake-avx512, arm64:cortex-a72, cuda:sm_90, target JSON or "
+                "'llvm -mcpu=...'. Repeat, or join by commas, for several."
+            ),
+            default="auto",
+        ),
+    ] = None,
+    precision: Annotated[
+        list[str] | None,
+        option(
+            _WHAT,
+            "--precision",
+            metavar="NAME",
+            help=_("float32, float16, bfloat16; commas join several."),
+            default="float32",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        option(
+            _WHAT,
+            "--threads",
+            metavar="N",
+            min=1,
+            help=_("Threads of every backend."),
+            default=_("cores"),
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    precisions = tuple(_PRECISIONS.get(p, p) for p in names(precision))
+    for p in precisions:
+        if p not in _PRECISIONS.values():
+            raise UsageError(f"unknown precision '{p}'; use float32, float16 or bfloat16")
+    return given(targets=_target_names(target), precisions=precisions, threads=threads)
+
+
+def load(
+    shapes: Annotated[
+        list[str] | None,
+        option(_WHAT, "--shapes", metavar="NAME:1x3x224x224", help=_("Input shapes; repeatable.")),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        option(_WHAT, "--batch-size", metavar="N", min=1, help=_("First dimension of the inputs.")),
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        option(
+            _WHAT,
+            "--inputs",
+            metavar="FILE.npz",
+            exists=True,
+            dir_okay=False,
+            help=_("Inputs by name."),
+            default=_("seeded random"),
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        option(
+            _WHAT, "--seed", metavar="N", help=_("Of inputs, weights and order."), default=_("0")
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(
+        shapes=parse_shapes(shapes or []),
+        batch_size=batch_size,
+        inputs_file=None if inputs is None else str(inputs),
+        seed=seed,
+    )
+
+
+_HOW = _("How to compile")
+
+
+def compilation(
+    pipeline: Annotated[
+        str | None,
+        option(
+            _HOW,
+            "--pipeline",
+            metavar="NAME",
+            help=_("tvmscope, tvm or file.py:function."),
+            default=_("tvmscope"),
+        ),
+    ] = None,
+    exec_mode: Annotated[
+        Literal["bytecode", "compiled"] | None,
+        option(_HOW, "--exec-mode", help=_("Of the virtual machine."), default=_("bytecode")),
+    ] = None,
+    graph: Annotated[
+        bool | None,
+        option(_HOW, "--graph/--no-graph", help=_("Run as a CUDA graph."), default=_("no")),
+    ] = None,
+    disable_pass: Annotated[
+        list[str] | None,
+        option(_HOW, "--disable-pass", metavar="NAME", help=_("Leave a pass out; repeatable.")),
+    ] = None,
+    dump_ir: Annotated[
+        Path | None,
+        option(
+            _HOW, "--dump-ir", metavar="DIR", file_okay=False, help=_("Write the IR of each phase.")
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(
+        pipeline=pipeline,
+        exec_mode=exec_mode,
+        graph=graph,
+        disabled_passes=names(disable_pass),
+        dump_ir=None if dump_ir is None else str(dump_ir),
+    )
+
+
+_TIME = _("How to measure")
+
+
+def measurement(
+    iterations: Annotated[
+        int | None,
+        option(_TIME, "--iterations", metavar="N", min=1, help=_("Runs per backend, exactly.")),
+    ] = None,
+    warmup: Annotated[
+        int | None,
+        option(
+            _TIME,
+            "--warmup",
+            metavar="N",
+            min=0,
+            help=_("Warm-up runs, exactly."),
+            default=_("until steady"),
+        ),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        option(
+            _TIME, "--duration", metavar="TIME", help=_("Per backend: 5s, 1m."), default=_("8s")
+        ),
+    ] = None,
+    mode: Annotated[
+        Literal["latency", "throughput"] | None,
+        option(_TIME, "--mode", help=_("What backends are set up for."), default=_("latency")),
+    ] = None,
+    cache: Annotated[
+        Literal["warm", "cold"] | None,
+        option(
+            _TIME, "--cache", help=_("Flush the CPU caches before each run?"), default=_("warm")
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    duration_s = None if duration is None else parse_duration_s(duration)
+    if duration_s == 0:
+        raise UsageError("--duration must be more than 0; use --iterations 1 for a single run")
+    return given(
+        iterations=iterations, warmup=warmup, duration_s=duration_s, mode=mode, cache=cache
+    )
+
+
+def comparison(
+    backends: Annotated[
+        list[str] | None,
+        option(_WHAT, "--backends", metavar="A,B", help=_("Backends to run."), default=_("all")),
+    ] = None,
+    rtol: Annotated[
+        float | None,
+        option(
+            _TIME,
+            "--rtol",
+            "--tolerance",
+            metavar="X",
+            min=0.0,
+            help=_("Largest accepted error, max|a-b| / max|reference|."),
+            default=_("1e-4, in half precision 2e-2"),
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(backends=names(backends), tolerance=rtol)
+
+
+_OUT = _("Output")
+
+
+def place(
+    output: Annotated[
+        Path | None, option(_OUT, "--output", "-o", metavar="PATH", help=_("Where to write."))
+    ] = None,
+    force: Annotated[bool, option(_OUT, "--force", help=_("Overwrite what is there."))] = False,
+) -> dict[str, Any]:
+    return given(output=output, force=force)
+
+
+def speech(
+    json: Annotated[
+        bool, option(_OUT, "--json", help=_("Machine output on stdout; text stays on stderr."))
+    ] = False,
+    quiet: Annotated[bool, option(_OUT, "--quiet", "-q", help=_("No text for people."))] = False,
+    verbose: Annotated[
+        bool, option(_OUT, "--verbose", "-v", help=_("More detail, and tracebacks of errors."))
+    ] = False,
+) -> dict[str, Any]:
+    return given(json=json, quiet=quiet, verbose=verbose)
+
+
+def results(
+    export_times: Annotated[
+        Path | None,
+        option(_OUT, "--export-times", metavar="FILE", help=_("Write every single time as JSON.")),
+    ] = None,
+    percentile: Annotated[
+        list[str] | None,
+        option(
+            _OUT,
+            "--percentile",
+            metavar="90,99",
+            help=_("Show percentiles where there are samples enough."),
+        ),
+    ] = None,
+    redact: Annotated[
+        bool,
+        option(
+            _OUT, "--redact", help=_("Print and export without host name, user name and folders.")
+        ),
+    ] = False,
+) -> dict[str, Any]:
+    percentiles = tuple(f"p{p.removeprefix('p')}" for p in names(percentile))
+    for p in percentiles:
+        if p not in ("p90", "p99"):
+            raise UsageError(f"unknown percentile '{p[1:]}'; use 90 or 99 (the median is 50)")
+    return given(export_times=export_times, percentiles=percentiles, redact=redact)
+
+
+def planning(
+    dry_run: Annotated[
+        bool, option(_OUT, "--dry-run", help=_("Print what would be done, and do nothing."))
+    ] = False,
+) -> dict[str, Any]:
+    return given(dry_run=dry_run)
+
+
+MEASURING = (
+    target,
+    load,
+    compilation,
+    measurement,
+    comparison,
+    place,
+    speech,
+    results,
+    planning,
+)
+"""What every command that measures a model takes."""

@@ -1,0 +1,130 @@
+"""Where output goes: text for people to stderr, machine output to stdout or a file."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvmscope.core.progress import Progress
+from tvmscope.errors import TvmscopeError
+from tvmscope.messages import _
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from tvmscope.core.session import Session
+    from tvmscope.workflow.options import Options
+
+
+class InterruptedWork(TvmscopeError):  # noqa: N818 - no error of anybody
+    """Ctrl-C; the message says where the work so far was saved."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """The flags about showing, and what they mean."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    export_times: Path | None = None
+    percentiles: tuple[str, ...] = ()
+    redact: bool = False
+    dry_run: bool = False
+
+    @cached_property
+    def console(self) -> Console:
+        """The terminal, as far as it is for people."""
+        from rich.console import Console
+
+        return Console(stderr=True, quiet=self.quiet, highlight=False)
+
+    def text(self, *lines: RenderableType) -> None:
+        """Print for people; strings are taken literally."""
+        from rich.text import Text
+
+        for line in lines:
+            self.console.print(Text(line) if isinstance(line, str) else line)
+
+    def machine(self, data: Any) -> None:
+        """Print a JSON value on stdout."""
+        write(json_module.dumps(data, indent=1, allow_nan=False) + "\n")
+
+    @contextmanager
+    def working(self) -> Iterator[Progress]:
+        """Progress while something long runs; Ctrl-C becomes an error that names what was kept."""
+        from tvmscope.cli._progress import showing
+
+        with showing(self.console) as (progress, notes):
+            try:
+                yield progress
+            except KeyboardInterrupt as e:
+                kept = notes[-1] if notes else _("nothing had been measured yet")
+                raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from e
+
+    def plans(self, models: Sequence[Any], options: Options) -> int:
+        """What `--dry-run` prints: for each model, what would be done."""
+        from tvmscope.workflow.plan import plan
+
+        plans = [plan(model, options).lines() for model in models]
+        for lines in plans:
+            self.text(*lines)
+        if self.json:
+            self.machine({"plans": plans})
+        return 0
+
+    def sessions(self, sessions: Sequence[Session]) -> None:
+        """Tables for people; JSON and raw times where they were asked for."""
+        from tvmscope.report import console, json_
+
+        shown = [redacted(s) for s in sessions] if self.redact else list(sessions)
+        self.text(console.render_all(shown, self.percentiles))
+        if self.json:
+            write(json_.render(shown))
+        if self.export_times is not None:
+            write(json_.times(shown), self.export_times)
+
+
+def redacted(session: Session) -> Session:
+    """The session without what tells who measured and where."""
+    import getpass
+
+    from tvmscope.report.redact import redact
+
+    return redact(session, user=getpass.getuser())
+
+
+def write(document: str, file: Path | None = None) -> None:
+    """Write a document to a file, or to stdout."""
+    if file is not None:
+        from tvmscope.core.files import write_text_atomic
+
+        write_text_atomic(file, document)
+        return
+    sys.stdout.write(document)
+    sys.stdout.flush()
+
+
+def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
+    """3 when an output is wrong, 130 when interrupted, 5 or 1 when a backend asked for has no row.
+
+    Backends that nobody named may be missing: that is a line in the table, not a failure.
+    """
+    results = [result for session in sessions for result in session.results]
+    if any(r.status == "wrong" for r in results):
+        return 3
+    if any(not session.complete for session in sessions):
+        return 130
+    statuses = {r.status for r in results if r.task.variant.backend in asked}
+    if "unavailable" in statuses:
+        return 5
+    lost = any(not any(r.status == "ok" for r in session.results) for session in sessions)
+    return 1 if lost or "failed" in statuses else 0

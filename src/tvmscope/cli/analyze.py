@@ -1,0 +1,28 @@
+"""`tvmscope analyze`: the whole way from a model to a saved session."""
+
+from __future__ import annotations
+
+from tvmscope.cli import _flags as flags
+from tvmscope.cli._command import MEASURE, Command
+from tvmscope.cli._show import Show, exit_code
+from tvmscope.workflow.options import Options
+
+
+def analyze(models: flags.Models, *, options: Options, show: Show) -> int:
+    """Compile, verify and measure models; say what is fast, what is not, and why."""
+    from tvmscope.workflow.analyze import analyze as run
+    from tvmscope.workflow.bench import bench_models, expand
+
+    found = expand(models)
+    if show.dry_run:
+        return show.plans(found, options)
+    with show.working() as progress:
+        if len(found) == 1:
+            sessions = [run(found[0], options, progress)]
+        else:
+            sessions = bench_models(found, options, progress)
+    show.sessions(sessions)
+    return exit_code(sessions, options.backends)
+
+
+COMMAND = Command(analyze, flags.MEASURING, panel=MEASURE)

@@ -1,0 +1,24 @@
+"""`tvmscope bench`: measure models on every backend."""
+
+from __future__ import annotations
+
+from tvmscope.cli import _flags as flags
+from tvmscope.cli._command import MEASURE, Command
+from tvmscope.cli._show import Show, exit_code
+from tvmscope.workflow.options import Options
+
+
+def bench(models: flags.Models, *, options: Options, show: Show) -> int:
+    """Measure models on every backend, verified and side by side."""
+    from tvmscope.workflow.bench import bench_models, expand
+
+    found = expand(models)
+    if show.dry_run:
+        return show.plans(found, options)
+    with show.working() as progress:
+        sessions = bench_models(found, options, progress)
+    show.sessions(sessions)
+    return exit_code(sessions, options.backends)
+
+
+COMMAND = Command(bench, flags.MEASURING, panel=MEASURE)

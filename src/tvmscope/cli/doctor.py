@@ -1,0 +1,66 @@
+"""`tvmscope doctor`: is everything there that the other commands need?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tvmscope.cli import _flags as flags
+from tvmscope.cli._command import START, Command
+from tvmscope.cli._show import Show
+from tvmscope.messages import _
+from tvmscope.units import format_bytes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tvmscope.workflow.doctor import Check
+
+_MARKS = {"ok": "green", "warn": "yellow", "fail": "bold red", "info": "dim"}
+
+
+def doctor(
+    clear_cache: Annotated[
+        bool, typer.Option("--clear-cache", help=_("Empty the cache folder, and do no more."))
+    ] = False,
+    *,
+    show: Show,
+) -> int:
+    """Examine the installation and the machine; say what to fix and how."""
+    from tvmscope.core.codec import encode
+    from tvmscope.workflow import doctor as examination
+    from tvmscope.workflow.places import cache_folder
+
+    if clear_cache:
+        freed = examination.clear_cache()
+        text = _("emptied {folder}: {size}")
+        show.text(text.format(folder=cache_folder(), size=format_bytes(freed)))
+        return 0
+    with show.working() as progress:
+        progress.stage(_("examining"))
+        checks = examination.examine()
+    failed = any(check.status == "fail" for check in checks)
+    show.text(_table(checks))
+    if show.json:
+        show.machine({"ok": not failed, "checks": encode(checks)})
+    return 5 if failed else 0
+
+
+def _table(checks: list[Check]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from tvmscope.report.escape import clean
+
+    table = Table.grid(padding=(0, 2))
+    for check in checks:
+        detail = Text(clean(check.detail, 500))
+        if check.fix:
+            detail.append(f"\n-> {clean(check.fix)}", style="cyan")
+        mark = Text(check.status, style=_MARKS[check.status])
+        table.add_row(mark, Text(check.name, style="bold"), detail)
+    return table
+
+
+COMMAND = Command(doctor, (flags.speech,), panel=START)

@@ -1,0 +1,88 @@
+"""The `tvmscope` command: finds the commands, and is the one place where errors end."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tvmscope import __version__
+from tvmscope.cli._command import PANELS, Command, bind
+from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.messages import _
+from tvmscope.plugins import discover
+from tvmscope.report.escape import clean
+
+_MESSAGE_LIMIT = 2000
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tvmscope {__version__}")
+        raise typer.Exit
+
+
+def build_app() -> typer.Typer:
+    """All commands of this package; one that does not load is left out (`doctor` names it)."""
+    app = typer.Typer(
+        name="tvmscope",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def root(
+        version: Annotated[
+            bool,
+            typer.Option(
+                "--version", help=_("Print the version."), callback=_print_version, is_eager=True
+            ),
+        ] = False,
+    ) -> None:
+        """Compile a model with Apache TVM, verify it, measure it beside what you run today."""
+
+    found, _failures = discover("tvmscope.cli", "COMMAND")
+    for name, command in sorted(found.items(), key=_place):
+        app.command(name.replace("_", "-"), rich_help_panel=command.panel)(bind(command))
+    return app
+
+
+def _place(item: tuple[str, Command]) -> tuple[int, str]:
+    name, command = item
+    return (PANELS.index(command.panel) if command.panel in PANELS else len(PANELS), name)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    for stream in (sys.stdout, sys.stderr):  # a terminal without UTF-8 shows "?", not a traceback
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        code = build_app()(args=args, prog_name="tvmscope", standalone_mode=False)
+    except Exception as e:
+        return _fail(e, verbose="-v" in args or "--verbose" in args)
+    if code == 130:
+        print(_("interrupted"), file=sys.stderr)
+    return code if isinstance(code, int) else 0
+
+
+def _fail(error: Exception, *, verbose: bool) -> int:
+    """One line on stderr and the exit code; the traceback only when asked for."""
+    if verbose:
+        traceback.print_exception(error, file=sys.stderr)
+    # typer's own errors have moved between modules over the versions; this method has stayed.
+    usage = getattr(error, "format_message", None)
+    if usage is not None:
+        command = getattr(getattr(error, "ctx", None), "command_path", "tvmscope")
+        text = f"{usage()} " + _("(see {command} --help)").format(command=command)
+    elif isinstance(error, TvmscopeError):
+        text = str(error) or type(error).__name__
+    else:
+        text = f"{type(error).__name__}: {one_line(error)}"
+        text += "" if verbose else " " + _("(run with -v for the traceback)")
+    print(_("error:"), clean(text, _MESSAGE_LIMIT), file=sys.stderr)
+    return int(getattr(error, "exit_code", 1))

@@ -1,0 +1,72 @@
+"""`tvmscope report`: render saved sessions again; needs neither TVM nor torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tvmscope.cli import _flags as flags
+from tvmscope.cli._command import RESULTS, Command
+from tvmscope.cli._show import Show, redacted, write
+from tvmscope.errors import UsageError
+from tvmscope.messages import _
+from tvmscope.workflow.options import Options
+
+if TYPE_CHECKING:
+    from tvmscope.core.session import Session
+
+
+def report(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="SESSION...", help=_("Results folders, or their session.json.")),
+    ],
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", "-f", metavar="NAME", help=_("console, markdown, json. [default: console]")
+        ),
+    ] = None,
+    *,
+    options: Options,
+    show: Show,
+) -> int:
+    """Render saved sessions as tables, Markdown or JSON."""
+    from tvmscope.core.session import load
+    from tvmscope.report import json_
+    from tvmscope.report.renderers import renderer, renderers
+
+    suffix = options.output.suffix if options.output else ""
+    by_suffix = next((r.name for r in renderers().values() if r.suffix == suffix), "console")
+    chosen = renderer("json" if show.json else format_ or by_suffix)
+    sessions = [load(path) for path in paths]
+    shown = [redacted(s) for s in sessions] if show.redact else sessions
+    if options.output is not None:
+        _refuse_overwrite(options.output, options.force)
+        write(chosen.render(shown), options.output)
+    elif chosen.name == "console":
+        _print(shown, show)
+    else:
+        write(chosen.render(shown))
+    if show.export_times is not None:
+        write(json_.times(shown), show.export_times)
+    return 0
+
+
+def _print(sessions: list[Session], show: Show) -> None:
+    from rich.console import Console
+
+    from tvmscope.report import console
+
+    # The table is what was asked for here, not a remark beside the result: it may be piped.
+    Console(highlight=False).print(console.render_all(sessions, show.percentiles))
+
+
+def _refuse_overwrite(file: Path, force: bool) -> None:
+    if file.exists() and not force:
+        raise UsageError(f"{file} exists; --force overwrites it")
+
+
+COMMAND = Command(report, (flags.place, flags.speech, flags.results), panel=RESULTS)

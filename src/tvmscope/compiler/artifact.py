@@ -1,0 +1,177 @@
+"""An artifact folder: `model.so` and `meta.json`. Written whole, checked before it is loaded.
+
+Loading an artifact runs machine code from its `model.so`: load only what you trust.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvmscope.compiler import cpu_features, cuda_device, tvm_compat
+from tvmscope.core.artifact import ARTIFACT_SCHEMA, Artifact
+from tvmscope.core.codec import decode, encode
+from tvmscope.core.files import digest_file, write_text_atomic
+from tvmscope.errors import RunError, SchemaError, UsageError, one_line
+
+LIBRARY = "model.so"
+META = "meta.json"
+
+
+def save(artifact: Artifact, folder: Path) -> None:
+    """Write meta.json into `folder`."""
+    data = {"schema_version": ARTIFACT_SCHEMA, **encode(artifact)}
+    del data["path"]  # a folder may be moved
+    write_text_atomic(folder / META, json.dumps(data, indent=1))
+
+
+def read(folder: Path) -> Artifact:
+    """Read meta.json; refuses other schemas and files that are no artifact."""
+    file = folder / META
+    if not file.is_file():
+        raise UsageError(f"{folder} is not an artifact: no {META}; make one with tvmscope compile")
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as e:
+        raise SchemaError(f"{file} is damaged ({e}); compile the model again") from e
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if version != ARTIFACT_SCHEMA:
+        raise SchemaError(
+            f"{file} has artifact schema {version}, this tvmscope reads {ARTIFACT_SCHEMA}; "
+            "compile the model again with this version"
+        )
+    return decode(Artifact, data | {"path": str(folder)})
+
+
+def check(artifact: Artifact) -> None:
+    """Refuse an artifact that cannot run here, with the reason, before any of its code is loaded."""
+    library = artifact.path / LIBRARY
+    if not library.is_file():
+        raise SchemaError(f"{artifact.path} has no {LIBRARY}; compile the model again")
+    if digest_file(library) != artifact.library_digest:
+        raise SchemaError(
+            f"{library} is corrupted: its digest is not the one in {META}; compile the model again"
+        )
+    if artifact.target.kind == "cuda":
+        _check_gpu(artifact)
+    else:
+        _check_cpu(artifact)
+
+
+def _check_cpu(artifact: Artifact) -> None:
+    target = artifact.target
+    machine = target.triple.split("-")[0] if target.triple else None
+    if machine and machine.replace("arm64", "aarch64") != platform.machine():
+        raise RunError(
+            f"{artifact.path} is built for {machine}, this machine is {platform.machine()}; "
+            "copy it to such a machine, or compile with --target cpu"
+        )
+    missing = [f for f in target.features if f not in cpu_features.reported()]
+    if missing:
+        raise RunError(
+            f"{artifact.path} is built for {target.label}; this CPU lacks {', '.join(missing)}; "
+            "compile with --target cpu on this machine"
+        )
+
+
+def _check_gpu(artifact: Artifact) -> None:
+    device = cuda_device.find()
+    if device is None:
+        raise RunError(
+            f"{artifact.path} is built for {artifact.target.label} and no CUDA device is here; "
+            "run it on a machine with one, or compile with --target cpu"
+        )
+    if _capability(device.arch) < _capability(artifact.target.arch):
+        raise RunError(
+            f"{artifact.path} is built for {artifact.target.arch}; {device.name} is {device.arch}; "
+            "compile with --target cuda on this machine"
+        )
+
+
+def _capability(arch: str) -> int:
+    return int("".join(c for c in arch if c.isdigit()) or 0)
+
+
+class LoadedArtifact:
+    """A callable model: numpy arrays or DLPack tensors in, numpy arrays out, by output name."""
+
+    def __init__(self, artifact: Artifact, tvm: Any, machine: Any, device: Any) -> None:
+        self.artifact = artifact
+        self.device = device
+        self.machine = machine
+        self._tvm = tvm
+        self._main = machine["main"]
+
+    def place(self, arrays: Mapping[str, Any]) -> list[Any]:
+        """Check the inputs against the artifact and copy them to the device, in order."""
+        specs = self.artifact.inputs
+        unknown = sorted(set(arrays) - {s.name for s in specs})
+        missing = [s.name for s in specs if s.name not in arrays]
+        if unknown or missing:
+            wanted = ", ".join(s.name for s in specs)
+            problem = f"missing {', '.join(missing)}" if missing else f"unknown {unknown[0]}"
+            raise UsageError(f"inputs do not fit ({problem}); the model takes: {wanted}")
+        return [self._place_one(spec, arrays[spec.name]) for spec in specs]
+
+    def _place_one(self, spec: Any, value: Any) -> Any:
+        if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+            tensor = self._tvm.runtime.from_dlpack(value)
+            shape, dtype = tuple(int(d) for d in tensor.shape), str(tensor.dtype)
+            array = None
+        else:
+            array = np.asarray(value)
+            shape, dtype = array.shape, str(array.dtype)
+        if shape != spec.shape or dtype != spec.dtype:
+            raise UsageError(
+                f"input '{spec.name}' must be {spec.dtype}{list(spec.shape)}, "
+                f"got {dtype}{list(shape)}"
+            )
+        if array is not None:
+            return self._tvm.runtime.tensor(np.ascontiguousarray(array), self.device)
+        return tensor if tensor.device == self.device else tensor.copyto(self.device)
+
+    def run(self, placed: list[Any]) -> Any:
+        """One run on placed inputs; returns TVM tensors without waiting for a GPU."""
+        return self._main(*placed)
+
+    def name_outputs(self, result: Any) -> dict[str, np.ndarray[Any, Any]]:
+        """Results as numpy arrays by output name."""
+        values = [result] if hasattr(result, "numpy") else list(result)
+        return {
+            spec.name: value.numpy()
+            for spec, value in zip(self.artifact.outputs, values, strict=True)
+        }
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, np.ndarray[Any, Any]]:
+        """Inputs by position or by name."""
+        if len(args) > len(self.artifact.inputs):
+            raise UsageError(f"the model takes {len(self.artifact.inputs)} inputs, got {len(args)}")
+        named = {spec.name: a for spec, a in zip(self.artifact.inputs, args, strict=False)}
+        return self.name_outputs(self.run(self.place(named | kwargs)))
+
+
+def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact:
+    """Check an artifact and load it; `threads` defaults to all usable cores."""
+    artifact = read(folder)
+    check(artifact)
+    tvm = tvm_compat.import_tvm(torch=False)
+    built = artifact.versions.get("tvm")
+    if built != tvm.__version__:
+        raise RunError(
+            f"{folder} was built with TVM {built}, this is TVM {tvm.__version__}; "
+            "compile the model again, or install that version"
+        )
+    tvm_compat.set_thread_count(tvm, threads or cpu_features.usable_cores())
+    device = tvm.cuda(0) if artifact.target.kind == "cuda" else tvm.cpu(0)
+    try:
+        library = tvm.runtime.load_module(str(folder / LIBRARY))
+        machine = tvm.relax.VirtualMachine(library, device)
+    except Exception as e:  # the loader raises RuntimeError and its own error types
+        raise RunError(f"{folder}/{LIBRARY} cannot be loaded: {one_line(e)}") from e
+    return LoadedArtifact(replace(artifact, path=folder), tvm, machine, device)

@@ -1,0 +1,119 @@
+"""From a prepared model to an artifact folder: import, lower, generate code, link, describe."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvmscope.compiler import artifact as artifacts
+from tvmscope.compiler import frontends, pipeline, sources
+from tvmscope.compiler.linkers import linker_for
+from tvmscope.compiler.targets import to_tvm
+from tvmscope.core.artifact import Artifact
+from tvmscope.core.files import digest_file
+from tvmscope.core.model import Prepared, TensorSpec
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
+from tvmscope.errors import BuildError, one_line
+
+
+def build(
+    prepared: Prepared, output: Path, target: Target, host: Target, options: CompileOptions
+) -> Artifact:
+    """Compile into the folder `output`, which appears whole or not at all."""
+    start = time.perf_counter()
+    imported = frontends.import_model(prepared)
+    tvm_target = tvm.target.Target(to_tvm(target), host=to_tvm(host))
+    lowered = pipeline.run(imported.module, target, tvm_target, options)
+    executable = _generate(prepared, lowered.module, tvm_target, options)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as scratch:
+        library = Path(scratch) / artifacts.LIBRARY
+        _link(executable, library, target if target.kind == "llvm" else host)
+        described = Artifact(
+            path=output,
+            model=prepared.model.name,
+            source=prepared.model.source,
+            model_digest=prepared.model.digest,
+            library_digest=digest_file(library),
+            target=target,
+            inputs=prepared.model.inputs,
+            outputs=_outputs(prepared, lowered.module),
+            exec_mode=options.exec_mode,
+            precision=options.precision,
+            pipeline=options.pipeline,
+            graph=options.graph,
+            threads=options.threads,
+            build_s=time.perf_counter() - start,
+            size_bytes=library.stat().st_size,
+            pass_times_s=lowered.times_s,
+            versions=versions(),
+            kernels=sources.name_calls(lowered.calls, imported.sources),
+            warnings=(*imported.warnings, *lowered.remarks),
+        )
+        artifacts.save(described, Path(scratch))
+        _replace_folder(Path(scratch), output)
+    return described
+
+
+def _generate(
+    prepared: Prepared, module: tvm.IRModule, tvm_target: Any, options: CompileOptions
+) -> Any:
+    try:
+        return relax.build(
+            module, tvm_target, relax_pipeline=None, exec_mode=options.exec_mode
+        )
+    except Exception as e:  # TVM raises many types here, from InternalError to RuntimeError
+        raise BuildError(
+            f"{prepared.model.name}: code generation for {tvm_target.kind.name} failed: "
+            f"{one_line(e)}"
+        ) from e
+
+
+def _link(executable: Any, library: Path, target: Target) -> None:
+    compiler = linker_for(target)
+    try:
+        executable.export_library(str(library), cc=compiler[0], options=list(compiler[1:]))
+    except Exception as e:
+        raise BuildError(f"linking with {compiler[0]} failed: {one_line(e)}") from e
+
+
+def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]:
+    """Output names of the source with the types that the compiled function really returns."""
+    result = module["main"].ret_ty
+    types = list(result.fields) if hasattr(result, "fields") else [result]
+    if len(types) != len(prepared.model.outputs):
+        raise BuildError(
+            f"{prepared.model.name}: the compiled model returns {len(types)} outputs, "
+            f"the source {len(prepared.model.outputs)}"
+        )
+    return tuple(
+        TensorSpec(spec.name, spec.shape, str(getattr(kind, "dtype", spec.dtype)))
+        for spec, kind in zip(prepared.model.outputs, types, strict=True)
+    )
+
+
+def _replace_folder(scratch: Path, output: Path) -> None:
+    """Move the files over; an artifact that was there before goes only when the new one is done."""
+    output.mkdir(exist_ok=True)
+    for file in sorted(scratch.iterdir(), key=lambda f: f.name == artifacts.META):
+        shutil.move(str(file), output / file.name)
+
+
+def versions() -> dict[str, str]:
+    """What the artifact was made with."""
+    found = {"python": sys.version.split()[0], "tvm": str(tvm.__version__)}
+    for package in ("tvmscope", "apache-tvm-ffi", "torch", "onnx"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # running from a source tree, or an optional package
+    return found

@@ -1,0 +1,91 @@
+"""CPU instruction-set features: LLVM's names, the kernel's names, and what this CPU reports."""
+
+from __future__ import annotations
+
+import os
+import platform
+from functools import cache
+from pathlib import Path
+
+X86_FLAGS = {
+    "sse3": "pni", "ssse3": "ssse3", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "sse4a": "sse4a",
+    "popcnt": "popcnt", "cx16": "cx16", "avx": "avx", "avx2": "avx2", "fma": "fma", "f16c": "f16c",
+    "bmi": "bmi1", "bmi2": "bmi2", "lzcnt": "abm", "movbe": "movbe", "aes": "aes", "adx": "adx",
+    "pclmul": "pclmulqdq", "sha": "sha_ni", "rdrnd": "rdrand", "rdseed": "rdseed", "xop": "xop",
+    "fma4": "fma4", "tbm": "tbm", "gfni": "gfni", "vaes": "vaes", "vpclmulqdq": "vpclmulqdq",
+    "avx512f": "avx512f", "avx512dq": "avx512dq", "avx512bw": "avx512bw", "avx512cd": "avx512cd",
+    "avx512vl": "avx512vl", "avx512ifma": "avx512ifma", "avx512vbmi": "avx512vbmi",
+    "avx512vbmi2": "avx512_vbmi2", "avx512vnni": "avx512_vnni", "avx512bf16": "avx512_bf16",
+    "avx512fp16": "avx512_fp16", "avx512bitalg": "avx512_bitalg",
+    "avx512vpopcntdq": "avx512_vpopcntdq", "avx512vp2intersect": "avx512_vp2intersect",
+    "avxvnni": "avx_vnni", "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16",
+}  # fmt: skip
+ARM_FLAGS = {
+    "neon": "asimd", "fp-armv8": "fp", "crc": "crc32", "lse": "atomics", "rdm": "asimdrdm",
+    "fullfp16": "asimdhp", "dotprod": "asimddp", "fp16fml": "asimdfhm", "sve": "sve",
+    "sve2": "sve2", "i8mm": "i8mm", "bf16": "bf16",
+}  # fmt: skip
+ISA_FEATURES = frozenset(X86_FLAGS) | frozenset(ARM_FLAGS)
+"""Features that change which instructions LLVM emits; its tuning hints are left out."""
+
+
+@cache
+def reported() -> frozenset[str]:
+    """LLVM names of the features that this CPU (as the operating system shows it) has."""
+    table = ARM_FLAGS if platform.machine() in ("aarch64", "arm64") else X86_FLAGS
+    flags = _kernel_flags()
+    return frozenset(name for name, flag in table.items() if flag in flags)
+
+
+def _kernel_flags() -> frozenset[str]:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() in ("flags", "Features"):
+                return frozenset(value.split())
+    import cpuinfo as py_cpuinfo  # other systems; it runs a helper process, so only there
+
+    return frozenset(py_cpuinfo.get_cpu_info().get("flags", ()))
+
+
+@cache
+def model_name() -> str:
+    """The CPU's marketing name."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    """Cores this process may use: affinity, cgroup quota, one per physical core's hyper-threads."""
+    import psutil
+
+    affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    logical = len(affinity) or psutil.cpu_count() or 1
+    physical = len({_sibling_group(cpu) for cpu in affinity}) if affinity else logical
+    quota = _cgroup_quota()
+    return max(1, min(physical, quota) if quota else physical)
+
+
+def _sibling_group(cpu: int) -> str:
+    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    return path.read_text().strip() if path.exists() else str(cpu)
+
+
+def _cgroup_quota() -> int | None:
+    """Whole cores that the cgroup's CPU quota allows (v2, then v1), at least one."""
+    v2 = Path("/sys/fs/cgroup/cpu.max")
+    if v2.exists():
+        quota, _, period = v2.read_text().strip().partition(" ")
+        return None if quota == "max" else max(1, int(quota) // int(period or 100_000))
+    v1 = Path("/sys/fs/cgroup/cpu")
+    if (v1 / "cpu.cfs_quota_us").exists():
+        limit = int((v1 / "cpu.cfs_quota_us").read_text())
+        period_us = int((v1 / "cpu.cfs_period_us").read_text())
+        return max(1, limit // period_us) if limit > 0 else None
+    return None

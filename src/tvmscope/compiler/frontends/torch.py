@@ -1,0 +1,55 @@
+"""PyTorch models: the exported program through TVM's importer, every node remembered by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from tvmscope.compiler.frontends import preflight
+from tvmscope.compiler.sources import Imported, attach
+from tvmscope.core.model import Prepared
+from tvmscope.errors import ImportModelError, one_line
+
+
+def import_torch(prepared: Prepared) -> Imported:
+    """Translate `model.pt2`; refuses with the list of unsupported operators if there are any."""
+    try:
+        program = torch.export.load(prepared.pt2_path).run_decompositions()
+    except Exception as e:  # torch raises its own and plain errors alike
+        raise ImportModelError(
+            f"{prepared.model.name}: the exported program cannot be read: {one_line(e)}"
+        ) from e
+    importer = ExportedProgramImporter()
+    unsupported: Counter[str] = Counter()
+    where: dict[str, str] = {}
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.target.__name__ not in importer.convert_map:
+            unsupported[node.target.__name__] += 1
+            where.setdefault(node.target.__name__, source_name(node))
+    preflight.refuse(prepared.model.name, unsupported, where)
+    try:
+        module = importer.from_exported_program(program, False, False, False, None)
+    except Exception as e:  # the importer asserts, raises ValueError, and passes TVM's errors on
+        raise ImportModelError(
+            f"{prepared.model.name}: TVM's torch importer failed: {one_line(e)}; "
+            "try the model's ONNX export instead"
+        ) from e
+    owned = [
+        (value, source_name(node))
+        for node, value in importer.env.items()
+        if node.op == "call_function"
+    ]
+    module, sources = attach(module, owned)
+    return Imported(module, sources)
+
+
+def source_name(node: Any) -> str:
+    """`layer1.0.conv1/conv2d`: the module's path and the operator it runs."""
+    operator = getattr(node.target, "__name__", str(node.target)).split(".")[0]
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    path = str(stack[-1][0]) if stack else ""
+    path = path.removeprefix("L['self']").lstrip(".")
+    return f"{path}/{operator}" if path else f"{operator}:{node.name}"

@@ -1,0 +1,48 @@
+"""Questions about CPUs that only LLVM can answer, and the proof that code for the host runs."""
+
+from __future__ import annotations
+
+from tvmscope.compiler import cpu_features, tvm_compat
+from tvmscope.core.target import Target
+
+
+def llvm_host() -> tuple[str, str]:
+    """LLVM's name of this CPU and its triple. Imports TVM: call it in a child process."""
+    tvm_compat.import_tvm(torch=False)
+    from tvm.target import codegen
+
+    return str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
+
+
+def llvm_features(arch: str, triple: str | None) -> tuple[str, ...]:
+    """Instruction-set features that LLVM gives a CPU name; empty when LLVM does not know it."""
+    tvm = tvm_compat.import_tvm(torch=False)
+    from tvm.target import codegen
+
+    if not codegen.llvm_is_valid_cpu(arch, triple or codegen.llvm_get_system_triple()):
+        return ()
+    config = {"kind": "llvm", "mcpu": arch} | ({"mtriple": triple} if triple else {})
+    found = {str(name) for name in codegen.llvm_get_cpu_features(tvm.target.Target(config))}
+    return tuple(sorted(found & cpu_features.ISA_FEATURES))
+
+
+def probe(target: Target) -> float:
+    """Compile and run a small vector kernel for `target`; returns its result's error.
+
+    Called in a child process: code for a CPU that this one is not dies there with SIGILL.
+    """
+    import numpy as np
+
+    tvm = tvm_compat.import_tvm(torch=False)
+    from tvm import te
+
+    from tvmscope.compiler.targets import to_tvm
+
+    n = 4096
+    x = te.placeholder((n,), "float32", name="x")
+    y = te.compute((n,), lambda i: te.exp(x[i]) * x[i] + te.sqrt(te.abs(x[i])), name="y")
+    module = tvm.compile(te.create_prim_func([x, y]), target=tvm.target.Target(to_tvm(target)))
+    data = np.linspace(-2, 2, n, dtype="float32")
+    out = tvm.runtime.empty((n,), "float32")
+    module["main"](tvm.runtime.tensor(data), out)
+    return float(np.abs(out.numpy() - (np.exp(data) * data + np.sqrt(np.abs(data)))).max())

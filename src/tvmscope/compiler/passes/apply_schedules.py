@@ -1,0 +1,56 @@
+"""Offers every kernel to the schedule rules in turn; a rule that raises leaves it to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from tvmscope.core.target import Target
+from tvmscope.errors import one_line
+
+Rule = tuple[str, Callable[[tirx.PrimFunc, Target], s_tir.Schedule | None]]
+
+
+def apply_schedules(
+    rules: Sequence[Rule], target: Target, remarks: list[str]
+) -> tvm.transform.Pass:
+    """A pass that schedules each kernel by the first rule that takes it.
+
+    What rules raised is appended to `remarks`, for the session.
+    """
+
+    @tvm.transform.module_pass(opt_level=0, name="ApplySchedules")
+    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+        done = {}
+        for var, func in module.functions_items():
+            if isinstance(func, tirx.PrimFunc) and not _is_scheduled(func):
+                scheduled = _first(rules, func, var.name_hint, target, remarks)
+                if scheduled is not None:
+                    done[var] = scheduled
+        for var, func in done.items():
+            module.update_func(var, func)
+        return module
+
+    return transform
+
+
+def _first(
+    rules: Sequence[Rule], func: tirx.PrimFunc, name: str, target: Target, remarks: list[str]
+) -> tirx.PrimFunc | None:
+    for rule, schedule in rules:
+        try:
+            sch = schedule(func, target)
+        except Exception as e:  # a rule's bug costs one kernel its schedule, not the model
+            remarks.append(f"schedule rule '{rule}' failed on {name}: {one_line(e)}")
+            continue
+        if sch is not None:
+            result = sch.mod["main"].with_attr("tirx.is_scheduled", True)
+            return result.with_attr("tvmscope.rule", rule)
+    return None
+
+
+def _is_scheduled(func: tirx.PrimFunc) -> bool:
+    return bool(func.attrs and func.attrs.get("tirx.is_scheduled", False))

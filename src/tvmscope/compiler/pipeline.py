@@ -1,0 +1,217 @@
+"""The one ordered list of passes, from an imported module to one that is ready for the VM.
+
+Two variants are read from it: `tvm`, exactly the passes that `tvm.compile` runs for the device,
+and `tvmscope`, ours. A configuration switches single passes off; a user's own function replaces
+the list.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.relax import backend
+from tvm.relax import transform as rx
+
+from tvmscope.compiler import sources, tvm_compat
+from tvmscope.compiler.passes.apply_schedules import apply_schedules
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
+from tvmscope.errors import PassError, UsageError, one_line
+
+_BOTH = frozenset({"cpu", "cuda"})
+_CPU = frozenset({"cpu"})
+_CUDA = frozenset({"cuda"})
+_NONE: frozenset[str] = frozenset()
+
+
+@dataclass
+class Context:
+    """What a pass may depend on, and where it leaves remarks."""
+
+    target: Target
+    options: CompileOptions
+    remarks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A named pass: on which devices each variant runs it."""
+
+    phase: str
+    name: str
+    make: Callable[[Context], tvm.transform.Pass]
+    tvm: frozenset[str] = _NONE
+    ours: frozenset[str] = _BOTH
+    when: Callable[[CompileOptions], bool] = lambda options: True
+
+
+def _dlight(_: Context) -> tvm.transform.Pass:
+    dl = tvm_compat.import_dlight()
+    gpu = dl.gpu
+    return dl.ApplyDefaultSchedule(
+        gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()
+    )
+
+
+def _cpu_rules(context: Context) -> tvm.transform.Pass:
+    tvm_compat.import_dlight()  # the rules use its analysis; imported here, the light way
+    from tvmscope.compiler.schedules.cpu import RULES
+
+    return apply_schedules(RULES, context.target, context.remarks)
+
+
+STEPS: tuple[Step, ...] = (
+    Step("graph", "fold-batch-norm", lambda c: rx.FoldBatchnormToConv2D()),
+    Step("graph", "decompose", lambda c: rx.DecomposeOpsForInference()),
+    Step("graph", "canonicalize", lambda c: rx.CanonicalizeBindings()),
+    Step("graph", "fold-graph-constants", lambda c: rx.FoldConstant()),
+    Step("graph", "common-subexpressions", lambda c: rx.EliminateCommonSubexpr()),
+    Step("graph", "dead-code", lambda c: rx.DeadCodeElimination()),
+    Step("precision", "mixed-precision",
+         lambda c: rx.ToMixedPrecision(out_dtype=c.options.precision), tvm=_BOTH,
+         when=lambda o: o.precision != "float32"),
+    Step("dispatch", "dispatch-sampling", lambda c: backend.DispatchSampling(), tvm=_BOTH),
+    Step("dispatch", "dispatch-sort-scan", lambda c: backend.DispatchSortScan(), tvm=_BOTH),
+    Step("legalize", "legalize", lambda c: rx.LegalizeOps(), tvm=_BOTH),
+    Step("fuse", "annotate-patterns", lambda c: rx.AnnotateTIROpPattern(), tvm=_CUDA),
+    Step("fuse", "fold-constants", lambda c: rx.FoldConstant(), tvm=_CUDA),
+    Step("fuse", "fuse-ops", lambda c: rx.FuseOps(), tvm=_CUDA),
+    Step("fuse", "fuse-tir", lambda c: rx.FuseTIR(), tvm=_CUDA),
+    Step("schedule", "dlight", _dlight, tvm=_CUDA, ours=_CUDA),
+    Step("schedule", "cpu-rules",
+         _cpu_rules, ours=_CPU),
+    Step("lower", "reshape-views", lambda c: rx.RewriteDataflowReshape(), tvm=_BOTH),
+    Step("lower", "end-dataflow", lambda c: rx.ToNonDataflow(), tvm=_BOTH),
+    Step("lower", "drop-purity", lambda c: rx.RemovePurityChecking(), tvm=_BOTH),
+    Step("lower", "destination-passing", lambda c: rx.CallTIRRewrite(), tvm=_BOTH),
+    Step("memory", "plan-memory", lambda c: rx.StaticPlanBlockMemory(), tvm=_BOTH),
+    Step("memory", "cuda-graph", lambda c: rx.RewriteCUDAGraph(), tvm=_BOTH),
+    Step("memory", "lower-alloc", lambda c: rx.LowerAllocTensor(), tvm=_BOTH),
+    Step("memory", "kill-after-use", lambda c: rx.KillAfterLastUse(), tvm=_BOTH),
+    Step("finish", "lower-builtins", lambda c: rx.LowerRuntimeBuiltin(), tvm=_BOTH),
+    Step("finish", "prim-values", lambda c: rx.ComputePrimValue(), tvm=_BOTH),
+    Step("finish", "lower-shapes", lambda c: rx.VMShapeLower(), tvm=_BOTH),
+    Step("finish", "global-symbols", lambda c: rx.AttachGlobalSymbol(), tvm=_BOTH),
+)  # fmt: skip
+
+REQUIRED = frozenset(
+    step.name for step in STEPS if step.phase in ("legalize", "lower", "finish")
+) | {"lower-alloc"}
+"""Without these the VM cannot run the module at all."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A module that is ready for the VM, and what happened on the way."""
+
+    module: tvm.IRModule
+    times_s: dict[str, float]
+    calls: list[sources.Call]
+    remarks: tuple[str, ...]
+
+
+def select(options: CompileOptions, target: Target) -> list[Step]:
+    """The steps that `options` ask for on `target`."""
+    names = {step.name for step in STEPS}
+    unknown = [name for name in options.disabled_passes if name not in names]
+    if unknown:
+        raise UsageError(f"no pass named {', '.join(unknown)}; passes: {', '.join(sorted(names))}")
+    needed = [name for name in options.disabled_passes if name in REQUIRED]
+    if needed:
+        raise UsageError(f"pass {', '.join(needed)} cannot be disabled: nothing would run")
+    return [
+        step
+        for step in STEPS
+        if target.device in (step.tvm if options.pipeline == "tvm" else step.ours)
+        and step.when(options)
+        and step.name not in options.disabled_passes
+    ]
+
+
+def run(module: tvm.IRModule, target: Target, tvm_target: Any, options: CompileOptions) -> Lowered:
+    """Run the chosen pipeline and keep track of time and of where kernels come from."""
+    context = Context(target, options)
+    if options.pipeline in ("tvm", "tvmscope"):
+        named = [(s.phase, s.name, s.make(context)) for s in select(options, target)]
+    else:
+        passes = _user_passes(options.pipeline, tvm_target)
+        named = [("user", f"{i:02d}-{_pass_name(p)}", p) for i, p in enumerate(passes)]
+    times: dict[str, float] = {}
+    calls: list[sources.Call] = []
+    config = {"relax.backend.use_cuda_graph": options.graph}
+    with tvm_target, tvm.transform.PassContext(opt_level=3, config=config):
+        for index, (phase, name, step) in enumerate(named):
+            start = time.perf_counter()
+            after = _apply(step, name, module, list(times))
+            times[name] = time.perf_counter() - start
+            module, calls = _track(name, module, after, calls)
+            if options.dump_ir and _phase_ends(named, index):
+                _dump(module, Path(options.dump_ir), len(times), phase)
+    return Lowered(module, times, calls, tuple(context.remarks))
+
+
+def _apply(
+    step: tvm.transform.Pass, name: str, module: tvm.IRModule, before: Sequence[str]
+) -> tvm.IRModule:
+    try:
+        return step(module)
+    except Exception as e:  # TVM raises many types; the pass's name is what helps
+        raise PassError(
+            f"pass '{name}' failed: {one_line(e)}; passes before it: {', '.join(before) or 'none'}"
+            f"; try --disable-pass {name}"
+        ) from e
+
+
+def _track(
+    name: str, before: tvm.IRModule, after: tvm.IRModule, calls: list[sources.Call]
+) -> tuple[tvm.IRModule, list[sources.Call]]:
+    """Carry source names over a pass; from fusion on, follow kernels instead of bindings."""
+    if name == "fuse-ops":
+        return after, sources.trace_fusion(before, after)
+    if calls:
+        return after, calls
+    if name == "destination-passing":  # no fusion ran: the kernels are the calls before this pass
+        return after, sources.kernel_calls(before)
+    return sources.relabel(after, sources.present(before)), calls
+
+
+def _phase_ends(named: Sequence[tuple[str, str, Any]], index: int) -> bool:
+    return index + 1 == len(named) or named[index + 1][0] != named[index][0]
+
+
+def _dump(module: tvm.IRModule, folder: Path, index: int, phase: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{index:02d}-{phase}.py").write_text(module.script(), encoding="utf-8")
+
+
+def _pass_name(step: tvm.transform.Pass) -> str:
+    return str(step.info.name)
+
+
+def _user_passes(text: str, tvm_target: Any) -> list[tvm.transform.Pass]:
+    """Run `file.py:function(target)`; it returns a pass or a list of passes.
+
+    This executes the file: it is the user's own code, named on the command line.
+    """
+    file, colon, function = text.rpartition(":")
+    if not colon or not file.endswith(".py"):
+        raise UsageError(f"pipeline '{text}' is neither tvm nor tvmscope nor file.py:function")
+    spec = importlib.util.spec_from_file_location("tvmscope_user_pipeline", file)
+    if spec is None or spec.loader is None or not Path(file).is_file():
+        raise UsageError(f"pipeline file {file} cannot be read")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    make = getattr(loaded, function, None)
+    if make is None:
+        raise UsageError(f"{file} has no function '{function}'")
+    made = make(tvm_target)
+    passes = [made] if isinstance(made, tvm.transform.Pass) else list(made)
+    if not passes:
+        raise UsageError(f"{text} returned no passes")
+    return passes

@@ -1,0 +1,24 @@
+"""What the installed TVM says about itself; called in a child process, since TVM may crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvmscope.compiler import tvm_compat
+
+
+def tvm_facts() -> dict[str, Any]:
+    """Version, place, threads it would use by itself, and whether its JSON writer survives."""
+    source = tvm_compat.prefer_source_build()
+    tvm = tvm_compat.import_tvm(torch=False)
+    facts = {
+        "version": str(tvm.__version__),
+        "file": str(tvm.__file__),
+        "source_build": None if source is None else str(source),
+        "threads": int(tvm.get_global_func("runtime.NumThreads")()),
+        "llvm": int(tvm.target.codegen.llvm_version_major()),
+        "llvm_cpu": str(tvm.target.codegen.llvm_get_system_cpu()),
+    }
+    # With a tvm-ffi that does not fit, this is where the process dies (and tuning with it).
+    tvm.ir.save_json(tvm.tirx.IntImm("int32", 1))
+    return facts

@@ -1,0 +1,253 @@
+"""Keeps track of which source operator each binding, and in the end each kernel, came from.
+
+TVM's importers leave no trace of the source in the IR. So every binding of the imported function is
+named `src<i>` after the i-th source operator; names survive most passes, `relabel` names what a
+pass added, and `trace_kernels` follows the calls through operator fusion.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmscope.core.artifact import KernelCall
+
+_NAME = re.compile(r"src(\d+(?:_\d+)*)$")
+_MOST_PER_BINDING = 8
+"""A gap of more vanished operators than this says nothing about a single binding."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A Relax module whose bindings are named after `sources`."""
+
+    module: tvm.IRModule
+    sources: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+@mutator
+class _Rename(PyExprMutator):
+    def __init__(self, module: tvm.IRModule, names: Mapping[relax.Var, relax.Var]) -> None:
+        super().__init__(module)
+        self.names = names
+
+    def visit_var_def_(self, var: relax.Var) -> relax.Var:
+        return self.names.get(var, var)
+
+    def visit_dataflow_var_def_(self, var: relax.DataflowVar) -> relax.Var:
+        return self.names.get(var, var)
+
+
+def bindings(function: relax.Function) -> list[relax.Binding]:
+    """All bindings of a function's body, in order (branches are not entered)."""
+    return [b for block in function.body.blocks for b in block.bindings]
+
+
+def labels(var: relax.Var) -> tuple[int, ...]:
+    """The sources a variable's name stands for; empty when it has none."""
+    match = _NAME.match(var.name)
+    return tuple(int(i) for i in match[1].split("_")) if match else ()
+
+
+def attach(
+    module: tvm.IRModule, owned: Iterable[tuple[relax.Expr, str]]
+) -> tuple[tvm.IRModule, tuple[str, ...]]:
+    """Name bindings after (result, source operator) pairs, given in the order of import.
+
+    A binding without an owner belongs to the next owned one: importers emit helpers first.
+    """
+    pairs = list(owned)
+    owner: dict[relax.Var, int] = {}
+    for index, (result, _) in enumerate(pairs):
+        for var in _variables(result):
+            owner.setdefault(var, index)
+    rows = bindings(module["main"])
+    marks: list[tuple[int, ...]] = []
+    following: tuple[int, ...] = ()
+    for binding in reversed(rows):
+        following = (owner[binding.var],) if binding.var in owner else following
+        marks.append(following)
+    return _apply(module, rows, marks[::-1]), tuple(source for _, source in pairs)
+
+
+def relabel(module: tvm.IRModule, before: frozenset[int]) -> tvm.IRModule:
+    """Name the bindings that a pass added.
+
+    Between two named neighbours they replace the sources that vanished there; where none
+    vanished, they prepare the next one.
+    """
+    rows = bindings(module["main"])
+    marks = [labels(b.var) for b in rows]
+    if all(marks):
+        return module
+    present = {i for mark in marks for i in mark}
+    gone = sorted(before - present)
+    filled = list(marks)
+    for index, mark in enumerate(marks):
+        if mark:
+            continue
+        low = next((max(m) for m in reversed(marks[:index]) if m), -1)
+        following = next((m for m in marks[index + 1 :] if m), ())
+        high = min(following) if following else max(before, default=-1) + 1
+        vanished = tuple(i for i in gone if low < i < high)[:_MOST_PER_BINDING]
+        filled[index] = vanished or following or ((low,) if low >= 0 else ())
+    return _apply(module, rows, filled)
+
+
+def present(module: tvm.IRModule) -> frozenset[int]:
+    """The sources that some binding is named after."""
+    return frozenset(i for b in bindings(module["main"]) for i in labels(b.var))
+
+
+def _apply(
+    module: tvm.IRModule, rows: list[relax.Binding], marks: list[tuple[int, ...]]
+) -> tvm.IRModule:
+    names: dict[relax.Var, relax.Var] = {}
+    for binding, mark in zip(rows, marks, strict=True):
+        name = "src" + "_".join(map(str, mark))
+        if mark and binding.var.name != name:
+            kind = relax.DataflowVar if isinstance(binding.var, relax.DataflowVar) else relax.Var
+            names[binding.var] = kind(name, binding.var.ty)
+    if not names:
+        return module
+    module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+    renamed = _Rename(module, names).visit_expr(module["main"])
+    module.update_func(module.get_global_var("main"), renamed)
+    return module
+
+
+def _variables(value: Any) -> Iterable[relax.Var]:
+    if isinstance(value, relax.Var):
+        yield value
+    elif isinstance(value, list | tuple | relax.Tuple):
+        for item in value:
+            yield from _variables(item)
+
+
+# ---- from bindings to kernels ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call:
+    """A kernel call in the main function, with the sources it computes."""
+
+    kernel: str
+    sources: tuple[int, ...]
+
+
+def kernel_calls(module: tvm.IRModule) -> list[Call]:
+    """The kernels that the main function calls, in order, before or after fusion."""
+    calls = []
+    for binding in bindings(module["main"]):
+        callee = _callee(binding.value)
+        if callee is not None:
+            calls.append(Call(callee, labels(binding.var)))
+    return calls
+
+
+def trace_fusion(before: tvm.IRModule, after: tvm.IRModule) -> list[Call]:
+    """The kernel calls after operator fusion, each with the sources of all that it fused.
+
+    Both functions compute the same data flow; a call is recognised by its callee and by where
+    its arguments come from, so names do not matter.
+    """
+    waiting: dict[Any, deque[tuple[Any, tuple[int, ...]]]] = defaultdict(deque)
+    flow = _Flow(before["main"])
+    for index, binding in enumerate(bindings(before["main"])):
+        callee = _callee(binding.value)
+        if callee is None:
+            flow.follow(binding)
+            continue
+        waiting[callee, flow.arguments(binding.value)].append((index, labels(binding.var)))
+        flow.tokens[binding.var] = index
+
+    def claim(binding: relax.Binding, flow: _Flow) -> tuple[int, ...]:
+        queue = waiting.get((_callee(binding.value), flow.arguments(binding.value)))
+        token, found = queue.popleft() if queue else (object(), ())
+        flow.tokens[binding.var] = token
+        return found
+
+    calls, flow = [], _Flow(after["main"])
+    for binding in bindings(after["main"]):
+        value = binding.value
+        inner = _fused_function(after, value)
+        if inner is not None:
+            nested = _Flow(inner, [flow.token(a) for a in value.args])
+            found: set[int] = set()
+            for step in bindings(inner):
+                if _callee(step.value) is None:
+                    nested.follow(step)
+                else:
+                    found.update(claim(step, nested))
+            flow.tokens[binding.var] = nested.token(inner.body.body)
+            calls.append(Call(value.op.name_hint, tuple(sorted(found))))
+        elif _callee(value) is not None:
+            calls.append(Call(str(_callee(value)), claim(binding, flow)))
+        else:
+            flow.follow(binding)
+    return calls
+
+
+class _Flow:
+    """Where each value of a function comes from, as comparable tokens."""
+
+    def __init__(self, function: relax.Function, params: list[Any] | None = None) -> None:
+        given = params or [("param", i) for i in range(len(function.params))]
+        self.tokens: dict[relax.Var, Any] = dict(zip(function.params, given, strict=True))
+
+    def token(self, value: relax.Expr) -> Any:
+        if isinstance(value, relax.Var):
+            return self.tokens.get(value)
+        if isinstance(value, relax.Tuple):
+            return ("tuple", *(self.token(field) for field in value.fields))
+        if isinstance(value, relax.TupleGetItem):
+            whole = self.token(value.tuple_value)
+            if isinstance(whole, tuple) and whole and whole[0] == "tuple":
+                return whole[1 + value.index]
+            return ("item", whole, value.index)
+        return None  # constants and shapes: the callee and the other arguments identify the call
+
+    def arguments(self, call: relax.Call) -> tuple[Any, ...]:
+        return tuple(self.token(a) for a in call.args[1:2])
+
+    def follow(self, binding: relax.Binding) -> None:
+        if isinstance(binding, relax.VarBinding):
+            self.tokens[binding.var] = self.token(binding.value)
+
+
+_CALL_TIR = ("relax.call_tir", "relax.call_tir_inplace", "relax.call_dps_packed")
+
+
+def _callee(value: Any) -> str | None:
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+        return None
+    if value.op.name not in _CALL_TIR:
+        return None
+    function = value.args[0]
+    return str(getattr(function, "name_hint", None) or getattr(function, "global_symbol", ""))
+
+
+def _fused_function(module: tvm.IRModule, value: Any) -> relax.Function | None:
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.GlobalVar):
+        return None
+    function = module[value.op]
+    return function if isinstance(function, relax.Function) else None
+
+
+def name_calls(calls: list[Call], sources: tuple[str, ...]) -> tuple[KernelCall, ...]:
+    """Calls with the names of their source operators."""
+    return tuple(
+        KernelCall(
+            kernel=call.kernel,
+            source_ops=tuple(dict.fromkeys(sources[i] for i in call.sources if i < len(sources))),
+        )
+        for call in calls
+    )

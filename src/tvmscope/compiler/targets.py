@@ -1,0 +1,210 @@
+"""Every way to name a target, turned into a `Target`: presets, JSON, TVM's old strings, the host.
+
+The host's target is what LLVM calls this CPU, minus the features that the operating system does
+not report (a hypervisor may hide AVX-512 from a CPU that LLVM knows has it), proven by running a
+kernel in a child process.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tvmscope.compiler import cpu_features, cuda_device
+from tvmscope.core.codec import decode, encode
+from tvmscope.core.files import write_text_atomic
+from tvmscope.core.target import Target
+from tvmscope.errors import RunError, SchemaError, TvmscopeError, UsageError
+from tvmscope.measure.worker import run_isolated
+
+ARM64_TRIPLE = "aarch64-linux-gnu"
+_X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
+_OLD_KEYS = {"mcpu", "mattr", "mtriple", "arch", "num-cores", "keys", "libs", "device", "model"}
+
+
+def resolve(text: str, *, cores: int | None = None, cache: Path | None = None) -> Target:
+    """The target that `text` names; see the module's first lines for the forms."""
+    text = text.strip()
+    if text == "auto":
+        text = "cuda" if cuda_device.find() else "cpu"
+    if text.startswith("{"):
+        target = _from_json(text)
+    elif re.match(r"(llvm|cuda|cpu)\s+-", text):
+        target = _from_old_string(text)
+    elif text in ("cpu", "llvm"):
+        return host_target(cores=cores, cache=cache)
+    elif text == "cuda":
+        target = cuda_target()
+    elif match := re.fullmatch(r"cuda:(sm_\d+a?)", text):
+        target = Target(kind="cuda", arch=match[1], attrs=_cuda_limits(match[1]))
+    elif match := re.fullmatch(r"(cpu|llvm|arm64):([\w.-]+)", text):
+        target = cpu_target(match[2], ARM64_TRIPLE if match[1] == "arm64" else None)
+    else:
+        raise UsageError(
+            f"unknown target '{text}'; use auto, cpu, cuda, cpu:skylake-avx512, arm64:cortex-a72, "
+            'cuda:sm_90, a target JSON, or an old string such as "llvm -mcpu=skylake"'
+        )
+    return replace(target, cores=cores) if cores else target
+
+
+def to_tvm(target: Target) -> dict[str, Any]:
+    """The JSON that TVM 0.27 takes."""
+    if target.kind == "cuda":
+        # A host target is named by the builder, so that both sides are explicit there.
+        known = ("max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
+        limits = {key: value for key, value in target.attrs.items() if key in known}
+        return {"kind": "cuda", "arch": target.arch, **limits}
+    config: dict[str, Any] = {"kind": "llvm", "mcpu": target.arch, "num-cores": target.cores}
+    if target.triple:
+        config["mtriple"] = target.triple
+    attrs = [f"+{name}" for name in target.enabled_features]
+    attrs += [f"-{name}" for name in target.disabled_features]
+    if attrs:
+        config["mattr"] = attrs
+    return config
+
+
+def cpu_target(arch: str, triple: str | None = None, *, disabled: tuple[str, ...] = ()) -> Target:
+    """A CPU by its LLVM name, with the features LLVM knows it for."""
+    features = run_isolated("tvmscope.compiler.host:llvm_features", arch, triple)
+    if not features:
+        where = f" for {triple}" if triple else ""
+        raise UsageError(f"LLVM does not know a CPU named '{arch}'{where}{_suggest(arch)}")
+    return Target(
+        kind="llvm",
+        arch=arch,
+        triple=triple,
+        features=tuple(f for f in features if f not in disabled),
+        disabled_features=tuple(f for f in disabled if f in features),
+        cores=cpu_features.usable_cores(),
+    )
+
+
+def host_target(*, cores: int | None = None, cache: Path | None = None) -> Target:
+    """This machine's CPU, proven by a probe kernel; the proof is kept in the `cache` folder."""
+    key = json.dumps([sorted(cpu_features.reported()), cpu_features.model_name()])
+    file = cache and cache / f"host-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    target = _read_cached(file) if file else None
+    if target is None:
+        target = _detect_host()
+        if file:
+            write_text_atomic(file, json.dumps(encode(target)))
+    return replace(target, cores=cores or cpu_features.usable_cores())
+
+
+def _read_cached(file: Path) -> Target | None:
+    try:
+        return decode(Target, json.loads(file.read_text()))
+    except (OSError, json.JSONDecodeError, SchemaError):
+        return None  # no proof yet, or one of an older version: detect again
+
+
+def _detect_host() -> Target:
+    name, _ = run_isolated("tvmscope.compiler.host:llvm_host")
+    reported, tried = cpu_features.reported(), []
+    for arch in (name, *_X86_LEVELS):
+        features = run_isolated("tvmscope.compiler.host:llvm_features", arch, None)
+        missing = tuple(f for f in features if f not in reported)
+        if not features or (missing and arch in _X86_LEVELS):
+            continue
+        target = Target(
+            kind="llvm",
+            arch=arch,
+            features=tuple(f for f in features if f in reported),
+            disabled_features=missing,
+        )
+        try:
+            error = run_isolated("tvmscope.compiler.host:probe", target, timeout_s=120)
+        except TvmscopeError as e:
+            tried.append(f"{arch}: {e}")
+            continue
+        if error < 1e-4:
+            return target
+        tried.append(f"{arch}: wrong result (error {error:.1e})")
+    raise RunError(
+        f"no CPU target runs here ({'; '.join(tried)}); name one, e.g. --target cpu:x86-64-v2"
+    )
+
+
+def cuda_target() -> Target:
+    """The first GPU of this machine."""
+    device = cuda_device.find()
+    if device is None:
+        raise UsageError(
+            "no CUDA device here; name an architecture to cross-compile, e.g. --target cuda:sm_90"
+        )
+    return Target(kind="cuda", arch=device.arch, attrs=device.attrs)
+
+
+def describe_cuda() -> dict[str, Any] | None:
+    """The first GPU's data for `doctor`, or None."""
+    device = cuda_device.find()
+    return encode(device) if device else None
+
+
+def _cuda_limits(arch: str) -> dict[str, int]:
+    """Limits that hold for every GPU of compute capability 5.0 and later."""
+    return {
+        "max_threads_per_block": 1024,
+        "max_shared_memory_per_block": 49152,
+        "thread_warp_size": 32,
+        "registers_per_block": 65536,
+    }
+
+
+def _from_json(text: str) -> Target:
+    try:
+        config = json.loads(text)
+    except json.JSONDecodeError as e:
+        raise UsageError(f"the target is not valid JSON: {e}") from e
+    return _from_config(config, text)
+
+
+def _from_old_string(text: str) -> Target:
+    """TVM 0.1x syntax: `llvm -mcpu=skylake -mattr=+avx2,-avx512f`, `cuda -arch=sm_89`."""
+    kind, *words = shlex.split(text)
+    config: dict[str, Any] = {"kind": "llvm" if kind == "cpu" else kind}
+    while words:
+        match = re.fullmatch(r"--?([\w-]+)(?:=(.*))?", words.pop(0))
+        if match is None or match[1] not in _OLD_KEYS:
+            known = ", ".join(f"-{key}" for key in sorted(_OLD_KEYS))
+            raise UsageError(f"cannot read the target string '{text}'; known options: {known}")
+        value = match[2] if match[2] is not None else (words.pop(0) if words else "")
+        config[match[1]] = value.split(",") if match[1] == "mattr" else value
+    return _from_config(config, text)
+
+
+def _from_config(config: dict[str, Any], text: str) -> Target:
+    kind = config.get("kind")
+    cores = int(config["num-cores"]) if "num-cores" in config else None
+    if kind == "cuda":
+        arch = str(config.get("arch") or cuda_target().arch)
+        return Target(kind="cuda", arch=arch, attrs=_cuda_limits(arch))
+    if kind != "llvm":
+        raise UsageError(f"target kind '{kind}' in '{text}' is not supported; use llvm or cuda")
+    attrs = [str(a) for a in config.get("mattr", ())]
+    disabled = tuple(a[1:] for a in attrs if a.startswith("-"))
+    base = cpu_target(
+        str(config.get("mcpu") or "x86-64"), config.get("mtriple"), disabled=disabled
+    )
+    added = tuple(a.lstrip("+") for a in attrs if not a.startswith("-"))
+    target = replace(
+        base,
+        features=tuple(sorted({*base.features, *added})),
+        enabled_features=tuple(f for f in added if f not in base.features),
+    )
+    return replace(target, cores=cores) if cores else target
+
+
+def _suggest(arch: str) -> str:
+    common = ["skylake-avx512", "icelake-server", "sapphirerapids", "znver3", "znver4", "haswell",
+              "x86-64-v2", "x86-64-v3", "x86-64-v4", "cortex-a72", "cortex-a76", "neoverse-n1",
+              "apple-m1"]  # fmt: skip
+    close = difflib.get_close_matches(arch, common, n=1, cutoff=0.4)
+    return f"; did you mean {close[0]}?" if close else ""

@@ -1,0 +1,1 @@
+"""Frozen values that every layer shares: standard library and numpy only."""

@@ -1,0 +1,45 @@
+"""A compiled model on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tvmscope.core.model import TensorSpec
+from tvmscope.core.target import Target
+
+ARTIFACT_SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelCall:
+    """One call of a compiled kernel in the model, and the source operators it computes."""
+
+    kernel: str
+    source_ops: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """The content of an artifact folder's meta.json, plus where the folder is."""
+
+    path: Path
+    model: str
+    source: str
+    model_digest: str
+    library_digest: str
+    target: Target
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    exec_mode: str
+    precision: str
+    pipeline: str
+    graph: bool = False
+    tuned: bool = False
+    threads: int | None = None
+    build_s: float = 0.0
+    size_bytes: int = 0
+    pass_times_s: dict[str, float] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    kernels: tuple[KernelCall, ...] = ()
+    warnings: tuple[str, ...] = ()

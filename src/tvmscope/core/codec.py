@@ -1,0 +1,71 @@
+"""Frozen dataclasses to JSON values and back, driven by their type hints."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tvmscope.errors import SchemaError
+
+T = TypeVar("T")
+
+
+def encode(value: Any) -> Any:
+    """A JSON value: dataclasses become objects, tuples arrays, paths strings."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {str(k): encode(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [encode(v) for v in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def decode(cls: type[T], data: Any) -> T:
+    """The dataclass `cls` from a JSON object; unknown keys are ignored, missing ones refused."""
+    if not isinstance(data, dict):
+        raise SchemaError(f"{cls.__name__}: expected an object, got {type(data).__name__}")
+    hints, values = _hints(cls), {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # T is always a dataclass
+        if field.name in data:
+            values[field.name] = _decode(hints[field.name], data[field.name], field.name)
+        elif (
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        ):
+            raise SchemaError(f"{cls.__name__}: '{field.name}' is missing")
+    return cls(**values)
+
+
+@cache
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _decode(hint: Any, data: Any, where: str) -> Any:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if data is None and type(None) in args:
+            return None
+        return _decode(next(a for a in args if a is not type(None)), data, where)
+    if origin is tuple:
+        if not isinstance(data, list):
+            raise SchemaError(f"'{where}': expected an array, got {type(data).__name__}")
+        inner = args[:1] * len(data) if args[-1] is Ellipsis else args
+        return tuple(_decode(a, d, where) for a, d in zip(inner, data, strict=True))
+    if origin is dict:
+        if not isinstance(data, dict):
+            raise SchemaError(f"'{where}': expected an object, got {type(data).__name__}")
+        return {k: _decode(args[1], v, where) for k, v in data.items()}
+    if dataclasses.is_dataclass(hint):
+        return decode(typing.cast(type[Any], hint), data)
+    if hint is Path:
+        return Path(data)
+    if hint is float and isinstance(data, int | float) and not isinstance(data, bool):
+        return float(data)
+    if isinstance(hint, type) and hint is not object and not isinstance(data, hint):
+        raise SchemaError(f"'{where}': expected {hint.__name__}, got {type(data).__name__}")
+    return data

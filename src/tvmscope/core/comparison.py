@@ -1,0 +1,106 @@
+"""Which of two results is faster, by how much, and whether that can be told at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tvmscope.core.measurement import Measurement, Result
+from tvmscope.core.stats import RatioInterval, ratio_interval
+from tvmscope.errors import Incomparable
+
+Verdict = Literal["faster", "slower", "undecided"]
+
+# Below this a difference is not worth a verdict, however sure it is: two builds of the same
+# code can differ by as much through nothing but the placement of their memory.
+SMALLEST_EFFECT = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """`backend` beside `against`, both by their labels; a speed-up over 1 means faster."""
+
+    backend: str
+    against: str
+    target: str
+    against_target: str
+    speedup: float
+    ci95: tuple[float, float] | None
+    verdict: Verdict
+    smallest_detectable: float | None
+    """The smallest relative difference that could have been called; None where none could."""
+
+
+def compare(a: Result, b: Result, *, across: bool = False) -> Comparison:
+    """How much faster `a` is than `b`: time of b over time of a.
+
+    `across` allows different targets and precisions; model, shapes and threads must match always
+    (threads only where both run on the same target).
+    """
+    first, second = _measured(a), _measured(b)
+    _check_identity(a, b, across=across)
+    try:
+        interval = ratio_interval(second.rounds_s, first.rounds_s)
+    except ValueError as e:
+        raise Incomparable(f"{a.task.label} and {b.task.label}: {e}") from e
+    detectable = interval.smallest_detectable
+    return Comparison(
+        backend=a.task.variant.label,
+        against=b.task.variant.label,
+        target=a.task.target,
+        against_target=b.task.target,
+        speedup=interval.ratio,
+        ci95=_limits(interval),
+        verdict=verdict(interval),
+        smallest_detectable=None if detectable is None else max(detectable, SMALLEST_EFFECT),
+    )
+
+
+def verdict(speedup: RatioInterval) -> Verdict:
+    """A call only where the interval excludes 1 and the effect is over 2 %."""
+    if speedup.lo is None or speedup.hi is None:
+        return "undecided"
+    if speedup.lo > 1 and speedup.ratio > 1 + SMALLEST_EFFECT:
+        return "faster"
+    if speedup.hi < 1 and 1 / speedup.ratio > 1 + SMALLEST_EFFECT:
+        return "slower"
+    return "undecided"
+
+
+def _limits(interval: RatioInterval) -> tuple[float, float] | None:
+    if interval.lo is None or interval.hi is None:
+        return None
+    return interval.lo, interval.hi
+
+
+def _measured(result: Result) -> Measurement:
+    """The measurement of a result that may be compared: verified, and with values."""
+    if result.status != "ok":
+        reason = f" ({result.reason})" if result.reason else ""
+        raise Incomparable(
+            f"{result.task.label} is '{result.status}'{reason}: only verified results are compared"
+        )
+    if result.measurement is None or not result.measurement.values_s:
+        raise Incomparable(f"{result.task.label} was not timed")
+    return result.measurement
+
+
+def _check_identity(a: Result, b: Result, *, across: bool) -> None:
+    x, y = a.task, b.task
+    checks = [
+        ("model", (x.model, x.digest[:12]), (y.model, y.digest[:12]), x.digest == y.digest),
+        ("shapes", x.shapes, y.shapes, x.shapes == y.shapes),
+        ("threads", x.threads, y.threads, x.threads == y.threads or x.target != y.target),
+        ("target", x.target, y.target, across or x.target == y.target),
+        (
+            "precision",
+            x.variant.precision,
+            y.variant.precision,
+            across or x.variant.precision == y.variant.precision,
+        ),
+    ]
+    for name, left, right, same in checks:
+        if not same:
+            raise Incomparable(
+                f"{x.label} and {y.label} differ in {name}: {left} and {right}; measure both alike"
+            )

@@ -1,0 +1,46 @@
+"""Raw timings; every statistic is derived from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tvmscope.core.accuracy import Accuracy
+from tvmscope.core.task import Task
+
+Status = Literal["ok", "wrong", "failed", "unavailable", "interrupted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Seconds per run, grouped by interleaved round. Raw values only."""
+
+    rounds_s: tuple[tuple[float, ...], ...]
+    """One tuple per round; each value is the mean of `loops` back-to-back runs."""
+    warmups_s: tuple[float, ...] = ()
+    loops: int = 1
+    clock: str = "wall"
+    """`wall`, or `cuda-events` for device time between two events."""
+
+    @property
+    def values_s(self) -> tuple[float, ...]:
+        """All values in the order they were taken."""
+        return tuple(v for r in self.rounds_s for v in r)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One backend's row: what was asked, what came of it, and why."""
+
+    task: Task
+    status: Status
+    reason: str | None = None
+    measurement: Measurement | None = None
+    device_measurement: Measurement | None = None
+    """CUDA only: the same rounds by events, beside the wall clock."""
+    accuracy: Accuracy | None = None
+    build_s: float | None = None
+    load_s: float | None = None
+    peak_memory_bytes: int | None = None
+    settings: dict[str, str] | None = None
+    warnings: tuple[str, ...] = ()

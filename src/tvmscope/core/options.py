@@ -1,0 +1,53 @@
+"""Frozen configurations that are passed down the stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """How to obtain a model and one set of inputs."""
+
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    batch_size: int | None = None
+    inputs_file: str | None = None
+    seed: int = 0
+    need_onnx: bool = True
+    """Export torch models to ONNX too (for ONNX Runtime and OpenVINO)."""
+    offline: bool = False
+    """Download nothing; weights that are not on this machine become seeded random ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions:
+    """What to compile for, and how."""
+
+    pipeline: str = "tvmscope"
+    """`tvm`, `tvmscope`, or `file.py:function`."""
+    precision: str = "float32"
+    exec_mode: Literal["bytecode", "compiled"] = "bytecode"
+    graph: bool = False
+    threads: int | None = None
+    disabled_passes: tuple[str, ...] = ()
+    dump_ir: str | None = None
+    """A folder that receives the IR after each phase."""
+    overrides: dict[str, Any] = field(default_factory=dict)
+    """Settings of single passes, by pass name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureOptions:
+    """How to time; counts that the user gives (`iterations`, `warmup`) win over the adaptive rule."""
+
+    iterations: int | None = None
+    warmup: int | None = None
+    duration_s: float = 8.0
+    """Aimed time per backend over all rounds."""
+    min_rounds: int = 9
+    seed: int = 0
+    cache: Literal["warm", "cold"] = "warm"
+    mode: Literal["latency", "throughput"] = "latency"
+    timeout_s: float = 600.0
+    """A worker that does not answer for this long is a hang."""

@@ -1,0 +1,28 @@
+"""How long work tells what it is doing; the command line shows it, tests ignore it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Receives the current stage, how far it is, and remarks worth a line."""
+
+    def stage(self, name: str, detail: str = "") -> None:
+        """A new stage begins."""
+
+    def step(self, done: float, total: float, detail: str = "") -> None:
+        """The stage is `done` of `total`."""
+
+    def note(self, text: str) -> None:
+        """A remark for the user."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def stage(self, name: str, detail: str = "") -> None: ...
+
+    def step(self, done: float, total: float, detail: str = "") -> None: ...
+
+    def note(self, text: str) -> None: ...

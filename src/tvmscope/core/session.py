@@ -1,0 +1,125 @@
+"""Everything that was measured in one go, saved as JSON and rendered later without TVM."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tvmscope.core import stats
+from tvmscope.core.codec import decode, encode
+from tvmscope.core.comparison import Comparison
+from tvmscope.core.environment import Environment
+from tvmscope.core.files import write_text_atomic
+from tvmscope.core.measurement import Result
+from tvmscope.core.model import Model
+from tvmscope.core.profile import Finding, KernelIR, Profile, Roof
+from tvmscope.core.target import Target
+from tvmscope.errors import SchemaError
+
+SCHEMA_VERSION = 1
+FILE_NAME = "session.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """A model, the machine, and every result, comparison and finding about the two."""
+
+    command: str
+    started: str
+    environment: Environment
+    model: Model
+    targets: tuple[Target, ...] = ()
+    results: tuple[Result, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    profiles: tuple[Profile, ...] = ()
+    roofs: tuple[Roof, ...] = ()
+    kernel_ir: tuple[KernelIR, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
+    failure: str | None = None
+    """Why the model could not be loaded at all; then there are no results."""
+    complete: bool = True
+    """False while measuring, and for ever in a session that was interrupted."""
+
+    def with_result(self, result: Result) -> Session:
+        """This session with one more row."""
+        return replace(self, results=(*self.results, result))
+
+
+def to_json(session: Session) -> dict[str, Any]:
+    """The documented JSON form: stored values, with the derived statistics beside them."""
+    data = encode(session)
+    environment = data.pop("environment")
+    context = {"command": data.pop("command"), "started": data.pop("started"), **environment}
+    rows = [_row(result, raw) for result, raw in zip(session.results, data.pop("results"), strict=True)]
+    return {"schema_version": SCHEMA_VERSION, "context": context, "results": rows, **data}
+
+
+def _row(result: Result, raw: dict[str, Any]) -> dict[str, Any]:
+    task = raw["task"]
+    row = {
+        "backend": result.task.variant.backend,
+        "target": result.task.target,
+        "variant": task["variant"] | {"tuned": result.task.variant.tuning is not None},
+        "shapes": task["shapes"],
+        **{k: v for k, v in raw.items() if k not in ("measurement", "device_measurement")},
+    }
+    for prefix, measurement in (("", result.measurement), ("device_", result.device_measurement)):
+        if measurement is not None:
+            row |= {prefix + k: v for k, v in stats.summary(measurement).items()}
+            row |= {prefix + k: v for k, v in encode(measurement).items()}
+    return row
+
+
+def from_json(data: Any) -> Session:
+    """A session from its JSON form; derived values are dropped and computed anew."""
+    if not isinstance(data, dict) or "schema_version" not in data:
+        raise SchemaError("not a tvmscope session: 'schema_version' is missing")
+    version = data["schema_version"]
+    if version != SCHEMA_VERSION:
+        raise SchemaError(
+            f"session schema {version} is not {SCHEMA_VERSION}, the one this version reads; "
+            "measure again, or use the tvmscope that wrote it"
+        )
+    context = data.get("context")
+    if not isinstance(context, dict) or not isinstance(data.get("results"), list):
+        raise SchemaError("not a tvmscope session: 'context' or 'results' is missing")
+    flat = data | {
+        "command": context.get("command"),
+        "started": context.get("started"),
+        "environment": context,
+        "results": [_unrow(row) for row in data["results"]],
+    }
+    return decode(Session, flat)
+
+
+def _unrow(row: Any) -> Any:
+    if not isinstance(row, dict):
+        raise SchemaError("'results': expected objects")
+    parts = {}
+    for prefix, key in (("", "measurement"), ("device_", "device_measurement")):
+        fields = ("rounds_s", "warmups_s", "loops", "clock")
+        found = {f: row[prefix + f] for f in fields if prefix + f in row}
+        parts[key] = found or None
+    return row | parts
+
+
+def save(session: Session, path: Path) -> Path:
+    """Write `session.json` into the folder `path`, never leaving a half-written file."""
+    file = path / FILE_NAME
+    write_text_atomic(file, json.dumps(to_json(session), indent=1, allow_nan=False))
+    return file
+
+
+def load(path: Path) -> Session:
+    """Read a session from its folder or file."""
+    file = path / FILE_NAME if path.is_dir() else path
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as e:
+        raise SchemaError(f"no session at {path}: give a results folder or its session.json") from e
+    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as e:
+        raise SchemaError(f"{file} cannot be read as a session: {e}") from e
+    return from_json(data)

@@ -1,0 +1,69 @@
+"""Every error a user can meet; the message says what failed, on which input, and what to try."""
+
+from __future__ import annotations
+
+
+class TvmscopeError(Exception):
+    """Base of all expected failures. `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class UsageError(TvmscopeError):
+    """The request itself is wrong: an unknown name, a bad shape, a missing file."""
+
+    exit_code = 2
+
+
+class ImportModelError(TvmscopeError):
+    """A model could not be read or translated."""
+
+
+class PassError(TvmscopeError):
+    """A compiler pass failed; the message names it and the passes before it."""
+
+
+class TuneError(TvmscopeError):
+    """Tuning could not go on."""
+
+
+class BuildError(TvmscopeError):
+    """Code generation or linking failed."""
+
+
+class RunError(TvmscopeError):
+    """An artifact or a backend failed while loading or running."""
+
+
+class AccuracyError(TvmscopeError):
+    """An output differs from the reference by more than the tolerance."""
+
+    exit_code = 3
+
+
+class RegressionError(TvmscopeError):
+    """A measurement is slower than its baseline allows."""
+
+    exit_code = 4
+
+
+class BackendUnavailable(TvmscopeError):
+    """A library that was asked for is missing; the message says how to install it."""
+
+    exit_code = 5
+
+
+class Incomparable(TvmscopeError):
+    """Two measurements do not measure the same thing."""
+
+
+class SchemaError(TvmscopeError):
+    """A session, artifact or database file does not have the shape this version reads."""
+
+
+def one_line(error: BaseException, limit: int = 300) -> str:
+    """The gist of an error in one printable line (TVM's messages run over pages)."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    gist = next((x for x in reversed(lines) if "Error" in x), lines[-1] if lines else "")
+    text = "".join(c if c.isprintable() else " " for c in gist) or type(error).__name__
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,195 @@
+"""The worker's side: answers requests from the process that started it, one after the other."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+import zipfile
+from collections.abc import Callable
+from itertools import repeat
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from tvmscope.errors import TvmscopeError, one_line
+
+_PR_SET_PDEATHSIG = 1
+_ALIVE_EVERY_S = 5.0
+_MEMORY_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory", "bad_alloc")
+
+
+class Child:
+    """Holds the loaded runner. Each public method answers one kind of request."""
+
+    def __init__(self, alive: Callable[[], None]) -> None:
+        self._alive = alive
+        self._runner: Any = None
+        self._before_load_bytes: int | None = None
+        self._flush: Callable[[], None] | None = None
+
+    def call(self, dotted: str, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+        return resolve(dotted)(*args, **kw)
+
+    def load(self, dotted: str, request: Any) -> tuple[dict[str, str], float, bool]:
+        self._before_load_bytes = _status_bytes("VmRSS")
+        start = time.perf_counter()
+        self._runner = resolve(dotted)(request)
+        load_s = time.perf_counter() - start
+        gc.collect()
+        gc.freeze()  # what the libraries made stays for good: no collection need look at it
+        return dict(self._runner.settings), load_s, hasattr(self._runner, "time_device")
+
+    def time(self, n: int, loops: int, cold: bool) -> list[float]:
+        run, values, clock = self._runner.run, [], time.perf_counter_ns
+        if cold and self._flush is None:
+            self._flush = _cache_flusher()
+        told = time.monotonic()
+        gc.disable()  # as timeit does: a collection belongs to no run
+        try:
+            for _ in range(n):
+                if cold and self._flush is not None:
+                    self._flush()
+                start = clock()
+                for _ in repeat(None, loops):
+                    run()
+                values.append((clock() - start) * 1e-9 / loops)
+                if time.monotonic() - told > _ALIVE_EVERY_S:
+                    self._alive()
+                    told = time.monotonic()
+        finally:
+            gc.enable()
+        return values
+
+    def time_device(self, n: int) -> list[float]:
+        return [float(v) for v in self._runner.time_device(n)]
+
+    def outputs(self, path: str) -> None:
+        _write_npz(path, self._runner.outputs())
+
+    def memory(self) -> tuple[int | None, int | None]:
+        return self._before_load_bytes, _status_bytes("VmHWM")
+
+
+def resolve(dotted: str) -> Any:
+    """The object that `package.module:name` names."""
+    module, _, name = dotted.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _status_bytes(field: str) -> int | None:
+    """A line of /proc/self/status; `ru_maxrss` would start at the parent's peak."""
+    try:
+        text = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    line = next((x for x in text.splitlines() if x.startswith(f"{field}:")), None)
+    return None if line is None else int(line.split()[1]) * 1024
+
+
+def _write_npz(path: str, outputs: dict[str, Any]) -> None:
+    """As numpy.savez, which takes names as keywords and so cannot hold one called `file`."""
+    import numpy as np
+
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for name, value in outputs.items():
+            array = np.asarray(value)
+            if array.dtype.kind not in "biufc":  # bfloat16 and the like, which npz cannot hold
+                array = array.astype(np.float32)
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, array, allow_pickle=False)
+
+
+def _cache_flusher() -> Callable[[], None]:
+    """A function that replaces the content of all caches: one buffer per core, all at once."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import numpy as np
+
+    sizes = [_cache_bytes(p) for p in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")]
+    cores = os.cpu_count() or 1
+    each = max(2 * max(sizes, default=32 << 20) // cores, 8 << 20)
+    buffers = [np.zeros(each // 8, dtype=np.int64) for _ in range(cores)]
+    pool = ThreadPoolExecutor(cores)
+
+    def touch(buffer: Any) -> None:
+        np.add(buffer, 1, out=buffer)  # reads and writes every line, without the GIL
+
+    def flush() -> None:
+        list(pool.map(touch, buffers))
+
+    return flush
+
+
+def _cache_bytes(index: Path) -> int:
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    try:
+        text = (index / "size").read_text().strip()
+        return int(text[:-1]) * units[text[-1]]
+    except (OSError, ValueError, KeyError, IndexError):
+        return 0  # the caller takes the largest, so an unreadable one does not count
+
+
+def serve(connection: Connection) -> None:
+    """Answer until the other side closes."""
+    child = Child(alive=lambda: connection.send(("alive", None)))
+    while True:
+        try:
+            name, args = connection.recv()
+        except EOFError:
+            return
+        except Exception as e:  # whatever unpickling a request raises is the caller's to hear
+            connection.send(_failure(e))
+            continue
+        try:
+            answer: tuple[str, Any] = ("ok", getattr(child, name)(*args))
+            connection.send(answer)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        except Exception as e:  # whatever a backend raises becomes an answer
+            traceback.print_exc()
+            connection.send(_failure(e))
+
+
+def _failure(error: Exception) -> tuple[str, Any]:
+    """Kind and text of an exception; our own keep the nearest type that the parent knows."""
+    text = one_line(error)
+    if isinstance(error, TvmscopeError):
+        known = next(c for c in type(error).__mro__ if c.__module__ == TvmscopeError.__module__)
+        return "error", (known.__name__, str(error))
+    if isinstance(error, MemoryError) or any(w in str(error).lower() for w in _MEMORY_WORDS):
+        return "memory", text
+    name = type(error).__name__
+    return "error", ("RunError", text if text.startswith(name) else f"{name}: {text}")
+
+
+def _die_with_parent(parent: int) -> None:
+    """Ask the kernel for SIGKILL when the parent goes: a stopped process sees no closed pipe."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it went before the request took effect
+            os._exit(0)
+
+
+def main(descriptor: int, parent: int) -> None:
+    """Set the process up, then serve."""
+    os.set_inheritable(descriptor, False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    _die_with_parent(parent)
+    faulthandler.enable()
+    connection = Connection(descriptor)
+    try:
+        sys.path.extend(p for p in connection.recv() if p not in sys.path)
+    except EOFError:
+        return
+    serve(connection)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

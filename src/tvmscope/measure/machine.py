@@ -1,0 +1,125 @@
+"""What else the machine did while measuring: other load, stolen time, throttling."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+FOREIGN_LOAD = 0.10
+STEAL = 0.02
+_CPUS = Path("/sys/devices/system/cpu")
+_CGROUP_STAT = Path("/sys/fs/cgroup/cpu.stat")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """Counters of the machine at one moment, in clock ticks; None where it does not tell."""
+
+    busy: int | None
+    steal: int | None
+    total: int | None
+    ours: dict[int, int]
+    """Ticks used by each of our processes."""
+    core_throttles: int | None
+    quota_throttles: int | None
+    load: float | None
+
+
+def snapshot(pids: Iterable[int]) -> Snapshot:
+    """Read the counters now; `pids` are the processes whose work is not foreign."""
+    busy, steal, total = _cpu_ticks()
+    counts = [_number(p) for p in _CPUS.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
+    known = [c for c in counts if c is not None]
+    return Snapshot(
+        busy=busy,
+        steal=steal,
+        total=total,
+        ours={pid: _process_ticks(pid) for pid in (os.getpid(), *pids)},
+        core_throttles=sum(known) if known else None,
+        quota_throttles=_quota_throttles(),
+        load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+    )
+
+
+def disturbances(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
+    """What happened between two snapshots that may have changed the times."""
+    return tuple(
+        text
+        for text in (
+            _foreign_load(before, after),
+            _stolen(before, after),
+            _throttled(before.core_throttles, after.core_throttles, "the CPU ran too hot"),
+            _throttled(before.quota_throttles, after.quota_throttles, "the CPU quota was used up"),
+        )
+        if text is not None
+    )
+
+
+def _foreign_load(before: Snapshot, after: Snapshot) -> str | None:
+    """Other processes' share of all cores; the load average only where nothing better is told."""
+    if before.busy is None or after.busy is None or before.total is None or after.total is None:
+        cores = os.cpu_count() or 1
+        # Our own single busy worker loads every core it uses, so only a load beyond that tells.
+        if before.load is None or before.load < 0.5 * cores:
+            return None
+        return (
+            f"load average {before.load:.1f} on {cores} cores before measuring: times may be high"
+        )
+    total = after.total - before.total
+    ours = sum(ticks - before.ours.get(pid, 0) for pid, ticks in after.ours.items() if ticks)
+    foreign = (after.busy - before.busy - ours) / total if total > 0 else 0.0
+    if foreign <= FOREIGN_LOAD:
+        return None
+    return f"other processes used {foreign:.0%} of the CPU while measuring: times may be high"
+
+
+def _stolen(before: Snapshot, after: Snapshot) -> str | None:
+    if before.steal is None or after.steal is None or before.total is None or after.total is None:
+        return None
+    total = after.total - before.total
+    share = (after.steal - before.steal) / total if total > 0 else 0.0
+    return f"the hypervisor took {share:.0%} of the CPU while measuring" if share > STEAL else None
+
+
+def _throttled(before: int | None, after: int | None, why: str) -> str | None:
+    if before is None or after is None or after <= before:
+        return None
+    return f"throttled {after - before} times while measuring: {why}"
+
+
+def _cpu_ticks() -> tuple[int | None, int | None, int | None]:
+    """Busy, stolen and all ticks, from the first line of /proc/stat."""
+    try:
+        line = Path("/proc/stat").read_text().split("\n", 1)[0]
+        user, nice, system, idle, iowait, irq, softirq, steal = map(int, line.split()[1:9])
+    except (OSError, ValueError):
+        return None, None, None
+    busy = user + nice + system + irq + softirq
+    return busy, steal, busy + steal + idle + iowait
+
+
+def _process_ticks(pid: int) -> int:
+    """User and system time of a process and the children it has waited for; 0 when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+    return sum(int(f) for f in fields[11:15])
+
+
+def _quota_throttles() -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        for line in _CGROUP_STAT.read_text().splitlines():
+            if line.startswith("nr_throttled "):
+                return int(line.split()[1])
+    return None
+
+
+def _number(path: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        return int(path.read_text())
+    return None

@@ -1,0 +1,289 @@
+"""A process of its own for code that may crash, hang or eat all memory, and a way to time it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Any, Literal, Self
+
+from tvmscope import errors
+from tvmscope.errors import RunError, TvmscopeError, one_line
+
+DeathKind = Literal["crash", "hang", "exit", "memory"]
+
+# -P: the current folder must not shadow a library; -u: a crash loses no output
+_COMMAND = (sys.executable, "-P", "-u", "-m", "tvmscope.measure._child")
+_POLL_S = 0.5
+_EXIT_S = 3.0
+_TAIL_BYTES = 8192
+
+
+class WorkerDied(RunError):  # noqa: N818 - reads as what happened
+    """The worker is gone; `kind` says how and `reason` says it in words."""
+
+    def __init__(self, name: str, kind: DeathKind, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
+        self.kind = kind
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class LoadInfo:
+    """What the worker tells about a runner it has loaded."""
+
+    settings: dict[str, str]
+    load_s: float
+    has_device_timer: bool
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Resident memory of the worker; None where the system does not tell."""
+
+    before_load_bytes: int | None
+    peak_bytes: int | None
+
+    @property
+    def added_bytes(self) -> int | None:
+        """What the library and the model added to a bare process, at the most."""
+        if self.before_load_bytes is None or self.peak_bytes is None:
+            return None
+        return self.peak_bytes - self.before_load_bytes
+
+
+class Worker:
+    """A child process that runs functions named `module:function` and holds one loaded runner.
+
+    Linux kills the child when the thread that made the worker ends, so make it in a thread that
+    outlives it. No answer for `timeout_s` counts as a hang.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 600.0,
+        log_path: Path | None = None,
+    ) -> None:
+        self.name = name
+        self.timeout_s = timeout_s
+        self._paused = False
+        self._death: WorkerDied | None = None
+        self._ended = False
+        self._log: IO[bytes] = _open_log(log_path)
+        self._log_start = self._log.seek(0, os.SEEK_END)  # several workers may share a file
+        ours, theirs = socket.socketpair()
+        try:
+            self._process = subprocess.Popen(
+                [*_COMMAND, str(theirs.fileno()), str(os.getpid())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                env=_environment(env or {}),
+                start_new_session=True,
+            )
+        except OSError as e:
+            ours.close()
+            self._log.close()
+            raise RunError(f"{name}: no process could be started: {e}") from e
+        finally:
+            theirs.close()
+        self._connection = Connection(ours.detach())
+        with contextlib.suppress(OSError):  # a child that is gone already is found by the first ask
+            self._connection.send(sys.path)
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also its group's."""
+        return self._process.pid
+
+    def call(self, dotted: str, *args: Any, **kw: Any) -> Any:
+        """Run `module:function` there and return its result."""
+        return self._ask("call", dotted, args, kw)
+
+    def load(self, dotted: str, request: Any) -> LoadInfo:
+        """Make a runner with `module:function(request)` and keep it."""
+        return LoadInfo(*self._ask("load", dotted, request))
+
+    def time(self, n: int, loops: int = 1, cold: bool = False) -> list[float]:
+        """`n` values in seconds, each the mean of `loops` runs; `cold` empties the caches first."""
+        return list(self._ask("time", n, loops, cold))
+
+    def time_device(self, n: int) -> list[float]:
+        """`n` values in seconds by the device's own clock."""
+        return list(self._ask("time_device", n))
+
+    def outputs(self, path: Path) -> None:
+        """Run once and write the outputs by name into an npz file."""
+        self._ask("outputs", str(path))
+
+    def peak_memory_bytes(self) -> MemoryUse:
+        """Memory before the load and the peak until now."""
+        return MemoryUse(*self._ask("memory"))
+
+    def pause(self) -> None:
+        """Stop the process and its children: an idle thread pool would spin beside the others."""
+        self._signal(signal.SIGSTOP)
+        self._paused = True
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+        self._paused = False
+
+    def close(self) -> None:
+        """End it: politely first, so that libraries remove their temporary files."""
+        if not self._ended:
+            self.resume()
+            self._connection.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_EXIT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it and its children at once, whatever they do; safe to call twice."""
+        if self._ended:
+            return
+        self._signal(signal.SIGKILL)
+        self._ended = True
+        self._process.wait()
+        self._connection.close()
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.kill()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._ended:  # the process id may be another's by now
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left to signal
+            os.killpg(self._process.pid, number)
+
+    def _ask(self, name: str, *args: Any) -> Any:
+        if self._death is not None:
+            raise self._death
+        if self._paused:
+            self.resume()
+        try:
+            self._connection.send((name, args))
+            kind, value = self._answer()
+        except (EOFError, OSError):
+            raise self._died() from None
+        except (ImportError, AttributeError, pickle.UnpicklingError) as e:
+            raise RunError(f"{self.name}: the result of '{name}' cannot be read: {e}") from e
+        except (KeyboardInterrupt, SystemExit):
+            self._gone("exit", "interrupted")  # an answer may still come: never reuse it
+            raise
+        if kind == "memory":
+            raise self._gone("memory", f"out of memory: {value}")
+        if kind == "error":
+            raise _as_error(*value)
+        return value
+
+    def _answer(self) -> tuple[str, Any]:
+        """The next answer; each sign of life starts the wait anew."""
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            left_s = deadline - time.monotonic()
+            if self._connection.poll(max(0.0, min(_POLL_S, left_s))):
+                kind, value = self._connection.recv()
+                if kind != "alive":
+                    return kind, value
+                deadline = time.monotonic() + self.timeout_s
+            elif self._process.poll() is not None and not self._connection.poll(0):
+                raise EOFError  # a grandchild may hold the socket open
+            elif left_s <= 0:
+                raise self._gone("hang", f"did not answer for {self.timeout_s:g} s")
+
+    def _died(self) -> WorkerDied:
+        """Find out how a process that closed its connection ended."""
+        try:
+            code = self._process.wait(_EXIT_S)
+        except subprocess.TimeoutExpired:
+            return self._gone("hang", "closed its connection but did not exit")
+        kind, reason = _describe_exit(code, tail := self._tail())
+        last = next((line for line in reversed(tail) if line), None)
+        return self._gone(kind, f"{reason}: {last}" if last else reason)
+
+    def _tail(self) -> list[str]:
+        """The last lines of the output, up to where Python's crash dump begins."""
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(self._log_start, size - _TAIL_BYTES))
+        lines = self._log.read().decode("utf-8", "replace").splitlines()
+        return [one_line(RuntimeError(x)) if x.strip() else "" for x in _until_dump(lines)]
+
+    def _gone(self, kind: DeathKind, reason: str) -> WorkerDied:
+        self._death = WorkerDied(self.name, kind, reason)
+        self.kill()
+        return self._death
+
+
+def run_isolated(
+    dotted: str,
+    *args: Any,
+    env: Mapping[str, str] | None = None,
+    timeout_s: float = 600.0,
+    log_path: Path | None = None,
+    **kw: Any,
+) -> Any:
+    """Run one `module:function` in a process of its own and return its result."""
+    with Worker(dotted, env=env, timeout_s=timeout_s, log_path=log_path) as worker:
+        return worker.call(dotted, *args, **kw)
+
+
+def _as_error(name: str, text: str) -> TvmscopeError:
+    kind: type[TvmscopeError] = getattr(errors, name)
+    return kind(text)
+
+
+def _describe_exit(code: int, tail: list[str]) -> tuple[DeathKind, str]:
+    if code >= 0:
+        return "exit", f"exited with code {code}"
+    words = (signal.strsignal(-code) or "unknown").lower()
+    if any("bad_alloc" in line or "out of memory" in line.lower() for line in tail):
+        return "memory", "out of memory"
+    if -code == signal.SIGKILL:
+        return "memory", f"killed by signal 9 ({words}), most likely for lack of memory"
+    return "crash", f"killed by signal {-code} ({words})"
+
+
+def _open_log(path: Path | None) -> IO[bytes]:
+    if path is None:
+        return tempfile.TemporaryFile()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("ab+")
+
+
+def _until_dump(lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        if line.startswith("Fatal Python error"):
+            return
+        yield line
+
+
+def _environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """Ours plus `extra`; a source checkout that is not installed is put on the child's path."""
+    env = {**os.environ, **extra}
+    root = Path(__file__).resolve().parents[2]
+    if root.name not in ("site-packages", "dist-packages"):
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), str(root))))
+    return env

@@ -1,0 +1,56 @@
+"""What a built-in model is, what a loader returns, and how a missing library is reported."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from tvmscope.core.options import LoadOptions
+from tvmscope.errors import BackendUnavailable, one_line
+
+if TYPE_CHECKING:
+    from torch import nn
+
+EXTRA = "pip install 'tvmscope[torch]'"
+RANDOM_NOTE = (
+    "seeded random weights ({reason}): times hold, predictions mean nothing"  # design, rule 12
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchModel:
+    """A module in eval mode, with one set of example inputs for its `forward`."""
+
+    module: nn.Module
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    weights: Literal["pretrained", "random", "file"]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltIn:
+    """A built-in model's manifest. Heavy libraries are imported only inside `load`."""
+
+    name: str
+    summary: str
+    weights: str
+    """Where its weights come from, for people."""
+    load: Callable[[LoadOptions], TorchModel]
+    requires: tuple[str, ...] = ("torch",)
+    """Modules it needs; `catalog` says which are missing."""
+    install: str = EXTRA
+
+
+def require(*modules: str, install: str = EXTRA) -> None:
+    """Import `modules`, or raise `BackendUnavailable` with the command that installs them."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except (ImportError, OSError) as e:  # OSError: a shared library of it does not load
+            reason = "is not installed" if isinstance(e, ModuleNotFoundError) else one_line(e)
+            raise BackendUnavailable(
+                f"'{name}' is needed for this model: {reason}; {install}"
+            ) from e

@@ -1,0 +1,197 @@
+"""Reads an ONNX model, binds its dynamic dimensions and runs it as the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError, EncodeError
+from onnxruntime.tools.onnx_model_utils import (
+    fix_output_shapes,
+    make_dim_param_fixed,
+    make_input_shape_fixed,
+)
+
+from tvmscope.core.model import TensorSpec
+from tvmscope.core.options import LoadOptions
+from tvmscope.errors import ImportModelError, UsageError, one_line
+from tvmscope.models.inputs import Array, Shape, check_batch, check_names
+from tvmscope.units import format_shape
+
+_FOLLOWED = {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"}
+"""Operators through which an index stays an index."""
+
+
+def read(path: Path, text: str) -> onnx.ModelProto:
+    """The checked model with its external data inside."""
+    try:
+        model = onnx.load(path)
+        onnx.checker.check_model(model)
+    except DecodeError as e:
+        raise ImportModelError(
+            f"'{text}' is not an ONNX file, or is cut short; export or download it again"
+        ) from e
+    except (onnx.checker.ValidationError, OSError, ValueError) as e:
+        gist = one_line(e)
+        if "external" in str(e).lower() or "exist" in str(e):
+            raise ImportModelError(
+                f"'{text}': its external data is missing ({gist}); put it beside the model"
+            ) from e
+        raise ImportModelError(
+            f"'{text}' is not a valid ONNX model ({gist}); export it again"
+        ) from e
+    constants = {tensor.name for tensor in model.graph.initializer}
+    kept = [value for value in model.graph.input if value.name not in constants]
+    if len(kept) != len(model.graph.input):  # old exporters list weights as inputs
+        del model.graph.input[:]
+        model.graph.input.extend(kept)
+        model.ir_version = max(model.ir_version, 4)  # from 4 on, weights need not be inputs
+    return model
+
+
+def bind(
+    model: onnx.ModelProto, options: LoadOptions, arrays: Mapping[str, Array] | None = None
+) -> list[TensorSpec]:
+    """Fix every input's shape in place and return the inputs.
+
+    `--shapes` wins, then the shapes of given `arrays`, then the batch size (or 1) for dimension 0;
+    a symbol bound once is bound everywhere.
+    """
+    inputs = {value.name: value for value in model.graph.input}
+    check_names("--shapes", options.shapes, inputs)
+    check_batch(options)
+    dims = {name: _dims(value) for name, value in inputs.items()}
+    symbols: dict[str, int] = {}
+    given = {n: a.shape for n, a in (arrays or {}).items() if n in inputs} | options.shapes
+    for name, shape in given.items():
+        _match(name, dims[name], shape, symbols)
+    for name, shape in dims.items():
+        if shape and name not in given:
+            _bind_batch(name, shape, symbols, options.batch_size)
+    for name, shape in dims.items():
+        for axis, dim in enumerate(shape):
+            if isinstance(dim, str):
+                if dim not in symbols:
+                    raise UsageError(_unbound(name, shape, axis))
+                shape[axis] = symbols[dim]
+    _fix(model, dims, symbols)
+    return [TensorSpec(n, _fixed(dims[n]), _dtype(value)) for n, value in inputs.items()]
+
+
+def index_limits(model: onnx.ModelProto) -> dict[str, int]:
+    """For integer inputs that index a table of weights (token ids): the table's length."""
+    tables = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+    origin = {value.name: value.name for value in model.graph.input}
+    limits: dict[str, int] = {}
+    for node in model.graph.node:  # in topological order, by the standard
+        if node.op_type in _FOLLOWED and node.input[0] in origin:
+            origin[node.output[0]] = origin[node.input[0]]
+        elif node.op_type == "Gather" and node.input[0] in tables and node.input[1] in origin:
+            axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+            name, size = origin[node.input[1]], tables[node.input[0]][axis]
+            limits[name] = min(limits.get(name, size), size)
+    return limits
+
+
+def serialize(model: onnx.ModelProto, text: str) -> bytes:
+    """The model's bytes, the same for the same model."""
+    try:
+        return model.SerializeToString(deterministic=True)
+    except (ValueError, EncodeError) as e:
+        raise ImportModelError(f"'{text}' is over 2 GiB, more than one ONNX file can hold") from e
+
+
+def run_reference(data: bytes, arrays: Mapping[str, Array], text: str) -> dict[str, Array]:
+    """Outputs of ONNX Runtime with every graph optimisation off."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    try:
+        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        outputs = dict(zip(names, session.run(names, dict(arrays)), strict=True))
+    except Exception as e:  # onnxruntime has a dozen error classes without a common base
+        raise ImportModelError(
+            f"'{text}' does not run in ONNX Runtime ({one_line(e)}); "
+            "if the made-up inputs are at fault, give real ones with --inputs x.npz"
+        ) from e
+    for name, value in outputs.items():
+        if not isinstance(value, np.ndarray):
+            raise ImportModelError(f"'{text}': output '{name}' is not a tensor")
+    return outputs
+
+
+def _dims(value: Any) -> list[int | str]:
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type" or value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
+        raise ImportModelError(
+            f"input '{value.name}' is not a numeric tensor; cut it off the graph"
+        )
+    return [  # a dimension without a name gets one of its own
+        dim.dim_value
+        if dim.HasField("dim_value") and dim.dim_value > 0
+        else dim.dim_param or f"{value.name}.{axis}"
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim)
+    ]
+
+
+def _match(name: str, dims: list[int | str], shape: Shape, symbols: dict[str, int]) -> None:
+    pattern = "x".join(map(str, dims)) or "scalar"
+    if len(shape) != len(dims):
+        raise UsageError(f"input '{name}' is {pattern}, not {format_shape(shape)}")
+    for dim, size in zip(dims, shape, strict=True):
+        known = symbols.setdefault(dim, size) if isinstance(dim, str) else dim
+        if known != size:
+            raise UsageError(
+                f"input '{name}' is {pattern}: dimension {dim} is {known}, "
+                f"so {format_shape(shape)} does not fit"
+            )
+
+
+def _bind_batch(
+    name: str, dims: list[int | str], symbols: dict[str, int], batch_size: int | None
+) -> None:
+    if isinstance(dims[0], str):
+        symbols.setdefault(dims[0], batch_size or 1)
+    elif batch_size is not None and dims[0] != batch_size:
+        raise UsageError(
+            f"--batch-size {batch_size}: input '{name}' is fixed at {dims[0]} in the file; "
+            "export the model with a dynamic batch"
+        )
+
+
+def _unbound(name: str, dims: list[int | str], axis: int) -> str:
+    example = [
+        "N" if i == axis else "1" if isinstance(d, str) else str(d) for i, d in enumerate(dims)
+    ]
+    return (
+        f"input '{name}' has the dynamic dimension '{dims[axis]}' (number {axis}); "
+        f"give its size: --shapes {name}:{'x'.join(example)}"
+    )
+
+
+def _fix(model: onnx.ModelProto, dims: dict[str, list[int | str]], symbols: dict[str, int]) -> None:
+    for symbol, size in symbols.items():
+        make_dim_param_fixed(model.graph, symbol, size)
+    for value in model.graph.input:
+        make_input_shape_fixed(model.graph, value.name, _fixed(dims[value.name]))
+    try:
+        fix_output_shapes(model)
+    except Exception as e:  # shape inference raises RuntimeError or InferenceError by version
+        raise ImportModelError(f"shapes do not fit together: {one_line(e)}; check --shapes") from e
+
+
+def _fixed(dims: list[int | str]) -> Shape:
+    return tuple(int(dim) for dim in dims)
+
+
+def _dtype(value: Any) -> str:
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+    if dtype.kind not in "fiub":
+        raise ImportModelError(f"input '{value.name}' is {dtype}, which cannot be made here")
+    return str(dtype)

@@ -1,0 +1,46 @@
+"""The built-in models, found by their files, without importing torch."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+
+from tvmscope.models._api import BuiltIn
+from tvmscope.plugins import PluginFailure, discover
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the `models` command; `missing` says how to get what it needs, None when ready."""
+
+    name: str
+    summary: str
+    weights: str
+    missing: str | None
+
+
+@cache
+def _discovered() -> tuple[dict[str, BuiltIn], tuple[PluginFailure, ...]]:
+    found, failures = discover(__package__ or "tvmscope.models", "MODEL")
+    return {manifest.name: manifest for manifest in found.values()}, tuple(failures)
+
+
+def built_ins() -> dict[str, BuiltIn]:
+    """Manifests by model name."""
+    return _discovered()[0]
+
+
+def failures() -> tuple[PluginFailure, ...]:
+    """Model files that did not load, for `doctor`."""
+    return _discovered()[1]
+
+
+def catalog() -> list[Entry]:
+    """All built-in models, for people."""
+    return [Entry(m.name, m.summary, m.weights, _missing(m)) for m in built_ins().values()]
+
+
+def _missing(model: BuiltIn) -> str | None:
+    absent = [name for name in model.requires if importlib.util.find_spec(name) is None]
+    return f"needs {', '.join(absent)}: {model.install}" if absent else None

@@ -1,0 +1,73 @@
+"""Keeps models from the web in the user's cache, each with the digest of what was stored."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tvmscope.core.files import digest_file, write_text_atomic
+from tvmscope.errors import ImportModelError, one_line
+
+TIMEOUT_S = 10.0
+"""How long a silent server is waited for."""
+
+
+def cache_folder() -> Path:
+    """Where downloaded models live."""
+    import platformdirs
+
+    return platformdirs.user_cache_path("tvmscope") / "models"
+
+
+def reachable(url: str, timeout_s: float = 3.0) -> bool:
+    """Whether `url` answers quickly (through the user's proxy, if there is one)."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=timeout_s):
+            return True
+    except OSError:  # URLError and timeouts are OSErrors
+        return False
+
+
+def fetch(url: str, *, offline: bool = False) -> Path:
+    """The cached file of an http(s) URL; a copy that no longer has its digest is fetched anew."""
+    name = Path(urlsplit(url).path).name
+    path = cache_folder() / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}-{name}"
+    stamp = path.with_name(path.name + ".sha256")
+    if path.exists() and stamp.exists() and stamp.read_text().strip() == digest_file(path):
+        return path
+    if offline:
+        raise ImportModelError(
+            f"{url} is not in the cache, and downloads are off; run it online once"
+        )
+    try:
+        _download(url, path)
+    except OSError as e:
+        raise ImportModelError(
+            f"cannot download {url}: {one_line(e)}; fetch it yourself and give the file"
+        ) from e
+    write_text_atomic(stamp, digest_file(path) + "\n")
+    return path
+
+
+def _download(url: str, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with (
+            os.fdopen(handle, "wb") as stream,
+            urllib.request.urlopen(url, timeout=TIMEOUT_S) as response,
+        ):
+            expected, received = response.headers.get("Content-Length"), 0
+            while block := response.read(1 << 20):
+                received += stream.write(block)
+        if expected is not None and received != int(expected):  # a dropped connection ends silently
+            raise OSError(f"the connection ended after {received} of {expected} bytes")
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

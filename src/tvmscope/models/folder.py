@@ -1,0 +1,51 @@
+"""Reads and writes model.json, the file that makes a prepared folder complete."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvmscope.core.codec import decode, encode
+from tvmscope.core.files import write_text_atomic
+from tvmscope.core.model import Model, Prepared
+from tvmscope.errors import SchemaError
+from tvmscope.models.resolve import Source
+
+ONNX_ERROR = "onnx_error.txt"
+"""In place of model.onnx when a torch model does not export: one line with the reason."""
+
+
+@dataclass(frozen=True)
+class TorchOrigin:
+    """What a torch worker needs to rebuild the original module."""
+
+    source: Source
+    seed: int
+    state_digest: str
+
+
+def write_json(folder: Path, model: Model, origin: TorchOrigin | None = None) -> None:
+    """The fields of `Model` at the top, and `torch` for workers; written last, and whole."""
+    data = encode(model) | ({"torch": encode(origin)} if origin is not None else {})
+    write_text_atomic(folder / "model.json", json.dumps(data, indent=1) + "\n")
+
+
+def read_prepared(folder: str | Path) -> Prepared:
+    """The prepared model in a folder."""
+    return Prepared(Path(folder), decode(Model, _read(Path(folder))))
+
+
+def read_origin(folder: str | Path) -> TorchOrigin:
+    """How to rebuild the torch module."""
+    data = _read(Path(folder))
+    if "torch" not in data:
+        raise SchemaError(f"'{folder}' holds an ONNX model; there is no torch module to rebuild")
+    return decode(TorchOrigin, data["torch"])
+
+
+def _read(folder: Path) -> dict[str, object]:
+    try:
+        return dict(json.loads((folder / "model.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError) as e:
+        raise SchemaError(f"'{folder}' is not a prepared model (no readable model.json)") from e

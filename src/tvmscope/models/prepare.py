@@ -1,0 +1,251 @@
+"""Lays a model out in a folder that every backend reads (`core.model.Prepared`).
+
+Runs in a child process: it imports torch or onnx, and runs the user's code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tvmscope.core.model import Model, TensorSpec
+from tvmscope.core.options import LoadOptions
+from tvmscope.errors import ImportModelError, UsageError, one_line
+from tvmscope.models import inputs as make
+from tvmscope.models._api import require
+from tvmscope.models.download import fetch
+from tvmscope.models.folder import ONNX_ERROR, TorchOrigin, write_json
+from tvmscope.models.resolve import Source, classify
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+    from tvmscope.models._flat import Call
+
+OPSET = 18
+_PICKLE = "module.pkl"
+_DEAD = 1e-7
+"""Outputs that vary by less than this share, or stay below it, verify nothing."""
+
+
+def prepare(
+    source: str, folder: str, options: LoadOptions, pickled_module: str | None = None
+) -> Model:
+    """Write the prepared folder of `source` and return the model's identity.
+
+    A `.py` source is executed, and so is `pickled_module` (a file by `pickle_module`): give only
+    code that you trust.
+    """
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "model.json").unlink(missing_ok=True)  # a folder without it is not complete
+    if pickled_module is None:
+        resolved = classify(source)
+    else:
+        if Path(pickled_module).resolve() != (path / _PICKLE).resolve():
+            shutil.copyfile(pickled_module, path / _PICKLE)
+        resolved = Source.pickled(source, path / _PICKLE)
+    with _quiet():
+        write = _prepare_onnx if resolved.format == "onnx" else _prepare_torch
+        return write(resolved, path, options)
+
+
+def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
+    require("onnx", "onnxruntime", install="pip install onnx onnxruntime")
+    from tvmscope.models import _onnx_graph as graph
+
+    file = fetch(source.ref, offline=options.offline) if source.is_url else Path(source.ref)
+    model = graph.read(file, source.text)
+    given = None if options.inputs_file is None else make.read_npz(options.inputs_file)
+    specs = graph.bind(model, options, given)
+    limits = graph.index_limits(model)
+    if options.inputs_file is not None:
+        arrays = make.from_file(options.inputs_file, specs)
+    else:
+        arrays = {s.name: make.seeded(s, options.seed, limits.get(s.name)) for s in specs}
+    data = graph.serialize(model, source.text)
+    reference = graph.run_reference(data, arrays, source.text)
+    (folder / "model.onnx").write_bytes(data)
+    _save_arrays(folder, arrays, reference)
+    prepared = Model(
+        name=source.name,
+        source=source.text,
+        format="onnx",
+        inputs=tuple(specs),
+        outputs=_specs(reference),
+        digest=_bytes_digest(data, specs),
+        weights="file",
+        notes=_dead_notes(reference),
+    )
+    write_json(folder, prepared)
+    return prepared
+
+
+def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
+    require("torch")
+    import torch
+
+    from tvmscope.models import _digest, _flat
+    from tvmscope.models._load import load_torch
+
+    loaded = load_torch(source, options)
+    call = _flat.flat_call(loaded.module, loaded.args, loaded.kwargs)
+    arrays = _choose_inputs(call, options)
+    call = _flat.Call(call.module, call.names, tuple(map(torch.from_numpy, arrays.values())))
+    outputs = _run_eager(source, call)
+    reference = {n: _flat.to_numpy(t) for n, t in _flat.flatten(outputs).items()}
+    if not reference:
+        raise ImportModelError(f"'{source.text}' returns no tensor; there is nothing to verify")
+    exportable = call if _flat.is_plain(outputs) else _flat.flat_outputs(call)
+    program = _export(source, exportable)
+    specs, state = _specs(arrays), _digest.state_digest(loaded.module)
+    torch.export.save(program, folder / "model.pt2")
+    _export_onnx(program, folder, list(arrays), list(reference), options)
+    _save_arrays(folder, arrays, reference)
+    model = Model(
+        name=source.name,
+        source=source.text,
+        format="torch",
+        inputs=specs,
+        outputs=_specs(reference),
+        digest=_digest.program_digest(program, state, specs),
+        weights=loaded.weights,
+        notes=loaded.notes + _dead_notes(reference),
+    )
+    write_json(folder, model, TorchOrigin(source, options.seed, state))
+    return model
+
+
+def _choose_inputs(call: Call, options: LoadOptions) -> dict[str, make.Array]:
+    import torch
+
+    from tvmscope.models._flat import to_numpy
+
+    for name, tensor in zip(call.names, call.tensors, strict=True):
+        if tensor.dtype == torch.bfloat16:
+            raise UsageError(f"input '{name}' is bfloat16; give it as float32 and set --precision")
+    examples = {n: to_numpy(t) for n, t in zip(call.names, call.tensors, strict=True)}
+    return make.choose(examples, options)
+
+
+def _run_eager(source: Source, call: Call) -> Any:
+    import torch
+
+    try:
+        with torch.no_grad():
+            return call.module(*call.tensors)
+    except Exception as e:  # the model's own code may raise anything
+        shapes = ", ".join(
+            f"{n} {tuple(t.shape)}" for n, t in zip(call.names, call.tensors, strict=True)
+        )
+        raise ImportModelError(
+            f"'{source.text}' fails in PyTorch on {shapes}: {type(e).__name__}: {one_line(e)}"
+        ) from e
+
+
+def _export(source: Source, call: Call) -> ExportedProgram:
+    import torch
+
+    try:
+        with torch.no_grad():
+            program = torch.export.export(call.module, call.tensors, strict=False)
+    except Exception as e:  # torch.export raises errors of every part of torch
+        raise ImportModelError(
+            f"torch.export cannot capture '{source.text}': {type(e).__name__}: {one_line(e)}"
+        ) from e
+    kind = torch.export.graph_signature.InputKind.USER_INPUT
+    names = [s.arg.name for s in program.graph_signature.input_specs if s.kind is kind]
+    if names != list(call.names):
+        raise ImportModelError(
+            f"torch.export renamed the inputs of '{source.text}' from {', '.join(call.names)} "
+            f"to {', '.join(names)}; rename the parameters of forward"
+        )
+    return program
+
+
+def _export_onnx(
+    program: ExportedProgram,
+    folder: Path,
+    input_names: list[str],
+    output_names: list[str],
+    options: LoadOptions,
+) -> None:
+    """Write model.onnx, or the reason why there is none: other backends can go on without."""
+    for stale in ("model.onnx", ONNX_ERROR):
+        (folder / stale).unlink(missing_ok=True)
+    if not options.need_onnx:
+        return
+    import torch
+
+    try:
+        torch.onnx.export(
+            program,
+            f=folder / "model.onnx",
+            dynamo=True,
+            opset_version=OPSET,
+            external_data=False,
+            input_names=input_names,
+            output_names=output_names,
+            verbose=False,
+        )
+    except Exception as e:  # the exporter raises errors of every part of torch and onnxscript
+        (folder / "model.onnx").unlink(missing_ok=True)
+        (folder / ONNX_ERROR).write_text(f"{type(e).__name__}: {one_line(e)}\n", encoding="utf-8")
+
+
+def _save_arrays(
+    folder: Path, arrays: Mapping[str, make.Array], reference: Mapping[str, make.Array]
+) -> None:
+    make.write_npz(folder / "inputs.npz", arrays)
+    make.write_npz(folder / "reference.npz", reference)
+
+
+def _specs(arrays: Mapping[str, make.Array]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(n, tuple(a.shape), str(a.dtype)) for n, a in arrays.items())
+
+
+def _bytes_digest(data: bytes, specs: list[TensorSpec]) -> str:
+    total = hashlib.sha256(data)
+    total.update(repr([(s.name, s.shape, s.dtype) for s in specs]).encode())
+    return total.hexdigest()
+
+
+def _dead_notes(reference: Mapping[str, make.Array]) -> tuple[str, ...]:
+    """Say so when an output is constant, about zero or not finite: comparing it proves little."""
+    notes = []
+    for name, array in reference.items():
+        if array.dtype.kind != "f" or array.size < 2:
+            continue
+        values = array.astype(np.float64)
+        if not np.isfinite(values).all():
+            notes.append(
+                f"output '{name}' is not finite on these inputs; give others with --inputs"
+            )
+        elif np.ptp(values) <= _DEAD * max(1.0, float(np.abs(values).max())):
+            notes.append(f"output '{name}' is constant or about zero: verifying it proves little")
+    return tuple(notes)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep stdout for machine output, and exporters' remarks out of the user's sight."""
+    loggers = [logging.getLogger(name) for name in ("onnxscript", "onnx_ir", "torch.onnx")]
+    levels = [logger.level for logger in loggers]
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

@@ -1,0 +1,106 @@
+"""Says what a user's text names: a built-in model, a file, a URL or a model of a hub."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from tvmscope.errors import UsageError
+from tvmscope.models.catalog import built_ins
+
+Kind = Literal["builtin", "torchvision", "hf", "onnx", "pt2", "python", "pickled"]
+
+_WEIGHTS_ONLY = {".pt", ".pth", ".safetensors", ".bin", ".ckpt"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """What was named; `ref` is a name, an absolute path or a URL, so any process can follow it."""
+
+    kind: Kind
+    text: str
+    name: str
+    ref: str
+    attribute: str | None = None
+    """The factory function in a Python file."""
+
+    @property
+    def format(self) -> Literal["torch", "onnx"]:
+        return "onnx" if self.kind == "onnx" else "torch"
+
+    @property
+    def is_url(self) -> bool:
+        return self.ref.startswith(("http://", "https://"))
+
+    @classmethod
+    def pickled(cls, text: str, path: Path) -> Source:
+        """An in-memory module that was pickled to `path`."""
+        return cls("pickled", text, text.rpartition(":")[2] or "module", str(path.resolve()))
+
+
+def classify(text: str) -> Source:
+    """The source that `text` names. Cheap: reads no model and imports neither torch nor onnx."""
+    text = text.strip()
+    prefix, colon, rest = text.partition(":")
+    if prefix in ("http", "https"):
+        return _url(text)
+    if colon and prefix in ("torchvision", "hf"):
+        return _hub(text, prefix, rest)
+    if text in built_ins():
+        return Source("builtin", text, text, text)
+    if match := re.fullmatch(r"(.+\.py)(?::(\w+))?", text):
+        path = _existing(match[1])
+        name = f"{path.stem}-{match[2]}" if match[2] else path.stem
+        return Source("python", text, name, str(path), match[2])
+    if Path(text).suffix in (".onnx", ".pt2"):
+        path = _existing(text)
+        return Source("onnx" if path.suffix == ".onnx" else "pt2", text, path.stem, str(path))
+    raise UsageError(_unknown(text))
+
+
+def _url(text: str) -> Source:
+    path = Path(urlsplit(text).path)
+    if path.suffix != ".onnx":
+        raise UsageError(f"'{text}' does not end in .onnx; only ONNX models are read from a URL")
+    return Source("onnx", text, path.stem, text)
+
+
+def _hub(text: str, prefix: str, rest: str) -> Source:
+    if not rest:
+        raise UsageError(f"'{text}' names no model; write {prefix}:NAME")
+    if prefix == "torchvision":
+        return Source("torchvision", text, rest, rest)
+    folder = Path(rest).expanduser()
+    return Source("hf", text, folder.name, str(folder.resolve()) if folder.is_dir() else rest)
+
+
+def _existing(text: str) -> Path:
+    path = Path(text).expanduser()
+    if path.is_file():
+        return path.resolve()
+    siblings = [p.name for p in path.parent.glob(f"*{path.suffix}")]
+    raise UsageError(f"there is no file '{text}'{_suggest(path.name, siblings)}")
+
+
+def _unknown(text: str) -> str:
+    path, names = Path(text), list(built_ins())
+    if path.is_dir():
+        return f"'{text}' is a folder; for a Hugging Face model write hf:{text}"
+    if path.suffix in _WEIGHTS_ONLY:
+        return (
+            f"'{text}' holds weights without a graph; write a file.py whose function builds the "
+            "module and loads them (file.py:function), or save it with torch.export.save"
+        )
+    return (
+        f"'{text}' is not a model{_suggest(text, names)}; built-in models: {', '.join(names)}; "
+        "or give torchvision:NAME, hf:NAME, a .onnx, .pt2 or .py file"
+    )
+
+
+def _suggest(text: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(text, names, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -1,0 +1,72 @@
+"""Rebuilds the original torch module of a prepared folder, in a worker process."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tvmscope.core.options import LoadOptions
+from tvmscope.errors import RunError
+from tvmscope.models._api import require
+from tvmscope.models.folder import read_origin, read_prepared
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor, nn
+
+
+class LoadedModule(NamedTuple):
+    """`flatten(module(*args))` gives the outputs by name; `args` are ordered as `Model.inputs`."""
+
+    module: nn.Module
+    args: tuple[Tensor, ...]
+    flatten: Callable[[Any], dict[str, Tensor]]
+
+    @property
+    def kwargs(self) -> dict[str, Tensor]:
+        """Always empty: modules that take keywords come wrapped, to be called by position."""
+        return {}
+
+
+def load_module(folder: str) -> LoadedModule:
+    """The user's own module, in eval mode on the CPU (an exported program only for .pt2 sources).
+
+    This EXECUTES the source: a Python file is run, a pickle is loaded.
+    """
+    require("torch")
+    import torch
+
+    from tvmscope.models._digest import state_digest
+    from tvmscope.models._flat import flat_call, flatten
+    from tvmscope.models._load import load_torch
+
+    prepared, origin = read_prepared(folder), read_origin(folder)
+    # what was random then must not become a download now
+    options = LoadOptions(seed=origin.seed, offline=prepared.model.weights == "random")
+    with contextlib.redirect_stdout(sys.stderr):
+        loaded = load_torch(origin.source, options)
+    if state_digest(loaded.module) != origin.state_digest:
+        raise RunError(
+            f"'{origin.source.text}' no longer has the weights it was prepared with; "
+            "its file changed, or it draws numbers outside the seed: prepare it again"
+        )
+    call = flat_call(loaded.module, loaded.args, loaded.kwargs)
+    with np.load(prepared.inputs_path, allow_pickle=False) as arrays:
+        inputs = tuple(torch.from_numpy(arrays[name]) for name in call.names)
+    return LoadedModule(call.module, inputs, flatten)
+
+
+def pickle_module(module: nn.Module, inputs: Any, path: Path) -> None:
+    """Write an in-memory module and its example inputs for `prepare(..., pickled_module=path)`.
+
+    `inputs` is a tensor, a sequence of positional inputs, or a mapping of keyword inputs.
+    """
+    require("torch")
+    from tvmscope.models import _user_code
+
+    _user_code.pickle_module(module, inputs, path)

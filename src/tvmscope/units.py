@@ -1,0 +1,67 @@
+"""Parsing and printing of quantities: seconds, bytes, durations, shapes."""
+
+from __future__ import annotations
+
+import re
+
+from tvmscope.errors import UsageError
+
+_DURATION_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+
+
+def parse_duration_s(text: str) -> float:
+    """`10m`, `90s`, `250ms`, `1.5h` or a plain number of seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text.strip())
+    if match is None:
+        raise UsageError(f"'{text}' is not a duration; write 250ms, 10s, 5m or 1h")
+    return float(match[1]) * _DURATION_S[match[2]]
+
+
+def parse_fraction(text: str) -> float:
+    """`5%` or `0.05`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text.strip())
+    if match is None:
+        raise UsageError(f"'{text}' is not a fraction; write 5% or 0.05")
+    return float(match[1]) / (100.0 if match[2] else 1.0)
+
+
+def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    """`x:1x3x224x224` (commas join several); the shape after the last colon, names may hold colons."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for part in ",".join(texts).split(","):
+        if not part.strip():
+            continue
+        name, colon, dims = part.strip().rpartition(":")
+        if not colon or not name or not re.fullmatch(r"\d+(x\d+)*|scalar", dims):
+            raise UsageError(f"'{part}' is not a shape; write name:1x3x224x224 (or name:scalar)")
+        shapes[name] = () if dims == "scalar" else tuple(int(d) for d in dims.split("x"))
+    return shapes
+
+
+def format_s(seconds: float | None) -> str:
+    """A time with three significant digits and a fitting unit."""
+    if seconds is None:
+        return "-"
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")):
+        if abs(seconds) >= scale * 0.9995 or unit == "ns":
+            value = seconds / scale
+            digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+            return f"{value:.{digits}f} {unit}"
+    raise AssertionError("unreachable")
+
+
+def format_bytes(count: float | None) -> str:
+    """A size in binary units."""
+    if count is None:
+        return "-"
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:.2f} GiB"
+
+
+def format_shape(shape: tuple[int, ...]) -> str:
+    """`1x3x224x224`, or `scalar`."""
+    return "x".join(str(d) for d in shape) or "scalar"

@@ -1,0 +1,116 @@
+"""The main job, from a model to a saved session. Read this file first: it is the product's plan.
+
+load -> choose targets -> compile each variant -> verify and measure, interleaved -> compare -> save
+"""
+
+from __future__ import annotations
+
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tvmscope.bench.plan import Entry
+from tvmscope.bench.run import compare_all, run
+from tvmscope.core.measurement import Result
+from tvmscope.core.model import Prepared
+from tvmscope.core.progress import Progress, Silent
+from tvmscope.core.session import Session, save
+from tvmscope.core.target import Target
+from tvmscope.workflow import environment, places, stages
+from tvmscope.workflow.options import Options
+
+REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
+
+
+def analyze(model: Any, options: Options, progress: Progress | None = None) -> Session:
+    """Compile, verify and measure a model, and save the session in its own folder."""
+    progress = progress or Silent()
+    started = datetime.now(UTC)
+    if options.output is not None:
+        places.claim(options.output, force=options.force)
+    progress.stage("load", str(model) if isinstance(model, str) else type(model).__name__)
+    where = stages.resolve_targets(options)
+    with stages.prepared(model, options) as ready:
+        for note in ready.model.notes:
+            progress.note(note)
+        label = "+".join(target.device for target in where)
+        folder = options.output or places.session_folder(ready.model.name, label, started)
+        session = begin(ready, options, where, started)
+        try:
+            return measure(session, ready, options, folder, progress)
+        finally:
+            progress.note(f"session: {folder}")
+
+
+def begin(
+    ready: Prepared, options: Options, where: tuple[Target, ...], started: datetime
+) -> Session:
+    """A session with everything but results."""
+    return Session(
+        command=options.command,
+        started=started.isoformat(timespec="seconds"),
+        environment=environment.collect(stages.threads_of(options)),
+        model=ready.model,
+        targets=where,
+        complete=False,
+    )
+
+
+def measure(
+    session: Session, ready: Prepared, options: Options, folder: Path, progress: Progress
+) -> Session:
+    """Compile and bench every row; whatever is done is on disk, also after an interruption."""
+    store = _Store(session, folder)
+    entries = compile_rows(session, ready, options, folder / "artifacts", progress)
+    progress.stage("measure", f"{len(entries)} backends in interleaved rounds")
+    results = run(
+        entries,
+        options.measure,
+        reference=ready.reference_path,
+        reference_name=REFERENCES[ready.model.format],
+        tolerances=partial(stages.tolerance, options),
+        progress=progress,
+        on_update=store.update,
+        log_dir=folder / "logs",
+    )
+    return store.finish(results)
+
+
+def compile_rows(
+    session: Session, ready: Prepared, options: Options, artifacts: Path, progress: Progress
+) -> list[Entry]:
+    """An entry per row of the table to come; rows that need an artifact get one."""
+    rows = stages.plan_rows(options, session.targets, ready.model.format)
+    entries = []
+    for index, row in enumerate(rows):
+        if row.backend.compiles and row.unavailable is None:
+            progress.stage("compile", f"{row.variant.label} for {row.target.label}")
+        progress.step(index, len(rows))
+        entries.append(stages.make_entry(ready, row, options, artifacts))
+    return entries
+
+
+class _Store:
+    """Keeps the session on disk up to date."""
+
+    def __init__(self, session: Session, folder: Path) -> None:
+        self.session = session
+        self.folder = folder
+        save(session, folder)
+
+    def update(self, results: tuple[Result, ...]) -> None:
+        """Save what is there so far."""
+        self.session = replace(self.session, results=results, comparisons=compare_all(results))
+        save(self.session, self.folder)
+
+    def finish(self, results: tuple[Result, ...]) -> Session:
+        """Save the whole."""
+        self.update(results)
+        self.session = replace(self.session, complete=True)
+        save(self.session, self.folder)
+        return self.session
+
+

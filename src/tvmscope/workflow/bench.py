@@ -1,0 +1,80 @@
+"""Measure one or several models; a model that fails is a row of the summary, not the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tvmscope.core.model import Model
+from tvmscope.core.progress import Progress, Silent
+from tvmscope.core.session import Session, save
+from tvmscope.errors import TvmscopeError, UsageError, one_line
+from tvmscope.workflow import environment, places, stages
+from tvmscope.workflow.analyze import analyze
+from tvmscope.workflow.options import Options
+
+MODEL_SUFFIXES = (".onnx", ".pt2", ".py")
+
+
+def expand(models: list[str]) -> list[str]:
+    """Folders become the model files in them, in order of name."""
+    found: list[str] = []
+    for model in models:
+        folder = Path(model)
+        if not folder.is_dir() or (folder / "config.json").exists():
+            found.append(model)
+            continue
+        files = sorted(str(f) for f in folder.iterdir() if f.suffix in MODEL_SUFFIXES)
+        if not files:
+            raise UsageError(f"{model} holds no model files ({', '.join(MODEL_SUFFIXES)})")
+        found += files
+    return found
+
+
+def bench_models(
+    models: list[Any], options: Options, progress: Progress | None = None
+) -> list[Session]:
+    """A session per model. A single model's failure is raised; among several it is recorded."""
+    progress = progress or Silent()
+    if len(models) == 1:
+        return [analyze(models[0], options, progress)]
+    sessions = []
+    for index, model in enumerate(models):
+        name = model if isinstance(model, str) else type(model).__name__
+        own = replace(options, output=_own_folder(options, name, index))
+        progress.note(f"model {index + 1} of {len(models)}: {name}")
+        try:
+            sessions.append(analyze(model, own, progress))
+        except TvmscopeError as e:
+            progress.note(f"{name}: {one_line(e)}")
+            sessions.append(_failed(name, own, one_line(e)))
+    return sessions
+
+
+def _own_folder(options: Options, name: str, index: int) -> Path | None:
+    return options.output / f"{index + 1:02d}-{Path(name).stem}" if options.output else None
+
+
+def _failed(name: str, options: Options, reason: str) -> Session:
+    """A session that says why its model could not be measured."""
+    started = datetime.now(UTC)
+    session = Session(
+        command=options.command,
+        started=started.isoformat(timespec="seconds"),
+        environment=environment.collect(stages.threads_of(options)),
+        model=Model(
+            name=Path(name).name,
+            source=name,
+            format="onnx" if name.endswith(".onnx") else "torch",
+            inputs=(),
+            outputs=(),
+            digest="",
+            weights="file",
+        ),
+        failure=reason,
+    )
+    folder = options.output or places.session_folder(Path(name).stem, "failed", started)
+    save(session, folder)
+    return session

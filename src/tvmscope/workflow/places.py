@@ -1,0 +1,42 @@
+"""Where things are kept: sessions beside the user's work, caches in the user's cache folder."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+
+import platformdirs
+
+from tvmscope.core.session import FILE_NAME
+from tvmscope.errors import UsageError
+
+RESULTS = Path("results")
+TUNING_LOGS = Path("tuning_logs")
+
+
+def cache_folder() -> Path:
+    """The user's cache folder for tvmscope."""
+    return Path(platformdirs.user_cache_dir("tvmscope"))
+
+
+def session_folder(name: str, target: str, started: datetime) -> Path:
+    """`results/<model>-<target>-<time>/`, free of characters that a file system minds."""
+    stem = f"{name}-{target}-{started:%Y%m%d-%H%M%S}"
+    folder = RESULTS / re.sub(r"[^\w.+-]+", "_", stem)[:120]
+    count = 1
+    while folder.exists():
+        count += 1
+        folder = folder.with_name(f"{folder.name.split('~')[0]}~{count}")
+    return folder
+
+
+def claim(folder: Path, *, force: bool, marker: str = FILE_NAME) -> Path:
+    """Refuse to write over earlier work unless told to."""
+    if folder.is_file():
+        raise UsageError(f"{folder} is a file; give a folder")
+    if (folder / marker).exists() and not force:
+        raise UsageError(f"{folder} already holds a {marker}; will not overwrite without --force")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / marker).exists() and not force:
+        raise UsageError(f"{folder} is not empty; give a new folder, or --force")
+    return folder

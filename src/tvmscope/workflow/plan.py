@@ -1,0 +1,52 @@
+"""What a command would do, for `--dry-run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvmscope.models.resolve import classify
+from tvmscope.workflow import stages
+from tvmscope.workflow.options import Options
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The model, the targets and the rows that would be measured."""
+
+    model: str
+    kind: str
+    targets: tuple[str, ...]
+    threads: int
+    rows: tuple[stages.Row, ...]
+    options: Options
+
+    def lines(self) -> list[str]:
+        """One line per decision."""
+        measure = self.options.measure
+        return [
+            f"model     {self.model} ({self.kind})",
+            *(f"target    {target}" for target in self.targets),
+            f"threads   {self.threads}",
+            f"duration  {measure.duration_s:g} s per backend, at least {measure.min_rounds} rounds",
+            *(f"backend   {row.variant.label} @ {row.target.label}{_why(row)}" for row in self.rows),
+        ]
+
+
+def _why(row: stages.Row) -> str:
+    return f": unavailable, {row.unavailable}" if row.unavailable else ""
+
+
+def plan(model: Any, options: Options) -> Plan:
+    """Resolve everything that can be resolved without loading the model."""
+    source = classify(str(model))
+    where = stages.resolve_targets(options)
+    form = "onnx" if source.kind == "onnx" else "torch"
+    return Plan(
+        model=str(model),
+        kind=source.kind,
+        targets=tuple(target.label for target in where),
+        threads=stages.threads_of(options),
+        rows=tuple(stages.plan_rows(options, where, form)),
+        options=options,
+    )

@@ -1,0 +1,138 @@
+"""Run an artifact alone: its own inputs or given ones, timed by the same rules as everything."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from tvmscope.backends import all_backends
+from tvmscope.backends._api import LoadRequest
+from tvmscope.compiler import artifact as artifacts
+from tvmscope.core.artifact import Artifact
+from tvmscope.core.model import Model, TensorSpec
+from tvmscope.core.measurement import Result
+from tvmscope.core.progress import Progress, Silent
+from tvmscope.core.session import Session
+from tvmscope.core.task import Task, Variant
+from tvmscope.errors import UsageError
+from tvmscope.bench.plan import Entry
+from tvmscope.bench.run import run
+from tvmscope.measure.worker import Worker
+from tvmscope.workflow import environment, stages
+from tvmscope.workflow.options import Options
+
+
+def run_artifact(
+    path: Path,
+    options: Options,
+    *,
+    save_outputs: Path | None = None,
+    progress: Progress | None = None,
+) -> Session:
+    """Check, load and time an artifact; the reference of its accuracy is its own first run."""
+    progress = progress or Silent()
+    artifact = artifacts.read(path)
+    artifacts.check(artifact)
+    if save_outputs is not None and save_outputs.exists() and not options.force:
+        raise UsageError(f"{save_outputs} exists; will not overwrite without --force")
+    threads = stages.threads_of(options)
+    backend = all_backends()[0]["tvmscope"]
+    with TemporaryDirectory(prefix="tvmscope-") as scratch:
+        folder = Path(scratch)
+        np.savez(folder / "inputs.npz", **inputs_for(artifact, options))  # type: ignore[arg-type]
+        entry = Entry(
+            task=_task(artifact, threads),
+            load=backend.load,
+            request=LoadRequest(
+                folder=scratch,
+                device=artifact.target.device,
+                precision=artifact.precision,
+                threads=threads,
+                graph=artifact.graph,
+                artifact=str(path.resolve()),
+            ),
+            env=backend.env(threads),
+            build_s=artifact.build_s,
+        )
+        outputs = folder / "outputs.npz"
+        progress.stage("run", str(path))
+        with Worker("tvmscope", env=entry.env, timeout_s=options.measure.timeout_s) as worker:
+            worker.load(entry.load, entry.request)
+            worker.outputs(outputs)
+        if save_outputs is not None:
+            save_outputs.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(outputs, save_outputs)
+        results = run(
+            [entry],
+            options.measure,
+            reference=outputs,
+            reference_name="its own first run",
+            tolerances=lambda task: stages.tolerance(options, task),
+            progress=progress,
+            on_update=lambda partial: None,
+            log_dir=None,
+        )
+    return _session(artifact, options, threads, results)
+
+
+def inputs_for(artifact: Artifact, options: Options) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+    """Inputs from `--inputs`, or seeded ones that fit the artifact."""
+    file = options.load.inputs_file
+    if file is not None:
+        try:
+            with np.load(file) as data:
+                return {name: data[name] for name in data.files}
+        except (OSError, ValueError) as e:
+            raise UsageError(f"--inputs {file} cannot be read as .npz: {e}") from e
+    rng = np.random.default_rng(options.load.seed)
+    return {spec.name: seeded(spec, rng) for spec in artifact.inputs}
+
+
+def seeded(spec: TensorSpec, rng: np.random.Generator) -> np.ndarray:  # type: ignore[type-arg]
+    """Random numbers for floats; ones for integers and booleans, valid as ids and as masks."""
+    if spec.dtype.startswith("float"):
+        return rng.standard_normal(spec.shape).astype(spec.dtype)
+    return np.ones(spec.shape, dtype=spec.dtype)
+
+
+def _task(artifact: Artifact, threads: int) -> Task:
+    return Task(
+        model=artifact.model,
+        digest=artifact.model_digest,
+        target=artifact.target.label,
+        threads=threads,
+        variant=Variant(
+            backend="tvmscope" if artifact.pipeline != "tvm" else "tvm",
+            precision=artifact.precision,
+            pipeline=artifact.pipeline,
+            graph=artifact.graph,
+        ),
+        shapes={spec.name: spec.shape for spec in artifact.inputs},
+    )
+
+
+def _session(
+    artifact: Artifact, options: Options, threads: int, results: tuple[Result, ...]
+) -> Session:
+    model = Model(
+        name=artifact.model,
+        source=artifact.source,
+        format="torch",
+        inputs=artifact.inputs,
+        outputs=artifact.outputs,
+        digest=artifact.model_digest,
+        weights="file",
+    )
+    return Session(
+        command=options.command,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        environment=environment.collect(threads),
+        model=model,
+        targets=(replace(artifact.target),),
+        results=results,
+    )

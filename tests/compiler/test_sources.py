@@ -1,0 +1,62 @@
+"""Which source operators each kernel computes."""
+
+from __future__ import annotations
+
+import tvm
+
+from tvmscope.compiler import frontends, pipeline, sources, targets
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
+
+
+def _kernels(ready: Prepared, host: Target, variant: str) -> list[tuple[str, str]]:
+    imported = frontends.import_model(ready)
+    lowered = pipeline.run(
+        imported.module,
+        host,
+        tvm.target.Target(targets.to_tvm(host)),
+        CompileOptions(pipeline=variant),
+    )
+    calls = sources.name_calls(lowered.calls, imported.sources)
+    return [(call.kernel, " ".join(call.source_ops)) for call in calls]
+
+
+def test_fused_torch_kernels_name_their_modules(conv_net: Prepared, host: Target) -> None:
+    kernels = _kernels(conv_net, host, "tvmscope")
+    found = [ops for kernel, ops in kernels if "conv" in kernel]
+    assert len(found) == 3
+    assert "stem/convolution" in found[0]
+    for block, ops in zip(("first", "second"), found[1:], strict=True):
+        for part in (f"{block}.conv/", f"{block}.norm/", f"{block}/add", f"{block}.act/relu"):
+            assert part in ops
+
+
+def test_same_kernel_called_twice_has_its_own_sources_each_time(
+    conv_net: Prepared, host: Target
+) -> None:
+    kernels = _kernels(conv_net, host, "tvmscope")
+    twice = [ops for kernel, ops in kernels if "conv" in kernel][1:]
+    assert kernels[1][0] == kernels[2][0]
+    assert "second" not in twice[0]
+    assert "first" not in twice[1]
+
+
+def test_every_kernel_has_a_source_in_both_variants_and_formats(
+    conv_net: Prepared, conv_net_onnx: Prepared, host: Target
+) -> None:
+    for ready in (conv_net, conv_net_onnx):
+        for variant in ("tvm", "tvmscope"):
+            kernels = _kernels(ready, host, variant)
+            assert kernels
+            assert all(ops for _, ops in kernels), kernels
+
+
+def test_onnx_kernels_name_their_nodes(conv_net_onnx: Prepared, host: Target) -> None:
+    import onnx
+
+    nodes = {node.name for node in onnx.load(conv_net_onnx.onnx_path).graph.node}
+    kernels = _kernels(conv_net_onnx, host, "tvmscope")
+    named = {op.rsplit("/", 1)[0] for _, ops in kernels for op in ops.split(" ")}
+    assert named <= nodes
+    assert any("/Conv" in ops and "/Relu" in ops for _, ops in kernels)

@@ -1,0 +1,94 @@
+"""Every form of --target."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tvmscope.compiler import cpu_features, targets
+from tvmscope.core.target import Target
+from tvmscope.errors import UsageError
+from tvmscope.measure.worker import run_isolated
+
+
+def test_host_uses_only_features_that_the_cpu_reports(host: Target) -> None:
+    assert host.kind == "llvm"
+    assert set(host.features) <= cpu_features.reported()
+    assert host.cores == 2
+
+
+def test_probe_runs_on_the_host(host: Target) -> None:
+    assert run_isolated("tvmscope.compiler.host:probe", host) < 1e-4
+
+
+def test_features_hidden_by_a_hypervisor_are_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = frozenset(f for f in cpu_features.reported() if not f.startswith("avx512"))
+    monkeypatch.setattr(cpu_features, "reported", lambda: hidden)
+    target = targets.host_target()
+    assert not any(f.startswith("avx512") for f in target.features)
+    if target.disabled_features:
+        assert "-avx512f" in targets.to_tvm(target)["mattr"]
+
+
+def test_proof_of_the_host_is_kept(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = targets.host_target(cache=tmp_path)
+    monkeypatch.setattr(targets, "_detect_host", lambda: pytest.fail("detected twice"))
+    assert targets.host_target(cache=tmp_path) == first
+
+
+def test_damaged_proof_is_made_again(tmp_path) -> None:
+    first = targets.host_target(cache=tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_text("{")
+    assert targets.host_target(cache=tmp_path) == first
+
+
+def test_cpu_preset_has_the_features_of_its_cpu() -> None:
+    target = targets.resolve("cpu:skylake-avx512")
+    assert target.arch == "skylake-avx512"
+    assert {"avx512f", "avx512bw", "fma"} <= set(target.features)
+    assert target.vector_bits == 512
+
+
+def test_arm_preset_is_a_cross_target() -> None:
+    target = targets.resolve("arm64:cortex-a72", cores=4)
+    assert target.triple == targets.ARM64_TRIPLE
+    assert "neon" in target.features
+    assert targets.to_tvm(target)["num-cores"] == 4
+
+
+def test_old_llvm_string_is_translated() -> None:
+    target = targets.resolve("llvm -mcpu=skylake-avx512 -mattr=-avx512f,+f16c -num-cores 3")
+    assert target.arch == "skylake-avx512"
+    assert "avx512f" not in target.features
+    assert target.cores == 3
+    assert "-avx512f" in targets.to_tvm(target)["mattr"]
+
+
+def test_old_cuda_string_is_translated() -> None:
+    target = targets.resolve("cuda -arch=sm_89")
+    assert targets.to_tvm(target)["arch"] == "sm_89"
+    assert target.device == "cuda"
+
+
+def test_json_is_taken() -> None:
+    text = json.dumps({"kind": "llvm", "mcpu": "haswell", "mattr": ["-fma"]})
+    target = targets.resolve(text)
+    assert "avx2" in target.features
+    assert "fma" not in target.features
+
+
+def test_cuda_preset_needs_no_device() -> None:
+    target = targets.resolve("cuda:sm_90")
+    assert target.attrs["thread_warp_size"] == 32
+    assert target.label == "cuda:sm_90"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["gpu", "cpu:notacpu", "{", '{"kind": "opencl"}', "llvm -frobnicate=1", "arm64:skylake"],
+)
+def test_unknown_target_is_a_usage_error_that_names_it(text: str) -> None:
+    with pytest.raises(UsageError):
+        targets.resolve(text)

@@ -1,0 +1,120 @@
+"""Runners that sleep, crash, hang, exit, run out of memory or compute nonsense, for the workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvmscope.bench.plan import Entry
+from tvmscope.core.task import Task, Variant
+from tvmscope.errors import BackendUnavailable, RunError, UsageError
+
+ENV = {"PYTHONPATH": str(Path(__file__).resolve().parent)}
+OUTPUTS = {"y": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)}
+
+
+class FakeRunner:
+    """Sleeps for each run; does what `fault` says on the run number `at` (0: while loading)."""
+
+    def __init__(self, fault: str | None = None, at: int = 0, run_s: float = 1e-3) -> None:
+        self.settings = {"fault": fault or "none"}
+        self._fault, self._at, self._run_s, self._runs = fault, at, run_s, 0
+        if at == 0:
+            fail(fault)
+
+    def run(self) -> None:
+        self._runs += 1
+        if self._runs == self._at:
+            fail(self._fault)
+        time.sleep(self._run_s)
+
+    def outputs(self) -> dict[str, Any]:
+        return {"y": OUTPUTS["y"] + (0.5 if self._fault == "wrong" else 0)}
+
+
+class FakeDeviceRunner(FakeRunner):
+    """Also has a clock on the device."""
+
+    def time_device(self, n: int) -> list[float]:
+        return [5e-4] * n
+
+
+def fail(fault: str | None) -> None:
+    if fault == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif fault == "hang":
+        time.sleep(3600)
+    elif fault == "exit":
+        os._exit(3)
+    elif fault == "memory":
+        _exhaust_memory()
+    elif fault == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif fault == "error":
+        raise ValueError("the shapes do not fit\nat all")
+    elif fault == "run-error":
+        raise RunError("our own words")
+    elif fault == "missing":
+        raise BackendUnavailable("install it")
+
+
+def _exhaust_memory() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))
+    np.ones(1 << 33, dtype=np.uint8)
+
+
+def load(request: dict[str, Any]) -> FakeRunner:
+    return FakeRunner(**request)
+
+
+def load_device(request: dict[str, Any]) -> FakeRunner:
+    return FakeDeviceRunner(**request)
+
+
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+def say_and_exit(text: str, code: int) -> None:
+    print(text, file=sys.stderr)
+    os._exit(code)
+
+
+def raise_usage() -> None:
+    class SpecialError(UsageError):
+        pass
+
+    raise SpecialError("line one\nline two")
+
+
+def unpicklable() -> Any:
+    return lambda: None
+
+
+def busy(seconds: float) -> int:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    return os.getpid()
+
+
+def imported() -> list[str]:
+    return [name for name in ("tvm", "torch", "numpy") if name in sys.modules]
+
+
+def task(backend: str, **changes: Any) -> Task:
+    variant = Variant(backend=backend, precision=changes.pop("precision", "float32"))
+    fields = {"model": "m", "digest": "d", "target": "cpu", "threads": 1, "shapes": {"x": (1,)}}
+    return Task(variant=variant, **(fields | changes))
+
+
+def entry(backend: str, *, load: str = "fakes:load", **request: Any) -> Entry:
+    return Entry(task=task(backend), load=load, request=request, env=ENV)

@@ -1,0 +1,183 @@
+"""ONNX sources: binding, inputs, reference, and files that are broken."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from models.conftest import tensor, write_onnx
+from tvmscope.errors import ImportModelError, SchemaError, UsageError
+from tvmscope.models import download
+from tvmscope.models.folder import read_origin, read_prepared
+
+
+def test_weights_listed_as_inputs_do_not_count_and_the_batch_becomes_one(prepare, linear_onnx):
+    model, folder = prepare(linear_onnx)
+    assert model.shapes == {"x": (1, 4)}
+    assert model.format == "onnx"
+    assert model.weights == "file"
+    graph = onnx.load(folder / "model.onnx").graph
+    assert [value.name for value in graph.input] == ["x"]
+    assert [d.dim_value for d in graph.output[0].type.tensor_type.shape.dim] == [1, 3]
+    inputs, reference = (np.load(folder / f"{n}.npz") for n in ("inputs", "reference"))
+    np.testing.assert_allclose(reference["y"], inputs["x"][:, :3])
+    assert read_prepared(folder).model == model
+    with pytest.raises(SchemaError, match="no torch module"):
+        read_origin(folder)
+
+
+def test_the_batch_size_binds_the_batch_symbol(prepare, linear_onnx):
+    model, _ = prepare(linear_onnx, batch_size=5)
+    assert model.shapes == {"x": (5, 4)}
+    assert model.outputs[0].shape == (5, 3)
+
+
+def test_integer_bool_and_several_outputs(prepare, embedding_onnx):
+    model, folder = prepare(embedding_onnx, shapes={"ids": (2, 7)})
+    assert model.shapes == {"ids": (2, 7), "mask": (2, 7, 1)}
+    assert [s.dtype for s in model.inputs] == ["int32", "bool"]
+    assert {s.name: s.shape for s in model.outputs} == {"rows": (2, 7, 2), "masked": (2, 7, 2)}
+    ids = np.load(folder / "inputs.npz")["ids"]
+    assert ids.min() >= 0
+    assert 10 < ids.max() < 50
+
+
+def test_an_unbound_dimension_names_itself_and_the_flag(prepare, embedding_onnx):
+    with pytest.raises(UsageError, match=r"'length' \(number 1\).*--shapes ids:1xN"):
+        prepare(embedding_onnx)
+
+
+def test_an_inputs_file_binds_dynamic_dimensions(prepare, embedding_onnx, tmp_path):
+    ids, mask = np.ones((3, 4), np.int32), np.ones((3, 4, 1), bool)
+    np.savez(tmp_path / "in.npz", ids=ids, mask=mask)
+    model, folder = prepare(embedding_onnx, inputs_file=str(tmp_path / "in.npz"))
+    assert model.shapes == {"ids": (3, 4), "mask": (3, 4, 1)}
+    np.testing.assert_array_equal(np.load(folder / "inputs.npz")["ids"], ids)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"shapes": {"ids": (2, 7), "mask": (3, 7, 1)}}, "dimension batch is 2"),
+        ({"shapes": {"ids": (2, 7), "mask": (2, 7, 4)}}, "dimension 1 is 1"),
+        ({"shapes": {"ids": (2,)}}, "is batchxlength, not 2"),
+        ({"shapes": {"tokens": (2, 7)}}, "no input 'tokens'.*ids, mask"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_explained(prepare, embedding_onnx, options, expected):
+    with pytest.raises(UsageError, match=expected):
+        prepare(embedding_onnx, **options)
+
+
+def test_a_fixed_batch_refuses_another(prepare, tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    path = write_onnx(tmp_path / "r.onnx", nodes, [tensor("x", [1, 2])], [tensor("y", [1, 2])])
+    with pytest.raises(UsageError, match="fixed at 1"):
+        prepare(path, batch_size=2)
+    assert prepare(path, batch_size=1)[0].shapes == {"x": (1, 2)}
+
+
+def test_a_dimension_without_a_name_is_named_by_its_place(prepare, tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    values = [tensor(name, [None, None]) for name in "xy"]
+    path = write_onnx(tmp_path / "r.onnx", nodes, values[:1], values[1:])
+    with pytest.raises(UsageError, match=r"'x\.1' \(number 1\)"):
+        prepare(path)
+    assert prepare(path, shapes={"x": (2, 3)})[0].outputs[0].shape == (2, 3)
+
+
+def test_a_constant_output_is_noted(prepare, tmp_path):
+    nodes = [helper.make_node("Sub", ["x", "x"], ["y"])]
+    path = write_onnx(tmp_path / "z.onnx", nodes, [tensor("x", [1, 2])], [tensor("y", [1, 2])])
+    assert "proves little" in prepare(path)[0].notes[0]
+
+
+def test_broken_files_are_explained(prepare, linear_onnx, tmp_path):
+    whole = linear_onnx.read_bytes()
+    cases = {
+        "cut.onnx": (whole[: len(whole) // 2], "cut short|not a valid"),
+        "garbage.onnx": (b"\xff\xfe this is not protobuf" * 9, "not an ONNX file"),
+        "empty.onnx": (b"", "not a valid ONNX model"),
+    }
+    for name, (data, expected) in cases.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(ImportModelError, match=expected):
+            prepare(tmp_path / name)
+
+
+def test_an_invalid_graph_is_explained(prepare, tmp_path):
+    nodes = [helper.make_node("Relu", ["nowhere"], ["y"])]
+    path = write_onnx(tmp_path / "bad.onnx", nodes, [tensor("x", [1])], [tensor("y", [1])])
+    with pytest.raises(ImportModelError, match="not a valid ONNX model"):
+        prepare(path)
+
+
+def test_missing_external_data_is_explained(prepare, tmp_path):
+    weight = onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
+    path = write_onnx(
+        tmp_path / "ext.onnx",
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        [tensor("x", [1, 64])],
+        [tensor("y", [1, 64])],
+        [weight],
+        save_as_external_data=True,
+        location="ext.data",
+        size_threshold=0,
+    )
+    folder = prepare(path)[1]
+    assert sorted(p.name for p in folder.iterdir() if "data" in p.name) == []
+    (tmp_path / "ext.data").unlink()
+    with pytest.raises(ImportModelError, match="external data is missing"):
+        prepare(path)
+
+
+def test_strings_and_failing_indices_are_explained(prepare, tmp_path):
+    nodes = [helper.make_node("Identity", ["s"], ["y"])]
+    spec = [tensor(name, [1], TensorProto.STRING) for name in "sy"]
+    path = write_onnx(tmp_path / "s.onnx", nodes, spec[:1], spec[1:])
+    with pytest.raises(ImportModelError, match="not a numeric tensor"):
+        prepare(path)
+    nodes = [helper.make_node("Gather", ["x", "i"], ["y"])]
+    given = [tensor("x", [1, 2]), tensor("i", [64], TensorProto.INT64)]
+    path = write_onnx(tmp_path / "g.onnx", nodes, given, [tensor("y", [64, 2])])
+    with pytest.raises(ImportModelError, match="--inputs"):
+        prepare(path)
+
+
+def test_digest_repeats_and_follows_shapes(prepare, linear_onnx):
+    first, again = prepare(linear_onnx, "a")[0], prepare(linear_onnx, "b")[0]
+    assert first.digest == again.digest != prepare(linear_onnx, "c", batch_size=2)[0].digest
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "cache_folder", lambda: tmp_path / "cache")
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as httpd:
+        threading.Thread(target=httpd.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{httpd.server_port}"
+        httpd.shutdown()
+
+
+def test_a_url_is_cached_with_its_digest(prepare, linear_onnx, server, tmp_path):
+    url = f"{server}/linear.onnx"
+    with pytest.raises(ImportModelError, match="downloads are off"):
+        prepare(url)
+    first = prepare(url, offline=False)[0]
+    assert prepare(url, offline=True)[0].digest == first.digest
+    (cached,) = (tmp_path / "cache").glob("*.onnx")
+    cached.write_bytes(b"damaged")
+    assert prepare(url, offline=False)[0].digest == first.digest
+    with pytest.raises(ImportModelError, match="cannot download"):
+        prepare(f"{server}/none.onnx", offline=False)

@@ -1,0 +1,96 @@
+"""The terminal tables: content, order, width and safety."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+import samples
+from tvmscope.report import _view, console
+
+
+def text(name: str, width: int = 120) -> str:
+    return console.to_text([samples.ALL[name]()], width)
+
+
+@pytest.mark.parametrize("name", samples.ALL)
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+def test_every_session_fits_the_terminal(name: str, width: int) -> None:
+    assert all(len(line) <= width for line in text(name, width).splitlines())
+
+
+def test_rows_are_sorted_by_median() -> None:
+    lines = text("complete").splitlines()
+    names = [line.split()[0] for line in lines[2:7]]
+    assert names == ["tvmscope", "openvino", "onnxruntime", "torch", "tvm"]
+
+
+def test_speedup_has_interval_and_verdict() -> None:
+    assert "1.14x [1.14, 1.14] faster" in text("complete")
+
+
+def test_headline_is_undecided_when_the_difference_is_too_small() -> None:
+    assert "tvmscope and openvino, the fastest other backend, cannot be told" in text("complete")
+
+
+def test_wrong_row_stands_below_without_speedup() -> None:
+    shown = text("wrong_result")
+    assert "tvmscope wrong (11.0 ms): output 'logits'" in shown
+    assert "faster" not in shown
+
+
+def test_reason_is_shown_for_failed_and_unavailable_rows() -> None:
+    assert "openvino failed: killed by signal 11" in text("failed_backend")
+    assert "openvino unavailable: pip install 'tvmscope[openvino]'" in text("unavailable")
+
+
+def test_random_weights_and_interruption_are_marked() -> None:
+    assert "RANDOM weights" in text("random_weights")
+    assert "interrupted" in text("interrupted")
+
+
+def test_targets_share_one_table() -> None:
+    shown = text("several_targets")
+    assert shown.index("cpu:znver4  48.0 ms") < shown.index("cuda:sm_90   940 us")
+    assert "905 us on the device" in shown
+
+
+def test_foreign_text_cannot_reach_the_terminal() -> None:
+    shown = text("hostile_names")
+    assert "\x1b" not in shown
+    assert "[bold]" in shown  # shown literally, not taken as markup
+    assert "y" * 201 not in shown
+
+
+def test_bars_are_proportional_until_one_row_dwarfs_the_others() -> None:
+    near = [_view.Row(samples.result("a", 0.01)), _view.Row(samples.result("b", 0.02))]
+    far = [_view.Row(samples.result("a", 0.01)), _view.Row(samples.result("b", 1.0))]
+    assert _view.fraction(0.01, near) == pytest.approx(0.5, rel=1e-3)
+    assert 0.1 < _view.fraction(0.01, far) < 0.2
+    assert "time (log)" in text("complete")
+    assert "time (log)" not in text("failed_backend")
+
+
+def test_percentiles_are_dashes_without_enough_samples() -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=140).print(console.render(samples.complete(), ("p99",)))
+    assert "p99" in stream.getvalue()
+    assert " -  " in stream.getvalue()
+
+
+def test_ascii_terminal_gets_ascii_bars() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii", errors="replace")
+    Console(file=stream, width=120).print(console.render(samples.complete()))
+    stream.flush()
+    assert b"####" in raw.getvalue()
+
+
+def test_summary_has_a_row_per_model_and_the_geometric_mean() -> None:
+    sessions = [samples.complete(), samples.several_targets(), samples.failed_model()]
+    shown = console.to_text(sessions)
+    assert "broken    failed" in shown
+    assert "no importer for 'aten::amax'" in shown
+    assert "geometric mean over 2 models: 2.53x" in shown

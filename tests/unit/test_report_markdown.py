@@ -1,0 +1,56 @@
+"""The Markdown document: same content, nothing foreign with a meaning."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from markdown_it import MarkdownIt
+
+import samples
+from tvmscope.report import markdown
+from tvmscope.report.escape import clean
+from tvmscope.report.escape import markdown as escape
+
+
+@pytest.mark.parametrize("name", samples.ALL)
+def test_every_table_row_has_the_columns_of_its_head(name: str) -> None:
+    rows = [x for x in markdown.render([samples.ALL[name]()]).splitlines() if x.startswith("|")]
+    widths = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}
+    assert len(widths) <= 1
+
+
+def test_foreign_text_stays_text() -> None:
+    html = (
+        MarkdownIt("commonmark").enable("table").render(markdown.render([samples.hostile_names()]))
+    )
+    assert "<b>" not in html
+    assert "\x1b" not in html
+    assert "<h1>" not in html
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("mobilenet_v2", "mobilenet_v2"),
+        ("a|b", r"a\|b"),
+        ("`x`", r"\`x\`"),
+        ("<img src=x>", "&lt;img src=x&gt;"),
+        ("![x](http://y)", r"!\[x\](http://y)"),
+        ("# title", r"\# title"),
+        ("a\nb", "a b"),
+    ],
+)
+def test_escape(text: str, expected: str) -> None:
+    assert escape(text) == expected
+
+
+def test_clean_shows_control_and_bidi_characters_and_cuts_long_text() -> None:
+    assert clean("a\x1b[31m\u202eb") == "a\\x1b[31m\\x202eb"
+    assert clean("x" * 50, 10) == "x" * 9 + "…"
+
+
+def test_summary_comes_first_for_several_models() -> None:
+    shown = markdown.render([samples.complete(), samples.failed_model()])
+    assert shown.startswith("| model |")
+    assert "| broken | failed |" in shown

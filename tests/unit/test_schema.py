@@ -1,0 +1,120 @@
+"""Machine output follows the schema that is shipped with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+import samples
+from tvmscope.core.accuracy import Accuracy
+from tvmscope.core.comparison import Comparison
+from tvmscope.core.model import Model
+from tvmscope.core.session import Session, from_json, to_json
+from tvmscope.core.task import Task
+from tvmscope.report import json_
+from tvmscope.report.redact import redact
+from tvmscope.report.renderers import renderers
+
+SCHEMA = json_.schema()
+
+
+def problems(data: Any) -> list[str]:
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    return [f"{e.json_path}: {e.message}" for e in validator.iter_errors(data)]
+
+
+def test_schema_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("name", samples.ALL)
+def test_every_session_is_valid(name: str) -> None:
+    assert problems(json.loads(json_.render([samples.ALL[name]()]))) == []
+
+
+@pytest.mark.parametrize("name", samples.ALL)
+def test_json_round_trip_keeps_the_session(name: str) -> None:
+    session = samples.ALL[name]()
+    assert from_json(json.loads(json_.render([session]))) == session
+
+
+@pytest.mark.parametrize(
+    ("cls", "definition"),
+    [(Model, "model"), (Task, "task"), (Accuracy, "accuracy"), (Comparison, "comparison")],
+)
+def test_schema_knows_every_field(cls: type[Any], definition: str) -> None:
+    names = {f.name for f in dataclasses.fields(cls)}
+    assert names == set(SCHEMA["$defs"][definition]["properties"])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("results", 0, "median_s"), "0.05"),
+        (("results", 0, "status"), "fine"),
+        (("results", 0, "surprise"), 1),
+        (("model", "weights"), None),
+        (("schema_version",), 2),
+        (("comparisons", 0, "speedup"), 0),
+        (("context", "threads"), 0),
+    ],
+)
+def test_a_wrong_value_is_refused(path: tuple[Any, ...], value: Any) -> None:
+    data = to_json(samples.complete())
+    place: Any = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    assert problems(data)
+
+
+def test_a_measured_row_needs_its_times() -> None:
+    data = to_json(samples.complete())
+    del data["results"][0]["values_s"]
+    assert problems(data)
+
+
+def test_times_are_one_object_per_sample() -> None:
+    rows = json.loads(json_.times([samples.several_targets()]))
+    assert len(rows) == 4 * 45 + 2
+    assert {r["clock"] for r in rows} == {"wall", "cuda-events"}
+
+
+def test_all_formats_are_found() -> None:
+    assert {"console", "markdown", "json"} <= set(renderers())
+
+
+def private() -> Session:
+    return samples.session(
+        samples.result("torch", 0.05),
+        samples.result(
+            "openvino",
+            None,
+            status="failed",
+            reason="cannot open '/home/jane doe/x/m.onnx' on lab-7",
+        ),
+        command="tvmscope bench /home/jane doe/models/m.onnx -o /data/out",
+        warnings=(
+            r"C:\Users\bob\m.onnx is old",
+            "see https://example.org/a/b",
+            "10 GFLOP/s of jdoe",
+        ),
+    )
+
+
+def test_redaction_removes_host_users_and_folders() -> None:
+    data = json.dumps(to_json(redact(private(), user="jdoe")))
+    for secret in ("lab-7", "jane", "bob", "jdoe", "/data", "models/"):
+        assert secret not in data
+    for kept in ("m.onnx", "https://example.org/a/b", "10 GFLOP/s", '"torch"', "AMD EPYC"):
+        assert kept in data
+
+
+def test_redaction_keeps_backends_of_a_user_with_such_a_name() -> None:
+    clean = redact(private(), user="torch")
+    assert clean.results[0].task.variant.backend == "torch"
+    assert clean.results[0].measurement == private().results[0].measurement
