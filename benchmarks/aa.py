@@ -16,7 +16,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.task import Task, Variant
 from tvmscope.measure.interleave import Lane, interleave
+from tvmscope.measure.machine import disturbances, snapshot
 from tvmscope.measure.worker import Worker
 
 PLANTED = 0.08
@@ -68,10 +68,10 @@ class PlantedRunner:
         self._inner = inner
         self.settings = dict(inner.settings) | {"planted": f"{share:.0%}"}
         self._data = np.ones(4096, dtype=np.float32)
-        # Both are timed in turns, so that a slow second of the machine cancels out.
-        pairs = [(_seconds(inner.run), _seconds(self._work, 200) / 200) for _ in range(60)]
-        ratio = median(run_s / unit_s for run_s, unit_s in pairs[20:])
-        self._units = max(1, round(share * ratio))
+        # The fastest of many, in turns: on a busy machine a median holds others' work as well.
+        pairs = [(_seconds(inner.run), _seconds(self._work, 200) / 200) for _ in range(100)]
+        run_s, unit_s = (min(times) for times in zip(*pairs, strict=True))
+        self._units = max(1, round(share * run_s / unit_s))
 
     def _work(self) -> None:
         np.multiply(self._data, 1.0, out=self._data)
@@ -122,8 +122,11 @@ def comparison(first: Request, second: Request, options: MeasureOptions) -> Comp
             worker.load("aa:load", request)
             worker.pause()
             lanes.append(Lane(name, worker))
+        before = snapshot((a.pid, b.pid))
         for _ in interleave(lanes, options):
             pass
+        for text in disturbances(before, snapshot((a.pid, b.pid))):
+            print(f"    {text}", file=sys.stderr)
         for lane in lanes:
             if lane.failure is not None:
                 raise lane.failure

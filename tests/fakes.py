@@ -99,13 +99,6 @@ def unpicklable() -> Any:
     return lambda: None
 
 
-def busy(seconds: float) -> int:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        pass
-    return os.getpid()
-
-
 def imported() -> list[str]:
     return [name for name in ("tvm", "torch", "numpy") if name in sys.modules]
 

@@ -63,9 +63,7 @@ def conv_net(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 @pytest.fixture(scope="session")
-def conv_net_onnx(
-    conv_net: Prepared, tmp_path_factory: pytest.TempPathFactory
-) -> Prepared:
+def conv_net_onnx(conv_net: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     """The same network, from its ONNX file."""
     ready = tmp_path_factory.mktemp("conv-net-onnx")
     model = run_isolated(

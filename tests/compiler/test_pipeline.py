@@ -15,7 +15,6 @@ from tvmscope.core.target import Target
 from tvmscope.errors import PassError, UsageError
 
 
-
 def test_tvm_variant_is_what_tvm_compile_runs_on_a_cpu(conv_net: Prepared, host: Target) -> None:
     module = frontends.import_model(conv_net).module
     tvm_target = tvm.target.Target(targets.to_tvm(host))
@@ -37,9 +36,7 @@ def test_tvm_variant_is_what_tvm_compile_runs_on_cuda(conv_net: Prepared) -> Non
 
 def test_ours_fuses_batch_norm_away(conv_net: Prepared, host: Target) -> None:
     module = frontends.import_model(conv_net).module
-    lowered = pipeline.run(
-        module, host, tvm.target.Target(targets.to_tvm(host)), CompileOptions()
-    )
+    lowered = pipeline.run(module, host, tvm.target.Target(targets.to_tvm(host)), CompileOptions())
     assert not any("batch_norm" in call.kernel for call in lowered.calls)
     assert len(lowered.calls) < 8
     assert lowered.remarks == ()

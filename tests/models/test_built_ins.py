@@ -71,6 +71,19 @@ def test_without_a_network_weights_are_random_and_said_to_be(prepare):
     assert "downloads are off" in model.notes[0]
 
 
+def test_random_weights_do_not_amplify_rounding(prepare):
+    _, folder = prepare("resnet18")
+    module, inputs, _ = load_module(str(folder))
+    with torch.no_grad():
+        single, double = module(*inputs), module.double()(*(x.double() for x in inputs))
+    assert (single - double).abs().max() < 5e-6 * double.abs().max()
+
+
+def test_a_segmentation_model_downloads_nothing_and_names_its_output(prepare):
+    model, _ = prepare("torchvision:lraspp_mobilenet_v3_large", shapes={"input": (1, 3, 64, 64)})
+    assert [(s.name, s.shape) for s in model.outputs] == [("out", (1, 21, 64, 64))]
+
+
 def test_torchvision_models_by_name(prepare):
     model, _ = prepare("torchvision:squeezenet1_1", batch_size=2)
     assert model.shapes == {"x": (2, 3, 224, 224)}

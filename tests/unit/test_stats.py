@@ -155,3 +155,17 @@ def test_settled_gives_up_on_noise_that_is_no_trend() -> None:
     noise = [1.0, 1.2, 1.0, 1.3, 1.0, 1.2, 1.3, 1.2]
     assert not stats.settled(noise[:7])
     assert stats.settled(noise)
+
+
+def test_rounds_that_resemble_their_neighbours_widen_the_interval() -> None:
+    rng = np.random.default_rng(3)
+    trials, n, hits = 600, 20, 0
+    noise = rng.normal(0, 0.02, (trials, n + 20))
+    for i in range(1, n + 20):
+        noise[:, i] += 0.5 * noise[:, i - 1]
+    for row in np.exp(noise[:, 20:]):
+        found = stats.ratio_interval(row[:, None].tolist(), [(1.0,)] * n)
+        assert found.lo is not None
+        assert found.hi is not None
+        hits += found.lo <= 1 <= found.hi
+    assert hits / trials > 0.85  # 75 % if they were taken as independent

@@ -67,9 +67,17 @@ class TorchRunner:
         kwargs = {k: self.place(v, channels_last) for k, v in self.loaded.kwargs.items()}
         return module, args, kwargs
 
-    def has_images(self) -> bool:
-        """Whether channels-last can matter: some parameter has four dimensions."""
-        return any(p.dim() == 4 for p in self.loaded.module.parameters())
+    def eager_call(self, channels_last: bool) -> Callable[[], Any]:
+        """One eager run."""
+        module, args, kwargs = self.prepare(channels_last)
+        return lambda: module(*args, **kwargs)
+
+    def prefers_channels_last(self) -> bool:
+        """Whether the model runs faster with images laid out channels-last, by trying both."""
+        if not any(p.dim() == 4 for p in self.loaded.module.parameters()):
+            return False
+        plain = self.median_s(self.eager_call(False))
+        return self.median_s(self.eager_call(True)) < plain
 
     def use(self, call: Callable[[], Any]) -> None:
         """Run `call` from now on."""

@@ -22,9 +22,7 @@ class _Runner:
             # On CPUs with bfloat16 units the plug-in would otherwise lower the precision by itself.
             "INFERENCE_PRECISION_HINT": "f32",
         }
-        self.model = core.compile_model(
-            str(require_onnx(Path(request.folder))), "CPU", config
-        )
+        self.model = core.compile_model(str(require_onnx(Path(request.folder))), "CPU", config)
         self.request = self.model.create_infer_request()
         names = {name for port in self.model.inputs for name in port.names}
         feed = read_inputs(Path(request.folder))

@@ -1,4 +1,4 @@
-"""torch.compile at its best for inference: frozen weights on the CPU, CUDA graphs where asked."""
+"""torch.compile at its best for inference: frozen weights, the better layout, CUDA graphs."""
 
 from __future__ import annotations
 
@@ -9,40 +9,27 @@ from tvmscope.backends._api import Backend, LoadRequest
 
 
 def load(request: LoadRequest) -> _torch.TorchRunner:
-    """Compile the module, with each memory format where it can matter, and keep the faster."""
+    """Compile the module once, in the memory format that serves it best."""
     runner = _torch.make_runner(request)
     torch = runner.torch
     import torch._inductor.config as inductor
 
     inductor.freezing = True
-    inductor.max_autotune = request.device == "cuda"
     mode = "reduce-overhead" if request.graph else "default"
-    candidates = []
     with torch.inference_mode():
-        for channels_last in _formats(runner):
-            module, args, kwargs = runner.prepare(channels_last)
-            torch._dynamo.reset()
-            compiled = torch.compile(module, mode=mode)
-
-            def call(compiled=compiled, args=args, kwargs=kwargs):  # type: ignore[no-untyped-def]
-                return compiled(*args, **kwargs)
-
-            candidates.append((runner.median_s(call), channels_last, call))
-    elapsed, channels_last, call = min(candidates, key=lambda c: c[0])
-    runner.use(call)
+        # On the CPU, Inductor picks layouts by itself once weights are frozen.
+        channels_last = request.device == "cuda" and runner.prefers_channels_last()
+        module, args, kwargs = runner.prepare(channels_last)
+        compiled = torch.compile(module, mode=mode)
+        compiled(*args, **kwargs)
+    runner.use(lambda: compiled(*args, **kwargs))
     runner.settings |= {
         "mode": mode,
         "freezing": "True",
-        "max_autotune": str(inductor.max_autotune),
         "memory_format": "channels_last" if channels_last else "contiguous",
         "threads": str(request.threads),
     }
     return runner
-
-
-def _formats(runner: _torch.TorchRunner) -> tuple[bool, ...]:
-    """Inductor picks layouts by itself on the CPU when weights are frozen: one compile is enough."""
-    return (False, True) if runner.has_images() and runner.device == "cuda" else (False,)
 
 
 def unavailable(device: str) -> str | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvmscope.backends import _torch
 from tvmscope.backends._api import Backend, LoadRequest
 
@@ -11,26 +9,16 @@ from tvmscope.backends._api import Backend, LoadRequest
 def load(request: LoadRequest) -> _torch.TorchRunner:
     """Load the module and keep the faster memory format."""
     runner = _torch.make_runner(request)
-    torch = runner.torch
-    best: tuple[float, bool] | None = None
-    with torch.inference_mode():
-        for channels_last in (False, True) if runner.has_images() else (False,):
-            elapsed = runner.median_s(_call(runner, channels_last))
-            best = min(best, (elapsed, channels_last)) if best else (elapsed, channels_last)
-        assert best is not None
-        call = _call(runner, best[1])
+    with runner.torch.inference_mode():
+        channels_last = runner.prefers_channels_last()
+        call = runner.eager_call(channels_last)
         runner.use(runner.graphed(call) if request.graph else call)
     runner.settings |= {
-        "memory_format": "channels_last" if best[1] else "contiguous",
+        "memory_format": "channels_last" if channels_last else "contiguous",
         "threads": str(request.threads),
         "cuda_graph": str(request.graph),
     }
     return runner
-
-
-def _call(runner: _torch.TorchRunner, channels_last: bool) -> Any:
-    module, args, kwargs = runner.prepare(channels_last)
-    return lambda: module(*args, **kwargs)
 
 
 BACKENDS = (

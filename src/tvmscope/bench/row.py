@@ -48,7 +48,9 @@ class Row:
             )
             self.info = self.worker.load(entry.load, entry.request)
             self.worker.outputs(outputs)
-            self.accuracy = verify(outputs, against.path, against.tolerance, against.name)
+            self.accuracy = verify(
+                outputs, against.path, against.tolerance, against.name, atol=against.atol
+            )
             self.memory = self.worker.peak_memory_bytes()
             self.worker.pause()
         except TvmscopeError as e:
@@ -114,6 +116,7 @@ class Reference:
     path: Path
     name: str
     tolerance: float
+    atol: float = 0.0
 
 
 def _measurement(lane: Lane | None) -> Measurement | None:

@@ -30,6 +30,7 @@ def run(
     reference: Path,
     reference_name: str,
     tolerances: Callable[[Task], float],
+    atol: float = 0.0,
     progress: Progress,
     on_update: Callable[[Results], None],
     log_dir: Path | None = None,
@@ -52,7 +53,7 @@ def run(
         for number, row in enumerate(rows):
             progress.stage("load and verify", row.label)
             progress.step(number, len(rows), row.label)
-            against = Reference(reference, reference_name, tolerances(row.entry.task))
+            against = Reference(reference, reference_name, tolerances(row.entry.task), atol)
             _prepare(row, options, _log_path(log_dir, row), against)
             _tell(row, progress)
             publish()

@@ -26,13 +26,16 @@ class _Difference:
     problem: str | None = None
 
 
-def verify(outputs: Path, reference: Path, tolerance: float, reference_name: str) -> Accuracy:
+def verify(
+    outputs: Path, reference: Path, tolerance: float, reference_name: str, *, atol: float = 0.0
+) -> Accuracy:
     """Compare two npz files output by output; the worst output counts."""
     actual, expected = _read(outputs), _read(reference)
     if not expected:
         raise RunError(f"{reference} holds no outputs: nothing to verify against")
     differences = {
-        name: _difference(actual.get(name), array, tolerance) for name, array in expected.items()
+        name: _difference(actual.get(name), array, tolerance, atol)
+        for name, array in expected.items()
     }
     problems = [f"output '{n}': {d.problem}" for n, d in differences.items() if d.problem]
     every = differences.values()
@@ -51,7 +54,9 @@ def verify(outputs: Path, reference: Path, tolerance: float, reference_name: str
     )
 
 
-def _difference(actual: Array | None, expected: Array, tolerance: float) -> _Difference:
+def _difference(
+    actual: Array | None, expected: Array, tolerance: float, atol: float
+) -> _Difference:
     if actual is None:
         return _Difference(problem="missing")
     if actual.shape != expected.shape:
@@ -71,7 +76,8 @@ def _difference(actual: Array | None, expected: Array, tolerance: float) -> _Dif
     max_abs = float(np.abs(a - b).max())
     error = max_abs / scale
     over = f"max|a-b| / max|ref| is {error:.2e}, over the tolerance {tolerance:.0e}"
-    return _Difference(max_abs, error, _cosine(a, b), over if error > tolerance else None)
+    passed = max_abs <= tolerance * scale + atol
+    return _Difference(max_abs, error, _cosine(a, b), None if passed else over)
 
 
 def _exact(actual: Array, expected: Array) -> _Difference:

@@ -22,7 +22,9 @@ Models = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL...",
-        help=_("Built-in name, .onnx or .pt2 file, package.module:callable, or a folder."),
+        help=_(
+            "Built-in name, .onnx or .pt2 file, file.py[:factory], torchvision:NAME, hf:NAME, or a folder."
+        ),
         show_default=False,
     ),
 ]
@@ -30,7 +32,9 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help=_("Built-in name, .onnx or .pt2 file, or package.module:callable."),
+        help=_(
+            "Built-in name, .onnx or .pt2 file, file.py[:factory], torchvision:NAME or hf:NAME."
+        ),
         show_default=False,
     ),
 ]
@@ -87,6 +91,15 @@ def target(
             default="float32",
         ),
     ] = None,
+) -> dict[str, Any]:
+    precisions = tuple(_PRECISIONS.get(p, p) for p in names(precision))
+    for p in precisions:
+        if p not in _PRECISIONS.values():
+            raise UsageError(f"unknown precision '{p}'; use float32, float16 or bfloat16")
+    return given(targets=_target_names(target), precisions=precisions)
+
+
+def cores(
     threads: Annotated[
         int | None,
         option(
@@ -99,14 +112,10 @@ def target(
         ),
     ] = None,
 ) -> dict[str, Any]:
-    precisions = tuple(_PRECISIONS.get(p, p) for p in names(precision))
-    for p in precisions:
-        if p not in _PRECISIONS.values():
-            raise UsageError(f"unknown precision '{p}'; use float32, float16 or bfloat16")
-    return given(targets=_target_names(target), precisions=precisions, threads=threads)
+    return given(threads=threads)
 
 
-def load(
+def shapes(
     shapes: Annotated[
         list[str] | None,
         option(_WHAT, "--shapes", metavar="NAME:1x3x224x224", help=_("Input shapes; repeatable.")),
@@ -115,6 +124,11 @@ def load(
         int | None,
         option(_WHAT, "--batch-size", metavar="N", min=1, help=_("First dimension of the inputs.")),
     ] = None,
+) -> dict[str, Any]:
+    return given(shapes=parse_shapes(shapes or []), batch_size=batch_size)
+
+
+def inputs(
     inputs: Annotated[
         Path | None,
         option(
@@ -134,12 +148,7 @@ def load(
         ),
     ] = None,
 ) -> dict[str, Any]:
-    return given(
-        shapes=parse_shapes(shapes or []),
-        batch_size=batch_size,
-        inputs_file=None if inputs is None else str(inputs),
-        seed=seed,
-    )
+    return given(inputs_file=None if inputs is None else str(inputs), seed=seed)
 
 
 _HOW = _("How to compile")
@@ -162,7 +171,12 @@ def compilation(
     ] = None,
     graph: Annotated[
         bool | None,
-        option(_HOW, "--graph/--no-graph", help=_("Run as a CUDA graph."), default=_("no")),
+        option(
+            _HOW,
+            "--graph/--no-graph",
+            help=_("Only with, or only without CUDA graphs."),
+            default=_("both, as rows of their own"),
+        ),
     ] = None,
     disable_pass: Annotated[
         list[str] | None,
@@ -245,8 +259,14 @@ def comparison(
             default=_("1e-4, in half precision 2e-2"),
         ),
     ] = None,
+    atol: Annotated[
+        float | None,
+        option(
+            _TIME, "--atol", metavar="X", min=0.0, help=_("Added to it, absolute."), default="0"
+        ),
+    ] = None,
 ) -> dict[str, Any]:
-    return given(backends=names(backends), tolerance=rtol)
+    return given(backends=names(backends), tolerance=rtol, atol=atol)
 
 
 _OUT = _("Output")
@@ -311,7 +331,9 @@ def planning(
 
 MEASURING = (
     target,
-    load,
+    cores,
+    shapes,
+    inputs,
     compilation,
     measurement,
     comparison,

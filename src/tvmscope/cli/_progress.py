@@ -28,7 +28,10 @@ class Notes:
 
     def note(self, text: str) -> None:
         self.notes.append(text)
-        self.console.print(Text(clean(text)))
+        self._line(text)
+
+    def _line(self, text: str) -> None:
+        self.console.print(Text(clean(text)), soft_wrap=True)
 
 
 class Lines(Notes):
@@ -38,13 +41,13 @@ class Lines(Notes):
 
     def stage(self, name: str, detail: str = "") -> None:
         self._name, self._last_s = name, time.monotonic()
-        self.console.print(Text(clean(f"{name}: {detail}" if detail else name)))
+        self._line(f"{name}: {detail}" if detail else name)
 
     def step(self, done: float, total: float, detail: str = "") -> None:
         now = time.monotonic()
         if total > 0 and now - self._last_s >= _LINE_EVERY_S:
             self._last_s = now
-            self.console.print(Text(clean(f"{self._name}: {done / total:.0%} {detail}")))
+            self._line(f"{self._name}: {done / total:.0%} {detail}")
 
 
 class Bars(Notes):

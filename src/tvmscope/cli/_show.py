@@ -52,7 +52,10 @@ class Show:
         from rich.text import Text
 
         for line in lines:
-            self.console.print(Text(line) if isinstance(line, str) else line)
+            if isinstance(line, str):
+                self.console.print(Text(line), soft_wrap=True)
+            else:
+                self.console.print(line)
 
     def machine(self, data: Any) -> None:
         """Print a JSON value on stdout."""
@@ -67,7 +70,8 @@ class Show:
             try:
                 yield progress
             except KeyboardInterrupt as e:
-                kept = notes[-1] if notes else _("nothing had been measured yet")
+                saved = (note for note in reversed(notes) if note.startswith("session: "))
+                kept = next(saved, _("nothing was saved yet"))
                 raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from e
 
     def plans(self, models: Sequence[Any], options: Options) -> int:

@@ -44,8 +44,8 @@ def run(
 COMMAND = Command(
     run,
     (
-        flags.target,
-        flags.load,
+        flags.cores,
+        flags.inputs,
         flags.measurement,
         flags.place,
         flags.speech,

@@ -68,9 +68,7 @@ def _generate(
     prepared: Prepared, module: tvm.IRModule, tvm_target: Any, options: CompileOptions
 ) -> Any:
     try:
-        return relax.build(
-            module, tvm_target, relax_pipeline=None, exec_mode=options.exec_mode
-        )
+        return relax.build(module, tvm_target, relax_pipeline=None, exec_mode=options.exec_mode)
     except Exception as e:  # TVM raises many types here, from InternalError to RuntimeError
         raise BuildError(
             f"{prepared.model.name}: code generation for {tvm_target.kind.name} failed: "

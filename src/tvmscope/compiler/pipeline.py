@@ -17,9 +17,12 @@ from typing import Any
 import tvm
 from tvm.relax import backend
 from tvm.relax import transform as rx
+from tvm.s_tir import dlight as dl
 
-from tvmscope.compiler import sources, tvm_compat
+from tvmscope.compiler import sources
 from tvmscope.compiler.passes.apply_schedules import apply_schedules
+from tvmscope.compiler.passes.fold_numpy import fold_numpy
+from tvmscope.compiler.schedules import cpu, gpu
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import PassError, UsageError, one_line
@@ -52,24 +55,16 @@ class Step:
 
 
 def _dlight(_: Context) -> tvm.transform.Pass:
-    dl = tvm_compat.import_dlight()
-    gpu = dl.gpu
-    return dl.ApplyDefaultSchedule(
-        gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()
-    )
-
-
-def _cpu_rules(context: Context) -> tvm.transform.Pass:
-    tvm_compat.import_dlight()  # the rules use its analysis; imported here, the light way
-    from tvmscope.compiler.schedules.cpu import RULES
-
-    return apply_schedules(RULES, context.target, context.remarks)
+    """The wheel's own GPU schedules, in the wheel's own order."""
+    rules = (dl.gpu.Matmul, dl.gpu.GEMV, dl.gpu.Reduction, dl.gpu.GeneralReduction, dl.gpu.Fallback)
+    return dl.ApplyDefaultSchedule(*(rule() for rule in rules))
 
 
 STEPS: tuple[Step, ...] = (
     Step("graph", "fold-batch-norm", lambda c: rx.FoldBatchnormToConv2D()),
     Step("graph", "decompose", lambda c: rx.DecomposeOpsForInference()),
     Step("graph", "canonicalize", lambda c: rx.CanonicalizeBindings()),
+    Step("graph", "fold-arithmetic", lambda c: fold_numpy()),
     Step("graph", "fold-graph-constants", lambda c: rx.FoldConstant()),
     Step("graph", "common-subexpressions", lambda c: rx.EliminateCommonSubexpr()),
     Step("graph", "dead-code", lambda c: rx.DeadCodeElimination()),
@@ -83,9 +78,11 @@ STEPS: tuple[Step, ...] = (
     Step("fuse", "fold-constants", lambda c: rx.FoldConstant(), tvm=_CUDA),
     Step("fuse", "fuse-ops", lambda c: rx.FuseOps(), tvm=_CUDA),
     Step("fuse", "fuse-tir", lambda c: rx.FuseTIR(), tvm=_CUDA),
-    Step("schedule", "dlight", _dlight, tvm=_CUDA, ours=_CUDA),
+    Step("schedule", "dlight", _dlight, tvm=_CUDA, ours=_NONE),
     Step("schedule", "cpu-rules",
-         _cpu_rules, ours=_CPU),
+         lambda c: apply_schedules(cpu.RULES, c.target, c.remarks), ours=_CPU),
+    Step("schedule", "gpu-rules",
+         lambda c: apply_schedules(gpu.RULES, c.target, c.remarks), ours=_CUDA),
     Step("lower", "reshape-views", lambda c: rx.RewriteDataflowReshape(), tvm=_BOTH),
     Step("lower", "end-dataflow", lambda c: rx.ToNonDataflow(), tvm=_BOTH),
     Step("lower", "drop-purity", lambda c: rx.RemovePurityChecking(), tvm=_BOTH),
@@ -148,7 +145,9 @@ def run(module: tvm.IRModule, target: Target, tvm_target: Any, options: CompileO
     with tvm_target, tvm.transform.PassContext(opt_level=3, config=config):
         for index, (phase, name, step) in enumerate(named):
             start = time.perf_counter()
-            after = _apply(step, name, module, list(times))
+            # Passes written in Python may change the module they are given: hand over a copy.
+            copy = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
+            after = _apply(step, name, copy, list(times))
             times[name] = time.perf_counter() - start
             module, calls = _track(name, module, after, calls)
             if options.dump_ir and _phase_ends(named, index):

@@ -190,9 +190,7 @@ def _from_config(config: dict[str, Any], text: str) -> Target:
         raise UsageError(f"target kind '{kind}' in '{text}' is not supported; use llvm or cuda")
     attrs = [str(a) for a in config.get("mattr", ())]
     disabled = tuple(a[1:] for a in attrs if a.startswith("-"))
-    base = cpu_target(
-        str(config.get("mcpu") or "x86-64"), config.get("mtriple"), disabled=disabled
-    )
+    base = cpu_target(str(config.get("mcpu") or "x86-64"), config.get("mtriple"), disabled=disabled)
     added = tuple(a.lstrip("+") for a in attrs if not a.startswith("-"))
     target = replace(
         base,

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,39 +52,3 @@ def set_thread_count(tvm: Any, threads: int) -> None:
     """
     os.environ["TVM_NUM_THREADS"] = str(threads)
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
-
-
-@contextmanager
-def light_inspect() -> Iterator[None]:
-    """Make `import tvm.s_tir.tensor_intrin` (and so DLight and MetaSchedule) take 3 s, not 36.
-
-    Each of its 248 `prim_func`s calls `inspect.stack()`, which looks up the source of every frame
-    and for that walks every loaded module. The parser only needs the frames themselves.
-    """
-    stack, getmodule = inspect.stack, inspect.getmodule
-
-    def light_stack(context: int = 1) -> list[inspect.FrameInfo]:
-        frame, frames = inspect.currentframe(), []
-        while frame := frame.f_back if frame else None:
-            code = frame.f_code
-            frames.append(
-                inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None)
-            )
-        return frames
-
-    def light_getmodule(value: object, _filename: str | None = None) -> Any:
-        return sys.modules.get(getattr(value, "__module__", None) or "")
-
-    inspect.stack, inspect.getmodule = light_stack, light_getmodule
-    try:
-        yield
-    finally:
-        inspect.stack, inspect.getmodule = stack, getmodule
-
-
-def import_dlight() -> Any:
-    """DLight, imported the light way."""
-    with light_inspect():
-        from tvm.s_tir import dlight
-
-    return dlight

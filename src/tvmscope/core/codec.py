@@ -33,9 +33,7 @@ def decode(cls: type[T], data: Any) -> T:
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # T is always a dataclass
         if field.name in data:
             values[field.name] = _decode(hints[field.name], data[field.name], field.name)
-        elif (
-            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        ):
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise SchemaError(f"{cls.__name__}: '{field.name}' is missing")
     return cls(**values)
 

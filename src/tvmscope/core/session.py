@@ -53,7 +53,9 @@ def to_json(session: Session) -> dict[str, Any]:
     data = encode(session)
     environment = data.pop("environment")
     context = {"command": data.pop("command"), "started": data.pop("started"), **environment}
-    rows = [_row(result, raw) for result, raw in zip(session.results, data.pop("results"), strict=True)]
+    rows = [
+        _row(result, raw) for result, raw in zip(session.results, data.pop("results"), strict=True)
+    ]
     return {"schema_version": SCHEMA_VERSION, "context": context, "results": rows, **data}
 
 

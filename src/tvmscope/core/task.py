@@ -23,7 +23,9 @@ class Variant:
         """What a table row is called."""
         parts = [self.backend]
         if self.precision != "float32":
-            parts.append({"float16": "fp16", "bfloat16": "bf16"}.get(self.precision, self.precision))
+            parts.append(
+                {"float16": "fp16", "bfloat16": "bf16"}.get(self.precision, self.precision)
+            )
         if self.graph:
             parts.append("graph")
         return " ".join(parts)

@@ -36,6 +36,7 @@ class Adapter(nn.Module):
     ) -> None:
         super().__init__()
         self.module = module  # registered, so that weights are found and moved with it
+        self.training = module.training
 
         def forward(*tensors: Tensor) -> Any:
             return run(tensors)

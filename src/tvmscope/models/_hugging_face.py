@@ -14,6 +14,7 @@ from tvmscope.errors import ImportModelError, one_line
 from tvmscope.models._api import RANDOM_NOTE, TorchModel, require
 from tvmscope.models._random_weights import fill_zero_weights
 from tvmscope.models._torchvision import make_importable
+from tvmscope.models.download import reachable
 from tvmscope.models.inputs import seeded
 from tvmscope.models.resolve import Source
 
@@ -28,12 +29,14 @@ def load(source: Source, options: LoadOptions) -> TorchModel:
     """
     make_importable()
     require("transformers")
+    from huggingface_hub.constants import ENDPOINT
     from transformers import AutoConfig, AutoModel
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     local = Path(source.ref).is_dir()
-    only_local = local or options.offline
+    # without a network the hub's client retries for half a minute; its cache may still have it
+    only_local = local or options.offline or not reachable(ENDPOINT)
     try:
         config = AutoConfig.from_pretrained(source.ref, local_files_only=only_local)
         config.use_cache = False  # a cache is state, not an output to compare

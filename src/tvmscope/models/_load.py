@@ -23,7 +23,7 @@ _LOADERS: dict[str, Callable[[Source, LoadOptions], TorchModel]] = {
 
 
 def load_torch(source: Source, options: LoadOptions) -> TorchModel:
-    """The source's module in eval mode; the same seed gives the same weights in any process.
+    """The source's module in eval mode on the CPU; a seed gives the same weights in any process.
 
     Python files and pickles are executed.
     """
@@ -31,7 +31,7 @@ def load_torch(source: Source, options: LoadOptions) -> TorchModel:
     _user_code.seed_everything(options.seed)
     loaded = _LOADERS[source.kind](source, options)
     if source.kind != "pt2":  # an exported program has no training mode, and refuses eval()
-        loaded.module.eval()
+        loaded.module.eval().cpu()  # the reference runs on the CPU, wherever user code put it
     if not loaded.args and not loaded.kwargs:
         raise UsageError(f"'{source.text}' has no inputs: there is nothing to measure")
     return loaded

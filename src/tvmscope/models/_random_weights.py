@@ -9,6 +9,9 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 _PASSES, _BATCH = 2, 4
+_BIAS = 0.5
+"""Batch-norm bias. With 0, each ReLU cuts half of what it gets and a deep random network amplifies
+rounding: ResNet-50 in float16 is off by 3 % of its largest output; with 0.5, by 0.15 %."""
 
 
 def make_alive(module: nn.Module, *example: torch.Tensor, seed: int) -> None:
@@ -50,6 +53,8 @@ def calibrate_batch_norm(module: nn.Module, example: tuple[Any, ...], seed: int)
             layer.reset_running_stats()
             layer.momentum = None  # a plain average over the passes
             layer.train()
+            if layer.bias is not None and not layer.bias.any():
+                layer.bias.fill_(_BIAS)
         for _ in range(_PASSES):
             module(*(torch.randn((_BATCH, *x.shape[1:]), generator=generator) for x in example))
     finally:

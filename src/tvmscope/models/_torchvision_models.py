@@ -36,7 +36,7 @@ def load(name: str, options: LoadOptions) -> TorchModel:
         )
     weights = models.get_model_weights(name).DEFAULT
     torch.manual_seed(options.seed)
-    module = models.get_model(name, weights=None, **_quiet(name)).eval()
+    module = models.get_model(name, weights=None, **_settings(name, family)).eval()
     example = torch.randn(
         _shape(weights, family), generator=torch.Generator().manual_seed(options.seed)
     )
@@ -48,7 +48,9 @@ def load(name: str, options: LoadOptions) -> TorchModel:
     return TorchModel(module=module, args=(example,), weights="random", notes=(note,))
 
 
-def _quiet(name: str) -> dict[str, bool]:
+def _settings(name: str, family: str) -> dict[str, bool | None]:
+    if family == "segmentation":
+        return {"weights_backbone": None}  # or it downloads those of its backbone
     # these two warn that their default initialisation is slow
     return {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
 

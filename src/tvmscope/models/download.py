@@ -29,6 +29,8 @@ def reachable(url: str, timeout_s: float = 3.0) -> bool:
     try:
         with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=timeout_s):
             return True
+    except urllib.error.HTTPError:
+        return True  # an answer, if not the one hoped for: the download will say
     except OSError:  # URLError and timeouts are OSErrors
         return False
 

@@ -69,7 +69,9 @@ class Row:
         accuracy = self.result.accuracy
         if accuracy is None:
             return "-"
-        error = "" if accuracy.error is None else f"{accuracy.error:.1e} "
+        error = (
+            "" if accuracy.error is None else f"{accuracy.error:.1e} " if accuracy.error else "0 "
+        )
         return error + (_("pass") if accuracy.passed else _("FAIL"))
 
     @property
@@ -196,8 +198,9 @@ def _sentence(own: Row, peer: Row, comparison: Comparison) -> str:
         own=own.name, peer=peer.name, verdict=_(comparison.verdict), ratio=ratio(comparison)
     )
     if comparison.verdict == "undecided" and comparison.smallest_detectable is not None:
-        seen = _("; a difference of {share:.1%} would have been seen")
-        line += seen.format(share=comparison.smallest_detectable)
+        share = comparison.smallest_detectable
+        seen = f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
+        line += _("; a difference of {seen} would have been seen").format(seen=seen)
     return line
 
 
@@ -246,9 +249,22 @@ def failure(session: Session) -> str:
     return "" if session.failure is None else _("failed: ") + session.failure
 
 
+def notes(session: Session) -> list[str]:
+    """Remarks about single rows; what holds for all of them is a warning instead."""
+    shared = _shared(session)
+    rows = measured(session)
+    return [f"{row.name}: {note}" for row in rows for note in row.notes if note not in shared]
+
+
+def _shared(session: Session) -> list[str]:
+    rows = measured(session)
+    first = rows[0].notes if len(rows) > 1 else ()
+    return [note for note in first if all(note in row.notes for row in rows)]
+
+
 def warnings(session: Session) -> list[str]:
     """Remarks about the session as a whole."""
-    lines = list(session.warnings)
+    lines = [*session.warnings, *_shared(session)]
     if session.model.weights == "random":
         lines.insert(0, _("the weights are random: times are real, predictions are not"))
     if not session.complete:

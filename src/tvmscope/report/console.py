@@ -93,8 +93,8 @@ class SessionView:
             yield self._table(rows, console, options)
         yield from (Text(clean(line), style="bold") for line in _view.headlines(session))
         yield from _trouble(_view.unmeasured(session), several=len(_view.targets(session)) > 1)
-        yield from _remarks(session, rows)
-        yield Text(clean(_view.environment(session)), style="dim")
+        yield from _remarks(session)
+        yield Text(clean(_view.environment(session), 600), style="dim")
 
     def _table(self, rows: list[Row], console: Console, options: ConsoleOptions) -> Table:
         """As many columns as fit; names and medians stay whatever the width."""
@@ -163,10 +163,9 @@ def _trouble(rows: Sequence[Row], *, several: bool) -> Iterator[Text]:
         yield line.append(f": {clean(row.reason)}" if row.reason else "")
 
 
-def _remarks(session: Session, rows: Sequence[Row]) -> Iterator[Text]:
-    for row in rows:
-        for note in row.notes:
-            yield Text(f"  {row.name}: {clean(note)}", style="dim")
+def _remarks(session: Session) -> Iterator[Text]:
+    for note in _view.notes(session):
+        yield Text(f"  {clean(note)}", style="dim")
     for warning in _view.warnings(session):
         yield Text(_("warning: "), style="yellow").append(clean(warning))
 

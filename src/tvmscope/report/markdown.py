@@ -53,7 +53,7 @@ def _session(session: Session) -> Iterator[str]:
     yield from (_bold(escape(line)) for line in _view.headlines(session))
     if lines := list(_lines(session)):
         yield "\n".join(f"- {line}" for line in lines)
-    yield f"<sub>{escape(_view.environment(session))}</sub>"
+    yield f"<sub>{escape(_view.environment(session), 600)}</sub>"
 
 
 def _lines(session: Session) -> Iterator[str]:
@@ -62,8 +62,7 @@ def _lines(session: Session) -> Iterator[str]:
         where = escape(f"{row.name} @ {row.result.task.target}", 2 * NAME_LIMIT)
         reason = f": {escape(row.reason)}" if row.reason else ""
         yield f"{where} **{_(row.result.status)}**{time}{reason}"
-    for row in _view.measured(session):
-        yield from (f"{escape(row.name)}: {escape(note)}" for note in row.notes)
+    yield from (escape(note) for note in _view.notes(session))
     yield from (_("warning: ") + escape(text) for text in _view.warnings(session))
 
 

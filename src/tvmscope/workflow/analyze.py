@@ -5,7 +5,6 @@ load -> choose targets -> compile each variant -> verify and measure, interleave
 
 from __future__ import annotations
 
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +19,7 @@ from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.workflow import environment, places, stages
+from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
 
 REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
@@ -72,6 +72,7 @@ def measure(
         reference=ready.reference_path,
         reference_name=REFERENCES[ready.model.format],
         tolerances=partial(stages.tolerance, options),
+        atol=options.atol,
         progress=progress,
         on_update=store.update,
         log_dir=folder / "logs",
@@ -85,11 +86,11 @@ def compile_rows(
     """An entry per row of the table to come; rows that need an artifact get one."""
     rows = stages.plan_rows(options, session.targets, ready.model.format)
     entries = []
-    for index, row in enumerate(rows):
-        if row.backend.compiles and row.unavailable is None:
-            progress.stage("compile", f"{row.variant.label} for {row.target.label}")
-        progress.step(index, len(rows))
-        entries.append(stages.make_entry(ready, row, options, artifacts))
+    with Builder(ready, session.environment.threads) as builder:
+        for row in rows:
+            if row.backend.compiles and row.unavailable is None:
+                progress.stage("compile", f"{row.variant.label} for {row.target.label}")
+            entries.append(stages.make_entry(builder, row, options, artifacts))
     return entries
 
 
@@ -112,5 +113,3 @@ class _Store:
         self.session = replace(self.session, complete=True)
         save(self.session, self.folder)
         return self.session
-
-

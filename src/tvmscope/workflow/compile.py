@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tvmscope.backends import all_backends
 from tvmscope.compiler.artifact import META
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.progress import Progress, Silent
-from tvmscope.core.task import Variant
 from tvmscope.errors import UsageError
 from tvmscope.workflow import places, stages
+from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
 
 
@@ -28,19 +28,9 @@ def compile_model(
     with stages.prepared(model, options) as ready:
         for note in ready.model.notes:
             progress.note(note)
-        backends, _ = all_backends()
-        row = stages.Row(
-            backend=backends["tvmscope"],
-            target=target,
-            variant=Variant(
-                backend="tvmscope",
-                precision=options.precisions[0],
-                pipeline=options.compile.pipeline,
-                graph=options.compile.graph,
-            ),
-            unavailable=None,
-        )
         progress.stage("compile", f"{ready.model.name} for {target.label}")
-        return stages.build_artifact(
-            ready, row, options, output, pipeline=options.compile.pipeline
+        config = replace(
+            options.compile, precision=options.precisions[0], graph=bool(options.graph)
         )
+        with Builder(ready, stages.threads_of(options)) as builder:
+            return builder.build(output, target, config)

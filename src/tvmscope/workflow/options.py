@@ -20,9 +20,13 @@ class Options:
     """Names to measure; empty means all."""
     targets: tuple[str, ...] = ("auto",)
     precisions: tuple[str, ...] = ("float32",)
+    graph: bool | None = None
+    """CUDA graphs: with, without, or (None) both as separate rows."""
     threads: int | None = None
     tolerance: float | None = None
     """Largest accepted max|a-b| / max|ref|; by default 1e-4 in float32, 2e-2 in half precision."""
+    atol: float = 0.0
+    """Accepted absolute error, added to the relative one."""
     output: Path | None = None
     force: bool = False
     load: LoadOptions = field(default_factory=LoadOptions)
@@ -51,7 +55,7 @@ class Options:
                 home
                 for home, owner in owners.items()
                 if key in {f.name for f in dataclasses.fields(owner)}
-                and not (home == "compile" and key in ("precision", "threads"))
+                and not (home == "compile" and key in ("precision", "threads", "graph"))
             ]
             if not homes:
                 raise UsageError(f"unknown option '{key}'; see tvmscope.workflow.options.Options")

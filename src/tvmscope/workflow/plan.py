@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tvmscope.core.options import MeasureOptions
 from tvmscope.models.resolve import classify
 from tvmscope.workflow import stages
 from tvmscope.workflow.options import Options
@@ -28,9 +29,19 @@ class Plan:
             f"model     {self.model} ({self.kind})",
             *(f"target    {target}" for target in self.targets),
             f"threads   {self.threads}",
-            f"duration  {measure.duration_s:g} s per backend, at least {measure.min_rounds} rounds",
-            *(f"backend   {row.variant.label} @ {row.target.label}{_why(row)}" for row in self.rows),
+            f"measure   {_how(measure)}, {measure.mode}, {measure.cache} caches",
+            *(
+                f"backend   {row.variant.label} @ {row.target.label}{_why(row)}"
+                for row in self.rows
+            ),
         ]
+
+
+def _how(measure: MeasureOptions) -> str:
+    warm = "" if measure.warmup is None else f" after {measure.warmup} warm-up runs"
+    if measure.iterations is not None:
+        return f"{measure.iterations} runs per backend{warm}"
+    return f"{measure.duration_s:g} s per backend, at least {measure.min_rounds} rounds{warm}"
 
 
 def _why(row: stages.Row) -> str:

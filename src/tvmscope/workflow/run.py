@@ -12,16 +12,16 @@ import numpy as np
 
 from tvmscope.backends import all_backends
 from tvmscope.backends._api import LoadRequest
+from tvmscope.bench.plan import Entry
+from tvmscope.bench.run import run
 from tvmscope.compiler import artifact as artifacts
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.model import Model, TensorSpec
 from tvmscope.core.measurement import Result
+from tvmscope.core.model import Model, TensorSpec
 from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session
 from tvmscope.core.task import Task, Variant
 from tvmscope.errors import UsageError
-from tvmscope.bench.plan import Entry
-from tvmscope.bench.run import run
 from tvmscope.measure.worker import Worker
 from tvmscope.workflow import environment, stages
 from tvmscope.workflow.options import Options

@@ -14,16 +14,16 @@ from tvmscope.backends import all_backends
 from tvmscope.backends._api import Backend, LoadRequest
 from tvmscope.bench.plan import Entry
 from tvmscope.compiler import cpu_features, targets
-from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Model, Prepared
 from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
 from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.measure.worker import run_isolated
+from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.places import cache_folder
 
-BUILD_TIMEOUT_S = 3600.0
+LOAD_TIMEOUT_S = 3600.0
 TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
 
@@ -73,7 +73,7 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
             str(folder),
             options.load,
             pickled,
-            timeout_s=BUILD_TIMEOUT_S,
+            timeout_s=LOAD_TIMEOUT_S,
         )
         yield Prepared(folder, described)
 
@@ -104,62 +104,45 @@ def plan_rows(options: Options, where: Sequence[Target], model_format: str) -> l
                     continue
                 if target.device not in backend.kinds or precision not in backend.precisions:
                     continue
-                graphs = (False, True) if target.kind == "cuda" and backend.graphs else (False,)
-                rows += [_row(backend, target, precision, g, model_format) for g in graphs]
+                graphs = _graph_modes(options, target, backend)
+                rows += [_row(backend, target, precision, g, model_format, options) for g in graphs]
     if not rows:
         raise UsageError("no backend can run this: check --backends, --precision and --target")
     return rows
 
 
-def _row(backend: Backend, target: Target, precision: str, graph: bool, form: str) -> Row:
+def _graph_modes(options: Options, target: Target, backend: Backend) -> tuple[bool, ...]:
+    """CUDA graphs are rows of their own: both, unless one was asked for."""
+    if target.kind != "cuda" or not backend.graphs:
+        return (False,)
+    return (False, True) if options.graph is None else (options.graph,)
+
+
+def _row(
+    backend: Backend, target: Target, precision: str, graph: bool, form: str, options: Options
+) -> Row:
     reason = backend.unavailable(target.device)
     if form not in backend.formats:
         reason = f"runs {' and '.join(backend.formats)} models only, this is an {form.upper()} one"
-    variant = Variant(
-        backend=backend.name, precision=precision, pipeline=backend.compiles, graph=graph
-    )
+    pipeline = backend.compiles
+    if pipeline == "tvmscope":  # `--pipeline` says what our row runs: ours, or the user's own
+        pipeline = options.compile.pipeline
+    variant = Variant(backend=backend.name, precision=precision, pipeline=pipeline, graph=graph)
     return Row(backend=backend, target=target, variant=variant, unavailable=reason)
 
 
-def build_artifact(
-    ready: Prepared, row: Row, options: Options, output: Path, *, pipeline: str
-) -> Artifact:
-    """Compile one variant in a child process."""
-    config = replace(
-        options.compile,
-        pipeline=pipeline,
-        precision=row.variant.precision,
-        graph=row.variant.graph,
-        threads=threads_of(options),
-    )
-    host = row.target
-    if row.target.kind == "cuda":
-        host = targets.host_target(cache=cache_folder())
-    built: Artifact = run_isolated(
-        "tvmscope.compiler.build:build",
-        ready,
-        output,
-        row.target,
-        host,
-        config,
-        env=row.backend.env(threads_of(options)),
-        timeout_s=BUILD_TIMEOUT_S,
-    )
-    return built
-
-
-def make_entry(ready: Prepared, row: Row, options: Options, artifacts: Path) -> Entry:
+def make_entry(builder: Builder, row: Row, options: Options, artifacts: Path) -> Entry:
     """Compile what the row needs; a failure becomes the row's reason."""
-    threads, built, failure = threads_of(options), None, row.unavailable
-    if failure is None and row.backend.compiles:
-        chosen = options.compile.pipeline
-        pipeline = row.backend.compiles
-        if pipeline == "tvmscope" and chosen not in ("tvm", "tvmscope"):
-            pipeline = chosen  # a user's own pipeline takes our row
+    ready, threads, built, failure = builder.ready, builder.threads, None, None
+    if row.unavailable is None and row.backend.compiles:
+        config = replace(
+            options.compile,
+            pipeline=row.variant.pipeline,
+            precision=row.variant.precision,
+            graph=row.variant.graph,
+        )
         try:
-            built = build_artifact(
-                ready, row, options, artifacts / row.folder_name, pipeline=pipeline
-            )
+            built = builder.build(artifacts / row.folder_name, row.target, config)
         except TvmscopeError as e:
             failure = one_line(e)
     request = LoadRequest(
@@ -177,7 +160,7 @@ def make_entry(ready: Prepared, row: Row, options: Options, artifacts: Path) -> 
         request=request,
         env=row.backend.env(threads),
         unavailable=row.unavailable,
-        failure=failure if row.unavailable is None else None,
+        failure=failure,
         build_s=built.build_s if built else None,
         warnings=built.warnings if built else (),
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from tvmscope.compiler.sources import Imported
 from tvmscope.core.model import Prepared
 
 
+@lru_cache(maxsize=1)
 def import_model(prepared: Prepared) -> Imported:
-    """Translate the prepared model by the frontend of its format."""
+    """Translate the prepared model by the frontend of its format; kept for the next variant."""
     if prepared.model.format == "onnx":
         from tvmscope.compiler.frontends.onnx import import_onnx
 

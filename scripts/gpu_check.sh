@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Everything the CUDA path promises, in one go on a GPU machine: doctor, then for each model
+# compile, verify and bench in fp32 and fp16, with and without CUDA graphs, against PyTorch.
+# usage: scripts/gpu_check.sh [OUTPUT_FOLDER]   (PYTHON names the interpreter)
+set -uo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-python3}
+out=${1:-results/gpu-check}
+mkdir -p "$out"
+failed=0
+run() {
+    echo "== tvmscope $*"
+    local start=$SECONDS
+    "$python" -m tvmscope "$@" || { echo "FAILED with code $?: tvmscope $*"; failed=1; }
+    echo "-- $((SECONDS - start)) s"
+}
+run doctor
+for model in resnet50 efficientnet_lite0 minilm; do
+    run analyze "$model" --target cuda --precision float32,float16 --duration 1s \
+        --output "$out/$model" --force
+    rm -rf "$out/$model/artifacts"   # the libraries carry the weights; sessions are what is kept
+done
+run compile efficientnet_lite0 --target cuda --output "$out/artifact" --force
+run run "$out/artifact" --duration 1s
+rm -rf "$out/artifact"
+echo "all done in $SECONDS s, sessions in $out"
+exit $failed

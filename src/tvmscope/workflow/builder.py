@@ -1,0 +1,53 @@
+"""Compiles variants of one model in a child process that imports the model once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from tvmscope.compiler import targets
+from tvmscope.core.artifact import Artifact
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
+from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.workflow.places import cache_folder
+
+BUILD_TIMEOUT_S = 3600.0
+
+
+class Builder:
+    """A context manager; a compilation that crashes costs its own variant only."""
+
+    def __init__(self, ready: Prepared, threads: int) -> None:
+        self.ready = ready
+        self.threads = threads
+        self._worker: Worker | None = None
+
+    def build(self, output: Path, target: Target, options: CompileOptions) -> Artifact:
+        """Compile one variant into the folder `output`."""
+        host = target if target.kind == "llvm" else targets.host_target(cache=cache_folder())
+        if self._worker is None:
+            env = {"TVM_NUM_THREADS": str(self.threads)}
+            self._worker = Worker("compiler", env=env, timeout_s=BUILD_TIMEOUT_S)
+        try:
+            built: Artifact = self._worker.call(
+                "tvmscope.compiler.build:build",
+                self.ready,
+                output.absolute(),
+                target,
+                host,
+                replace(options, threads=self.threads),
+            )
+        except WorkerDied:
+            self._worker = None
+            raise
+        return replace(built, path=output)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._worker is not None:
+            self._worker.kill()

@@ -1,0 +1,110 @@
+"""From flags to options, from sessions to exit codes, and the lines of a progress."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import samples
+from tvmscope.cli import _flags as flags
+from tvmscope.cli._progress import Bars, showing
+from tvmscope.cli._show import InterruptedWork, Show, exit_code
+from tvmscope.core.session import Session
+from tvmscope.messages import _, plural
+from tvmscope.workflow.options import Options
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["cpu,cuda:sm_90"], ("cpu", "cuda:sm_90")),
+        (["cpu", "cuda"], ("cpu", "cuda")),
+        (["llvm -mattr=+avx2,+fma"], ("llvm -mattr=+avx2,+fma",)),
+        (['{"kind": "llvm", "mcpu": "x"}'], ('{"kind": "llvm", "mcpu": "x"}',)),
+    ],
+)
+def test_commas_part_targets_but_not_inside_one(
+    given: list[str], expected: tuple[str, ...]
+) -> None:
+    assert flags.target(target=given)["targets"] == expected
+
+
+def test_every_group_without_flags_gives_the_default_options() -> None:
+    fields = {k: v for group in flags.MEASURING for k, v in group().items()}
+    shown = {k: fields.pop(k) for k in ("json", "quiet", "verbose", "redact", "dry_run")}
+    assert Options.of(**fields) == Options()
+    assert Show(**shown) == Show()
+
+
+def test_flags_reach_their_options() -> None:
+    options = Options.of(
+        **flags.target(precision=["fp16"], threads=3),
+        **flags.load(shapes=["x:1x3"], seed=7),
+        **flags.compilation(graph=True, disable_pass=["a,b"], dump_ir=Path("ir")),
+        **flags.measurement(duration="250ms", mode="throughput"),
+        **flags.comparison(backends=["torch,openvino"], rtol=0.5),
+    )
+    assert (options.precisions, options.threads, options.tolerance) == (("float16",), 3, 0.5)
+    assert (options.load.shapes, options.load.seed, options.measure.seed) == ({"x": (1, 3)}, 7, 7)
+    assert options.compile.disabled_passes == ("a", "b")
+    assert options.compile.graph
+    assert (options.measure.duration_s, options.measure.mode) == (0.25, "throughput")
+    assert options.backends == ("torch", "openvino")
+
+
+@pytest.mark.parametrize(
+    ("session", "asked", "code"),
+    [
+        (samples.complete(), (), 0),
+        (samples.wrong_result(), (), 3),
+        (samples.unavailable(), (), 0),
+        (samples.unavailable(), ("openvino",), 5),
+        (samples.failed_backend(), (), 0),
+        (samples.failed_backend(), ("openvino",), 1),
+        (samples.failed_model(), (), 1),
+        (samples.interrupted(), (), 130),
+    ],
+)
+def test_exit_code(session: Session, asked: tuple[str, ...], code: int) -> None:
+    assert exit_code([session], asked) == code
+
+
+def test_interruption_names_the_saved_session() -> None:
+    def work() -> None:
+        with Show(quiet=True).working() as progress:
+            progress.note("session: results/x")
+            progress.note("model 2 of 2: y")
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedWork, match="interrupted; session: results/x"):
+        work()
+
+
+def test_progress_is_plain_lines_without_a_terminal() -> None:
+    stream = io.StringIO()
+    with showing(Console(file=stream)) as (progress, notes):
+        progress.stage("load", "resnet50")
+        progress.step(1, 2, "half")
+        progress.note("a [bold]\x1bnote")
+    assert stream.getvalue() == "load: resnet50\na [bold]\\x1bnote\n"
+    assert notes == ["a [bold]\x1bnote"]
+
+
+def test_progress_is_a_bar_on_a_terminal() -> None:
+    stream = io.StringIO()
+    with showing(Console(file=stream, force_terminal=True, width=100)) as (progress, _notes):
+        assert isinstance(progress, Bars)
+        progress.stage("measure", "[x]")
+        progress.step(1, 4, "round 1")
+        progress.bar.refresh()
+    assert "measure" in stream.getvalue()
+    assert "25%" in stream.getvalue()
+
+
+def test_messages_fall_back_to_english() -> None:
+    assert _("no such message") == "no such message"
+    assert _("") == ""
+    assert plural("{n} core", "{n} cores", 1) == "{n} core"

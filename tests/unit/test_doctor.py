@@ -1,0 +1,74 @@
+"""The doctor names what is wrong and the command that fixes it, and survives what it examines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tvmscope.compiler import tvm_compat
+from tvmscope.errors import RunError
+from tvmscope.workflow import doctor
+
+
+def by_name(checks: Iterator[doctor.Check]) -> dict[str, doctor.Check]:
+    return {check.name: check for check in checks}
+
+
+def test_wrong_ffi_fails_with_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tvm_compat, "prefer_source_build", lambda: None)
+    monkeypatch.setattr(doctor, "_version", lambda name: "0.1.15.post1")
+    check = by_name(doctor._packages())["apache-tvm-ffi"]
+    assert check.status == "fail"
+    assert "0.1.15.post1, but tvmscope needs 0.1.14.post1" in check.detail
+    assert "'apache-tvm-ffi==0.1.14.post1'" in check.fix
+
+
+def test_source_build_is_shown_instead_of_pins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tvm_compat, "prefer_source_build", lambda: Path("tvm-source"))
+    check = by_name(doctor._packages())["apache-tvm"]
+    assert (check.status, check.detail) == ("info", "from source: tvm-source")
+
+
+def test_missing_library_fails_and_missing_extra_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    assert by_name(doctor._packages())["rich"].fix == "pip install rich"
+    extra = by_name(doctor._extras())["openvino"]
+    assert (extra.status, extra.fix) == ("info", "pip install 'tvmscope[openvino]'")
+
+
+def test_crashing_tvm_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*args: object, **more: object) -> None:
+        raise RunError("tvm_facts: killed by signal 11 (segmentation fault)")
+
+    monkeypatch.setattr(doctor, "run_isolated", crash)
+    (check,) = doctor._tvm()
+    assert check.status == "fail"
+    assert "signal 11" in check.detail
+
+
+def test_fewer_threads_than_cores_are_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.cpu_features, "usable_cores", lambda: 8)
+    (check,) = doctor._threads(4)
+    assert "4 of 8 cores" in check.detail
+    assert "TVM_NUM_THREADS=8" in check.fix
+
+
+def test_a_check_that_breaks_is_a_line() -> None:
+    def _odd() -> Iterator[doctor.Check]:
+        raise ValueError("surprise")
+        yield
+
+    (check,) = doctor._guarded(_odd)
+    assert (check.name, check.status) == ("odd", "warn")
+
+
+def test_cache_is_emptied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    (folder / "models").mkdir(parents=True)
+    (folder / "models" / "x").write_bytes(b"1234")
+    monkeypatch.setattr(doctor, "cache_folder", lambda: folder)
+    assert doctor.clear_cache() == 4
+    assert not folder.exists()
+    assert doctor.clear_cache() == 0
