@@ -26,7 +26,7 @@ def parse_fraction(text: str) -> float:
 
 
 def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
-    """`x:1x3x224x224` (commas join several); the shape after the last colon, names may hold colons."""
+    """`x:1x3x224x224`, commas join several; names may hold colons, the last one counts."""
     shapes: dict[str, tuple[int, ...]] = {}
     for part in ",".join(texts).split(","):
         if not part.strip():

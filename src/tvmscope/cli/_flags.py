@@ -23,7 +23,7 @@ Models = Annotated[
     typer.Argument(
         metavar="MODEL...",
         help=_(
-            "Built-in name, .onnx or .pt2 file, file.py[:factory], torchvision:NAME, hf:NAME, or a folder."
+            "Built-in name, .onnx, .pt2, file.py[:factory], torchvision:NAME, hf:NAME, or a folder."
         ),
         show_default=False,
     ),
@@ -32,9 +32,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help=_(
-            "Built-in name, .onnx or .pt2 file, file.py[:factory], torchvision:NAME or hf:NAME."
-        ),
+        help=_("Built-in name, .onnx, .pt2, file.py[:factory], torchvision:NAME or hf:NAME."),
         show_default=False,
     ),
 ]

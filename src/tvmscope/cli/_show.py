@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tvmscope.workflow.options import Options
 
 
-class InterruptedWork(TvmscopeError):  # noqa: N818 - no error of anybody
+class InterruptedWork(TvmscopeError):
     """Ctrl-C; the message says where the work so far was saved."""
 
     exit_code = 130

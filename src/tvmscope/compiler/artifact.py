@@ -50,7 +50,7 @@ def read(folder: Path) -> Artifact:
 
 
 def check(artifact: Artifact) -> None:
-    """Refuse an artifact that cannot run here, with the reason, before any of its code is loaded."""
+    """Refuse an artifact that cannot run here, with the reason, before its code is loaded."""
     library = artifact.path / LIBRARY
     if not library.is_file():
         raise SchemaError(f"{artifact.path} has no {LIBRARY}; compile the model again")

@@ -12,7 +12,7 @@ from tvmscope.errors import BuildError
 
 
 def linker_for(target: Target) -> tuple[str, ...]:
-    """The driver and its first options; a cross compiler, or Zig's from PyPI, for other machines."""
+    """The driver and its first options; for other machines a cross compiler, or Zig's."""
     machine = _machine(target)
     if machine == _normal(platform.machine()):
         for name in ("c++", "g++", "clang++", "cc", "gcc", "clang"):

@@ -29,7 +29,8 @@ def decode(cls: type[T], data: Any) -> T:
     """The dataclass `cls` from a JSON object; unknown keys are ignored, missing ones refused."""
     if not isinstance(data, dict):
         raise SchemaError(f"{cls.__name__}: expected an object, got {type(data).__name__}")
-    hints, values = _hints(cls), {}
+    values: dict[str, Any] = {}
+    hints = _hints(cls)
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # T is always a dataclass
         if field.name in data:
             values[field.name] = _decode(hints[field.name], data[field.name], field.name)
@@ -39,7 +40,7 @@ def decode(cls: type[T], data: Any) -> T:
 
 
 @cache
-def _hints(cls: type[Any]) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 

@@ -39,7 +39,7 @@ class CompileOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureOptions:
-    """How to time; counts that the user gives (`iterations`, `warmup`) win over the adaptive rule."""
+    """How to time; counts that the user gives (`iterations`, `warmup`) win over adapting."""
 
     iterations: int | None = None
     warmup: int | None = None

@@ -29,7 +29,7 @@ _EXIT_S = 3.0
 _TAIL_BYTES = 8192
 
 
-class WorkerDied(RunError):  # noqa: N818 - reads as what happened
+class WorkerDied(RunError):
     """The worker is gone; `kind` says how and `reason` says it in words."""
 
     def __init__(self, name: str, kind: DeathKind, reason: str) -> None:

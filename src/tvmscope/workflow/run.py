@@ -80,7 +80,7 @@ def run_artifact(
     return _session(artifact, options, threads, results)
 
 
-def inputs_for(artifact: Artifact, options: Options) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
+def inputs_for(artifact: Artifact, options: Options) -> dict[str, np.ndarray]:
     """Inputs from `--inputs`, or seeded ones that fit the artifact."""
     file = options.load.inputs_file
     if file is not None:
@@ -93,7 +93,7 @@ def inputs_for(artifact: Artifact, options: Options) -> dict[str, np.ndarray]:  
     return {spec.name: seeded(spec, rng) for spec in artifact.inputs}
 
 
-def seeded(spec: TensorSpec, rng: np.random.Generator) -> np.ndarray:  # type: ignore[type-arg]
+def seeded(spec: TensorSpec, rng: np.random.Generator) -> np.ndarray:
     """Random numbers for floats; ones for integers and booleans, valid as ids and as masks."""
     if spec.dtype.startswith("float"):
         return rng.standard_normal(spec.shape).astype(spec.dtype)

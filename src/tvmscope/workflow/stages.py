@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
 from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.measure.worker import run_isolated
+from tvmscope.models.torch_module import pickle_module
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.places import cache_folder
@@ -65,8 +65,10 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
         folder.mkdir()
         source, pickled = str(model), None
         if not isinstance(model, str | Path):
-            pickled = str(_pickle_module(model, options, Path(scratch)))
-            source = type(model).__name__
+            if options.example_inputs is None:
+                raise UsageError("a model given in memory needs example inputs: inputs=(x, ...)")
+            pickled, source = str(Path(scratch) / "module.pickle"), type(model).__name__
+            pickle_module(model, options.example_inputs, Path(pickled))
         described: Model = run_isolated(
             "tvmscope.models.prepare:prepare",
             source,
@@ -76,18 +78,6 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
             timeout_s=LOAD_TIMEOUT_S,
         )
         yield Prepared(folder, described)
-
-
-def _pickle_module(model: Any, options: Options, folder: Path) -> Path:
-    import cloudpickle
-
-    if options.example_inputs is None:
-        raise UsageError("a model given in memory needs example inputs: inputs=(x, ...)")
-    file = folder / "module.pickle"
-    file.write_bytes(
-        cloudpickle.dumps((model, tuple(options.example_inputs)), protocol=pickle.HIGHEST_PROTOCOL)
-    )
-    return file
 
 
 def plan_rows(options: Options, where: Sequence[Target], model_format: str) -> list[Row]:
@@ -137,7 +127,7 @@ def make_entry(builder: Builder, row: Row, options: Options, artifacts: Path) ->
     if row.unavailable is None and row.backend.compiles:
         config = replace(
             options.compile,
-            pipeline=row.variant.pipeline,
+            pipeline=row.variant.pipeline or row.backend.compiles,
             precision=row.variant.precision,
             graph=row.variant.graph,
         )
