@@ -30,7 +30,7 @@ def decode(cls: type[T], data: Any) -> T:
     if not isinstance(data, dict):
         raise SchemaError(f"{cls.__name__}: expected an object, got {type(data).__name__}")
     values: dict[str, Any] = {}
-    hints = _hints(cls)
+    hints = _hints(typing.cast(Any, cls))
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # T is always a dataclass
         if field.name in data:
             values[field.name] = _decode(hints[field.name], data[field.name], field.name)
