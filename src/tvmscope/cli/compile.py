@@ -44,7 +44,9 @@ COMMAND = Command(
     compile_,
     (
         flags.target,
-        flags.load,
+        flags.cores,
+        flags.shapes,
+        flags.inputs,
         flags.compilation,
         flags.place,
         flags.speech,
