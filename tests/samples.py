@@ -159,6 +159,11 @@ def several_targets() -> Session:
     )
 
 
+def throughput() -> Session:
+    """Batches of eight."""
+    return session(result("onnxruntime", 0.4, items=8), result("tvmscope", 0.32, items=8))
+
+
 def hostile_names() -> Session:
     """A model file and a library that write escape codes, markup and pages of text."""
     return session(
@@ -179,6 +184,6 @@ ALL = {
     f.__name__: f
     for f in (
         complete, failed_backend, wrong_result, unavailable, interrupted, random_weights,
-        several_targets, hostile_names, failed_model,
+        several_targets, throughput, hostile_names, failed_model,
     )
 }  # fmt: skip

@@ -1,8 +1,9 @@
-"""Parsing and printing of quantities: seconds, bytes, durations, shapes."""
+"""Parsing and printing of quantities and names: seconds, bytes, durations, shapes, targets."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from tvmscope.errors import UsageError
 
@@ -38,6 +39,15 @@ def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def split_targets(texts: Iterable[str]) -> tuple[str, ...]:
+    """Commas part plain names; JSON and old strings (`llvm -mattr=+avx2,+fma`) hold their own."""
+    found: list[str] = []
+    for text in texts:
+        plain = re.fullmatch(r"[\w:.-]+(,[\w:.-]+)*", text.strip())
+        found += text.strip().split(",") if plain else [text]
+    return tuple(found)
+
+
 def format_s(seconds: float | None) -> str:
     """A time with three significant digits and a fitting unit."""
     if seconds is None:
@@ -48,6 +58,12 @@ def format_s(seconds: float | None) -> str:
             digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
             return f"{value:.{digits}f} {unit}"
     raise AssertionError("unreachable")
+
+
+def format_rate(per_s: float) -> str:
+    """Items per second with three significant digits, whole ones from a hundred on."""
+    digits = 0 if per_s >= 99.95 else 1 if per_s >= 9.995 else 2
+    return f"{per_s:,.{digits}f}"
 
 
 def format_bytes(count: float | None) -> str:

@@ -12,28 +12,11 @@ import pytest
 
 import samples
 import tvmscope
+from command import refuses, run
 from tvmscope.core.session import save
 
 SOURCE = str(Path(tvmscope.__file__).parents[1])
 COMMANDS = ("doctor", "models", "compile", "run", "bench", "analyze", "report")
-
-
-def run(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": SOURCE, "COLUMNS": "120", "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "tvmscope", *args],
-        capture_output=True, text=True, env=env, cwd=cwd, timeout=120, check=False,
-    )  # fmt: skip
-
-
-def refuses(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
-    """One line on stderr, nothing on stdout, no traceback."""
-    assert done.returncode == code, done.stderr
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    for word in words:
-        assert word in done.stderr
 
 
 @pytest.fixture

@@ -41,8 +41,10 @@ def test_every_group_without_flags_gives_the_default_options() -> None:
 
 def test_flags_reach_their_options() -> None:
     options = Options.of(
-        **flags.target(precision=["fp16"], threads=3),
-        **flags.load(shapes=["x:1x3"], seed=7),
+        **flags.target(precision=["fp16"]),
+        **flags.cores(threads=3),
+        **flags.shapes(shapes=["x:1x3"]),
+        **flags.inputs(seed=7),
         **flags.compilation(graph=True, disable_pass=["a,b"], dump_ir=Path("ir")),
         **flags.measurement(duration="250ms", mode="throughput"),
         **flags.comparison(backends=["torch,openvino"], rtol=0.5),
@@ -50,7 +52,7 @@ def test_flags_reach_their_options() -> None:
     assert (options.precisions, options.threads, options.tolerance) == (("float16",), 3, 0.5)
     assert (options.load.shapes, options.load.seed, options.measure.seed) == ({"x": (1, 3)}, 7, 7)
     assert options.compile.disabled_passes == ("a", "b")
-    assert options.compile.graph
+    assert options.graph
     assert (options.measure.duration_s, options.measure.mode) == (0.25, "throughput")
     assert options.backends == ("torch", "openvino")
 

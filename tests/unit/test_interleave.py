@@ -169,7 +169,7 @@ def test_warmups_of_the_user_are_exact_and_bound_the_re_warming() -> None:
 
 
 def test_no_warm_up_learns_the_pace_from_the_first_round() -> None:
-    (lane, slow), _ = measure(MeasureOptions(warmup=0), 0.001, 0.05)
+    (lane, slow), _ = measure(MeasureOptions(warmup=0), 0.002, 0.1)
     assert len(lane.rounds_s[0]) == 1
     assert len(lane.rounds_s[1]) > 100
     assert [len(r) for r in slow.rounds_s] == [1, 1, 1]
@@ -201,7 +201,7 @@ def test_stopping_does_not_look_at_the_difference() -> None:
 def test_a_failing_lane_leaves_and_the_others_go_on() -> None:
     clock = FakeClock()
     bad = FakeSubject("bad", clock, 0.001, dies_at=400)
-    slow = FakeSubject("slow", clock, 0.05)
+    slow = FakeSubject("slow", clock, 0.1)
     lanes = [Lane("bad", bad), Lane("slow", slow)]
     for _ in interleave(lanes, MeasureOptions(), clock):
         pass

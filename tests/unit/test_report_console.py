@@ -57,6 +57,16 @@ def test_targets_share_one_table() -> None:
     assert "905 us on the device" in shown
 
 
+def test_throughput_is_items_per_second_beside_the_latency() -> None:
+    rows = [line.split() for line in text("throughput").splitlines()[1:4]]
+    assert rows[0][:3] == ["backend", "median", "95"]
+    assert "items/s" in rows[0]
+    assert rows[1][:3] == ["tvmscope", "320", "ms"]
+    assert "25.0" in rows[1]
+    assert "20.0" in rows[2]
+    assert "items/s" not in text("complete")
+
+
 def test_foreign_text_cannot_reach_the_terminal() -> None:
     shown = text("hostile_names")
     assert "\x1b" not in shown

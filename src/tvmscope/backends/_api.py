@@ -42,7 +42,6 @@ class LoadRequest:
     precision: str
     threads: int
     graph: bool = False
-    mode: str = "latency"
     artifact: str | None = None
     """The artifact folder, for backends that run compiled artifacts."""
 

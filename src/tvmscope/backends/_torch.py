@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -38,9 +37,12 @@ class TorchRunner:
         from tvmscope.models.torch_module import load_module
 
         torch.set_num_threads(request.threads)
+        # TF32 keeps 10 bits of the mantissa: results that are not float32's.
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
         self.torch, self.device = torch, request.device
         self.loaded = load_module(request.folder)
-        self.settings: dict[str, str] = {"torch": torch.__version__}
+        self.settings: dict[str, str] = {"torch": torch.__version__, "tf32": "False"}
         self.dtype = getattr(torch, request.precision)
         self.half = request.precision != "float32"
         self._call: Callable[[], Any] = lambda: None
@@ -76,8 +78,8 @@ class TorchRunner:
         """Whether the model runs faster with images laid out channels-last, by trying both."""
         if not any(p.dim() == 4 for p in self.loaded.module.parameters()):
             return False
-        plain = self.median_s(self.eager_call(False))
-        return self.median_s(self.eager_call(True)) < plain
+        plain = self.quick_s(self.eager_call(False))
+        return self.quick_s(self.eager_call(True)) < plain
 
     def use(self, call: Callable[[], Any]) -> None:
         """Run `call` from now on."""
@@ -88,8 +90,8 @@ class TorchRunner:
         if self.device == "cuda":
             self.torch.cuda.synchronize()
 
-    def median_s(self, call: Callable[[], Any], n: int = 5) -> float:
-        """A quick time, to choose between settings."""
+    def quick_s(self, call: Callable[[], Any], n: int = 5) -> float:
+        """A quick time, to choose between settings; the least disturbed of some runs."""
         times = []
         for i in range(n + 2):
             start = time.perf_counter()
@@ -97,7 +99,7 @@ class TorchRunner:
             self.synchronize()
             if i >= 2:
                 times.append(time.perf_counter() - start)
-        return statistics.median(times)
+        return min(times)
 
     def graphed(self, call: Callable[[], Any]) -> Callable[[], Any]:
         """Capture `call` into a CUDA graph; returns a replay that gives the same outputs."""

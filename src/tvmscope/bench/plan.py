@@ -24,3 +24,5 @@ class Entry:
     """Why building what it runs failed; such an entry is a failed row."""
     build_s: float | None = None
     warnings: tuple[str, ...] = ()
+    items: int | None = None
+    """Items per run, where throughput was asked for."""

@@ -37,16 +37,18 @@ class Row:
     def label(self) -> str:
         return self.entry.task.label
 
-    def prepare(
-        self, options: MeasureOptions, log_path: Path | None, outputs: Path, against: Reference
-    ) -> None:
-        """Load in a worker of its own, verify, and wait stopped; a failure stays in the row."""
-        entry = self.entry
+    def start(self, options: MeasureOptions, log_path: Path | None) -> None:
+        """Start a worker of its own, which waits stopped."""
+        self.worker = Worker(
+            self.label, env=self.entry.env, timeout_s=options.timeout_s, log_path=log_path
+        )
+
+    def prepare(self, outputs: Path, against: Reference) -> None:
+        """Load, verify, and wait stopped; a failure stays in the row."""
+        if self.worker is None:
+            return
         try:
-            self.worker = Worker(
-                self.label, env=entry.env, timeout_s=options.timeout_s, log_path=log_path
-            )
-            self.info = self.worker.load(entry.load, entry.request)
+            self.info = self.worker.load(self.entry.load, self.entry.request)
             self.worker.outputs(outputs)
             self.accuracy = verify(
                 outputs, against.path, against.tolerance, against.name, atol=against.atol
@@ -93,6 +95,7 @@ class Row:
             peak_memory_bytes=self.memory.peak_bytes if self.memory else None,
             settings=self.info.settings if self.info else None,
             warnings=warnings,
+            items=self.entry.items,
         )
 
     def _status(self) -> tuple[Status, str | None]:

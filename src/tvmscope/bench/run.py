@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from tvmscope.bench.compare import compare_all
@@ -21,6 +23,8 @@ from tvmscope.measure.machine import disturbances, snapshot
 __all__ = ["Entry", "compare_all", "run"]
 
 Results = tuple[Result, ...]
+CORES_PER_LOAD = 4
+"""Loading compiles (torch.compile, OpenVINO): fewer cores than this would only queue up."""
 
 
 def run(
@@ -44,17 +48,18 @@ def run(
         raise RunError(f"the reference outputs {reference} are missing: prepare the model again")
     rows = [Row(entry) for entry in entries]
 
+    def against(row: Row) -> Reference:
+        return Reference(reference, reference_name, tolerances(row.entry.task), atol)
+
     def publish() -> Results:
         results = tuple(row.result() for row in rows)
         on_update(results)
         return results
 
     try:
-        for number, row in enumerate(rows):
-            progress.stage("load and verify", row.label)
-            progress.step(number, len(rows), row.label)
-            against = Reference(reference, reference_name, tolerances(row.entry.task), atol)
-            _prepare(row, options, _log_path(log_dir, row), against)
+        progress.stage("load and verify", f"{len(rows)} backends")
+        for number, row in enumerate(_load(rows, options, log_dir, against)):
+            progress.step(number + 1, len(rows), row.label)
             _tell(row, progress)
             publish()
         _measure(rows, options, progress, publish)
@@ -71,10 +76,31 @@ def run(
     return publish()
 
 
-def _prepare(row: Row, options: MeasureOptions, log: Path | None, against: Reference) -> None:
-    if row.entry.unavailable is None and row.entry.failure is None:
+def _load(
+    rows: Sequence[Row],
+    options: MeasureOptions,
+    log_dir: Path | None,
+    against: Callable[[Row], Reference],
+) -> Iterator[Row]:
+    """Load and verify all rows, several at once where cores are plenty; yields each when done."""
+    pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_PER_LOAD))
+    loads = {}
+    for row in rows:
+        if row.entry.unavailable is None and row.entry.failure is None:
+            row.start(options, _log_path(log_dir, row))  # here: a worker dies with its thread
+        loads[pool.submit(_prepare, row, against(row))] = row
+    try:
+        for done in as_completed(loads):
+            done.result()
+            yield loads[done]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _prepare(row: Row, against: Reference) -> None:
+    if row.worker is not None:
         with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
-            row.prepare(options, log, Path(folder) / "outputs.npz", against)
+            row.prepare(Path(folder) / "outputs.npz", against)
 
 
 def _measure(

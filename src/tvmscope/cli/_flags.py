@@ -6,17 +6,16 @@ A flag that was not given is left out, so that each default has one home: the op
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from tvmscope.cli._option import given, names, option
+from tvmscope.cli._output_flags import place, planning, results, speech
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
-from tvmscope.units import parse_duration_s, parse_shapes
-
-_PRECISIONS = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16"}
+from tvmscope.units import parse_duration_s, parse_shapes, split_targets
 
 Models = Annotated[
     list[str],
@@ -36,30 +35,6 @@ Model = Annotated[
         show_default=False,
     ),
 ]
-
-
-def option(panel: str, *names: str, default: str = "", **more: Any) -> Any:
-    """A `typer.Option` that only tells its `default`; the options' dataclass holds it."""
-    return typer.Option(*names, rich_help_panel=panel, show_default=default or False, **more)
-
-
-def given(**values: Any) -> dict[str, Any]:
-    """The flags that were given."""
-    return {k: v for k, v in values.items() if v is not None and v != () and v != {}}
-
-
-def names(texts: list[str] | None) -> tuple[str, ...]:
-    """`--x a,b --x c` -> (a, b, c)."""
-    return tuple(p.strip() for t in texts or () for p in t.split(",") if p.strip())
-
-
-def _target_names(texts: list[str] | None) -> tuple[str, ...]:
-    """Commas part plain names; JSON and old strings (`llvm -mattr=+avx2,+fma`) hold their own."""
-    found: list[str] = []
-    for text in texts or ():
-        plain = re.fullmatch(r"[\w:.-]+(,[\w:.-]+)*", text.strip())
-        found += text.strip().split(",") if plain else [text]
-    return tuple(found)
 
 
 _WHAT = _("What to measure or build")
@@ -90,11 +65,7 @@ def target(
         ),
     ] = None,
 ) -> dict[str, Any]:
-    precisions = tuple(_PRECISIONS.get(p, p) for p in names(precision))
-    for p in precisions:
-        if p not in _PRECISIONS.values():
-            raise UsageError(f"unknown precision '{p}'; use float32, float16 or bfloat16")
-    return given(targets=_target_names(target), precisions=precisions)
+    return given(targets=split_targets(target or []), precisions=names(precision))
 
 
 def cores(
@@ -124,6 +95,19 @@ def shapes(
     ] = None,
 ) -> dict[str, Any]:
     return given(shapes=parse_shapes(shapes or []), batch_size=batch_size)
+
+
+def network(
+    offline: Annotated[
+        bool,
+        option(
+            _WHAT,
+            "--offline",
+            help=_("Download nothing; missing weights become seeded random ones."),
+        ),
+    ] = False,
+) -> dict[str, Any]:
+    return given(offline=offline)
 
 
 def inputs(
@@ -223,7 +207,12 @@ def measurement(
     ] = None,
     mode: Annotated[
         Literal["latency", "throughput"] | None,
-        option(_TIME, "--mode", help=_("What backends are set up for."), default=_("latency")),
+        option(
+            _TIME,
+            "--mode",
+            help=_("throughput shows items per second too; see --batch-size."),
+            default=_("latency"),
+        ),
     ] = None,
     cache: Annotated[
         Literal["warm", "cold"] | None,
@@ -267,70 +256,11 @@ def comparison(
     return given(backends=names(backends), tolerance=rtol, atol=atol)
 
 
-_OUT = _("Output")
-
-
-def place(
-    output: Annotated[
-        Path | None, option(_OUT, "--output", "-o", metavar="PATH", help=_("Where to write."))
-    ] = None,
-    force: Annotated[bool, option(_OUT, "--force", help=_("Overwrite what is there."))] = False,
-) -> dict[str, Any]:
-    return given(output=output, force=force)
-
-
-def speech(
-    json: Annotated[
-        bool, option(_OUT, "--json", help=_("Machine output on stdout; text stays on stderr."))
-    ] = False,
-    quiet: Annotated[bool, option(_OUT, "--quiet", "-q", help=_("No text for people."))] = False,
-    verbose: Annotated[
-        bool, option(_OUT, "--verbose", "-v", help=_("More detail, and tracebacks of errors."))
-    ] = False,
-) -> dict[str, Any]:
-    return given(json=json, quiet=quiet, verbose=verbose)
-
-
-def results(
-    export_times: Annotated[
-        Path | None,
-        option(_OUT, "--export-times", metavar="FILE", help=_("Write every single time as JSON.")),
-    ] = None,
-    percentile: Annotated[
-        list[str] | None,
-        option(
-            _OUT,
-            "--percentile",
-            metavar="90,99",
-            help=_("Show percentiles where there are samples enough."),
-        ),
-    ] = None,
-    redact: Annotated[
-        bool,
-        option(
-            _OUT, "--redact", help=_("Print and export without host name, user name and folders.")
-        ),
-    ] = False,
-) -> dict[str, Any]:
-    percentiles = tuple(f"p{p.removeprefix('p')}" for p in names(percentile))
-    for p in percentiles:
-        if p not in ("p90", "p99"):
-            raise UsageError(f"unknown percentile '{p[1:]}'; use 90 or 99 (the median is 50)")
-    return given(export_times=export_times, percentiles=percentiles, redact=redact)
-
-
-def planning(
-    dry_run: Annotated[
-        bool, option(_OUT, "--dry-run", help=_("Print what would be done, and do nothing."))
-    ] = False,
-) -> dict[str, Any]:
-    return given(dry_run=dry_run)
-
-
 MEASURING = (
     target,
     cores,
     shapes,
+    network,
     inputs,
     compilation,
     measurement,

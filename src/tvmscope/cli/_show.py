@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvmscope.core.progress import Progress
-from tvmscope.errors import TvmscopeError
+from tvmscope.errors import TvmscopeError, UsageError
 from tvmscope.messages import _
 
 if TYPE_CHECKING:
@@ -115,6 +115,12 @@ def write(document: str, file: Path | None = None) -> None:
         return
     sys.stdout.write(document)
     sys.stdout.flush()
+
+
+def refuse_overwrite(file: Path | None, force: bool) -> None:
+    """Called before long work: its end must not lose an earlier result, nor itself for that."""
+    if file is not None and file.exists() and not force:
+        raise UsageError(f"{file} exists; --force overwrites it")
 
 
 def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import MEASURE, Command
-from tvmscope.cli._show import Show, exit_code
+from tvmscope.cli._show import Show, exit_code, refuse_overwrite
 from tvmscope.workflow.options import Options
 
 
@@ -16,6 +16,7 @@ def analyze(models: flags.Models, *, options: Options, show: Show) -> int:
     found = expand(models)
     if show.dry_run:
         return show.plans(found, options)
+    refuse_overwrite(show.export_times, options.force)
     with show.working() as progress:
         if len(found) == 1:
             sessions = [run(found[0], options, progress)]

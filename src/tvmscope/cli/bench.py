@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import MEASURE, Command
-from tvmscope.cli._show import Show, exit_code
+from tvmscope.cli._show import Show, exit_code, refuse_overwrite
 from tvmscope.workflow.options import Options
 
 
@@ -15,6 +15,7 @@ def bench(models: flags.Models, *, options: Options, show: Show) -> int:
     found = expand(models)
     if show.dry_run:
         return show.plans(found, options)
+    refuse_overwrite(show.export_times, options.force)
     with show.working() as progress:
         sessions = bench_models(found, options, progress)
     show.sessions(sessions)

@@ -46,6 +46,7 @@ COMMAND = Command(
         flags.target,
         flags.cores,
         flags.shapes,
+        flags.network,
         flags.inputs,
         flags.compilation,
         flags.place,

@@ -9,8 +9,7 @@ import typer
 
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import RESULTS, Command
-from tvmscope.cli._show import Show, redacted, write
-from tvmscope.errors import UsageError
+from tvmscope.cli._show import Show, redacted, refuse_overwrite, write
 from tvmscope.messages import _
 from tvmscope.workflow.options import Options
 
@@ -41,10 +40,11 @@ def report(
     suffix = options.output.suffix if options.output else ""
     by_suffix = next((r.name for r in renderers().values() if r.suffix == suffix), "console")
     chosen = renderer("json" if show.json else format_ or by_suffix)
+    for file in (options.output, show.export_times):
+        refuse_overwrite(file, options.force)
     sessions = [load(path) for path in paths]
     shown = [redacted(s) for s in sessions] if show.redact else sessions
     if options.output is not None:
-        _refuse_overwrite(options.output, options.force)
         write(chosen.render(shown), options.output)
     elif chosen.name == "console":
         _print(shown, show)
@@ -62,11 +62,6 @@ def _print(sessions: list[Session], show: Show) -> None:
 
     # The table is what was asked for here, not a remark beside the result: it may be piped.
     Console(highlight=False).print(console.render_all(sessions, show.percentiles))
-
-
-def _refuse_overwrite(file: Path, force: bool) -> None:
-    if file.exists() and not force:
-        raise UsageError(f"{file} exists; --force overwrites it")
 
 
 COMMAND = Command(report, (flags.place, flags.speech, flags.results), panel=RESULTS)

@@ -9,7 +9,7 @@ import typer
 
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import DEPLOY, Command
-from tvmscope.cli._show import Show, exit_code
+from tvmscope.cli._show import Show, exit_code, refuse_overwrite
 from tvmscope.messages import _
 from tvmscope.workflow.options import Options
 
@@ -33,6 +33,7 @@ def run(
 
     if options.output is not None:
         claim(options.output, force=options.force)
+    refuse_overwrite(show.export_times, options.force)
     with show.working() as progress:
         session = run_artifact(artifact, options, save_outputs=save_outputs, progress=progress)
     if options.output is not None:

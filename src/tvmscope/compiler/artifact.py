@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.compiler import cpu_features, cuda_device, tvm_compat
+from tvmscope.compiler import cpu_features, cuda_code, cuda_device, tvm_compat
 from tvmscope.core.artifact import ARTIFACT_SCHEMA, Artifact
 from tvmscope.core.codec import decode, encode
 from tvmscope.core.files import digest_file, write_text_atomic
@@ -46,7 +46,10 @@ def read(folder: Path) -> Artifact:
             f"{file} has artifact schema {version}, this tvmscope reads {ARTIFACT_SCHEMA}; "
             "compile the model again with this version"
         )
-    return decode(Artifact, data | {"path": str(folder)})
+    try:
+        return decode(Artifact, data | {"path": str(folder)})
+    except SchemaError as e:
+        raise SchemaError(f"{file} is damaged ({e}); compile the model again") from e
 
 
 def check(artifact: Artifact) -> None:
@@ -87,11 +90,21 @@ def _check_gpu(artifact: Artifact) -> None:
             f"{artifact.path} is built for {artifact.target.label} and no CUDA device is here; "
             "run it on a machine with one, or compile with --target cpu"
         )
-    if _capability(device.arch) < _capability(artifact.target.arch):
+    if not _runs_on(artifact.target.arch, device.arch):
         raise RunError(
             f"{artifact.path} is built for {artifact.target.arch}; {device.name} is {device.arch}; "
             "compile with --target cuda on this machine"
         )
+    if problem := cuda_code.problem(artifact.versions.get("cuda"), device):
+        raise RunError(f"{artifact.path} cannot run on {device.name}: {problem}")
+
+
+def _runs_on(built: str, arch: str) -> bool:
+    """Machine code for sm_86 runs on 8.6 to 8.9, of sm_90a on 9.0 only."""
+    code, here = _capability(built), _capability(arch)
+    if built.endswith("a"):
+        return here == code
+    return here // 10 == code // 10 and here >= code
 
 
 def _capability(arch: str) -> int:
@@ -168,10 +181,15 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
             "compile the model again, or install that version"
         )
     tvm_compat.set_thread_count(tvm, threads or cpu_features.usable_cores())
-    device = tvm.cuda(0) if artifact.target.kind == "cuda" else tvm.cpu(0)
+    device = tvm.cpu(0)
+    if artifact.target.kind == "cuda":
+        tvm_compat.choose_cuda_compiler()
+        device = tvm.cuda(0)
     try:
         library = tvm.runtime.load_module(str(folder / LIBRARY))
         machine = tvm.relax.VirtualMachine(library, device)
     except Exception as e:  # the loader raises RuntimeError and its own error types
-        raise RunError(f"{folder}/{LIBRARY} cannot be loaded: {one_line(e)}") from e
+        raise RunError(
+            f"{folder / LIBRARY} cannot be loaded: {one_line(e)}; compile the model again"
+        ) from e
     return LoadedArtifact(replace(artifact, path=folder), tvm, machine, device)

@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 
 from tvmscope.compiler import artifact as artifacts
-from tvmscope.compiler import frontends, pipeline, sources
+from tvmscope.compiler import cuda_code, frontends, pipeline, sources, tvm_compat
 from tvmscope.compiler.linkers import linker_for
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
@@ -55,7 +55,7 @@ def build(
             build_s=time.perf_counter() - start,
             size_bytes=library.stat().st_size,
             pass_times_s=lowered.times_s,
-            versions=versions(),
+            versions=versions() | _cuda_version(library, target),
             kernels=sources.name_calls(lowered.calls, imported.sources),
             warnings=(*imported.warnings, *lowered.remarks),
         )
@@ -67,6 +67,8 @@ def build(
 def _generate(
     prepared: Prepared, module: tvm.IRModule, tvm_target: Any, options: CompileOptions
 ) -> Any:
+    tvm_compat.choose_cuda_compiler()
+    tvm_compat.remember_cuda_binaries(tvm)
     try:
         return relax.build(module, tvm_target, relax_pipeline=None, exec_mode=options.exec_mode)
     except Exception as e:  # TVM raises many types here, from InternalError to RuntimeError
@@ -104,6 +106,14 @@ def _replace_folder(scratch: Path, output: Path) -> None:
     output.mkdir(exist_ok=True)
     for file in sorted(scratch.iterdir(), key=lambda f: f.name == artifacts.META):
         shutil.move(str(file), output / file.name)
+
+
+def _cuda_version(library: Path, target: Target) -> dict[str, str]:
+    """The CUDA version that a driver needs; none where kernels are compiled on loading."""
+    if target.kind != "cuda" or not cuda_code.holds_binary(library):
+        return {}
+    found = cuda_code.compiler()
+    return {"cuda": found[1]} if found else {}
 
 
 def versions() -> dict[str, str]:

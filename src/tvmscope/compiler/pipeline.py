@@ -19,9 +19,10 @@ from tvm.relax import backend
 from tvm.relax import transform as rx
 from tvm.s_tir import dlight as dl
 
-from tvmscope.compiler import sources
+from tvmscope.compiler import sources, tvm_compat
 from tvmscope.compiler.passes.apply_schedules import apply_schedules
 from tvmscope.compiler.passes.fold_numpy import fold_numpy
+from tvmscope.compiler.passes.scalar_operands import scalar_operands
 from tvmscope.compiler.schedules import cpu, gpu
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
@@ -56,8 +57,14 @@ class Step:
 
 def _dlight(_: Context) -> tvm.transform.Pass:
     """The wheel's own GPU schedules, in the wheel's own order."""
+    tvm_compat.import_tensor_intrinsics()
     rules = (dl.gpu.Matmul, dl.gpu.GEMV, dl.gpu.Reduction, dl.gpu.GeneralReduction, dl.gpu.Fallback)
     return dl.ApplyDefaultSchedule(*(rule() for rule in rules))
+
+
+def _gpu_rules(context: Context) -> tvm.transform.Pass:
+    tvm_compat.import_tensor_intrinsics()
+    return apply_schedules(gpu.RULES, context.target, context.remarks)
 
 
 STEPS: tuple[Step, ...] = (
@@ -66,11 +73,16 @@ STEPS: tuple[Step, ...] = (
     Step("graph", "canonicalize", lambda c: rx.CanonicalizeBindings()),
     Step("graph", "fold-arithmetic", lambda c: fold_numpy()),
     Step("graph", "fold-graph-constants", lambda c: rx.FoldConstant()),
-    Step("graph", "common-subexpressions", lambda c: rx.EliminateCommonSubexpr()),
-    Step("graph", "dead-code", lambda c: rx.DeadCodeElimination()),
+    Step("precision", "scalar-operands", lambda c: scalar_operands(),
+         when=lambda o: o.precision != "float32"),
     Step("precision", "mixed-precision",
          lambda c: rx.ToMixedPrecision(out_dtype=c.options.precision), tvm=_BOTH,
          when=lambda o: o.precision != "float32"),
+    Step("precision", "fold-casts", lambda c: fold_numpy(),
+         when=lambda o: o.precision != "float32"),
+    # After the precision: it gives a shared scalar a variable, which ToMixedPrecision rejects.
+    Step("tidy", "common-subexpressions", lambda c: rx.EliminateCommonSubexpr()),
+    Step("tidy", "dead-code", lambda c: rx.DeadCodeElimination()),
     Step("dispatch", "dispatch-sampling", lambda c: backend.DispatchSampling(), tvm=_BOTH),
     Step("dispatch", "dispatch-sort-scan", lambda c: backend.DispatchSortScan(), tvm=_BOTH),
     Step("legalize", "legalize", lambda c: rx.LegalizeOps(), tvm=_BOTH),
@@ -82,7 +94,7 @@ STEPS: tuple[Step, ...] = (
     Step("schedule", "cpu-rules",
          lambda c: apply_schedules(cpu.RULES, c.target, c.remarks), ours=_CPU),
     Step("schedule", "gpu-rules",
-         lambda c: apply_schedules(gpu.RULES, c.target, c.remarks), ours=_CUDA),
+         _gpu_rules, ours=_CUDA),
     Step("lower", "reshape-views", lambda c: rx.RewriteDataflowReshape(), tvm=_BOTH),
     Step("lower", "end-dataflow", lambda c: rx.ToNonDataflow(), tvm=_BOTH),
     Step("lower", "drop-purity", lambda c: rx.RemovePurityChecking(), tvm=_BOTH),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import os
+import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +57,63 @@ def set_thread_count(tvm: Any, threads: int) -> None:
     """
     os.environ["TVM_NUM_THREADS"] = str(threads)
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
+
+
+def remember_cuda_binaries(tvm: Any) -> None:
+    """Compile each CUDA source once per process.
+
+    Variants of a model that differ in the host's part only (CUDA graphs) generate the same
+    kernels, and nvcc is most of a CUDA build.
+    """
+    compile_cuda = tvm.get_global_func("tvm_callback_cuda_compile")
+    if getattr(remember_cuda_binaries, "done", False):
+        return
+    binaries: dict[tuple[str, str], Any] = {}
+
+    def compile_once(code: str) -> Any:
+        key = (str(tvm.target.Target.current(allow_none=True)), str(code))
+        if key not in binaries:
+            binaries[key] = compile_cuda(code)
+        return binaries[key]
+
+    tvm.register_global_func("tvm_callback_cuda_compile", compile_once, override=True)
+    remember_cuda_binaries.done = True  # type: ignore[attr-defined]
+
+
+def choose_cuda_compiler() -> None:
+    """Let TVM use nvcc where cuda-bindings, which it would ask for NVRTC, is not installed."""
+    if importlib.util.find_spec("cuda") is None and shutil.which("nvcc"):
+        os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
+
+
+def import_tensor_intrinsics() -> None:
+    """Import TVM's tensor-core intrinsics in 3 s instead of 36; DLight and MetaSchedule need them.
+
+    Each of the module's 248 `prim_func`s calls `inspect.stack()`, which looks up the source of
+    every frame and for that walks every loaded module. The parser only needs the frames.
+    """
+    with _light_inspect():
+        import tvm.s_tir.tensor_intrin  # noqa: F401 - imported for what it registers
+
+
+@contextmanager
+def _light_inspect() -> Iterator[None]:
+    stack, getmodule = inspect.stack, inspect.getmodule
+
+    def light_stack(context: int = 1) -> list[inspect.FrameInfo]:
+        frame, frames = inspect.currentframe(), []
+        while frame := frame.f_back if frame else None:
+            code = frame.f_code
+            frames.append(
+                inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None)
+            )
+        return frames
+
+    def light_getmodule(value: object, _filename: str | None = None) -> Any:
+        return sys.modules.get(getattr(value, "__module__", None) or "")
+
+    inspect.stack, inspect.getmodule = light_stack, light_getmodule
+    try:
+        yield
+    finally:
+        inspect.stack, inspect.getmodule = stack, getmodule

@@ -50,10 +50,16 @@ def _decode(hint: Any, data: Any, where: str) -> Any:
         if data is None and type(None) in args:
             return None
         return _decode(next(a for a in args if a is not type(None)), data, where)
+    if origin is typing.Literal:
+        if data not in args:
+            raise SchemaError(f"'{where}': {data!r} is none of {', '.join(map(str, args))}")
+        return data
     if origin is tuple:
         if not isinstance(data, list):
             raise SchemaError(f"'{where}': expected an array, got {type(data).__name__}")
         inner = args[:1] * len(data) if args[-1] is Ellipsis else args
+        if len(inner) != len(data):
+            raise SchemaError(f"'{where}': expected {len(inner)} values, got {len(data)}")
         return tuple(_decode(a, d, where) for a, d in zip(inner, data, strict=True))
     if origin is dict:
         if not isinstance(data, dict):

@@ -44,3 +44,5 @@ class Result:
     peak_memory_bytes: int | None = None
     settings: dict[str, str] | None = None
     warnings: tuple[str, ...] = ()
+    items: int | None = None
+    """Throughput mode only: how many items one run computes, the batch size."""

@@ -72,6 +72,8 @@ def _row(result: Result, raw: dict[str, Any]) -> dict[str, Any]:
         if measurement is not None:
             row |= {prefix + k: v for k, v in stats.summary(measurement).items()}
             row |= {prefix + k: v for k, v in encode(measurement).items()}
+    if result.items is not None and "median_s" in row:
+        row["items_per_s"] = result.items / row["median_s"]
     return row
 
 

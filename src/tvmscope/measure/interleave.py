@@ -32,8 +32,8 @@ REWARM_S = (0.02, 0.05)
 LONG_RUN_S = 1.0
 """From here on a switch (some ms to refill caches) is below 1 % of a run: no re-warming."""
 SLOW_FACTOR = 10.0
-SLOW_RUN_S = 1e-3
-"""Below this there is no time to save, and three runs would be mostly noise."""
+SLOW_RUN_S = 0.1
+"""Below this there is little time to save, and three runs would be mostly noise."""
 SLOW_ROUNDS = 3
 MAX_DEVICE_VALUES = 64
 _SLOW_NOTE = (

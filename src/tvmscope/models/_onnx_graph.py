@@ -23,6 +23,8 @@ from tvmscope.units import format_shape
 
 _FOLLOWED = {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"}
 """Operators through which an index stays an index."""
+_RUNTIME_DOMAIN = "com.microsoft"
+"""ONNX Runtime's own operators; which ones it has, only a run tells."""
 
 
 def read(path: Path, text: str) -> onnx.ModelProto:
@@ -43,6 +45,7 @@ def read(path: Path, text: str) -> onnx.ModelProto:
         raise ImportModelError(
             f"'{text}' is not a valid ONNX model ({gist}); export it again"
         ) from e
+    _check_operators(model, text)
     constants = {tensor.name for tensor in model.graph.initializer}
     kept = [value for value in model.graph.input if value.name not in constants]
     if len(kept) != len(model.graph.input):  # old exporters list weights as inputs
@@ -79,6 +82,25 @@ def bind(
                 shape[axis] = symbols[dim]
     _fix(model, dims, symbols)
     return [TensorSpec(n, _fixed(dims[n]), _dtype(value)) for n, value in inputs.items()]
+
+
+def _check_operators(model: onnx.ModelProto, text: str) -> None:
+    """Name every operator that nobody defines; ONNX Runtime would tell only of the first."""
+    defined = {(f.domain, f.name) for f in model.functions}
+    foreign: dict[str, list[str]] = {}
+    for index, node in enumerate(model.graph.node):
+        known = onnx.defs.has(node.op_type, node.domain) or (node.domain, node.op_type) in defined
+        if not known and not node.domain.startswith(_RUNTIME_DOMAIN):
+            place = foreign.setdefault(f"{node.domain}.{node.op_type}", [])
+            place.append(node.name or str(index))
+    if foreign:
+        listed = ", ".join(
+            f"{name} x{len(nodes)} (first at node '{nodes[0]}')" for name, nodes in foreign.items()
+        )
+        raise ImportModelError(
+            f"'{text}' has operators that neither ONNX nor ONNX Runtime defines: {listed}; "
+            "export it with standard operators instead"
+        )
 
 
 def index_limits(model: onnx.ModelProto) -> dict[str, int]:
@@ -142,15 +164,18 @@ def _dims(value: Any) -> list[int | str]:
 
 def _match(name: str, dims: list[int | str], shape: Shape, symbols: dict[str, int]) -> None:
     pattern = "x".join(map(str, dims)) or "scalar"
+    misfit = f"input '{name}' is {pattern} in the file; {format_shape(shape)} does not fit"
     if len(shape) != len(dims):
-        raise UsageError(f"input '{name}' is {pattern}, not {format_shape(shape)}")
+        raise UsageError(f"{misfit}: give {len(dims)} dimensions")
     for dim, size in zip(dims, shape, strict=True):
         known = symbols.setdefault(dim, size) if isinstance(dim, str) else dim
-        if known != size:
-            raise UsageError(
-                f"input '{name}' is {pattern}: dimension {dim} is {known}, "
-                f"so {format_shape(shape)} does not fit"
-            )
+        if known == size:
+            continue
+        if isinstance(dim, str):
+            raise UsageError(f"{misfit}: '{dim}' is {known} elsewhere")
+        raise UsageError(
+            f"{misfit}: give {dim} for {size}, or export the model with a dynamic dimension there"
+        )
 
 
 def _bind_batch(

@@ -101,7 +101,7 @@ def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
     call = _flat.flat_call(loaded.module, loaded.args, loaded.kwargs)
     arrays = _choose_inputs(call, options)
     call = _flat.Call(call.module, call.names, tuple(map(torch.from_numpy, arrays.values())))
-    outputs = _run_eager(source, call)
+    outputs = _run_eager(source, call, options)
     reference = {n: _flat.to_numpy(t) for n, t in _flat.flatten(outputs).items()}
     if not reference:
         raise ImportModelError(f"'{source.text}' returns no tensor; there is nothing to verify")
@@ -137,7 +137,7 @@ def _choose_inputs(call: Call, options: LoadOptions) -> dict[str, make.Array]:
     return make.choose(examples, options)
 
 
-def _run_eager(source: Source, call: Call) -> Any:
+def _run_eager(source: Source, call: Call, options: LoadOptions) -> Any:
     import torch
 
     try:
@@ -147,9 +147,10 @@ def _run_eager(source: Source, call: Call) -> Any:
         shapes = ", ".join(
             f"{n} {tuple(t.shape)}" for n, t in zip(call.names, call.tensors, strict=True)
         )
-        raise ImportModelError(
-            f"'{source.text}' fails in PyTorch on {shapes}: {type(e).__name__}: {one_line(e)}"
-        ) from e
+        text = f"'{source.text}' fails in PyTorch on {shapes}: {type(e).__name__}: {one_line(e)}"
+        if options.shapes or options.batch_size or options.inputs_file:
+            raise UsageError(f"{text}; check --shapes, --batch-size and --inputs") from e
+        raise ImportModelError(f"{text}; check its example inputs") from e
 
 
 def _export(source: Source, call: Call) -> ExportedProgram:

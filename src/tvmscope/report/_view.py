@@ -14,7 +14,7 @@ from tvmscope.core.measurement import Result
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.report.escape import NAME_LIMIT, clean
-from tvmscope.units import format_bytes, format_s, format_shape
+from tvmscope.units import format_bytes, format_rate, format_s, format_shape
 
 OWN = "tvmscope"
 LOG_RATIO = 20.0
@@ -54,6 +54,12 @@ class Row:
     def interval(self) -> str:
         bounds = self.summary.get("ci95_s")
         return span(*(format_s(b) for b in bounds)) if bounds else "-"
+
+    @property
+    def rate(self) -> str:
+        """Items per second, in throughput mode."""
+        items = self.result.items
+        return "" if items is None or not self.median_s else format_rate(items / self.median_s)
 
     @property
     def speedup(self) -> str:

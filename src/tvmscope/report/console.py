@@ -115,6 +115,8 @@ class SessionView:
         yield Column("median", _("median"), medians, "right")
         intervals = [Text(r.interval, style="dim") for r in rows]
         yield Column("interval", _("95 % interval"), intervals, "right")
+        if any(r.rate for r in rows):
+            yield Column("rate", _("items/s"), [Text(r.rate) for r in rows], "right")
         for p in self.percentiles:
             yield Column(p, p, [Text(r.percentile(p)) for r in rows], "right")
         log = _view.is_log(r.median_s for r in rows if r.median_s)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tvmscope.core.session import Session
 from tvmscope.messages import _
 from tvmscope.report import _summary, _view
+from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT
 from tvmscope.report.escape import markdown as escape
 from tvmscope.report.renderers import Renderer
@@ -27,33 +28,28 @@ def _session(session: Session) -> Iterator[str]:
         yield _bold(escape(failure))
     rows = _view.measured(session)
     if rows:
+        columns = list(_columns(rows))
         yield _table(
-            (
-                _("backend"),
-                _("target"),
-                _("median"),
-                _("95 % interval"),
-                _view.versus_title(rows),
-                _("error"),
-                _("memory"),
-            ),
-            (
-                (
-                    _bold(escape(row.name), row.is_own),
-                    escape(row.result.task.target, NAME_LIMIT),
-                    row.median,
-                    row.interval,
-                    escape(f"{row.speedup} {row.verdict}"),
-                    row.accuracy,
-                    row.memory,
-                )
-                for row in rows
-            ),
+            [title for title, _cells in columns],
+            zip(*(cells for _title, cells in columns), strict=True),
         )
     yield from (_bold(escape(line)) for line in _view.headlines(session))
     if lines := list(_lines(session)):
         yield "\n".join(f"- {line}" for line in lines)
     yield f"<sub>{escape(_view.environment(session), 600)}</sub>"
+
+
+def _columns(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
+    """Titles and cells of a session's table."""
+    yield _("backend"), [_bold(escape(row.name), row.is_own) for row in rows]
+    yield _("target"), [escape(row.result.task.target, NAME_LIMIT) for row in rows]
+    yield _("median"), [row.median for row in rows]
+    yield _("95 % interval"), [row.interval for row in rows]
+    if any(row.rate for row in rows):
+        yield _("items/s"), [row.rate for row in rows]
+    yield _view.versus_title(rows), [escape(f"{row.speedup} {row.verdict}") for row in rows]
+    yield _("error"), [row.accuracy for row in rows]
+    yield _("memory"), [row.memory for row in rows]
 
 
 def _lines(session: Session) -> Iterator[str]:

@@ -25,7 +25,8 @@ def compile_model(
     places.claim(output, force=options.force, marker=META)
     (target,) = stages.resolve_targets(options)
     progress.stage("load", str(model) if isinstance(model, str) else type(model).__name__)
-    with stages.prepared(model, options) as ready:
+    bare = replace(options, load=replace(options.load, need_onnx=False))
+    with stages.prepared(model, bare) as ready:
         for note in ready.model.notes:
             progress.note(note)
         progress.stage("compile", f"{ready.model.name} for {target.label}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tvmscope.core.options import CompileOptions, LoadOptions, MeasureOptions
 from tvmscope.errors import UsageError
+from tvmscope.units import split_targets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +47,7 @@ class Options:
             "measure": MeasureOptions,
             "": cls,
         }
-        for alias, name in (("target", "targets"), ("precision", "precisions")):
-            if alias in flat:
-                value = flat.pop(alias)
-                flat[name] = tuple(value.split(",")) if isinstance(value, str) else tuple(value)
+        flat = _normal(flat)
         for key, value in flat.items():
             homes = [
                 home
@@ -68,3 +66,33 @@ class Options:
             measure=MeasureOptions(**parts["measure"]),
             example_inputs=inputs,
         )
+
+
+_ALIASES = {"target": "targets", "precision": "precisions", "backend": "backends"}
+_PRECISIONS = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16"}
+
+
+def _split(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
+
+
+def _normal(flat: dict[str, Any]) -> dict[str, Any]:
+    """One spelling for what may be written in several: `"a,b"` or a sequence, a path or a text."""
+    values = {_ALIASES.get(key, key): value for key, value in flat.items()}
+    for key in _ALIASES.values():
+        if key in values:
+            given = values[key]
+            texts = (given,) if isinstance(given, str) else given
+            split = split_targets if key == "targets" else _split
+            values[key] = split(texts)
+    if "precisions" in values:
+        values["precisions"] = tuple(_PRECISIONS.get(p, p) for p in values["precisions"])
+        for precision in values["precisions"]:
+            if precision not in _PRECISIONS.values():
+                raise UsageError(
+                    f"unknown precision '{precision}'; use float32, float16 or bfloat16"
+                )
+    for key, kind in (("output", Path), ("inputs_file", str), ("dump_ir", str)):
+        if values.get(key) is not None:
+            values[key] = kind(values[key])
+    return values

@@ -58,6 +58,7 @@ def run_artifact(
             ),
             env=backend.env(threads),
             build_s=artifact.build_s,
+            items=stages.items_per_run(options, {s.name: s.shape for s in artifact.inputs}),
         )
         outputs = folder / "outputs.npz"
         progress.stage("run", str(path))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from tvmscope.compiler import cpu_features, targets
 from tvmscope.core.model import Model, Prepared
 from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
-from tvmscope.errors import TvmscopeError, UsageError, one_line
+from tvmscope.errors import TvmscopeError, UsageError
 from tvmscope.measure.worker import run_isolated
 from tvmscope.models.torch_module import pickle_module
 from tvmscope.workflow.builder import Builder
@@ -134,14 +134,13 @@ def make_entry(builder: Builder, row: Row, options: Options, artifacts: Path) ->
         try:
             built = builder.build(artifacts / row.folder_name, row.target, config)
         except TvmscopeError as e:
-            failure = one_line(e)
+            failure = str(e)  # our own words, in one line; the list of a pre-flight stays whole
     request = LoadRequest(
         folder=str(ready.folder),
         device=row.target.device,
         precision=row.variant.precision,
         threads=threads,
         graph=row.variant.graph,
-        mode=options.measure.mode,
         artifact=str(built.path) if built else None,
     )
     return Entry(
@@ -153,7 +152,15 @@ def make_entry(builder: Builder, row: Row, options: Options, artifacts: Path) ->
         failure=failure,
         build_s=built.build_s if built else None,
         warnings=built.warnings if built else (),
+        items=items_per_run(options, ready.model.shapes),
     )
+
+
+def items_per_run(options: Options, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
+    """In throughput mode the batch: the first dimension of the first input that has one."""
+    if options.measure.mode != "throughput":
+        return None
+    return next((shape[0] for shape in shapes.values() if shape), 1)
 
 
 def task_of(model: Model, row: Row, threads: int) -> Task:

@@ -1,0 +1,66 @@
+"""Runs the installed command as users run it, and checks how it refuses."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto, helper
+
+COMMAND = str(Path(sys.executable).with_name("tvmscope"))
+ENV = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
+TORCH_NET = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.head = torch.nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.conv(x)).mean((2, 3)))
+
+def get_init_inputs():
+    return []
+
+def get_inputs():
+    return [torch.randn(1, 3, 12, 10)]
+"""
+
+
+def run(
+    *args: str, cwd: Path | None = None, timeout_s: float = 120, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """The command's exit code, stdout and stderr."""
+    return subprocess.run(
+        [COMMAND, *args], capture_output=True, text=True, cwd=cwd, timeout=timeout_s, check=False,
+        env={**ENV, **env},
+    )  # fmt: skip
+
+
+def refuses(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    """One line on stderr, nothing on stdout, no traceback."""
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+
+
+def save_onnx(file: Path, *nodes: onnx.NodeProto, shape: tuple[int | str, ...] = (1, 8)) -> Path:
+    """A graph from x to y, both of one shape; domains other than ONNX's are declared."""
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+    )
+    domains = sorted({node.domain for node in nodes} - {""})
+    opsets = [helper.make_opsetid("", 18), *(helper.make_opsetid(d, 1) for d in domains)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), file)
+    return file
