@@ -30,7 +30,7 @@ class _Runner:
         feed = read_inputs(Path(request.folder))
         for name, value in feed.items():
             if name in names:
-                self.request.set_tensor(name, ov.Tensor(np.ascontiguousarray(value)))
+                self.request.set_tensor(name, ov.Tensor(np.asarray(value, order="C")))
         self.settings = {
             "openvino": ov.__version__,
             **{key.lower(): str(value) for key, value in config.items()},

@@ -5,6 +5,7 @@ Loading an artifact runs machine code from its `model.so`: load only what you tr
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from tvmscope.compiler import cpu_features, cuda_code, cuda_device, tvm_compat
 from tvmscope.core.artifact import ARTIFACT_SCHEMA, Artifact
 from tvmscope.core.codec import decode, encode
 from tvmscope.core.files import digest_file, write_text_atomic
+from tvmscope.core.model import TensorSpec
 from tvmscope.errors import RunError, SchemaError, UsageError, one_line
 
 LIBRARY = "model.so"
@@ -132,22 +134,32 @@ class LoadedArtifact:
             raise UsageError(f"inputs do not fit ({problem}); the model takes: {wanted}")
         return [self._place_one(spec, arrays[spec.name]) for spec in specs]
 
-    def _place_one(self, spec: Any, value: Any) -> Any:
-        if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-            tensor = self._tvm.runtime.from_dlpack(value)
-            shape, dtype = tuple(int(d) for d in tensor.shape), str(tensor.dtype)
-            array = None
-        else:
-            array = np.asarray(value)
-            shape, dtype = array.shape, str(array.dtype)
+    def _place_one(self, spec: TensorSpec, value: Any) -> Any:
+        tensor = self._import(spec, value) if hasattr(value, "__dlpack__") else np.asarray(value)
+        shape, dtype = tuple(int(d) for d in tensor.shape), str(tensor.dtype)
         if shape != spec.shape or dtype != spec.dtype:
             raise UsageError(
                 f"input '{spec.name}' must be {spec.dtype}{list(spec.shape)}, "
                 f"got {dtype}{list(shape)}"
             )
-        if array is not None:
-            return self._tvm.runtime.tensor(np.ascontiguousarray(array), self.device)
+        if isinstance(tensor, np.ndarray):
+            # not ascontiguousarray, which turns a scalar into a vector
+            return self._tvm.runtime.tensor(np.asarray(tensor, order="C"), self.device)
         return tensor if tensor.device == self.device else tensor.copyto(self.device)
+
+    def _import(self, spec: TensorSpec, value: Any) -> Any:
+        """A view of the tensor where TVM can take one; else (unaligned, strided) a numpy array."""
+        if isinstance(value, np.ndarray):
+            return value
+        with contextlib.suppress(Exception):  # numpy's words below are the better ones
+            return self._tvm.runtime.from_dlpack(value)
+        try:
+            return np.from_dlpack(value)
+        except Exception as e:  # each library has its own reasons, from gradients to devices
+            raise UsageError(
+                f"input '{spec.name}' cannot be taken by DLPack: {one_line(e)}; "
+                "give a contiguous tensor, or a numpy array"
+            ) from e
 
     def run(self, placed: list[Any]) -> Any:
         """One run on placed inputs; returns TVM tensors without waiting for a GPU."""
@@ -166,6 +178,8 @@ class LoadedArtifact:
         if len(args) > len(self.artifact.inputs):
             raise UsageError(f"the model takes {len(self.artifact.inputs)} inputs, got {len(args)}")
         named = {spec.name: a for spec, a in zip(self.artifact.inputs, args, strict=False)}
+        if twice := named.keys() & kwargs.keys():
+            raise UsageError(f"input '{min(twice)}' is given by position and by name; give it once")
         return self.name_outputs(self.run(self.place(named | kwargs)))
 
 

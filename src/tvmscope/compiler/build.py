@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tvm import relax
 
 from tvmscope.compiler import artifact as artifacts
 from tvmscope.compiler import cuda_code, frontends, pipeline, sources, tvm_compat
-from tvmscope.compiler.linkers import linker_for
+from tvmscope.compiler.linkers import link, linker_for
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.files import digest_file
@@ -79,11 +80,13 @@ def _generate(
 
 
 def _link(executable: Any, library: Path, target: Target) -> None:
-    compiler = linker_for(target)
+    linker = partial(link, linker_for(target))
     try:
-        executable.export_library(str(library), cc=compiler[0], options=list(compiler[1:]))
-    except Exception as e:
-        raise BuildError(f"linking with {compiler[0]} failed: {one_line(e)}") from e
+        executable.export_library(str(library), fcompile=linker)
+    except BuildError:
+        raise
+    except Exception as e:  # TVM's own errors, while it writes object files
+        raise BuildError(f"the library cannot be written: {one_line(e)}") from e
 
 
 def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]:

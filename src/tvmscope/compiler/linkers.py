@@ -1,14 +1,17 @@
-"""Finds a compiler driver that can link a shared library for a target."""
+"""Finds a compiler driver that can link a shared library for a target, and links with it."""
 
 from __future__ import annotations
 
 import importlib.util
 import platform
 import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from tvmscope.core.target import Target
-from tvmscope.errors import BuildError
+from tvmscope.errors import BuildError, one_line
 
 
 def linker_for(target: Target) -> tuple[str, ...]:
@@ -34,6 +37,20 @@ def linker_for(target: Target) -> tuple[str, ...]:
     )
 
 
+def link(
+    command: Sequence[str], output: str, objects: Sequence[str], options: Sequence[str] = ()
+) -> None:
+    """Link by a command of several words, which TVM's own linking cannot run."""
+    words = [*command, "-shared", "-fPIC", "-o", output, *objects, *options]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError as e:
+        raise BuildError(f"linking with {command[0]} failed: {e}") from e
+    if done.returncode or not Path(output).is_file():
+        said = one_line(RuntimeError(done.stderr or done.stdout or f"code {done.returncode}"))
+        raise BuildError(f"linking with {' '.join(command)} failed: {said}")
+
+
 def _machine(target: Target) -> str:
     return _normal(target.triple.split("-")[0]) if target.triple else _normal(platform.machine())
 
@@ -45,4 +62,5 @@ def _normal(name: str) -> str:
 def _zig() -> tuple[str, ...] | None:
     if importlib.util.find_spec("ziglang") is None:
         return None
-    return (sys.executable, "-m", "ziglang", "c++")
+    # As a C compiler: as a C++ one it would first build a C++ library, which nothing here needs.
+    return (sys.executable, "-m", "ziglang", "cc")

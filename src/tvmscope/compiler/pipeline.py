@@ -21,6 +21,7 @@ from tvm.s_tir import dlight as dl
 
 from tvmscope.compiler import sources, tvm_compat
 from tvmscope.compiler.passes.apply_schedules import apply_schedules
+from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.compiler.passes.fold_numpy import fold_numpy
 from tvmscope.compiler.passes.scalar_operands import scalar_operands
 from tvmscope.compiler.schedules import cpu, gpu
@@ -83,6 +84,7 @@ STEPS: tuple[Step, ...] = (
     # After the precision: it gives a shared scalar a variable, which ToMixedPrecision rejects.
     Step("tidy", "common-subexpressions", lambda c: rx.EliminateCommonSubexpr()),
     Step("tidy", "dead-code", lambda c: rx.DeadCodeElimination()),
+    Step("layout", "block-layout", lambda c: block_layout(c.target), ours=_CPU),
     Step("dispatch", "dispatch-sampling", lambda c: backend.DispatchSampling(), tvm=_BOTH),
     Step("dispatch", "dispatch-sort-scan", lambda c: backend.DispatchSortScan(), tvm=_BOTH),
     Step("legalize", "legalize", lambda c: rx.LegalizeOps(), tvm=_BOTH),

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from tvmscope.compiler.schedules.cpu.conv2d import schedule_conv2d
+from tvmscope.compiler.schedules.cpu.depthwise import schedule_depthwise
 from tvmscope.compiler.schedules.cpu.fallback import schedule_fallback
 
-RULES = (("fallback", schedule_fallback),)
+RULES = (
+    ("conv2d", schedule_conv2d),
+    ("depthwise", schedule_depthwise),
+    ("fallback", schedule_fallback),
+)

@@ -1,0 +1,139 @@
+"""Convolutions on channel blocks (N, C/16, H, W, 16), as tensor expressions the CPU rules know.
+
+Every compute carries the annotation `tvmscope.op`, by which its schedule rule recognises it, also
+after it has been fused with what follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm import te, tirx
+
+from tvmscope.compiler.tiles import CHANNEL_BLOCK
+
+OP = "tvmscope.op"
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a kernel moves over an image."""
+
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    """top, left, bottom, right"""
+    dilation: tuple[int, int]
+
+    def output(self, size: tuple[int, int], kernel: tuple[int, int]) -> tuple[int, int]:
+        """Rows and columns of the result."""
+        top, left, bottom, right = self.padding
+        spans = (size[0] + top + bottom, size[1] + left + right)
+        return (
+            (spans[0] - (kernel[0] - 1) * self.dilation[0] - 1) // self.strides[0] + 1,
+            (spans[1] - (kernel[1] - 1) * self.dilation[1] - 1) // self.strides[1] + 1,
+        )
+
+
+def _pad(data: te.Tensor, window: Window, extra_right: int) -> te.Tensor:
+    """Zeros around the image, and to the right for the columns that are computed and cropped."""
+    top, left, bottom, right = window.padding
+    right += extra_right
+    if not any((top, left, bottom, right)):
+        return data
+    height, width = int(data.shape[2]), int(data.shape[3])
+    shape = [*data.shape]
+    shape[2], shape[3] = height + top + bottom, width + left + right
+
+    def padded(*i: tirx.Expr) -> tirx.Expr:
+        inside = tirx.all(
+            i[2] >= top, i[2] < height + top, i[3] >= left, i[3] < width + left
+        )
+        value = data(i[0], i[1], i[2] - top, i[3] - left, *i[4:])
+        return tirx.if_then_else(inside, value, tirx.const(0, data.dtype))
+
+    return te.compute(shape, padded, name="pad_temp")
+
+
+def _crop(result: te.Tensor, width: int) -> te.Tensor:
+    if int(result.shape[3]) == width:
+        return result
+    shape = (*result.shape[:3], width, result.shape[4])
+    return te.compute(shape, lambda *i: result(*i), name="crop")
+
+
+def _extra_columns(window: Window, computed: int, wanted: int) -> int:
+    return (computed - wanted) * window.strides[1]
+
+
+def conv2d(data: te.Tensor, weight: te.Tensor, window: Window, computed_width: int) -> te.Tensor:
+    """Dense convolution; `data` is blocked (5-D) or plain NCHW (4-D), `weight` is
+    (O/16, I/b, kh, kw, b, 16) with b = 16 for blocked data and b = I for plain data."""
+    blocks, _, kh, kw, inner, _ = (int(d) for d in weight.shape)
+    size = (int(data.shape[2]), int(data.shape[3]))
+    rows, width = window.output(size, (kh, kw))
+    padded = _pad(data, window, _extra_columns(window, computed_width, width))
+    channels = int(weight.shape[1]) * inner
+    ic = te.reduce_axis((0, channels), "ic")
+    y, x = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
+    (sy, sx), (dy, dx) = window.strides, window.dilation
+
+    def value(n: tirx.Var, row: tirx.Expr, column: tirx.Expr) -> tirx.Expr:
+        if len(data.shape) == 4:
+            return padded(n, ic, row, column)
+        return padded(n, ic // inner, row, column, ic % inner)
+
+    result = te.compute(
+        (data.shape[0], blocks, rows, computed_width, CHANNEL_BLOCK),
+        lambda n, o, h, w, b: te.sum(
+            value(n, h * sy + y * dy, w * sx + x * dx) * weight[o, ic // inner, y, x, ic % inner, b],
+            axis=[ic, y, x],
+        ),
+        name="conv2d_nchwc",
+        attrs={OP: "conv2d"},
+    )
+    return _crop(result, width)
+
+
+def depthwise_conv2d(
+    data: te.Tensor, weight: te.Tensor, window: Window, computed_width: int
+) -> te.Tensor:
+    """Depthwise convolution of blocked data; `weight` is (C/16, kh, kw, 16)."""
+    kh, kw = int(weight.shape[1]), int(weight.shape[2])
+    rows, width = window.output((int(data.shape[2]), int(data.shape[3])), (kh, kw))
+    padded = _pad(data, window, _extra_columns(window, computed_width, width))
+    y, x = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
+    (sy, sx), (dy, dx) = window.strides, window.dilation
+    result = te.compute(
+        (data.shape[0], data.shape[1], rows, computed_width, CHANNEL_BLOCK),
+        lambda n, c, h, w, b: te.sum(
+            padded[n, c, h * sy + y * dy, w * sx + x * dx, b] * weight[c, y, x, b], axis=[y, x]
+        ),
+        name="depthwise_nchwc",
+        attrs={OP: "depthwise"},
+    )
+    return _crop(result, width)
+
+
+def to_blocks(data: te.Tensor) -> te.Tensor:
+    """NCHW to blocks; channels are filled up with zeros."""
+    n, channels, height, width = (int(d) for d in data.shape)
+    blocks = -(-channels // CHANNEL_BLOCK)
+
+    def value(i: tirx.Var, o: tirx.Var, h: tirx.Var, w: tirx.Var, b: tirx.Var) -> tirx.Expr:
+        channel = o * CHANNEL_BLOCK + b
+        if channels % CHANNEL_BLOCK == 0:
+            return data[i, channel, h, w]
+        zero = tirx.const(0, data.dtype)
+        return tirx.if_then_else(channel < channels, data[i, channel, h, w], zero)
+
+    return te.compute((n, blocks, height, width, CHANNEL_BLOCK), value, name="to_blocks")
+
+
+def from_blocks(data: te.Tensor, channels: int) -> te.Tensor:
+    """Blocks to NCHW, without the channels that fill the last block."""
+    n, _, height, width, _ = (int(d) for d in data.shape)
+    return te.compute(
+        (n, channels, height, width),
+        lambda i, c, h, w: data[i, c // CHANNEL_BLOCK, h, w, c % CHANNEL_BLOCK],
+        name="from_blocks",
+    )

@@ -1,0 +1,55 @@
+"""The small explicit model behind every CPU schedule: how many columns fit the registers.
+
+A kernel keeps a tile of `columns` x one channel block in vector registers. Each step of the
+reduction loads the block's weights once and multiplies them with one broadcast value per column, so
+more columns mean more arithmetic per load; too many spill. Columns that do not divide the row are
+computed into a wider row and cropped: a guard inside the loop would cost far more.
+"""
+
+from __future__ import annotations
+
+from tvmscope.core.target import Target
+
+CHANNEL_BLOCK = 16
+"""Channels per block: one AVX-512 register, two AVX ones, four NEON ones of float32."""
+_MIN_COLUMNS = 4
+"""Fewer independent sums than this cannot hide the latency of a fused multiply-add."""
+
+
+def vector_registers(target: Target) -> int:
+    """How many vector registers the instruction set has."""
+    if "avx512f" in target.features or "neon" in target.features:
+        return 32
+    return 16
+
+
+def block_registers(target: Target, bits: int = 32) -> int:
+    """Registers that one channel block takes."""
+    return max(1, CHANNEL_BLOCK * bits // target.vector_bits)
+
+
+def most_columns(target: Target) -> int:
+    """The widest tile that leaves registers for the weights and a broadcast value."""
+    per_block = block_registers(target)
+    free = vector_registers(target) - per_block - 2
+    return max(_MIN_COLUMNS, min(free // per_block, 14))
+
+
+def columns(extent: int, target: Target) -> int:
+    """The tile width for a row of `extent`: least padding first, then the widest."""
+    most = most_columns(target)
+    if extent <= most:
+        return max(1, extent)
+    candidates = range(_MIN_COLUMNS, most + 1)
+
+    def padding(width: int) -> int:
+        return -extent % width
+
+    # A few padded columns cost less than a tile that is much narrower.
+    return min(candidates, key=lambda w: ((extent + padding(w)) * (1 + 1 / w), -w))
+
+
+def padded(extent: int, target: Target) -> int:
+    """The row length that is computed."""
+    width = columns(extent, target)
+    return -(-extent // width) * width
