@@ -92,3 +92,8 @@ def test_cuda_preset_needs_no_device() -> None:
 def test_unknown_target_is_a_usage_error_that_names_it(text: str) -> None:
     with pytest.raises(UsageError):
         targets.resolve(text)
+
+
+def test_a_target_without_a_cpu_name_is_the_plainest_one() -> None:
+    target = targets.resolve('{"kind": "llvm"}')
+    assert (target.arch, target.features, target.vector_bits) == ("x86-64", (), 128)

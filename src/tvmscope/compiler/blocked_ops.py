@@ -45,9 +45,7 @@ def _pad(data: te.Tensor, window: Window, extra_right: int) -> te.Tensor:
     shape[2], shape[3] = height + top + bottom, width + left + right
 
     def padded(*i: tirx.Expr) -> tirx.Expr:
-        inside = tirx.all(
-            i[2] >= top, i[2] < height + top, i[3] >= left, i[3] < width + left
-        )
+        inside = tirx.all(i[2] >= top, i[2] < height + top, i[3] >= left, i[3] < width + left)
         value = data(i[0], i[1], i[2] - top, i[3] - left, *i[4:])
         return tirx.if_then_else(inside, value, tirx.const(0, data.dtype))
 
@@ -85,7 +83,8 @@ def conv2d(data: te.Tensor, weight: te.Tensor, window: Window, computed_width: i
     result = te.compute(
         (data.shape[0], blocks, rows, computed_width, CHANNEL_BLOCK),
         lambda n, o, h, w, b: te.sum(
-            value(n, h * sy + y * dy, w * sx + x * dx) * weight[o, ic // inner, y, x, ic % inner, b],
+            value(n, h * sy + y * dy, w * sx + x * dx)
+            * weight[o, ic // inner, y, x, ic % inner, b],
             axis=[ic, y, x],
         ),
         name="conv2d_nchwc",
@@ -136,4 +135,53 @@ def from_blocks(data: te.Tensor, channels: int) -> te.Tensor:
         (n, channels, height, width),
         lambda i, c, h, w: data[i, c // CHANNEL_BLOCK, h, w, c % CHANNEL_BLOCK],
         name="from_blocks",
+    )
+
+
+def matmul(data: te.Tensor, packed: te.Tensor, columns: int, computed_rows: int) -> te.Tensor:
+    """(..., M, K) times column panels (N/p, K, p), or (..., N/p, K, p) with batches."""
+    *batch, wanted, depth = (int(d) for d in data.shape)
+    panels, panel = int(packed.shape[-3]), int(packed.shape[-1])
+    if computed_rows != wanted:
+        data = _pad_rows(data, computed_rows)
+    k = te.reduce_axis((0, depth), "k")
+    shared = len(packed.shape) == 3
+
+    def element(*i: tirx.Var) -> tirx.Expr:
+        *b, m, n = i
+        where = [] if shared else b
+        return te.sum(data(*b, m, k) * packed(*where, n // panel, k, n % panel), axis=[k])
+
+    result = te.compute(
+        (*batch, computed_rows, panels * panel), element, name="matmul", attrs={OP: "matmul"}
+    )
+    if computed_rows == wanted and panels * panel == columns:
+        return result
+    return te.compute((*batch, wanted, columns), lambda *i: result(*i), name="crop")
+
+
+def batch_matmul(left: te.Tensor, right: te.Tensor, panel: int, computed_rows: int) -> te.Tensor:
+    """Both operands computed: the right one is packed first, inside the kernel."""
+    *batch, depth, columns = (int(d) for d in right.shape)
+    panels = -(-columns // panel)
+
+    def element(*i: tirx.Var) -> tirx.Expr:
+        *b, p, k, j = i
+        column = p * panel + j
+        if columns % panel == 0:
+            return right(*b, k, column)
+        zero = tirx.const(0, right.dtype)
+        return tirx.if_then_else(column < columns, right(*b, k, column), zero)
+
+    packed = te.compute((*batch, panels, depth, panel), element, name="pack")
+    return matmul(left, packed, columns, computed_rows)
+
+
+def _pad_rows(data: te.Tensor, rows: int) -> te.Tensor:
+    height = int(data.shape[-2])
+    zero = tirx.const(0, data.dtype)
+    return te.compute(
+        (*data.shape[:-2], rows, data.shape[-1]),
+        lambda *i: tirx.if_then_else(i[-2] < height, data(*i), zero),
+        name="pad_rows",
     )

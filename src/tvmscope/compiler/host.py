@@ -14,13 +14,13 @@ def llvm_host() -> tuple[str, str]:
     return str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
 
 
-def llvm_features(arch: str, triple: str | None) -> tuple[str, ...]:
-    """Instruction-set features that LLVM gives a CPU name; empty when LLVM does not know it."""
+def llvm_features(arch: str, triple: str | None) -> tuple[str, ...] | None:
+    """Instruction-set features that LLVM gives a CPU name; None when LLVM does not know it."""
     tvm = tvm_compat.import_tvm(torch=False)
     from tvm.target import codegen
 
     if not codegen.llvm_is_valid_cpu(arch, triple or codegen.llvm_get_system_triple()):
-        return ()
+        return None
     config = {"kind": "llvm", "mcpu": arch} | ({"mtriple": triple} if triple else {})
     found = {str(name) for name in codegen.llvm_get_cpu_features(tvm.target.Target(config))}
     return tuple(sorted(found & cpu_features.ISA_FEATURES))

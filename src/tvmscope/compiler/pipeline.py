@@ -22,8 +22,11 @@ from tvm.s_tir import dlight as dl
 from tvmscope.compiler import sources, tvm_compat
 from tvmscope.compiler.passes.apply_schedules import apply_schedules
 from tvmscope.compiler.passes.block_layout import block_layout
+from tvmscope.compiler.passes.fast_math import fast_math
 from tvmscope.compiler.passes.fold_numpy import fold_numpy
+from tvmscope.compiler.passes.pack_matmul import pack_matmul
 from tvmscope.compiler.passes.scalar_operands import scalar_operands
+from tvmscope.compiler.passes.sink_reshapes import sink_reshapes
 from tvmscope.compiler.schedules import cpu, gpu
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
@@ -84,7 +87,10 @@ STEPS: tuple[Step, ...] = (
     # After the precision: it gives a shared scalar a variable, which ToMixedPrecision rejects.
     Step("tidy", "common-subexpressions", lambda c: rx.EliminateCommonSubexpr()),
     Step("tidy", "dead-code", lambda c: rx.DeadCodeElimination()),
+    Step("tidy", "sink-reshapes", lambda c: sink_reshapes()),
+    Step("layout", "pack-matmul", lambda c: pack_matmul(c.target), ours=_CPU),
     Step("layout", "block-layout", lambda c: block_layout(c.target), ours=_CPU),
+    Step("layout", "fast-math", lambda c: fast_math(), ours=_CPU),
     Step("dispatch", "dispatch-sampling", lambda c: backend.DispatchSampling(), tvm=_BOTH),
     Step("dispatch", "dispatch-sort-scan", lambda c: backend.DispatchSortScan(), tvm=_BOTH),
     Step("legalize", "legalize", lambda c: rx.LegalizeOps(), tvm=_BOTH),

@@ -73,7 +73,7 @@ def to_tvm(target: Target) -> dict[str, Any]:
 def cpu_target(arch: str, triple: str | None = None, *, disabled: tuple[str, ...] = ()) -> Target:
     """A CPU by its LLVM name, with the features LLVM knows it for."""
     features = run_isolated("tvmscope.compiler.host:llvm_features", arch, triple)
-    if not features:
+    if features is None:
         where = f" for {triple}" if triple else ""
         raise UsageError(f"LLVM does not know a CPU named '{arch}'{where}{_suggest(arch)}")
     return Target(
@@ -110,8 +110,8 @@ def _detect_host() -> Target:
     reported, tried = cpu_features.reported(), []
     for arch in (name, *_X86_LEVELS):
         features = run_isolated("tvmscope.compiler.host:llvm_features", arch, None)
-        missing = tuple(f for f in features if f not in reported)
-        if not features or (missing and arch in _X86_LEVELS):
+        missing = tuple(f for f in features or () if f not in reported)
+        if features is None or (missing and arch in _X86_LEVELS):
             continue
         target = Target(
             kind="llvm",

@@ -53,3 +53,26 @@ def padded(extent: int, target: Target) -> int:
     """The row length that is computed."""
     width = columns(extent, target)
     return -(-extent // width) * width
+
+
+def panel(target: Target) -> int:
+    """Columns of a matmul's right operand that are packed together: two blocks where they fit."""
+    return CHANNEL_BLOCK * (2 if vector_registers(target) >= 32 else 1)
+
+
+def rows(extent: int, target: Target) -> int:
+    """Rows of a matmul's register tile: least padding first, then the tallest.
+
+    More than ten rows do not help, and long rows at large strides fall into the same cache sets.
+    """
+    blocks = panel(target) // CHANNEL_BLOCK * block_registers(target)
+    most = max(_MIN_COLUMNS, min((vector_registers(target) - blocks - 2) // blocks, 10))
+    if extent <= most:
+        return max(1, extent)
+    return min(range(most // 2 + 1, most + 1), key=lambda r: (-extent % r, -r))
+
+
+def padded_rows(extent: int, target: Target) -> int:
+    """The number of rows that is computed."""
+    height = rows(extent, target)
+    return -(-extent // height) * height

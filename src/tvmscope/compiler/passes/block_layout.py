@@ -1,8 +1,8 @@
 """Runs convolution networks on channel blocks (NCHW16c) from end to end.
 
 Rules, for float tensors of four static dimensions:
-- a convolution with constant weights (dense or depthwise) takes blocked or plain data, gives blocks,
-  and has its weights packed here; channels that do not fill a block are filled up with zeros
+- a convolution with constant weights (dense or depthwise) takes blocked or plain data and gives
+  blocks; its weights are packed here, channels that do not fill a block filled up with zeros
 - pooling, means over the image, channel concatenation and elementwise operators stay in blocks
 - anything else gets plain data; a value is converted at most once in each direction
 Filled-up channels carry finite values that no one reads: the weights that meet them are zero.
@@ -20,9 +20,8 @@ import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler import blocked_ops
+from tvmscope.compiler import blocked_ops, tiles
 from tvmscope.compiler.blocked_ops import Window
-from tvmscope.compiler import tiles
 from tvmscope.compiler.tiles import CHANNEL_BLOCK
 from tvmscope.core.target import Target
 
@@ -49,15 +48,16 @@ class _Value:
 
 
 class _Rewriter:
-    def __init__(self, function: relax.Function, target: Target) -> None:
-        self.function = function
+    def __init__(self, module: tvm.IRModule, target: Target) -> None:
+        self.function = module["main"]
         self.target = target
-        self.builder = relax.BlockBuilder()
+        others = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
+        self.builder = relax.BlockBuilder(tvm.IRModule(others, attrs=module.attrs))
         self.values: dict[relax.Var, _Value] = {}
         self.changed = False
 
-    def run(self) -> relax.Function:
-        """The rewritten function."""
+    def run(self) -> tvm.IRModule:
+        """The module with the rewritten function."""
         params = list(self.function.params)
         self.values = {p: _Value(p) for p in params}
         (block,) = self.function.body.blocks
@@ -67,7 +67,7 @@ class _Rewriter:
                     self.bind(binding)
                 result = self.builder.emit_output(self.plain_expr(self.function.body.body))
             self.builder.emit_func_output(result)
-        return self.builder.get()["main"]
+        return self.builder.get()
 
     def bind(self, binding: relax.Binding) -> None:
         """Rewrite one binding; its name goes to whatever replaces it."""
@@ -175,10 +175,8 @@ class _Rewriter:
             return None
         kernel = weight.value.numpy()
         padding = tuple(int(p) for p in attrs.padding)
-        window = Window(
-            _pair(attrs.strides), (*padding, *padding)[:4], _pair(attrs.dilation)
-        )
-        outputs, height, width = (int(d) for d in list(call.ty.shape)[1:])
+        window = Window(_pair(attrs.strides), (*padding, *padding)[:4], _pair(attrs.dilation))
+        outputs, _, width = (int(d) for d in list(call.ty.shape)[1:])
         computed = tiles.padded(width, self.target)
         groups, channels = int(attrs.groups), _shape(data)[1]
         if groups == 1:
@@ -252,9 +250,7 @@ class _Rewriter:
         blocks = _shape(result)[1]
         flat = self.emit(relax.op.reshape(result, (shape[0], blocks * CHANNEL_BLOCK)))
         if data.channels != blocks * CHANNEL_BLOCK:
-            flat = self.emit(
-                relax.op.strided_slice(flat, axes=[1], begin=[0], end=[data.channels])
-            )
+            flat = self.emit(relax.op.strided_slice(flat, axes=[1], begin=[0], end=[data.channels]))
         return _Value(flat)
 
     def concat(self, call: relax.Call) -> _Value | None:
@@ -348,16 +344,11 @@ def block_layout(target: Target) -> tvm.transform.Pass:
 
     @tvm.transform.module_pass(opt_level=0, name="BlockLayout")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
-        main = module["main"]
-        blocks = main.body.blocks
+        blocks = module["main"].body.blocks
         if len(blocks) != 1 or not isinstance(blocks[0], relax.DataflowBlock):
             return module
-        rewriter = _Rewriter(main, target)
-        function = rewriter.run()
-        if not rewriter.changed:
-            return module
-        result = rewriter.builder.get()
-        result.update_func(result.get_global_var("main"), function)
-        return relax.transform.DeadCodeElimination()(result)
+        rewriter = _Rewriter(module, target)
+        result = rewriter.run()
+        return relax.transform.DeadCodeElimination()(result) if rewriter.changed else module
 
     return transform

@@ -5,9 +5,11 @@ from __future__ import annotations
 from tvmscope.compiler.schedules.cpu.conv2d import schedule_conv2d
 from tvmscope.compiler.schedules.cpu.depthwise import schedule_depthwise
 from tvmscope.compiler.schedules.cpu.fallback import schedule_fallback
+from tvmscope.compiler.schedules.cpu.matmul import schedule_matmul
 
 RULES = (
     ("conv2d", schedule_conv2d),
     ("depthwise", schedule_depthwise),
+    ("matmul", schedule_matmul),
     ("fallback", schedule_fallback),
 )

@@ -28,15 +28,17 @@ def find_op(sch: s_tir.Schedule, op: str) -> Block | None:
 
 def inline_epilogue(sch: s_tir.Schedule, main: Block) -> Block:
     """Inline everything behind `main` into one last block; make one where there is none."""
-    consumers = sch.get_consumers(main)
-    if not consumers:
+    if not sch.get_consumers(main):
         return _copy_out(sch, main)
-    while True:
-        (consumer,) = sch.get_consumers(main)
-        following = sch.get_consumers(consumer)
-        if not following:
-            return consumer
-        sch.compute_inline(consumer)
+    behind: list[Block] = []
+    for block in all_blocks(sch):
+        sources = {sch.get(p).name_hint for p in sch.get_producers(block)}
+        if sources & {sch.get(b).name_hint for b in (main, *behind)}:
+            behind.append(block)
+    *inner, last = behind
+    for block in inner:
+        sch.compute_inline(block)
+    return last
 
 
 def _copy_out(sch: s_tir.Schedule, main: Block) -> Block:
@@ -51,9 +53,10 @@ def schedule_copies(sch: s_tir.Schedule, before: Block) -> None:
         for producer in sch.get_producers(block):
             sch.compute_inline(producer)
         loops = sch.get_loops(block)
-        if int(sch.get(loops[-1]).extent) > 1:
+        if len(loops) > 1:
             vectorize_last(sch, block)
-        sch.parallel(sch.fuse(*loops[:3]))
+        outer = loops[:-2] or loops[:1]
+        sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
 
 
 def vectorize_last(sch: s_tir.Schedule, block: Block, widest: int = 16) -> None:

@@ -1,11 +1,11 @@
 """Dense convolution on channel blocks: a register tile of columns x one block of channels.
 
-    parallel  image x channel block x output row
-      ic_o        input channels in chunks whose weights stay in the first-level cache
-        ow_o        tiles of columns
-          kh, kw, ic  the reduction; the sums stay in registers
-            ow_i, 16    unrolled columns, vectorised channels
-      epilogue    bias, addition, activation on the finished row, still in cache
+parallel  image x channel block x output row
+  ic_o        input channels in chunks whose weights stay in the first-level cache
+    ow_o        tiles of columns
+      kh, kw, ic  the reduction; the sums stay in registers
+        ow_i, 16    unrolled columns, vectorised channels
+  epilogue    bias, addition, activation on the finished row, still in cache
 """
 
 from __future__ import annotations

@@ -1,0 +1,48 @@
+"""Gives every matmul its right operand in column panels, packed here where it is constant.
+
+matmul(x, W)  with W constant      -> matmul_packed(x, panels of W)
+matmul(x, y)  with y computed      -> matmul_packed(x, pack(y)), packed inside the kernel
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir.expr import GenericConst
+
+from tvmscope.compiler import blocked_ops, tiles
+from tvmscope.compiler.passes.rewrite import Rewriter, rewrite_calls, static_shape
+from tvmscope.core.target import Target
+
+
+def pack_columns(weight: np.ndarray[Any, Any], panel: int) -> np.ndarray[Any, Any]:
+    """(K, N) to (N/panel, K, panel), filled up with zeros."""
+    weight = np.pad(weight, [(0, 0), (0, -weight.shape[1] % panel)])
+    k, n = weight.shape
+    return np.ascontiguousarray(weight.reshape(k, n // panel, panel).transpose(1, 0, 2))
+
+
+def pack_matmul(target: Target) -> tvm.transform.Pass:
+    """The pass for a CPU target."""
+    return rewrite_calls("PackMatmul", {"relax.matmul": partial(_pack, target)})
+
+
+def _pack(target: Target, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    left, right = call.args
+    a, b = static_shape(left), static_shape(right)
+    if a is None or b is None or len(a) < 2 or len(b) < 2 or str(call.ty.dtype) != "float32":
+        return None
+    panel, rows = tiles.panel(target), tiles.padded_rows(a[-2], target)
+    columns = b[-1]
+    if isinstance(right, GenericConst) and len(b) == 2:
+        packed = relax.const(pack_columns(right.value.numpy(), panel))
+        compute = partial(blocked_ops.matmul, columns=columns, computed_rows=rows)
+        return rewriter.builder_.call_te(compute, left, packed, primfunc_name_hint="matmul")
+    if len(a) != len(b) or a[:-2] != b[:-2]:
+        return None  # broadcast batches: left to the fallback
+    compute = partial(blocked_ops.batch_matmul, panel=panel, computed_rows=rows)
+    return rewriter.builder_.call_te(compute, left, right, primfunc_name_hint="batch_matmul")

@@ -1,0 +1,52 @@
+"""What the rewriting passes share: a mutator driven by one function per operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+Handler = Callable[["Rewriter", relax.Call], relax.Expr | None]
+"""Gives what replaces a call, or None to keep it."""
+
+
+@mutator
+class Rewriter(PyExprMutator):
+    """Offers each call of a known operator to its handler; keeps everything else."""
+
+    def __init__(self, module: tvm.IRModule, handlers: Mapping[str, Handler]) -> None:
+        super().__init__(module)
+        self.handlers = handlers
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        handler = self.handlers.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None
+        replaced = handler(self, call) if handler is not None else None
+        return call if replaced is None else replaced
+
+
+def rewrite_calls(name: str, handlers: Mapping[str, Handler]) -> tvm.transform.Pass:
+    """A pass that applies `handlers` to all Relax functions of a module."""
+
+    @tvm.transform.module_pass(opt_level=0, name=name)
+    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+        rewriter = Rewriter(module, handlers)
+        for var, function in module.functions_items():
+            if isinstance(function, relax.Function):
+                rewriter.builder_.update_func(var, rewriter.visit_expr(function))
+        return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
+
+    return transform
+
+
+def static_shape(value: relax.Expr) -> tuple[int, ...] | None:
+    """The shape of a tensor, where all of it is known."""
+    shape = getattr(value.ty, "shape", None)
+    if not isinstance(shape, relax.ShapeExpr):
+        return None
+    if not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
+        return None
+    return tuple(int(d) for d in shape)

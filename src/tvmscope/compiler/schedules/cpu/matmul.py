@@ -1,0 +1,55 @@
+"""Matmul on column panels: a register tile of rows x one panel.
+
+parallel  batch x rows x panels
+  k_o       chunks of the reduction
+    k         the sums stay in registers
+      m, v, 16  unrolled rows and vectors of the panel
+  epilogue  bias, activation on the finished tile
+"""
+
+from __future__ import annotations
+
+from tvm import s_tir, tirx
+
+from tvmscope.compiler import tiles
+from tvmscope.compiler.schedules.cpu.blocks import (
+    find_op,
+    inline_epilogue,
+    schedule_copies,
+    vectorize_last,
+)
+from tvmscope.compiler.tiles import CHANNEL_BLOCK
+from tvmscope.core.target import Target
+
+_CHUNK = 128
+_UNROLL = 4
+
+
+def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
+    """Takes functions with a packed matmul and injective blocks around it."""
+    sch = s_tir.Schedule(func)
+    block = find_op(sch, "matmul")
+    if block is None:
+        return None
+    epilogue = inline_epilogue(sch, block)
+    schedule_copies(sch, before=block)
+    *batch, m, n, k = sch.get_loops(block)
+    height = tiles.rows(int(sch.get(m).extent), target)
+    panel = tiles.panel(target)
+    m_o, m_i = sch.split(m, factors=[None, height])
+    n_o, n_v, n_i = sch.split(n, factors=[None, panel // CHANNEL_BLOCK, CHANNEL_BLOCK])
+    depth = int(sch.get(k).extent)
+    k_o, k_i = sch.split(k, factors=[None, _CHUNK if depth % _CHUNK == 0 else depth])
+    sch.reorder(*batch, m_o, n_o, k_o, k_i, m_i, n_v, n_i)
+    task = sch.fuse(*batch, m_o, n_o)
+    sch.reverse_compute_at(epilogue, task)
+    sch.parallel(task)
+    if int(sch.get(k_i).extent) % _UNROLL == 0:
+        _, unrolled = sch.split(k_i, factors=[None, _UNROLL])
+        sch.unroll(unrolled)
+    sch.unroll(m_i)
+    sch.unroll(n_v)
+    sch.vectorize(n_i)
+    vectorize_last(sch, epilogue)
+    sch.decompose_reduction(block, k_o)
+    return sch

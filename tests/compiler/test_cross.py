@@ -1,0 +1,181 @@
+"""Builds for machines that are not here: checked by the instructions in them, never run."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+import tvm
+
+from tvmscope.compiler import (
+    artifact,
+    build,
+    cuda_code,
+    frontends,
+    linkers,
+    pipeline,
+    targets,
+    tvm_compat,
+)
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
+from tvmscope.errors import BuildError
+
+X86_64, AARCH64 = 62, 183
+# FMLA on four floats, by vector and by element: fixed bits and which of them count.
+FMLA_VECTOR, FMLA_ELEMENT = (0x4E20CC00, 0xFFE0FC00), (0x4F801000, 0xFFC0F400)
+
+
+def compiled(ready: Prepared, folder: Path, name: str) -> Path:
+    target = targets.resolve(name)
+    build.build(ready, folder, target, target, CompileOptions())
+    return folder / artifact.LIBRARY
+
+
+def machine(library: Path) -> int:
+    """The machine field of an ELF file."""
+    data = library.read_bytes()
+    assert data[:4] == b"\x7fELF"
+    return int(struct.unpack_from("<H", data, 18)[0])
+
+
+def sections(library: Path) -> dict[str, bytes]:
+    """The sections of a 64-bit ELF file by name."""
+    data = library.read_bytes()
+    (offset,) = struct.unpack_from("<Q", data, 40)
+    size, count, names = struct.unpack_from("<HHH", data, 58)
+    headers = [struct.unpack_from("<IIQQQQ", data, offset + i * size) for i in range(count)]
+    text = headers[names][4]
+    found = {}
+    for name, _, _, _, start, length in headers:
+        label = data[text + name : data.index(b"\0", text + name)].decode()
+        found[label] = data[start : start + length]
+    return found
+
+
+def disassemble(library: Path) -> str:
+    """What objdump (binutils, a part of every C compiler's installation) reads."""
+    done = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", str(library)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump is not installed")
+@pytest.mark.parametrize(
+    ("name", "registers", "absent"),
+    [
+        ("cpu:skylake-avx512", "%zmm", "%tmm"),
+        ("cpu:haswell", "%ymm", "%zmm"),
+        ("cpu:x86-64", "%xmm", "%ymm"),
+    ],
+)
+def test_x86_build_uses_the_registers_of_its_cpu(
+    name: str, registers: str, absent: str, conv_net: Prepared, tmp_path: Path
+) -> None:
+    library = compiled(conv_net, tmp_path / "a", name)
+    assert machine(library) == X86_64
+    assembly = disassemble(library)
+    kernels = [line for line in assembly.splitlines() if "conv2d" in line and line.endswith(">:")]
+    assert kernels
+    multiply = ("vfmadd", "vmulps", "mulps")
+    assert any(registers in line and any(m in line for m in multiply)
+               for line in assembly.splitlines())  # fmt: skip
+    assert absent not in assembly
+
+
+def test_arm64_build_has_its_vector_instructions(conv_net: Prepared, tmp_path: Path) -> None:
+    library = compiled(conv_net, tmp_path / "a", "arm64:cortex-a72")
+    assert machine(library) == AARCH64
+    text = sections(library)[".text"]
+    words = struct.unpack(f"<{len(text) // 4}I", text[: len(text) // 4 * 4])
+
+    def count(bits: int, mask: int) -> int:
+        return sum(word & mask == bits for word in words)
+
+    assert count(*FMLA_VECTOR) + count(*FMLA_ELEMENT) > 10
+    assert artifact.read(tmp_path / "a").target.triple == "aarch64-linux-gnu"
+
+
+def test_arm64_artifact_is_refused_here(conv_net: Prepared, tmp_path: Path) -> None:
+    compiled(conv_net, tmp_path / "a", "arm64:cortex-a72")
+    with pytest.raises(artifact.RunError, match="is built for aarch64, this machine is"):
+        artifact.load_callable(tmp_path / "a")
+
+
+def test_a_cross_compiler_of_the_system_comes_before_zig(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = targets.resolve("arm64:cortex-a72")
+    assert "ziglang" in linkers.linker_for(target)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    assert linkers.linker_for(target) == ("/usr/bin/aarch64-linux-gnu-g++",)
+
+
+def test_without_a_linker_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = targets.resolve("arm64:cortex-a72")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(linkers, "_zig", lambda: None)
+    with pytest.raises(BuildError, match=r"no linker for aarch64.*pip install ziglang"):
+        linkers.linker_for(target)
+
+
+@pytest.mark.parametrize("command", [("no-such-linker",), ("false",), ("true",)])
+def test_a_linker_that_fails_is_named(command: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=f"linking with {command[0]} failed"):
+        linkers.link(command, str(tmp_path / "out.so"), [])
+
+
+def cuda_sources(ready: Prepared, variant: str) -> list[str]:
+    """The kernels that a build for sm_90 holds, in CUDA."""
+    target = targets.resolve("cuda:sm_90")
+    host = Target(kind="llvm", arch="x86-64")
+    tvm_target = tvm.target.Target(targets.to_tvm(target), host=targets.to_tvm(host))
+    module = frontends.import_model(ready).module
+    lowered = pipeline.run(module, target, tvm_target, CompileOptions(pipeline=variant))
+    executable = tvm.relax.build(lowered.module, tvm_target, relax_pipeline=None)
+    waiting, found = [executable.mod], []
+    while waiting:
+        current = waiting.pop()
+        waiting += list(current.imports)
+        if current.kind == "cuda":
+            found.append(current.inspect_source("cuda"))
+    return found
+
+
+def test_cuda_build_needs_no_device(conv_net: Prepared, tmp_path: Path) -> None:
+    target, host = targets.resolve("cuda:sm_90"), targets.host_target()
+    built = build.build(conv_net, tmp_path / "a", target, host, CompileOptions())
+    assert built.target.arch == "sm_90"
+    assert any("conv2d" in call.kernel for call in built.kernels)
+    assert artifact.read(tmp_path / "a") == built
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.parametrize("variant", ["tvm", "tvmscope"])
+def test_cuda_kernels_compile_for_their_gpu(
+    variant: str, conv_net: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvcc")
+    (source,) = cuda_sources(conv_net, variant)
+    assert "__global__" in source
+    with tvm.target.Target({"kind": "cuda", "arch": "sm_90"}):
+        binary = tvm.get_global_func("tvm_callback_cuda_compile")(source)
+    (tmp_path / "kernels").write_bytes(b"\0" * 16 + bytes(binary))
+    assert cuda_code.holds_binary(tmp_path / "kernels")
+    (tmp_path / "source").write_text(source)
+    assert not cuda_code.holds_binary(tmp_path / "source")
+
+
+def test_nvcc_is_chosen_where_cuda_bindings_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TVM_CUDA_COMPILE_MODE", raising=False)
+    monkeypatch.setattr(tvm_compat.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    tvm_compat.choose_cuda_compiler()
+    assert tvm_compat.os.environ["TVM_CUDA_COMPILE_MODE"] == "nvcc"
+    monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvrtc")
+    tvm_compat.choose_cuda_compiler()
+    assert tvm_compat.os.environ["TVM_CUDA_COMPILE_MODE"] == "nvrtc"
