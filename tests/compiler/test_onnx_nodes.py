@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,10 @@ def cases() -> dict[str, list[Any]]:
     from onnx.backend.test.case.node import collect_testcases
 
     found = defaultdict(list)
-    for case in collect_testcases(None):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the cases compute logarithms of zero on purpose
+        collected = collect_testcases(None)
+    for case in collected:
         foreign = any(word in case.name for word in ("_expanded", "bfloat16", "string"))
         if len(case.model.graph.node) == 1 and not foreign:
             found[case.model.graph.node[0].op_type].append(case)

@@ -99,5 +99,5 @@ def test_ir_is_dumped_per_phase(conv_net: Prepared, host: Target, tmp_path: Path
     pipeline.run(module, host, tvm.target.Target(targets.to_tvm(host)), options)
     phases = [file.stem.split("-", 1)[1] for file in sorted((tmp_path / "ir").iterdir())]
     assert phases == [
-        "graph", "tidy", "dispatch", "legalize", "fuse", "schedule", "lower", "memory", "finish"
+        "graph", "tidy", "layout", "dispatch", "legalize", "fuse", "schedule", "lower", "memory", "finish"
     ]  # fmt: skip

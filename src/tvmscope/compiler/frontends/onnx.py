@@ -63,10 +63,15 @@ def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
         return model, ()
     import onnxslim
 
+    inputs = list(model.graph.input)
     try:
-        return onnxslim.slim(model), ()
+        slim = onnxslim.slim(model)
     except Exception as e:  # a simplifier's bug must not end a run that may work without it
         return model, (f"ONNX simplification failed ({one_line(e)}); imported as it is",)
+    # It drops inputs that nothing reads any more; callers go on giving them, by position.
+    del slim.graph.input[:]
+    slim.graph.input.extend(inputs)
+    return slim, ()
 
 
 def check_supported(name: str, model: onnx.ModelProto) -> None:

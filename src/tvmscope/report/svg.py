@@ -1,0 +1,24 @@
+"""The console's table as a picture, for READMEs and slides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+
+from rich.console import Console
+
+from tvmscope.core.session import Session
+from tvmscope.report.console import render_all
+from tvmscope.report.renderers import Renderer
+
+WIDTH = 118
+
+
+def to_svg(sessions: Sequence[Session]) -> str:
+    """One SVG document with everything that the console would show."""
+    console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True)
+    console.print(render_all(sessions))
+    return console.export_svg(title="tvmscope")
+
+
+RENDERER = Renderer("svg", ".svg", to_svg)

@@ -1,0 +1,22 @@
+"""The picture of a session."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import samples
+from tvmscope.report.svg import to_svg
+
+
+def test_svg_is_well_formed_and_shows_every_backend() -> None:
+    session = samples.complete()
+    document = to_svg([session])
+    texts = "".join(ElementTree.fromstring(document).itertext()).replace("\xa0", " ")
+    for result in session.results:
+        assert result.task.variant.backend in texts
+
+
+def test_hostile_names_cannot_leave_the_text() -> None:
+    document = to_svg([samples.hostile_names()])
+    assert "<script" not in document
+    ElementTree.fromstring(document)
