@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from onnx import helper
 
 import tvmscope
 from command import TORCH_NET, save_onnx
@@ -47,6 +48,14 @@ def test_public_names() -> None:
     assert set(tvmscope.__all__) == {"analyze", "bench", "compile", "load_artifact"}
 
 
+def test_bench_stays_a_function_beside_the_package_of_that_name() -> None:
+    from tvmscope.bench.run import run
+
+    assert callable(run)
+    assert callable(tvmscope.bench)
+    assert tvmscope.bench.__module__ == "tvmscope"
+
+
 def test_import_loads_nothing_heavy() -> None:
     script = "import sys, tvmscope; print({'tvm', 'torch', 'numpy', 'onnx'} & set(sys.modules))"
     done = subprocess.run(
@@ -76,7 +85,7 @@ def test_compile_and_load_a_module_in_memory(
 def test_modules_take_one_tensor_or_keywords_as_examples(here: Path) -> None:
     layer = torch.nn.Linear(6, 4).eval()
     x = torch.randn(2, 6)
-    for name, example in (("a", x), ("b", [x]), ("c", {"input": x})):
+    for name, example in (("a", x), ("b", {"input": x})):
         tvmscope.compile(layer, str(here / name), inputs=example, target="cpu")
         (found,) = tvmscope.load_artifact(str(here / name))(x).values()
         np.testing.assert_allclose(found, layer(x).detach().numpy(), rtol=1e-5, atol=1e-6)
@@ -97,8 +106,6 @@ def test_bench_of_a_module_gives_a_session_and_keeps_it(
 
 
 def test_bench_of_several_models_gives_a_list_and_records_failures(here: Path) -> None:
-    from onnx import helper
-
     relu = save_onnx(here / "relu.onnx", helper.make_node("Relu", ["x"], ["y"]))
     (here / "broken.onnx").write_bytes(b"no model")
     sessions = tvmscope.bench(
@@ -109,6 +116,7 @@ def test_bench_of_several_models_gives_a_list_and_records_failures(here: Path) -
     good, bad = sessions
     assert good.results[0].status == "ok"
     assert bad.results == ()
+    assert bad.model.name == "broken.onnx"
     assert bad.failure is not None
     assert "broken.onnx" in bad.failure
 
@@ -158,7 +166,6 @@ def test_example_inputs_that_do_not_fit_are_refused(here: Path) -> None:
         ({"target": "gpu9000"}, "unknown target 'gpu9000'"),
         ({"threads": 0}, "give at least 1"),
         ({"pipeline": "nope"}, "pipeline 'nope'"),
-        ({"disabled_passes": ("nope",)}, "no pass named nope"),
         ({"exec_mode": "fast"}, "exec_mode 'fast'"),
         ({"mode": "speed"}, "mode 'speed'"),
         ({"cache": "lukewarm"}, "cache 'lukewarm'"),
@@ -169,12 +176,16 @@ def test_example_inputs_that_do_not_fit_are_refused(here: Path) -> None:
 def test_wrong_options_are_refused_by_name(
     options: dict[str, object], words: str, here: Path
 ) -> None:
-    from onnx import helper
-
     relu = save_onnx(here / "relu.onnx", helper.make_node("Relu", ["x"], ["y"]))
     with pytest.raises(UsageError, match=words):
         tvmscope.analyze(str(relu), **QUICK | options)
     assert not (here / "results").exists()
+
+
+def test_a_pass_that_does_not_exist_is_refused(here: Path) -> None:
+    relu = save_onnx(here / "relu.onnx", helper.make_node("Relu", ["x"], ["y"]))
+    with pytest.raises(UsageError, match="no pass named nope"):
+        tvmscope.analyze(str(relu), **QUICK, disabled_passes=("nope",))
 
 
 def test_an_unknown_model_is_refused_with_a_hint(here: Path) -> None:
@@ -185,7 +196,7 @@ def test_an_unknown_model_is_refused_with_a_hint(here: Path) -> None:
 
 
 def test_something_that_is_no_model_is_refused(here: Path) -> None:
-    with pytest.raises(UsageError, match="nn.Module"):
+    with pytest.raises(UsageError, match=r"nn\.Module"):
         tvmscope.compile(3, here / "a", inputs=(torch.zeros(1),))
 
 

@@ -6,8 +6,10 @@ The small public API; everything heavy is imported when a function is called, so
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,3 +60,14 @@ def analyze(model: Any, *, inputs: Sequence[Any] | None = None, **options: Any) 
     from tvmscope.workflow.options import Options
 
     return run(model, Options.of(inputs=inputs, **options))
+
+
+class _Package(ModuleType):
+    """Keeps `tvmscope.bench` the function: importing the package of that name would rebind it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

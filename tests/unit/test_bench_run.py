@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fakes import OUTPUTS, entry, task
+from tvmscope.bench import row
 from tvmscope.bench.plan import Entry
 from tvmscope.bench.run import compare_all, run
 from tvmscope.core import stats
@@ -155,7 +156,7 @@ def test_device_time_stands_beside_wall_time(bench: Bench) -> None:
 
 
 def test_spread_is_warned_about(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tvmscope.bench.row.CPU_SPREAD", -1.0)
+    monkeypatch.setattr(row, "CPU_SPREAD", -1.0)
     assert any("noisy" in w for w in bench.run(entry("a"))["a"].warnings)
 
 

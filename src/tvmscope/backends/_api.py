@@ -62,6 +62,8 @@ class Backend:
     precisions: tuple[str, ...] = ("float32",)
     graphs: bool = False
     """Whether it has a CUDA-graph mode that is worth its own row."""
+    needs_onnx: bool = False
+    """Whether torch models must be exported to ONNX for it."""
     compiles: str | None = None
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
     env: Callable[[int], dict[str, str]] = field(default=lambda threads: {})

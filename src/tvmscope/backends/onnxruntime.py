@@ -66,6 +66,7 @@ BACKENDS = (
         name="onnxruntime",
         kinds=("cpu", "cuda"),
         formats=("torch", "onnx"),
+        needs_onnx=True,
         load="tvmscope.backends.onnxruntime:load",
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},

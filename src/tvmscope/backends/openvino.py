@@ -64,6 +64,7 @@ BACKENDS = (
         name="openvino",
         kinds=("cpu",),
         formats=("torch", "onnx"),
+        needs_onnx=True,
         load="tvmscope.backends.openvino:load",
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},

@@ -25,7 +25,10 @@ def report(
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", "-f", metavar="NAME", help=_("console, markdown, json, svg. [default: console]")
+            "--format",
+            "-f",
+            metavar="NAME",
+            help=_("console, markdown, json, svg. [default: console]"),
         ),
     ] = None,
     *,

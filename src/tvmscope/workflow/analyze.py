@@ -5,6 +5,8 @@ load -> choose targets -> compile each variant -> verify and measure, interleave
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,6 +23,7 @@ from tvmscope.core.target import Target
 from tvmscope.workflow import environment, places, stages
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
+from tvmscope.workflow.stages import Row
 
 REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
 
@@ -31,9 +34,10 @@ def analyze(model: Any, options: Options, progress: Progress | None = None) -> S
     started = datetime.now(UTC)
     if options.output is not None:
         places.claim(options.output, force=options.force)
-    progress.stage("load", str(model) if isinstance(model, str) else type(model).__name__)
+    stages.known_backends(options)  # before a load that may take minutes
+    progress.stage("load", stages.name_of(model))
     where = stages.resolve_targets(options)
-    with stages.prepared(model, options) as ready:
+    with stages.prepared(model, stages.without_needless_export(options, where)) as ready:
         for note in ready.model.notes:
             progress.note(note)
         label = "+".join(target.device for target in where)
@@ -85,13 +89,23 @@ def compile_rows(
 ) -> list[Entry]:
     """An entry per row of the table to come; rows that need an artifact get one."""
     rows = stages.plan_rows(options, session.targets, ready.model.format)
-    entries = []
-    with Builder(ready, session.environment.threads) as builder:
-        for row in rows:
+    lanes = stages.build_lanes(rows)
+    builders = [Builder(ready, session.environment.threads) for _ in lanes]
+
+    def build(builder: Builder, lane: list[Row]) -> list[tuple[Row, Entry]]:
+        made = []
+        for row in lane:
             if row.backend.compiles and row.unavailable is None:
                 progress.stage("compile", f"{row.variant.label} for {row.target.label}")
-            entries.append(stages.make_entry(builder, row, options, artifacts))
-    return entries
+            made.append((row, stages.make_entry(builder, row, options, artifacts)))
+        return made
+
+    # An interruption leaves the inner context first: its workers end, and so the pool's threads.
+    with ThreadPoolExecutor(len(lanes)) as pool, ExitStack() as stack:
+        for builder in builders:
+            stack.enter_context(builder)
+        made = dict(pair for pairs in pool.map(build, builders, lanes) for pair in pairs)
+    return [made[row] for row in rows]
 
 
 class _Store:

@@ -42,7 +42,7 @@ def bench_models(
         return [analyze(models[0], options, progress)]
     sessions = []
     for index, model in enumerate(models):
-        name = model if isinstance(model, str) else type(model).__name__
+        name = stages.name_of(model)
         own = replace(options, output=_own_folder(options, name, index))
         progress.note(f"model {index + 1} of {len(models)}: {name}")
         try:

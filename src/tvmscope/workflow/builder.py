@@ -11,6 +11,7 @@ from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
+from tvmscope.errors import BuildError
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.workflow.places import cache_folder
 
@@ -24,10 +25,13 @@ class Builder:
         self.ready = ready
         self.threads = threads
         self._worker: Worker | None = None
+        self._closed = False
 
     def build(self, output: Path, target: Target, options: CompileOptions) -> Artifact:
         """Compile one variant into the folder `output`."""
         host = target if target.kind == "llvm" else targets.host_target(cache=cache_folder())
+        if self._closed:
+            raise BuildError("compilation was stopped")
         if self._worker is None:
             env = {"TVM_NUM_THREADS": str(self.threads)}
             self._worker = Worker("compiler", env=env, timeout_s=BUILD_TIMEOUT_S)
@@ -49,5 +53,6 @@ class Builder:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._closed = True
         if self._worker is not None:
             self._worker.kill()

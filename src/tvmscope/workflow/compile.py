@@ -24,7 +24,7 @@ def compile_model(
         raise UsageError("compile takes one target and one precision; run it once for each")
     places.claim(output, force=options.force, marker=META)
     (target,) = stages.resolve_targets(options)
-    progress.stage("load", str(model) if isinstance(model, str) else type(model).__name__)
+    progress.stage("load", stages.name_of(model))
     bare = replace(options, load=replace(options.load, need_onnx=False))
     with stages.prepared(model, bare) as ready:
         for note in ready.model.notes:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tvmscope.core.options import CompileOptions, LoadOptions, MeasureOptions
 from tvmscope.errors import UsageError
@@ -59,13 +59,18 @@ class Options:
                 raise UsageError(f"unknown option '{key}'; see tvmscope.workflow.options.Options")
             for home in homes:  # `seed` means the same everywhere
                 parts[home][key] = value
-        return cls(
+        made = cls(
             **parts[""],
             load=LoadOptions(**parts["load"]),
             compile=CompileOptions(**parts["compile"]),
             measure=MeasureOptions(**parts["measure"]),
             example_inputs=inputs,
         )
+        for part in (made.compile, made.measure):
+            _check_words(part)
+        _check_numbers(made.measure)
+        _check_pipeline(made.compile.pipeline)
+        return made
 
 
 _ALIASES = {"target": "targets", "precision": "precisions", "backend": "backends"}
@@ -96,3 +101,34 @@ def _normal(flat: dict[str, Any]) -> dict[str, Any]:
         if values.get(key) is not None:
             values[key] = kind(values[key])
     return values
+
+
+def _check_words(options: CompileOptions | MeasureOptions) -> None:
+    """Refuse words that a field does not know."""
+    for name, hint in get_type_hints(type(options)).items():
+        known = get_args(hint)
+        value = getattr(options, name)
+        if get_origin(hint) is Literal and value not in known:
+            raise UsageError(f"{name} '{value}' is none of {', '.join(known)}")
+
+
+def _check_numbers(measure: MeasureOptions) -> None:
+    lowest = {"iterations": 1, "warmup": 0, "min_rounds": 1}
+    for name, least in lowest.items():
+        value = getattr(measure, name)
+        if value is not None and value < least:
+            raise UsageError(f"{name} {value}: give at least {least}")
+    for name in ("duration_s", "timeout_s"):
+        if getattr(measure, name) <= 0:
+            raise UsageError(f"{name} {getattr(measure, name)}: give more than 0")
+
+
+def _check_pipeline(text: str) -> None:
+    """What can be known without TVM; the function itself is looked up by the compiler."""
+    if text in ("tvm", "tvmscope"):
+        return
+    file, _, function = text.rpartition(":")
+    if not file.endswith(".py") or not function:
+        raise UsageError(f"pipeline '{text}' is neither tvm nor tvmscope nor file.py:function")
+    if not Path(file).is_file():
+        raise UsageError(f"pipeline '{text}': there is no file {file}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,10 +25,12 @@ from tvmscope.workflow.options import Options
 from tvmscope.workflow.places import cache_folder
 
 LOAD_TIMEOUT_S = 3600.0
+CORES_PER_BUILD = 4
+"""A build is mostly one thread, but importing and linking want some more."""
 TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Row:
     """A row of the table to come: a variant of a backend on a target."""
 
@@ -57,17 +60,31 @@ def resolve_targets(options: Options) -> tuple[Target, ...]:
     )
 
 
+def name_of(model: Any) -> str:
+    """What was given, in words: the text, or a module's class."""
+    return str(model) if isinstance(model, str | Path) else type(model).__name__
+
+
+def without_needless_export(options: Options, where: Sequence[Target]) -> Options:
+    """Exporting to ONNX takes seconds: only for backends that want it and are here."""
+    wanted = any(
+        row.backend.needs_onnx and row.unavailable is None
+        for row in plan_rows(options, where, "torch")
+    )
+    return replace(options, load=replace(options.load, need_onnx=wanted))
+
+
 @contextmanager
 def prepared(model: Any, options: Options) -> Iterator[Prepared]:
     """Load the model in a child process and lay it out in a temporary folder."""
     with TemporaryDirectory(prefix="tvmscope-") as scratch:
         folder = Path(scratch) / "model"
         folder.mkdir()
-        source, pickled = str(model), None
+        source, pickled = name_of(model), None
         if not isinstance(model, str | Path):
             if options.example_inputs is None:
                 raise UsageError("a model given in memory needs example inputs: inputs=(x, ...)")
-            pickled, source = str(Path(scratch) / "module.pickle"), type(model).__name__
+            pickled = str(Path(scratch) / "module.pickle")
             pickle_module(model, options.example_inputs, Path(pickled))
         described: Model = run_isolated(
             "tvmscope.models.prepare:prepare",
@@ -80,12 +97,18 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
         yield Prepared(folder, described)
 
 
-def plan_rows(options: Options, where: Sequence[Target], model_format: str) -> list[Row]:
-    """Backends x targets x precisions x graph modes, with what is unavailable and why."""
+def known_backends(options: Options) -> dict[str, Backend]:
+    """All backends by name; refuses a request for one that is not among them."""
     backends, _ = all_backends()
     unknown = [name for name in options.backends if name not in backends]
     if unknown:
         raise UsageError(f"no backend named {', '.join(unknown)}; known: {', '.join(backends)}")
+    return backends
+
+
+def plan_rows(options: Options, where: Sequence[Target], model_format: str) -> list[Row]:
+    """Backends x targets x precisions x graph modes, with what is unavailable and why."""
+    backends = known_backends(options)
     rows = []
     for target in where:
         for precision in options.precisions:
@@ -121,6 +144,21 @@ def _row(
     return Row(backend=backend, target=target, variant=variant, unavailable=reason)
 
 
+def build_lanes(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows in lists to be compiled at the same time, as many lists as the cores can feed.
+
+    Variants that differ in CUDA graphs only share their kernels, so they stay together.
+    """
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        key = (row.variant.pipeline, row.variant.precision, row.target.label)
+        groups.setdefault(key, []).append(row)
+    lanes: list[list[Row]] = [[] for _ in range(max(1, (os.cpu_count() or 1) // CORES_PER_BUILD))]
+    for index, group in enumerate(groups.values()):
+        lanes[index % len(lanes)] += group
+    return [lane for lane in lanes if lane]
+
+
 def make_entry(builder: Builder, row: Row, options: Options, artifacts: Path) -> Entry:
     """Compile what the row needs; a failure becomes the row's reason."""
     ready, threads, built, failure = builder.ready, builder.threads, None, None
@@ -133,6 +171,8 @@ def make_entry(builder: Builder, row: Row, options: Options, artifacts: Path) ->
         )
         try:
             built = builder.build(artifacts / row.folder_name, row.target, config)
+        except UsageError:  # a pass or a pipeline that does not exist: no row could be built
+            raise
         except TvmscopeError as e:
             failure = str(e)  # our own words, in one line; the list of a pre-flight stays whole
     request = LoadRequest(

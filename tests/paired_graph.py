@@ -1,0 +1,199 @@
+"""Small graphs built twice, as Relax and as PyTorch values, then compiled and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as nnf
+import tvm
+from tvm import relax
+
+from tvmscope.compiler import pipeline, targets
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
+
+TOLERANCE = {"float32": 1e-5, "float16": 4e-3}
+"""max|a-b| / max|reference|; half precision keeps eleven bits, and sums collect their rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One value of the graph: how TVM computes it and what PyTorch computed."""
+
+    op: Callable[..., relax.Expr]
+    args: tuple[Node, ...]
+    value: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the compiled graph gave, and how it was compiled."""
+
+    outputs: tuple[np.ndarray[Any, Any], ...]
+    rules: dict[str, str | None]
+    """The schedule rule that took each kernel; None where no rule did."""
+    remarks: tuple[str, ...]
+
+    def taken_by(self, rule: str | None) -> list[str]:
+        """The kernels that `rule` scheduled, without what only changes the layout."""
+        found = [kernel for kernel, name in self.rules.items() if name == rule]
+        return [
+            k for k in found if not k.rstrip("0123456789").endswith(("to_blocks", "from_blocks"))
+        ]
+
+
+class Graph:
+    """A function under construction; every operator runs in PyTorch at once, in TVM at the end."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = torch.Generator().manual_seed(seed)
+        self._inputs: dict[Node, relax.Var] = {}
+        self._operators: list[Node] = []
+
+    # ---- leaves ------------------------------------------------------------------------------
+
+    def random(self, *shape: int, scale: float = 1.0) -> torch.Tensor:
+        """Normally distributed numbers."""
+        return torch.randn(shape, generator=self._random) * scale
+
+    def input(self, *shape: int) -> Node:
+        """A float32 parameter of the function, filled with random numbers."""
+        return self.input_of(self.random(*shape))
+
+    def input_of(self, value: torch.Tensor) -> Node:
+        """A parameter with this value."""
+        dtype = str(value.dtype).removeprefix("torch.")
+        name = f"input{len(self._inputs)}"
+        var = relax.Var(name, relax.TensorType(tuple(value.shape), dtype))
+        node = Node(lambda: var, (), value)
+        self._inputs[node] = var
+        return node
+
+    def constant(self, value: torch.Tensor) -> Node:
+        """A value that the compiler knows."""
+        return Node(lambda: relax.const(value.numpy()), (), value)
+
+    # ---- operators ---------------------------------------------------------------------------
+
+    def apply(
+        self, op: Callable[..., relax.Expr], reference: Callable[..., Any], *args: Node
+    ) -> Node:
+        """An operator in both worlds."""
+        node = Node(op, args, reference(*(a.value for a in args)))
+        self._operators.append(node)
+        return node
+
+    def conv2d(
+        self,
+        x: Node,
+        outputs: int,
+        kernel: int | tuple[int, int] = 3,
+        *,
+        stride: int | tuple[int, int] = 1,
+        padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+        dilation: int | tuple[int, int] = 1,
+        groups: int = 1,
+    ) -> Node:
+        """A convolution with constant weights; `padding` is top, left, bottom, right."""
+        kh, kw = (kernel, kernel) if isinstance(kernel, int) else kernel
+        inputs = x.value.shape[1] // groups
+        weight = self.random(outputs, inputs, kh, kw, scale=(inputs * kh * kw) ** -0.5)
+        top, left, bottom, right = padding
+        return self.apply(
+            partial(
+                relax.op.nn.conv2d,
+                strides=stride,
+                padding=padding,
+                dilation=dilation,
+                groups=groups,
+            ),
+            lambda x, w: nnf.conv2d(
+                nnf.pad(x, (left, right, top, bottom)), w, None, stride, 0, dilation, groups
+            ),
+            x,
+            self.constant(weight),
+        )
+
+    def bias(self, x: Node) -> Node:
+        """Add a constant along the channels (4-D) or the last axis."""
+        shape = (1, x.value.shape[1], 1, 1) if x.value.ndim == 4 else (x.value.shape[-1],)
+        return self.apply(relax.op.add, torch.add, x, self.constant(self.random(*shape)))
+
+    def relu(self, x: Node) -> Node:
+        return self.apply(relax.op.nn.relu, torch.relu, x)
+
+    def linear(self, x: Node, outputs: int) -> Node:
+        """A matmul with constant weights and a bias."""
+        depth = x.value.shape[-1]
+        weight = self.constant(self.random(depth, outputs, scale=depth**-0.5))
+        return self.bias(self.apply(relax.op.matmul, torch.matmul, x, weight))
+
+    # ---- compiling ---------------------------------------------------------------------------
+
+    def module(self, *outputs: Node) -> tvm.IRModule:
+        """The function that returns `outputs`."""
+        builder = relax.BlockBuilder()
+        exprs: dict[Node, relax.Expr] = {}
+
+        def expr(node: Node) -> relax.Expr:
+            return exprs[node] if node in exprs else node.op()
+
+        with builder.function("main", list(self._inputs.values())):
+            with builder.dataflow():
+                for node in self._operators:
+                    exprs[node] = builder.emit(node.op(*(expr(a) for a in node.args)))
+                results = [expr(o) for o in outputs]
+                whole = results[0] if len(results) == 1 else relax.Tuple(results)
+                output = builder.emit_output(whole)
+            builder.emit_func_output(output)
+        return builder.get()
+
+    def run(self, *outputs: Node, target: Target, options: CompileOptions | None = None) -> Ran:
+        """Compile for `target` and run here."""
+        tvm_target = tvm.target.Target(targets.to_tvm(target))
+        lowered = pipeline.run(
+            self.module(*outputs), target, tvm_target, options or CompileOptions()
+        )
+        executable = relax.build(lowered.module, tvm_target, relax_pipeline=None)
+        machine = relax.VirtualMachine(executable, tvm.cpu())
+        got = machine["main"](*(tvm.runtime.tensor(i.value.numpy()) for i in self._inputs))
+        tensors = [got] if len(outputs) == 1 else list(got)
+        return Ran(tuple(t.numpy() for t in tensors), rules(lowered.module), lowered.remarks)
+
+    def check(self, *outputs: Node, target: Target, options: CompileOptions | None = None) -> Ran:
+        """Compile, run, and compare with PyTorch; no rule may have failed on the way."""
+        ran = self.run(*outputs, target=target, options=options)
+        assert ran.remarks == ()
+        precision = options.precision if options else "float32"
+        for node, got in zip(outputs, ran.outputs, strict=True):
+            assert_close(got, node.value.numpy(), TOLERANCE[precision])
+        return ran
+
+
+def rules(module: tvm.IRModule) -> dict[str, str | None]:
+    """Which rule took each kernel of a lowered module."""
+    found: dict[str, str | None] = {}
+    for var, function in module.functions_items():
+        if isinstance(function, tvm.tirx.PrimFunc):
+            rule = function.attrs.get("tvmscope.rule") if function.attrs else None
+            found[var.name_hint] = None if rule is None else str(rule)
+    return found
+
+
+def assert_close(
+    got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], tolerance: float
+) -> None:
+    """Same shape; floats within `tolerance` of the largest value, integers equal."""
+    assert got.shape == expected.shape
+    if expected.dtype.kind in "biu":
+        np.testing.assert_array_equal(got, expected)
+        return
+    assert np.isfinite(expected).all(), "the reference proves nothing"
+    scale = max(float(np.abs(expected).max()), 1e-6)
+    error = float(np.abs(got.astype(np.float64) - expected).max()) / scale
+    assert error < tolerance
