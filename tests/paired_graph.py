@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,14 +12,22 @@ import numpy as np
 import torch
 import torch.nn.functional as nnf
 import tvm
+from hypothesis import settings
 from tvm import relax
 
 from tvmscope.compiler import pipeline, targets
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 
+Array = np.ndarray[Any, Any]
 TOLERANCE = {"float32": 1e-5, "float16": 4e-3}
-"""max|a-b| / max|reference|; half precision keeps eleven bits, and sums collect their rounding."""
+"""max|a-b| / max|reference|; half precision keeps eleven bits, and a chain rounds a few times."""
+_CONVERSION = re.compile(r"(fused_)?(to|from)_blocks\d*$")
+
+
+def drawn(examples: int) -> settings:
+    """The same examples in every run, each with the time that a compilation takes."""
+    return settings(max_examples=examples, deadline=None, derandomize=True, database=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +43,20 @@ class Node:
 class Ran:
     """What the compiled graph gave, and how it was compiled."""
 
-    outputs: tuple[np.ndarray[Any, Any], ...]
+    outputs: tuple[Array, ...]
     rules: dict[str, str | None]
     """The schedule rule that took each kernel; None where no rule did."""
     remarks: tuple[str, ...]
 
     def taken_by(self, rule: str | None) -> list[str]:
-        """The kernels that `rule` scheduled, without what only changes the layout."""
+        """The kernels that `rule` scheduled, without those that only convert the layout."""
         found = [kernel for kernel, name in self.rules.items() if name == rule]
-        return [
-            k for k in found if not k.rstrip("0123456789").endswith(("to_blocks", "from_blocks"))
-        ]
+        return [kernel for kernel in found if not _CONVERSION.match(kernel)]
+
+    @property
+    def conversions(self) -> int:
+        """Kernels that only convert the layout."""
+        return sum(bool(_CONVERSION.match(kernel)) for kernel in self.rules)
 
 
 class Graph:
@@ -67,8 +79,7 @@ class Graph:
 
     def input_of(self, value: torch.Tensor) -> Node:
         """A parameter with this value."""
-        dtype = str(value.dtype).removeprefix("torch.")
-        name = f"input{len(self._inputs)}"
+        name, dtype = f"input{len(self._inputs)}", str(value.dtype).removeprefix("torch.")
         var = relax.Var(name, relax.TensorType(tuple(value.shape), dtype))
         node = Node(lambda: var, (), value)
         self._inputs[node] = var
@@ -76,7 +87,8 @@ class Graph:
 
     def constant(self, value: torch.Tensor) -> Node:
         """A value that the compiler knows."""
-        return Node(lambda: relax.const(value.numpy()), (), value)
+        dtype = str(value.dtype).removeprefix("torch.")
+        return Node(lambda: relax.const(value.numpy(), dtype), (), value)
 
     # ---- operators ---------------------------------------------------------------------------
 
@@ -84,7 +96,8 @@ class Graph:
         self, op: Callable[..., relax.Expr], reference: Callable[..., Any], *args: Node
     ) -> Node:
         """An operator in both worlds."""
-        node = Node(op, args, reference(*(a.value for a in args)))
+        value = reference(*(a.value for a in args))
+        node = Node(op, args, value.contiguous())
         self._operators.append(node)
         return node
 
@@ -95,7 +108,7 @@ class Graph:
         kernel: int | tuple[int, int] = 3,
         *,
         stride: int | tuple[int, int] = 1,
-        padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+        padding: int | tuple[int, int, int, int] = 0,
         dilation: int | tuple[int, int] = 1,
         groups: int = 1,
     ) -> Node:
@@ -103,12 +116,12 @@ class Graph:
         kh, kw = (kernel, kernel) if isinstance(kernel, int) else kernel
         inputs = x.value.shape[1] // groups
         weight = self.random(outputs, inputs, kh, kw, scale=(inputs * kh * kw) ** -0.5)
-        top, left, bottom, right = padding
+        top, left, bottom, right = (padding,) * 4 if isinstance(padding, int) else padding
         return self.apply(
             partial(
                 relax.op.nn.conv2d,
                 strides=stride,
-                padding=padding,
+                padding=(top, left, bottom, right),
                 dilation=dilation,
                 groups=groups,
             ),
@@ -119,19 +132,40 @@ class Graph:
             self.constant(weight),
         )
 
+    def add(self, x: Node, y: Node) -> Node:
+        """x + y, with broadcasting."""
+        return self.apply(relax.op.add, torch.add, x, y)
+
+    def multiply(self, x: Node, y: Node) -> Node:
+        """x * y, with broadcasting."""
+        return self.apply(relax.op.multiply, torch.mul, x, y)
+
     def bias(self, x: Node) -> Node:
         """Add a constant along the channels (4-D) or the last axis."""
         shape = (1, x.value.shape[1], 1, 1) if x.value.ndim == 4 else (x.value.shape[-1],)
-        return self.apply(relax.op.add, torch.add, x, self.constant(self.random(*shape)))
+        return self.add(x, self.constant(self.random(*shape)))
 
     def relu(self, x: Node) -> Node:
+        """max(x, 0)."""
         return self.apply(relax.op.nn.relu, torch.relu, x)
 
-    def linear(self, x: Node, outputs: int) -> Node:
-        """A matmul with constant weights and a bias."""
-        depth = x.value.shape[-1]
-        weight = self.constant(self.random(depth, outputs, scale=depth**-0.5))
-        return self.bias(self.apply(relax.op.matmul, torch.matmul, x, weight))
+    def reshape(self, x: Node, *shape: int) -> Node:
+        """The same values in another shape."""
+        return self.apply(lambda v: relax.op.reshape(v, shape), lambda v: v.reshape(shape), x)
+
+    def epilogue(self, x: Node, name: str) -> Node:
+        """What may follow a convolution or a matmul, by name."""
+        if name == "residual":
+            return self.add(x, self.input(*x.value.shape))
+        if name == "gate":
+            return self.multiply(x, self.apply(relax.op.sigmoid, torch.sigmoid, x))
+        simple = {
+            "clip": (lambda v: relax.op.clip(v, -0.5, 1.5), lambda v: v.clip(-0.5, 1.5)),
+            "silu": (relax.op.nn.silu, nnf.silu),
+            "gelu": (relax.op.nn.gelu, nnf.gelu),
+            "scale": (lambda v: relax.op.multiply(v, relax.const(0.125)), lambda v: v * 0.125),
+        }
+        return self.apply(*simple[name], x) if name in simple else getattr(self, name)(x)
 
     # ---- compiling ---------------------------------------------------------------------------
 
@@ -156,9 +190,8 @@ class Graph:
     def run(self, *outputs: Node, target: Target, options: CompileOptions | None = None) -> Ran:
         """Compile for `target` and run here."""
         tvm_target = tvm.target.Target(targets.to_tvm(target))
-        lowered = pipeline.run(
-            self.module(*outputs), target, tvm_target, options or CompileOptions()
-        )
+        options = options or CompileOptions()
+        lowered = pipeline.run(self.module(*outputs), target, tvm_target, options)
         executable = relax.build(lowered.module, tvm_target, relax_pipeline=None)
         machine = relax.VirtualMachine(executable, tvm.cpu())
         got = machine["main"](*(tvm.runtime.tensor(i.value.numpy()) for i in self._inputs))
@@ -169,9 +202,9 @@ class Graph:
         """Compile, run, and compare with PyTorch; no rule may have failed on the way."""
         ran = self.run(*outputs, target=target, options=options)
         assert ran.remarks == ()
-        precision = options.precision if options else "float32"
+        tolerance = TOLERANCE[options.precision if options else "float32"]
         for node, got in zip(outputs, ran.outputs, strict=True):
-            assert_close(got, node.value.numpy(), TOLERANCE[precision])
+            assert_close(got, node.value.numpy(), tolerance)
         return ran
 
 
@@ -185,11 +218,9 @@ def rules(module: tvm.IRModule) -> dict[str, str | None]:
     return found
 
 
-def assert_close(
-    got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], tolerance: float
-) -> None:
-    """Same shape; floats within `tolerance` of the largest value, integers equal."""
-    assert got.shape == expected.shape
+def assert_close(got: Array, expected: Array, tolerance: float) -> None:
+    """Same shape and type; floats within `tolerance` of the largest value, the rest equal."""
+    assert (got.shape, got.dtype) == (expected.shape, expected.dtype)
     if expected.dtype.kind in "biu":
         np.testing.assert_array_equal(got, expected)
         return

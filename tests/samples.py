@@ -136,6 +136,14 @@ def unavailable() -> Session:
     )
 
 
+def only_unavailable() -> Session:
+    """What a machine without a GPU makes of a CUDA target."""
+    reason = "cross-compiled into a, not run: no CUDA device here"
+    return session(
+        result("tvmscope", None, "cuda:sm_90", status="unavailable", reason=reason), targets=(CUDA,)
+    )
+
+
 def interrupted() -> Session:
     return session(
         result("tvmscope", 0.048),
@@ -183,7 +191,7 @@ def failed_model() -> Session:
 ALL = {
     f.__name__: f
     for f in (
-        complete, failed_backend, wrong_result, unavailable, interrupted, random_weights,
-        several_targets, throughput, hostile_names, failed_model,
+        complete, failed_backend, wrong_result, unavailable, only_unavailable, interrupted,
+        random_weights, several_targets, throughput, hostile_names, failed_model,
     )
 }  # fmt: skip

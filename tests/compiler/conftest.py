@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tvmscope.compiler import targets
+from tvmscope.compiler import cpu_features, targets
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import LoadOptions
 from tvmscope.core.target import Target
@@ -48,6 +48,13 @@ def get_inputs():
 @pytest.fixture(scope="session")
 def host() -> Target:
     return targets.host_target(cores=2)
+
+
+@pytest.fixture(scope="session")
+def narrow() -> Target:
+    """A CPU with half the vectors and registers of AVX-512, whose code this machine can run."""
+    name = "cpu:x86-64-v3" if "avx2" in cpu_features.reported() else "cpu"
+    return targets.resolve(name, cores=2)
 
 
 @pytest.fixture(scope="session")

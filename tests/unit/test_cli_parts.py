@@ -64,6 +64,7 @@ def test_flags_reach_their_options() -> None:
         (samples.wrong_result(), (), 3),
         (samples.unavailable(), (), 0),
         (samples.unavailable(), ("openvino",), 5),
+        (samples.only_unavailable(), (), 5),
         (samples.failed_backend(), (), 0),
         (samples.failed_backend(), ("openvino",), 1),
         (samples.failed_model(), (), 1),

@@ -61,7 +61,7 @@ def unavailable(device: str) -> str | None:
     if importlib.util.find_spec("tvm") is None:
         return "apache-tvm is not installed: pip install tvmscope"
     if device == "cuda" and cuda_device.find() is None:
-        return "no CUDA device here; the artifact can still be cross-compiled"
+        return "no CUDA device here"
     return None
 
 

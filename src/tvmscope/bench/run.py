@@ -23,7 +23,7 @@ from tvmscope.measure.machine import disturbances, snapshot
 __all__ = ["Entry", "compare_all", "run"]
 
 Results = tuple[Result, ...]
-CORES_PER_LOAD = 2
+CORES_PER_LOAD = 4
 """Loading compiles (torch.compile, OpenVINO): fewer cores than this would only queue up."""
 
 

@@ -126,7 +126,8 @@ def refuse_overwrite(file: Path | None, force: bool) -> None:
 def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
     """3 when an output is wrong, 130 when interrupted, 5 or 1 when a backend asked for has no row.
 
-    Backends that nobody named may be missing: that is a line in the table, not a failure.
+    Backends that nobody named may be missing: that is a line in the table, not a failure, unless
+    none is left (5).
     """
     results = [result for session in sessions for result in session.results]
     if any(r.status == "wrong" for r in results):
@@ -135,6 +136,8 @@ def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
         return 130
     statuses = {r.status for r in results if r.task.variant.backend in asked}
     if "unavailable" in statuses:
+        return 5
+    if results and all(r.status == "unavailable" for r in results):
         return 5
     lost = any(not any(r.status == "ok" for r in session.results) for session in sessions)
     return 1 if lost or "failed" in statuses else 0

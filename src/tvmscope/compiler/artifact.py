@@ -20,6 +20,7 @@ from tvmscope.core.artifact import ARTIFACT_SCHEMA, Artifact
 from tvmscope.core.codec import decode, encode
 from tvmscope.core.files import digest_file, write_text_atomic
 from tvmscope.core.model import TensorSpec
+from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, UsageError, one_line
 
 LIBRARY = "model.so"
@@ -70,19 +71,20 @@ def check(artifact: Artifact) -> None:
 
 
 def _check_cpu(artifact: Artifact) -> None:
-    target = artifact.target
+    if problem := cpu_problem(artifact.target):
+        raise RunError(
+            f"{artifact.path} is built for {problem}; "
+            "run it on such a machine, or compile with --target cpu on this one"
+        )
+
+
+def cpu_problem(target: Target) -> str | None:
+    """Why this machine cannot run code for a CPU target; None when it can."""
     machine = target.triple.split("-")[0] if target.triple else None
     if machine and machine.replace("arm64", "aarch64") != platform.machine():
-        raise RunError(
-            f"{artifact.path} is built for {machine}, this machine is {platform.machine()}; "
-            "copy it to such a machine, or compile with --target cpu"
-        )
+        return f"{machine}, this machine is {platform.machine()}"
     missing = [f for f in target.features if f not in cpu_features.reported()]
-    if missing:
-        raise RunError(
-            f"{artifact.path} is built for {target.label}; this CPU lacks {', '.join(missing)}; "
-            "compile with --target cpu on this machine"
-        )
+    return f"{target.label}; this CPU lacks {', '.join(missing)}" if missing else None
 
 
 def _check_gpu(artifact: Artifact) -> None:

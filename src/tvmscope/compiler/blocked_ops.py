@@ -63,9 +63,11 @@ def _extra_columns(window: Window, computed: int, wanted: int) -> int:
     return (computed - wanted) * window.strides[1]
 
 
-def conv2d(data: te.Tensor, weight: te.Tensor, window: Window, computed_width: int) -> te.Tensor:
-    """Dense convolution; `data` is blocked (5-D) or plain NCHW (4-D), `weight` is
-    (O/16, I/b, kh, kw, b, 16) with b = 16 for blocked data and b = I for plain data."""
+def conv2d(
+    data: te.Tensor, weight: te.Tensor, window: Window, computed_width: int, out_dtype: str
+) -> te.Tensor:
+    """Dense convolution, summed in `out_dtype`; `data` is blocked (5-D) or plain NCHW (4-D),
+    `weight` is (O/16, I/b, kh, kw, b, 16) with b = 16 for blocked data, b = I for plain data."""
     blocks, _, kh, kw, inner, _ = (int(d) for d in weight.shape)
     size = (int(data.shape[2]), int(data.shape[3]))
     rows, width = window.output(size, (kh, kw))
@@ -83,8 +85,8 @@ def conv2d(data: te.Tensor, weight: te.Tensor, window: Window, computed_width: i
     result = te.compute(
         (data.shape[0], blocks, rows, computed_width, CHANNEL_BLOCK),
         lambda n, o, h, w, b: te.sum(
-            value(n, h * sy + y * dy, w * sx + x * dx)
-            * weight[o, ic // inner, y, x, ic % inner, b],
+            value(n, h * sy + y * dy, w * sx + x * dx).astype(out_dtype)
+            * weight[o, ic // inner, y, x, ic % inner, b].astype(out_dtype),
             axis=[ic, y, x],
         ),
         name="conv2d_nchwc",
@@ -94,9 +96,9 @@ def conv2d(data: te.Tensor, weight: te.Tensor, window: Window, computed_width: i
 
 
 def depthwise_conv2d(
-    data: te.Tensor, weight: te.Tensor, window: Window, computed_width: int
+    data: te.Tensor, weight: te.Tensor, window: Window, computed_width: int, out_dtype: str
 ) -> te.Tensor:
-    """Depthwise convolution of blocked data; `weight` is (C/16, kh, kw, 16)."""
+    """Depthwise convolution of blocked data, summed in `out_dtype`; `weight` is (C/16, kh, kw, 16)."""
     kh, kw = int(weight.shape[1]), int(weight.shape[2])
     rows, width = window.output((int(data.shape[2]), int(data.shape[3])), (kh, kw))
     padded = _pad(data, window, _extra_columns(window, computed_width, width))
@@ -105,7 +107,9 @@ def depthwise_conv2d(
     result = te.compute(
         (data.shape[0], data.shape[1], rows, computed_width, CHANNEL_BLOCK),
         lambda n, c, h, w, b: te.sum(
-            padded[n, c, h * sy + y * dy, w * sx + x * dx, b] * weight[c, y, x, b], axis=[y, x]
+            padded[n, c, h * sy + y * dy, w * sx + x * dx, b].astype(out_dtype)
+            * weight[c, y, x, b].astype(out_dtype),
+            axis=[y, x],
         ),
         name="depthwise_nchwc",
         attrs={OP: "depthwise"},
@@ -138,7 +142,9 @@ def from_blocks(data: te.Tensor, channels: int) -> te.Tensor:
     )
 
 
-def matmul(data: te.Tensor, packed: te.Tensor, columns: int, computed_rows: int) -> te.Tensor:
+def matmul(
+    data: te.Tensor, packed: te.Tensor, columns: int, computed_rows: int, out_dtype: str
+) -> te.Tensor:
     """(..., M, K) times column panels (N/p, K, p), or (..., N/p, K, p) with batches."""
     *batch, wanted, depth = (int(d) for d in data.shape)
     panels, panel = int(packed.shape[-3]), int(packed.shape[-1])
@@ -150,7 +156,8 @@ def matmul(data: te.Tensor, packed: te.Tensor, columns: int, computed_rows: int)
     def element(*i: tirx.Var) -> tirx.Expr:
         *b, m, n = i
         where = [] if shared else b
-        return te.sum(data(*b, m, k) * packed(*where, n // panel, k, n % panel), axis=[k])
+        right = packed(*where, n // panel, k, n % panel)
+        return te.sum(data(*b, m, k).astype(out_dtype) * right.astype(out_dtype), axis=[k])
 
     result = te.compute(
         (*batch, computed_rows, panels * panel), element, name="matmul", attrs={OP: "matmul"}
@@ -160,7 +167,9 @@ def matmul(data: te.Tensor, packed: te.Tensor, columns: int, computed_rows: int)
     return te.compute((*batch, wanted, columns), lambda *i: result(*i), name="crop")
 
 
-def batch_matmul(left: te.Tensor, right: te.Tensor, panel: int, computed_rows: int) -> te.Tensor:
+def batch_matmul(
+    left: te.Tensor, right: te.Tensor, panel: int, computed_rows: int, out_dtype: str
+) -> te.Tensor:
     """Both operands computed: the right one is packed first, inside the kernel."""
     *batch, depth, columns = (int(d) for d in right.shape)
     panels = -(-columns // panel)
@@ -174,7 +183,7 @@ def batch_matmul(left: te.Tensor, right: te.Tensor, panel: int, computed_rows: i
         return tirx.if_then_else(column < columns, right(*b, k, column), zero)
 
     packed = te.compute((*batch, panels, depth, panel), element, name="pack")
-    return matmul(left, packed, columns, computed_rows)
+    return matmul(left, packed, columns, computed_rows, out_dtype)
 
 
 def _pad_rows(data: te.Tensor, rows: int) -> te.Tensor:

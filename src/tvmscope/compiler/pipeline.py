@@ -27,6 +27,7 @@ from tvmscope.compiler.passes.fold_numpy import fold_numpy
 from tvmscope.compiler.passes.pack_matmul import pack_matmul
 from tvmscope.compiler.passes.scalar_operands import scalar_operands
 from tvmscope.compiler.passes.sink_reshapes import sink_reshapes
+from tvmscope.compiler.passes.wide_sums import wide_sums
 from tvmscope.compiler.schedules import cpu, gpu
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
@@ -81,6 +82,8 @@ STEPS: tuple[Step, ...] = (
          when=lambda o: o.precision != "float32"),
     Step("precision", "mixed-precision",
          lambda c: rx.ToMixedPrecision(out_dtype=c.options.precision), tvm=_BOTH,
+         when=lambda o: o.precision != "float32"),
+    Step("precision", "wide-sums", lambda c: wide_sums(c.target),
          when=lambda o: o.precision != "float32"),
     Step("precision", "fold-casts", lambda c: fold_numpy(),
          when=lambda o: o.precision != "float32"),

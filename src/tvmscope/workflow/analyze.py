@@ -95,7 +95,7 @@ def compile_rows(
     def build(builder: Builder, lane: list[Row]) -> list[tuple[Row, Entry]]:
         made = []
         for row in lane:
-            if row.backend.compiles and row.unavailable is None:
+            if row.builds:
                 progress.stage("compile", f"{row.variant.label} for {row.target.label}")
             made.append((row, stages.make_entry(builder, row, options, artifacts)))
         return made

@@ -45,6 +45,8 @@ def _how(measure: MeasureOptions) -> str:
 
 
 def _why(row: stages.Row) -> str:
+    if row.builds and row.unavailable:
+        return f": compiled only, {row.unavailable}"
     return f": unavailable, {row.unavailable}" if row.unavailable else ""
 
 

@@ -14,6 +14,8 @@ from tvmscope.backends import all_backends
 from tvmscope.backends._api import Backend, LoadRequest
 from tvmscope.bench.plan import Entry
 from tvmscope.compiler import cpu_features, targets
+from tvmscope.compiler.artifact import cpu_problem
+from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Model, Prepared
 from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
@@ -38,6 +40,13 @@ class Row:
     target: Target
     variant: Variant
     unavailable: str | None
+    cross: bool = False
+    """Its code cannot run here; it is compiled all the same, for a machine that can."""
+
+    @property
+    def builds(self) -> bool:
+        """Whether there is something to compile."""
+        return self.backend.compiles is not None and (self.unavailable is None or self.cross)
 
     @property
     def folder_name(self) -> str:
@@ -135,13 +144,17 @@ def _row(
     backend: Backend, target: Target, precision: str, graph: bool, form: str, options: Options
 ) -> Row:
     reason = backend.unavailable(target.device)
+    if reason is None and target.kind == "llvm" and (problem := cpu_problem(target)):
+        reason = f"the target is {problem}"
+    cross = reason is not None and backend.unavailable("cpu") is None
     if form not in backend.formats:
+        cross = False
         reason = f"runs {' and '.join(backend.formats)} models only, this is an {form.upper()} one"
     pipeline = backend.compiles
     if pipeline == "tvmscope":  # `--pipeline` says what our row runs: ours, or the user's own
         pipeline = options.compile.pipeline
     variant = Variant(backend=backend.name, precision=precision, pipeline=pipeline, graph=graph)
-    return Row(backend=backend, target=target, variant=variant, unavailable=reason)
+    return Row(backend=backend, target=target, variant=variant, unavailable=reason, cross=cross)
 
 
 def build_lanes(rows: Sequence[Row]) -> list[list[Row]]:
@@ -162,7 +175,7 @@ def build_lanes(rows: Sequence[Row]) -> list[list[Row]]:
 def make_entry(builder: Builder, row: Row, options: Options, artifacts: Path) -> Entry:
     """Compile what the row needs; a failure becomes the row's reason."""
     ready, threads, built, failure = builder.ready, builder.threads, None, None
-    if row.unavailable is None and row.backend.compiles:
+    if row.backend.compiles and row.builds:
         config = replace(
             options.compile,
             pipeline=row.variant.pipeline or row.backend.compiles,
@@ -188,12 +201,18 @@ def make_entry(builder: Builder, row: Row, options: Options, artifacts: Path) ->
         load=row.backend.load,
         request=request,
         env=row.backend.env(threads),
-        unavailable=row.unavailable,
+        unavailable=_unavailable(row, built) if failure is None else None,
         failure=failure,
         build_s=built.build_s if built else None,
         warnings=built.warnings if built else (),
         items=items_per_run(options, ready.model.shapes),
     )
+
+
+def _unavailable(row: Row, built: Artifact | None) -> str | None:
+    if built is not None and row.cross:
+        return f"cross-compiled into {built.path}, not run: {row.unavailable}"
+    return row.unavailable
 
 
 def items_per_run(options: Options, shapes: Mapping[str, tuple[int, ...]]) -> int | None:

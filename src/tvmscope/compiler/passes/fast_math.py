@@ -16,11 +16,19 @@ from tvm import relax, te, tirx, topi
 from tvmscope.compiler.passes.rewrite import Rewriter, rewrite_calls
 
 
+def erf(x: te.Tensor) -> te.Tensor:
+    """TVM's polynomial, which clamps first and so makes a number of NaN; here NaN stays NaN."""
+    fast = topi.fast_erf(x)
+    return te.compute(
+        x.shape, lambda *i: tirx.Select(tirx.isnan(x(*i)), x(*i), fast(*i)), name="erf"
+    )
+
+
 def gelu(x: te.Tensor) -> te.Tensor:
-    """x * (1 + erf(x / sqrt 2)) / 2."""
-    erf = topi.fast_erf(topi.multiply(x, tirx.const(0.5**0.5, x.dtype)))
+    """x * (1 + erf(x / sqrt 2)) / 2; the factor x carries NaN on."""
+    fast = topi.fast_erf(topi.multiply(x, tirx.const(0.5**0.5, x.dtype)))
     half = topi.multiply(x, tirx.const(0.5, x.dtype))
-    return topi.multiply(half, topi.add(erf, tirx.const(1.0, x.dtype)))
+    return topi.multiply(half, topi.add(fast, tirx.const(1.0, x.dtype)))
 
 
 def sigmoid(x: te.Tensor) -> te.Tensor:
@@ -57,7 +65,7 @@ HANDLERS = {
     "relax.nn.silu": _elementwise(silu),
     "relax.sigmoid": _elementwise(sigmoid),
     "relax.exp": _elementwise(topi.fast_exp),
-    "relax.erf": _elementwise(topi.fast_erf),
+    "relax.erf": _elementwise(erf),
     "relax.tanh": _elementwise(topi.fast_tanh),
     "relax.nn.softmax": _softmax,
 }

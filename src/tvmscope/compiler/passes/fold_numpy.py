@@ -9,6 +9,7 @@ table stays for FoldConstant.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -71,13 +72,12 @@ class _Fold(PyExprMutator):
             return call
         if operator in _FLOAT_ONLY and arrays[0].dtype.kind != "f":
             return call
-        largest = max(a.size for a in arrays)
-        value = np.ascontiguousarray(evaluate(arrays, call))
-        if value.size > max(largest, MOST_ELEMENTS_GROWN):
+        if prod(_shape(call)) > max(MOST_ELEMENTS_GROWN, *(a.size for a in arrays)):
             return call
+        value = np.asarray(evaluate(arrays, call), order="C")  # ascontiguousarray adds an axis
         if value.shape != _shape(call) or str(value.dtype) != str(call.ty.dtype):
             return call  # numpy's rules differ here: leave it to the compiler
-        return relax.const(value)
+        return relax.const(value, str(value.dtype))  # by itself it narrows int64 and float64
 
     def _value(self, value: relax.Expr) -> Array | None:
         if isinstance(value, relax.Var):

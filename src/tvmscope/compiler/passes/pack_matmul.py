@@ -34,15 +34,16 @@ def pack_matmul(target: Target) -> tvm.transform.Pass:
 def _pack(target: Target, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     left, right = call.args
     a, b = static_shape(left), static_shape(right)
-    if a is None or b is None or len(a) < 2 or len(b) < 2 or str(call.ty.dtype) != "float32":
+    dtype = str(getattr(call.ty, "dtype", ""))
+    if a is None or b is None or len(a) < 2 or len(b) < 2 or dtype != "float32":
         return None
     panel, rows = tiles.panel(target), tiles.padded_rows(a[-2], target)
     columns = b[-1]
     if isinstance(right, GenericConst) and len(b) == 2:
         packed = relax.const(pack_columns(right.value.numpy(), panel))
-        compute = partial(blocked_ops.matmul, columns=columns, computed_rows=rows)
+        compute = partial(blocked_ops.matmul, columns=columns, computed_rows=rows, out_dtype=dtype)
         return rewriter.builder_.call_te(compute, left, packed, primfunc_name_hint="matmul")
     if len(a) != len(b) or a[:-2] != b[:-2]:
         return None  # broadcast batches: left to the fallback
-    compute = partial(blocked_ops.batch_matmul, panel=panel, computed_rows=rows)
+    compute = partial(blocked_ops.batch_matmul, panel=panel, computed_rows=rows, out_dtype=dtype)
     return rewriter.builder_.call_te(compute, left, right, primfunc_name_hint="batch_matmul")

@@ -1,0 +1,135 @@
+"""The rule for dense convolutions: right on odd shapes, and only taken where it applies."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as nnf
+from hypothesis import given
+from tvm import relax
+
+from convolutions import Convolution, convolutions
+from paired_graph import Graph, drawn
+from tvmscope.core.target import Target
+
+
+def check(case: Convolution, target: Target) -> None:
+    graph = Graph()
+    ran = graph.check(case.build(graph), target=target)
+    # The convolution in front may be the same kernel by chance; nothing else computes.
+    assert len(ran.taken_by("conv2d")) in ((1, 2) if case.blocked else (1,))
+    assert ran.taken_by("fallback") == ran.taken_by(None) == []
+
+
+@drawn(30)
+@given(convolutions())
+def test_drawn_convolutions_match_pytorch(host: Target, case: Convolution) -> None:
+    check(case, host)
+
+
+@drawn(15)
+@given(convolutions())
+def test_drawn_convolutions_match_pytorch_with_fewer_registers(
+    narrow: Target, case: Convolution
+) -> None:
+    check(case, narrow)
+
+
+@pytest.mark.slow
+@drawn(300)
+@given(convolutions())
+def test_many_drawn_convolutions_match_pytorch(
+    host: Target, narrow: Target, case: Convolution
+) -> None:
+    check(case, host)
+    check(case, narrow)
+
+
+ODD = {
+    "1x1 image": Convolution(3, 17, 31, (1, 1), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), True, ()),
+    "kernel larger than image": Convolution(
+        1, 5, 7, (2, 3), (7, 7), (1, 1), (3, 3, 3, 3), (1, 1), False, ("bias",)
+    ),
+    "dilated and strided": Convolution(
+        3, 7, 13, (23, 29), (3, 5), (2, 3), (2, 0, 1, 3), (2, 2), True, ("bias", "relu")
+    ),
+    "one channel to one": Convolution(
+        3, 1, 1, (5, 13), (2, 2), (1, 1), (0, 0, 0, 0), (1, 1), True, ("gate",)
+    ),
+    "prime channels and a residual": Convolution(
+        3, 31, 17, (11, 19), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), True, ("residual", "relu")
+    ),
+    "wide row": Convolution(
+        1, 3, 16, (3, 113), (3, 3), (1, 2), (1, 1, 1, 1), (1, 1), False, ("bias", "silu")
+    ),
+    "many channels": Convolution(
+        1, 192, 48, (7, 7), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), True, ("bias", "clip")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_shapes_match_pytorch(name: str, host: Target) -> None:
+    check(ODD[name], host)
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_grouped_convolution_is_declined_and_right(groups: int, host: Target) -> None:
+    graph = Graph()
+    x = graph.conv2d(graph.input(3, 5, 9, 7), 4 * groups, 1)
+    ran = graph.check(
+        graph.relu(graph.bias(graph.conv2d(x, 6 * groups, groups=groups))), target=host
+    )
+    assert len(ran.taken_by("conv2d")) == 1
+    assert ran.taken_by("depthwise") == []
+    assert any("conv2d" in kernel for kernel in ran.taken_by("fallback"))
+
+
+def test_transposed_convolution_is_declined_and_right(host: Target) -> None:
+    graph = Graph()
+    x = graph.conv2d(graph.input(3, 5, 9, 7), 17, 1)
+    weight = graph.constant(graph.random(17, 5, 3, 3, scale=0.1))
+    y = graph.apply(
+        lambda v, w: relax.op.nn.conv2d_transpose(v, w, strides=2, padding=1, output_padding=1),
+        lambda v, w: nnf.conv_transpose2d(v, w, None, 2, 1, 1),
+        x,
+        weight,
+    )
+    ran = graph.check(graph.relu(graph.bias(y)), target=host)
+    assert len(ran.taken_by("conv2d")) == 1
+    assert any("conv2d_transpose" in kernel for kernel in ran.taken_by("fallback"))
+
+
+def test_computed_weights_are_declined_and_right(host: Target) -> None:
+    graph = Graph()
+    y = graph.apply(
+        relax.op.nn.conv2d, nnf.conv2d, graph.input(3, 5, 9, 7), graph.input(7, 5, 3, 3)
+    )
+    ran = graph.check(y, target=host)
+    assert ran.taken_by("conv2d") == []
+    assert ran.taken_by("fallback") == ["conv2d"]
+
+
+def test_channels_last_layout_is_declined_and_right(host: Target) -> None:
+    graph = Graph()
+    weight = graph.constant(graph.random(3, 3, 5, 7, scale=0.1))
+    y = graph.apply(
+        lambda v, w: relax.op.nn.conv2d(v, w, data_layout="NHWC", kernel_layout="HWIO"),
+        lambda v, w: nnf.conv2d(v.permute(0, 3, 1, 2), w.permute(3, 2, 0, 1)).permute(0, 2, 3, 1),
+        graph.input(3, 9, 7, 5),
+        weight,
+    )
+    assert graph.check(y, target=host).taken_by("conv2d") == []
+
+
+def test_integer_convolution_is_declined_and_exact(host: Target) -> None:
+    graph = Graph()
+    x = torch.arange(3 * 5 * 9 * 7, dtype=torch.int8).reshape(3, 5, 9, 7)
+    weight = torch.arange(7 * 5 * 3 * 3, dtype=torch.int8).reshape(7, 5, 3, 3)
+    y = graph.apply(
+        lambda v, w: relax.op.nn.conv2d(v, w, out_dtype="int32"),
+        lambda v, w: nnf.conv2d(v.double(), w.double()).to(torch.int32),
+        graph.input_of(x),
+        graph.constant(weight),
+    )
+    assert graph.check(y, target=host).taken_by("conv2d") == []

@@ -1,0 +1,77 @@
+"""The rule for depthwise convolutions: right on odd shapes, and only taken where it applies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from convolutions import Convolution, convolutions
+from paired_graph import Graph, drawn
+from tvmscope.core.target import Target
+
+
+def check(case: Convolution, target: Target) -> None:
+    graph = Graph()
+    ran = graph.check(case.build(graph, depthwise=True), target=target)
+    assert len(ran.taken_by("depthwise")) == 1
+    assert len(ran.taken_by("conv2d")) == case.blocked
+    assert ran.taken_by("fallback") == ran.taken_by(None) == []
+
+
+several = convolutions(smallest_channels=2)
+
+
+@drawn(20)
+@given(several)
+def test_drawn_convolutions_match_pytorch(host: Target, case: Convolution) -> None:
+    check(case, host)
+
+
+@drawn(10)
+@given(several)
+def test_drawn_convolutions_match_pytorch_with_fewer_registers(
+    narrow: Target, case: Convolution
+) -> None:
+    check(case, narrow)
+
+
+@pytest.mark.slow
+@drawn(200)
+@given(several)
+def test_many_drawn_convolutions_match_pytorch(
+    host: Target, narrow: Target, case: Convolution
+) -> None:
+    check(case, host)
+    check(case, narrow)
+
+
+PLAIN = Convolution(3, 17, 17, (9, 13), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), False, ("bias",))
+ODD = {
+    "prime channels": PLAIN,
+    "1x1 image": replace(PLAIN, size=(1, 1), blocked=True),
+    "dilated and strided": replace(PLAIN, kernel=(5, 3), stride=(2, 3), dilation=(2, 2)),
+    "one-sided padding": replace(PLAIN, padding=(0, 3, 2, 0), epilogues=("silu",)),
+    "wide row": replace(PLAIN, channels=5, size=(3, 113), epilogues=("residual", "clip")),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_shapes_match_pytorch(name: str, host: Target) -> None:
+    check(ODD[name], host)
+
+
+@pytest.mark.parametrize("channels", [7, 16])
+def test_channel_multiplier_is_declined_and_right(channels: int, host: Target) -> None:
+    graph = Graph()
+    x = graph.conv2d(graph.input(3, channels, 9, 7), 2 * channels, groups=channels)
+    ran = graph.check(graph.relu(graph.bias(x)), target=host)
+    assert ran.taken_by("depthwise") == ran.taken_by("conv2d") == []
+    assert len(ran.taken_by("fallback")) == 1
+
+
+def test_one_channel_is_a_dense_convolution(host: Target) -> None:
+    graph = Graph()
+    ran = graph.check(graph.conv2d(graph.input(3, 1, 9, 7), 1, groups=1), target=host)
+    assert (len(ran.taken_by("conv2d")), ran.taken_by("depthwise")) == (1, [])
