@@ -18,7 +18,7 @@ EPILOGUES = ("bias", "gelu", "relu", "residual", "silu", "scale")
 
 @dataclass(frozen=True)
 class Matmul:
-    """(*batch, rows, depth) times (*batch, depth, columns), or times a constant (depth, columns)."""
+    """(*batch, rows, depth) times (*batch, depth, columns) or a constant (depth, columns)."""
 
     batch: tuple[int, ...]
     rows: int

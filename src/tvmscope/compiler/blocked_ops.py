@@ -98,7 +98,7 @@ def conv2d(
 def depthwise_conv2d(
     data: te.Tensor, weight: te.Tensor, window: Window, computed_width: int, out_dtype: str
 ) -> te.Tensor:
-    """Depthwise convolution of blocked data, summed in `out_dtype`; `weight` is (C/16, kh, kw, 16)."""
+    """Depthwise convolution of blocks, summed in `out_dtype`; `weight` is (C/16, kh, kw, 16)."""
     kh, kw = int(weight.shape[1]), int(weight.shape[2])
     rows, width = window.output((int(data.shape[2]), int(data.shape[3])), (kh, kw))
     padded = _pad(data, window, _extra_columns(window, computed_width, width))

@@ -24,6 +24,7 @@ from tvmscope.compiler.passes.apply_schedules import apply_schedules
 from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.compiler.passes.fast_math import fast_math
 from tvmscope.compiler.passes.fold_numpy import fold_numpy
+from tvmscope.compiler.passes.fold_pads import fold_pads
 from tvmscope.compiler.passes.pack_matmul import pack_matmul
 from tvmscope.compiler.passes.scalar_operands import scalar_operands
 from tvmscope.compiler.passes.sink_reshapes import sink_reshapes
@@ -67,6 +68,11 @@ def _dlight(_: Context) -> tvm.transform.Pass:
     return dl.ApplyDefaultSchedule(*(rule() for rule in rules))
 
 
+def _block_layout(context: Context) -> tvm.transform.Pass:
+    winograd = bool(context.options.overrides.get("winograd", True))
+    return block_layout(context.target, winograd=winograd)
+
+
 def _gpu_rules(context: Context) -> tvm.transform.Pass:
     tvm_compat.import_tensor_intrinsics()
     return apply_schedules(gpu.RULES, context.target, context.remarks)
@@ -78,6 +84,7 @@ STEPS: tuple[Step, ...] = (
     Step("graph", "canonicalize", lambda c: rx.CanonicalizeBindings()),
     Step("graph", "fold-arithmetic", lambda c: fold_numpy()),
     Step("graph", "fold-graph-constants", lambda c: rx.FoldConstant()),
+    Step("graph", "fold-pads", lambda c: fold_pads()),
     Step("precision", "scalar-operands", lambda c: scalar_operands(),
          when=lambda o: o.precision != "float32"),
     Step("precision", "mixed-precision",
@@ -92,7 +99,7 @@ STEPS: tuple[Step, ...] = (
     Step("tidy", "dead-code", lambda c: rx.DeadCodeElimination()),
     Step("tidy", "sink-reshapes", lambda c: sink_reshapes()),
     Step("layout", "pack-matmul", lambda c: pack_matmul(c.target), ours=_CPU),
-    Step("layout", "block-layout", lambda c: block_layout(c.target), ours=_CPU),
+    Step("layout", "block-layout", _block_layout, ours=_CPU),
     Step("layout", "fast-math", lambda c: fast_math(), ours=_CPU),
     Step("dispatch", "dispatch-sampling", lambda c: backend.DispatchSampling(), tvm=_BOTH),
     Step("dispatch", "dispatch-sort-scan", lambda c: backend.DispatchSortScan(), tvm=_BOTH),

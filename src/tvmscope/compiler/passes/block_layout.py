@@ -20,7 +20,7 @@ import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler import blocked_ops, tiles
+from tvmscope.compiler import blocked_ops, tiles, winograd
 from tvmscope.compiler.blocked_ops import Window
 from tvmscope.compiler.tiles import CHANNEL_BLOCK
 from tvmscope.core.target import Target
@@ -36,6 +36,8 @@ BINARY = frozenset(
 )
 POOLS = frozenset({"relax.nn.max_pool2d", "relax.nn.avg_pool2d"})
 BLOCKED_LAYOUT = f"NCHW{CHANNEL_BLOCK}c"
+_OUT_ELEMENTWISE_FUSABLE = 4
+"""TVM's OpPatternKind of a convolution."""
 
 
 @dataclass
@@ -48,8 +50,9 @@ class _Value:
 
 
 class _Rewriter:
-    def __init__(self, module: tvm.IRModule, target: Target) -> None:
+    def __init__(self, module: tvm.IRModule, target: Target, winograd: bool) -> None:
         self.function = module["main"]
+        self.winograd = winograd
         self.target = target
         others = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
         self.builder = relax.BlockBuilder(tvm.IRModule(others, attrs=module.attrs))
@@ -179,6 +182,10 @@ class _Rewriter:
         outputs, _, width = (int(d) for d in list(call.ty.shape)[1:])
         computed = tiles.padded(width, self.target)
         groups, channels = int(attrs.groups), _shape(data)[1]
+        if groups == 1 and self.winograd and self.is_blocked(data):
+            fast = self.winograd_conv2d(call, data, kernel, window)
+            if fast is not None:
+                return fast
         if groups == 1:
             source = self.blocked(data) if self.is_blocked(data) else self.plain_expr(data)
             packed = pack_dense(kernel, blocked_input=len(_shape(source)) == 5)
@@ -188,13 +195,34 @@ class _Rewriter:
         else:
             return None
         result = self.builder.call_te(
-            partial(
-                compute, window=window, computed_width=computed, out_dtype=str(call.ty.dtype)
-            ),
+            partial(compute, window=window, computed_width=computed, out_dtype=str(call.ty.dtype)),
             source,
             relax.const(packed, str(packed.dtype)),
             primfunc_name_hint=compute.__name__,
         )
+        return _Value(None, self.emit(result), outputs)
+
+    def winograd_conv2d(
+        self, call: relax.Call, data: relax.Expr, kernel: np.ndarray[Any, Any], window: Window
+    ) -> _Value | None:
+        """The convolution by Winograd's algorithm, where that is predicted to be cheaper."""
+        batch, outputs, rows, columns = _shape(call)
+        if kernel.shape[2:] != (3, 3) or str(call.ty.dtype) != "float32":
+            return None
+        if window.strides != (1, 1) or window.dilation != (1, 1):
+            return None
+        if not winograd.pays(batch, rows, columns, self.target):
+            return None
+        result = self.builder.call_te(
+            partial(winograd.conv2d, window=window),
+            self.blocked(data),
+            relax.const(winograd.pack_weight(kernel)),
+            primfunc_name_hint="winograd_conv2d",
+        )
+        # Its several stages hide from TVM's analysis that elementwise operators may follow.
+        var = result.args[0]
+        function = self.builder.get()[var].with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)
+        self.builder.update_func(var, function)
         return _Value(None, self.emit(result), outputs)
 
     def unary(self, call: relax.Call) -> _Value:
@@ -341,7 +369,7 @@ def _is_static_float(call: relax.Call) -> bool:
     )
 
 
-def block_layout(target: Target) -> tvm.transform.Pass:
+def block_layout(target: Target, *, winograd: bool = True) -> tvm.transform.Pass:
     """The pass over the main function; one that is not a single dataflow block is left alone."""
 
     @tvm.transform.module_pass(opt_level=0, name="BlockLayout")
@@ -351,7 +379,7 @@ def block_layout(target: Target) -> tvm.transform.Pass:
             return module
         if not all(isinstance(b, relax.VarBinding) for b in blocks[0].bindings):
             return module  # a match_cast checks shapes at run time; nothing here keeps that
-        rewriter = _Rewriter(module, target)
+        rewriter = _Rewriter(module, target, winograd)
         result = rewriter.run()
         return relax.transform.DeadCodeElimination()(result) if rewriter.changed else module
 

@@ -6,10 +6,12 @@ from tvmscope.compiler.schedules.cpu.conv2d import schedule_conv2d
 from tvmscope.compiler.schedules.cpu.depthwise import schedule_depthwise
 from tvmscope.compiler.schedules.cpu.fallback import schedule_fallback
 from tvmscope.compiler.schedules.cpu.matmul import schedule_matmul
+from tvmscope.compiler.schedules.cpu.winograd import schedule_winograd
 
 RULES = (
     ("conv2d", schedule_conv2d),
     ("depthwise", schedule_depthwise),
     ("matmul", schedule_matmul),
+    ("winograd", schedule_winograd),
     ("fallback", schedule_fallback),
 )

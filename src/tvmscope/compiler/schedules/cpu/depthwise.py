@@ -1,4 +1,8 @@
-"""Depthwise convolution on channel blocks: columns in registers, the kernel's taps unrolled."""
+"""Depthwise convolution on channel blocks: columns in registers, the kernel's taps unrolled.
+
+There is little arithmetic per byte here, so what counts is that a chunk of rows is padded,
+convolved and finished while it is in the cache.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,16 @@ from tvm import s_tir, tirx
 
 from tvmscope.compiler import tiles
 from tvmscope.compiler.schedules.cpu.blocks import (
+    Block,
     find_op,
     inline_epilogue,
     schedule_copies,
     vectorize_last,
 )
 from tvmscope.core.target import Target
+
+_CHUNK_BYTES = 128 * 1024
+"""Padded input of a chunk of rows: a part of a second-level cache."""
 
 
 def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
@@ -21,13 +29,19 @@ def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
     if conv is None:
         return None
     epilogue = inline_epilogue(sch, conv)
-    schedule_copies(sch, before=conv)
+    padding = [p for p in sch.get_producers(conv) if len(sch.get(p).writes) == 1]
     n, c, oh, ow, block, kh, kw = sch.get_loops(conv)
+    oh_o, oh_i = sch.split(oh, factors=[None, _rows(sch, conv, padding)])
     width = tiles.columns(int(sch.get(ow).extent), target)
     ow_o, ow_i = sch.split(ow, factors=[None, width])
-    sch.reorder(n, c, oh, ow_o, kh, kw, ow_i, block)
-    task = sch.fuse(n, c, oh)
-    sch.reverse_compute_at(epilogue, task)
+    sch.reorder(n, c, oh_o, oh_i, ow_o, kh, kw, ow_i, block)
+    task = sch.fuse(n, c, oh_o)
+    sch.reverse_compute_at(epilogue, oh_i)
+    if len(padding) == 1:
+        sch.compute_at(padding[0], task)
+        vectorize_last(sch, padding[0])
+    else:
+        schedule_copies(sch, before=conv)
     sch.parallel(task)
     for loop in (kh, kw, ow_i):
         sch.unroll(loop)
@@ -35,3 +49,15 @@ def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
     vectorize_last(sch, epilogue)
     sch.decompose_reduction(conv, kh)
     return sch
+
+
+def _rows(sch: s_tir.Schedule, conv: Block, padding: list[Block]) -> int:
+    """Rows of a task: as many as the cache holds, a divisor of all of them."""
+    rows = int(sch.get(sch.get_loops(conv)[2]).extent)
+    if not padding:
+        return 1
+    source = sch.get(padding[0]).writes[0].source
+    row_bytes = int(source.shape[3]) * int(source.shape[4]) * int(source.dtype.bits) // 8
+    total = int(source.shape[2])
+    most = max(1, _CHUNK_BYTES // row_bytes * rows // total)
+    return next(r for r in range(min(rows, most), 0, -1) if rows % r == 0)

@@ -1,0 +1,171 @@
+"""Winograd convolution F(4x4, 3x3) on channel blocks: a quarter of the multiplications.
+
+Each 4x4 tile of the output comes from a 6x6 tile of the input. Both are transformed by small
+constant matrices; between the two transforms a 3x3 convolution is 36 independent matrix products.
+The weights' transform is done at compile time, in double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+from tvmscope.compiler.blocked_ops import OP, Window
+from tvmscope.compiler.tiles import CHANNEL_BLOCK, padded
+from tvmscope.core.target import Target
+
+TILE = 4
+ALPHA = TILE + 2
+"""Side of an input tile."""
+
+G = np.array(
+    [
+        [1 / 4, 0, 0],
+        [-1 / 6, -1 / 6, -1 / 6],
+        [-1 / 6, 1 / 6, -1 / 6],
+        [1 / 24, 1 / 12, 1 / 6],
+        [1 / 24, -1 / 12, 1 / 6],
+        [0, 0, 1],
+    ]
+)
+BT = np.array(
+    [
+        [4, 0, -5, 0, 1, 0],
+        [0, -4, -4, 1, 1, 0],
+        [0, 4, -4, -1, 1, 0],
+        [0, -2, -1, 2, 1, 0],
+        [0, 2, -1, -2, 1, 0],
+        [0, 4, 0, -5, 0, 1],
+    ]
+)
+AT = np.array(
+    [
+        [1, 1, 1, 1, 1, 0],
+        [0, 1, -1, 2, -2, 0],
+        [0, 1, 1, 4, 4, 0],
+        [0, 1, -1, 8, -8, 1],
+    ]
+)
+"""The matrices of Lavin and Gray (2015) for the points 0, 1, -1, 2, -2."""
+
+
+_WEIGHT_LOAD = 12
+"""A transformed weight that is used fewer times than this costs as much as if it were: it comes
+from memory, which delivers one float in the time of about this many multiplications."""
+_TRANSFORM_SHARE = 1.5
+"""What the two transforms add to the products, as a factor."""
+
+
+def pays(batch: int, rows: int, columns: int, target: Target) -> bool:
+    """Whether the transformed convolution is predicted to be faster, per weight of the kernel."""
+    tiles = batch * -(-rows // TILE) * -(-columns // TILE)
+    fast = ALPHA * ALPHA * max(tiles, _WEIGHT_LOAD) * _TRANSFORM_SHARE
+    direct = 9 * max(batch * rows * padded(columns, target), _WEIGHT_LOAD)
+    return fast < direct
+
+
+def pack_weight(kernel: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """OIHW to (36, O/16, I, 16), transformed; channels are filled up with zeros."""
+    o, i = kernel.shape[:2]
+    full = np.pad(kernel, [(0, -o % CHANNEL_BLOCK), (0, -i % CHANNEL_BLOCK), (0, 0), (0, 0)])
+    transformed = np.einsum("ay,oiyx,bx->aboi", G, full.astype(np.float64), G)
+    a, b, o, i = transformed.shape
+    split = transformed.reshape(a * b, o // CHANNEL_BLOCK, CHANNEL_BLOCK, i)
+    return np.ascontiguousarray(split.transpose(0, 1, 3, 2)).astype(kernel.dtype)
+
+
+def _combine(row: tirx.Expr, matrix: np.ndarray[Any, Any], terms: Sequence[tirx.Expr]) -> tirx.Expr:
+    """`matrix[row] @ terms`; the row's loop is unrolled, so that all but one case vanish."""
+    result: tirx.Expr | None = None
+    for index in reversed(range(len(matrix))):
+        value = _weighted(matrix[index], terms)
+        result = value if result is None else tirx.Select(row == index, value, result)
+    assert result is not None
+    return result
+
+
+def _weighted(weights: np.ndarray[Any, Any], terms: Sequence[tirx.Expr]) -> tirx.Expr:
+    total: tirx.Expr | None = None
+    for weight, term in zip(weights, terms, strict=True):
+        if weight == 0:
+            continue
+        scaled = term if weight == 1 else term * tirx.const(float(weight), "float32")
+        total = scaled if total is None else total + scaled
+    assert total is not None
+    return total
+
+
+def conv2d(data: te.Tensor, weight: te.Tensor, window: Window) -> te.Tensor:
+    """A 3x3 convolution of stride 1 on blocked data; `weight` comes from `pack_weight`."""
+    batch, blocks, height, width, _ = (int(d) for d in data.shape)
+    rows, columns = window.output((height, width), (3, 3))
+    down, across = -(-rows // TILE), -(-columns // TILE)
+    tiles = batch * down * across
+    top, left = window.padding[:2]
+    outputs, channels = int(weight.shape[1]), int(weight.shape[2])
+
+    def pixel(t: tirx.Expr, c: tirx.Expr, y: tirx.Expr, x: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
+        row = t // across % down * TILE + y - top
+        column = t % across * TILE + x - left
+        inside = tirx.all(row >= 0, row < height, column >= 0, column < width)
+        zero = tirx.const(0, data.dtype)
+        return tirx.if_then_else(inside, data(t // (down * across), c, row, column, b), zero)
+
+    tile = te.compute(
+        (blocks, tiles, ALPHA, ALPHA, CHANNEL_BLOCK),
+        lambda c, t, y, x, b: pixel(t, c, y, x, b),
+        name="input_tile",
+    )
+    half = te.compute(
+        (blocks, tiles, ALPHA, ALPHA, CHANNEL_BLOCK),
+        lambda c, t, y, x, b: _combine(y, BT, [tile(c, t, k, x, b) for k in range(ALPHA)]),
+        name="input_half",
+    )
+    spectrum = te.compute(
+        (ALPHA, ALPHA, blocks, tiles, CHANNEL_BLOCK),
+        lambda y, x, c, t, b: _combine(x, BT, [half(c, t, y, k, b) for k in range(ALPHA)]),
+        name="input_transform",
+        attrs={OP: "winograd_input"},
+    )
+    k = te.reduce_axis((0, channels), "k")
+    product = te.compute(
+        (ALPHA * ALPHA, outputs, tiles, CHANNEL_BLOCK),
+        lambda p, o, t, b: te.sum(
+            spectrum[p // ALPHA, p % ALPHA, k // CHANNEL_BLOCK, t, k % CHANNEL_BLOCK]
+            * weight[p, o, k, b],
+            axis=[k],
+        ),
+        name="product",
+        attrs={OP: "winograd_product"},
+    )
+    return _inverse(product, (batch, outputs, rows, columns), (down, across))
+
+
+def _inverse(
+    product: te.Tensor, shape: tuple[int, int, int, int], grid: tuple[int, int]
+) -> te.Tensor:
+    batch, outputs, rows, columns = shape
+    down, across = grid
+    half = te.compute(
+        (outputs, batch * down * across, TILE, ALPHA, CHANNEL_BLOCK),
+        lambda o, t, i, x, b: _combine(
+            i, AT, [product(y * ALPHA + x, o, t, b) for y in range(ALPHA)]
+        ),
+        name="output_half",
+    )
+    whole = te.compute(
+        (outputs, batch * down * across, TILE, TILE, CHANNEL_BLOCK),
+        lambda o, t, i, j, b: _combine(j, AT, [half(o, t, i, x, b) for x in range(ALPHA)]),
+        name="output_transform",
+        attrs={OP: "winograd_output"},
+    )
+    return te.compute(
+        (batch, outputs, rows, columns, CHANNEL_BLOCK),
+        lambda n, o, h, w, b: whole[
+            o, (n * down + h // TILE) * across + w // TILE, h % TILE, w % TILE, b
+        ],
+        name="untile",
+    )

@@ -1,0 +1,109 @@
+"""The polynomials that replace transcendental functions: how far off they may be, and where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from tvm import relax
+
+from paired_graph import Graph
+from tvmscope.compiler.passes.fast_math import fast_math
+from tvmscope.core.target import Target
+
+Array = np.ndarray[Any, Any]
+_erf = np.vectorize(math.erf)
+
+
+def sigmoid(x: Array) -> Array:
+    return np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x)))
+
+
+REFERENCES: dict[str, tuple[Callable[..., relax.Expr], Callable[[Array], Array]]] = {
+    "erf": (relax.op.erf, _erf),
+    "tanh": (relax.op.tanh, np.tanh),
+    "sigmoid": (relax.op.sigmoid, sigmoid),
+    "gelu": (relax.op.nn.gelu, lambda x: x * (1 + _erf(x * 0.5**0.5)) / 2),
+    "silu": (relax.op.nn.silu, lambda x: x * sigmoid(x)),
+}
+WIDE = np.concatenate(
+    [np.linspace(-1, 1, 5001), np.linspace(-12, 12, 20001), np.linspace(-120, 120, 5001),
+     [1e9, -1e9, 1e30, -1e30, 3e38, -3e38, 1e-30, -1e-30, 0.0]]
+).astype(np.float32)  # fmt: skip
+
+
+def run(op: Callable[..., relax.Expr], x: Array, target: Target) -> Array:
+    graph = Graph()
+    node = graph.apply(op, lambda v: v, graph.input_of(torch.from_numpy(x)))
+    ran = graph.run(node, target=target)
+    assert set(ran.rules.values()) == {"fallback"}
+    return ran.outputs[0].astype(np.float64)
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_error_is_below_one_in_a_million(name: str, host: Target) -> None:
+    """|error| < 4e-7 * max(1, |x|), measured against float64: 3.4 units in the last place."""
+    op, reference = REFERENCES[name]
+    expected = reference(WIDE.astype(np.float64))
+    error = np.abs(run(op, WIDE, host) - expected) / np.maximum(1, np.abs(WIDE))
+    assert error.max() < 4e-7
+
+
+def test_relative_error_of_exp_is_below_one_in_a_million(host: Target) -> None:
+    """Over all results that float32 holds at full precision."""
+    x = np.linspace(-87, 88, 40001).astype(np.float32)
+    expected = np.exp(x.astype(np.float64))
+    assert (np.abs(run(relax.op.exp, x, host) - expected) / expected).max() < 1e-6
+
+
+@pytest.mark.parametrize("name", ["exp", *REFERENCES])
+def test_not_a_number_stays_so_and_infinity_has_its_limit(name: str, host: Target) -> None:
+    op = REFERENCES[name][0] if name in REFERENCES else relax.op.exp
+    below, above, nothing = run(op, np.array([-np.inf, np.inf, np.nan], np.float32), host)
+    limits = {"exp": (0, np.inf), "erf": (-1, 1), "tanh": (-1, 1), "sigmoid": (0, 1)}
+    if name in limits:
+        assert (below, above) == limits[name]
+    else:
+        assert above == np.inf  # PyTorch too gives NaN for gelu and silu of -inf
+    assert np.isnan(nothing)
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("mask", [-1e4, -1e9, -3.4e38, -np.inf])
+def test_masked_softmax_matches_pytorch(mask: float, axis: int, host: Target) -> None:
+    graph = Graph()
+    x = graph.random(13, 31) * 30
+    x[3:7, 5:] = mask
+    x[2:, 1] = mask
+    node = graph.apply(
+        lambda v: relax.op.nn.softmax(v, axis), lambda v: v.softmax(axis), graph.input_of(x)
+    )
+    ran = graph.check(node, target=host)
+    assert (ran.outputs[0][x.numpy() == mask] == 0).all()
+
+
+def test_fully_masked_row_is_even_or_not_a_number_as_in_pytorch(host: Target) -> None:
+    x = torch.randn(3, 17)
+    x[1], x[2] = -1e9, -np.inf
+    graph = Graph()
+    node = graph.apply(
+        lambda v: relax.op.nn.softmax(v, -1), lambda v: v.softmax(-1), graph.input_of(x)
+    )
+    (got,) = graph.run(node, target=host).outputs
+    np.testing.assert_allclose(got, node.value.numpy(), rtol=1e-5, equal_nan=True)
+
+
+def test_other_types_keep_the_exact_function() -> None:
+    graph = Graph()
+    x = graph.input_of(torch.randn(7).double())
+    node = x
+    for name, (op, _) in REFERENCES.items():
+        node = graph.apply(op, lambda v: v, node)
+        assert name
+    before = graph.module(node)
+    tvm.ir.assert_structural_equal(fast_math()(before), before)
