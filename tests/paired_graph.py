@@ -22,6 +22,9 @@ from tvmscope.core.target import Target
 Array = np.ndarray[Any, Any]
 TOLERANCE = {"float32": 1e-5, "float16": 4e-3}
 """max|a-b| / max|reference|; half precision keeps eleven bits, and a chain rounds a few times."""
+WINOGRAD_TOLERANCE = 5e-5
+"""Its transforms multiply by up to 64 what they then subtract again."""
+DIRECT = CompileOptions(overrides={"winograd": False})
 _CONVERSION = re.compile(r"(fused_)?(to|from)_blocks\d*$")
 
 
@@ -52,6 +55,11 @@ class Ran:
         """The kernels that `rule` scheduled, without those that only convert the layout."""
         found = [kernel for kernel, name in self.rules.items() if name == rule]
         return [kernel for kernel in found if not _CONVERSION.match(kernel)]
+
+    @property
+    def convolutions(self) -> int:
+        """Kernels that a rule for dense convolutions took."""
+        return len(self.taken_by("conv2d")) + len(self.taken_by("winograd"))
 
     @property
     def conversions(self) -> int:
@@ -201,8 +209,10 @@ class Graph:
     def check(self, *outputs: Node, target: Target, options: CompileOptions | None = None) -> Ran:
         """Compile, run, and compare with PyTorch; no rule may have failed on the way."""
         ran = self.run(*outputs, target=target, options=options)
-        assert ran.remarks == ()
+        assert ran.remarks == (), ran.remarks
         tolerance = TOLERANCE[options.precision if options else "float32"]
+        if ran.taken_by("winograd"):
+            tolerance = max(tolerance, WINOGRAD_TOLERANCE)
         for node, got in zip(outputs, ran.outputs, strict=True):
             assert_close(got, node.value.numpy(), tolerance)
         return ran
@@ -227,4 +237,4 @@ def assert_close(got: Array, expected: Array, tolerance: float) -> None:
     assert np.isfinite(expected).all(), "the reference proves nothing"
     scale = max(float(np.abs(expected).max()), 1e-6)
     error = float(np.abs(got.astype(np.float64) - expected).max()) / scale
-    assert error < tolerance
+    assert error < tolerance, f"off by {error:.1e} of the largest value"

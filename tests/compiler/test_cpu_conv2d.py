@@ -9,13 +9,13 @@ from hypothesis import given
 from tvm import relax
 
 from convolutions import Convolution, convolutions
-from paired_graph import Graph, drawn
+from paired_graph import DIRECT, Graph, drawn
 from tvmscope.core.target import Target
 
 
 def check(case: Convolution, target: Target) -> None:
     graph = Graph()
-    ran = graph.check(case.build(graph), target=target)
+    ran = graph.check(case.build(graph), target=target, options=DIRECT)
     # The convolution in front may be the same kernel by chance; nothing else computes.
     assert len(ran.taken_by("conv2d")) in ((1, 2) if case.blocked else (1,))
     assert ran.taken_by("fallback") == ran.taken_by(None) == []

@@ -24,6 +24,7 @@ def test_drawn_convolutions_are_right_in_half_precision(host: Target, case: Conv
     graph = Graph()
     ran = graph.check(case.build(graph), target=host, options=HALF)
     assert ran.taken_by("conv2d")
+    assert ran.taken_by(None) == []
 
 
 @drawn(8)
@@ -74,6 +75,14 @@ def attention(graph: Graph) -> Node:
 def test_graphs_are_right_in_half_precision(build: Callable[[Graph], Node], host: Target) -> None:
     graph = Graph()
     graph.check(build(graph), target=host, options=HALF)
+
+
+def test_half_precision_is_not_transformed(host: Target) -> None:
+    """Winograd's transforms would magnify its rounding to 0.6 % of the largest result."""
+    graph = Graph()
+    x = graph.conv2d(graph.input(1, 5, 28, 28), 16, 1)
+    ran = graph.check(graph.conv2d(x, 16, padding=1), target=host, options=HALF)
+    assert (len(ran.taken_by("conv2d")), ran.taken_by("winograd")) == (2, [])
 
 
 @pytest.mark.parametrize("kind", ["adaptive", "window"])

@@ -60,3 +60,10 @@ def test_onnx_kernels_name_their_nodes(conv_net_onnx: Prepared, host: Target) ->
     named = {op.rsplit("/", 1)[0] for _, ops in kernels for op in ops.split(" ")}
     assert named <= nodes
     assert any("/Conv" in ops and "/Relu" in ops for _, ops in kernels)
+
+
+def test_a_number_that_tvm_appends_to_a_name_is_no_source() -> None:
+    for name, expected in (("src1s", (1,)), ("src1s2", (1,)), ("src1_4s12", (1, 4)), ("lv1", ())):
+        assert (
+            sources.labels(tvm.relax.Var(name, tvm.relax.TensorType((1,), "float32"))) == expected
+        )

@@ -64,9 +64,9 @@ def test_an_inputs_file_binds_dynamic_dimensions(prepare, embedding_onnx, tmp_pa
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"shapes": {"ids": (2, 7), "mask": (3, 7, 1)}}, "dimension batch is 2"),
-        ({"shapes": {"ids": (2, 7), "mask": (2, 7, 4)}}, "dimension 1 is 1"),
-        ({"shapes": {"ids": (2,)}}, "is batchxlength, not 2"),
+        ({"shapes": {"ids": (2, 7), "mask": (3, 7, 1)}}, "'batch' is 2 elsewhere"),
+        ({"shapes": {"ids": (2, 7), "mask": (2, 7, 4)}}, "give 1 for 4, or export"),
+        ({"shapes": {"ids": (2,)}}, "is batchxlength in the file; 2 does not fit: give 2 dim"),
         ({"shapes": {"tokens": (2, 7)}}, "no input 'tokens'.*ids, mask"),
     ],
 )

@@ -24,6 +24,12 @@ def doctor(
     clear_cache: Annotated[
         bool, typer.Option("--clear-cache", help=_("Empty the cache folder, and do no more."))
     ] = False,
+    roofs: Annotated[
+        bool,
+        typer.Option(
+            "--roofs", help=_("Measure this CPU's roofs, for one thread and for all; keep them.")
+        ),
+    ] = False,
     *,
     show: Show,
 ) -> int:
@@ -37,6 +43,8 @@ def doctor(
         text = _("emptied {folder}: {size}")
         show.text(text.format(folder=cache_folder(), size=format_bytes(freed)))
         return 0
+    if roofs:
+        return _roofs(show)
     with show.working() as progress:
         progress.stage(_("examining"))
         checks = examination.examine()
@@ -45,6 +53,31 @@ def doctor(
     if show.json:
         show.machine({"ok": not failed, "checks": encode(checks)})
     return 5 if failed else 0
+
+
+def _roofs(show: Show) -> int:
+    from rich.table import Table
+
+    from tvmscope.core.codec import encode
+    from tvmscope.workflow.doctor import measure_roofs
+
+    with show.working() as progress:
+        progress.stage(_("measuring the roofs"))
+        found = measure_roofs()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in (_("threads"), _("type"), _("roof"), _("how")):
+        table.add_column(title, justify="right" if title == _("threads") else "left")
+    for roof in found:
+        rate = (
+            f"{roof.flops_per_s / 1e9:.1f} GFLOP/s"
+            if roof.flops_per_s is not None
+            else f"{(roof.bytes_per_s or 0.0) / 1e9:.1f} GB/s"
+        )
+        table.add_row(str(roof.threads), roof.dtype, rate, roof.how)
+    show.text(table)
+    if show.json:
+        show.machine({"roofs": encode(found)})
+    return 0
 
 
 def _table(checks: list[Check]) -> Table:

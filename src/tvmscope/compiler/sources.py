@@ -1,7 +1,7 @@
 """Keeps track of which source operator each binding, and in the end each kernel, came from.
 
 TVM's importers leave no trace of the source in the IR. So every binding of the imported function is
-named `src<i>` after the i-th source operator; names survive most passes, `relabel` names what a
+named `src<i>s` after the i-th source operator; names survive most passes, `relabel` names what a
 pass added, and `trace_kernels` follows the calls through operator fusion.
 """
 
@@ -19,7 +19,8 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmscope.core.artifact import KernelCall
 
-_NAME = re.compile(r"src(\d+(?:_\d+)*)$")
+_NAME = re.compile(r"src(\d+(?:_\d+)*)s\d*$")
+# The last "s" parts the sources from the number that TVM appends to a name it has seen before.
 _MOST_PER_BINDING = 8
 """A gap of more vanished operators than this says nothing about a single binding."""
 
@@ -112,7 +113,7 @@ def _apply(
 ) -> tvm.IRModule:
     names: dict[relax.Var, relax.Var] = {}
     for binding, mark in zip(rows, marks, strict=True):
-        name = "src" + "_".join(map(str, mark))
+        name = f"src{'_'.join(map(str, mark))}s"
         if mark and binding.var.name != name:
             kind = relax.DataflowVar if isinstance(binding.var, relax.DataflowVar) else relax.Var
             names[binding.var] = kind(name, binding.var.ty)

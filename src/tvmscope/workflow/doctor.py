@@ -17,10 +17,12 @@ from typing import Any, Literal
 import psutil
 
 from tvmscope.compiler import cpu_features, targets, tvm_compat
+from tvmscope.core.profile import Roof
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.worker import run_isolated
 from tvmscope.messages import _
 from tvmscope.plugins import discover
+from tvmscope.profiling import roofs
 from tvmscope.units import format_bytes
 from tvmscope.workflow.places import RESULTS, TUNING_LOGS, cache_folder
 
@@ -225,3 +227,9 @@ def _load() -> Iterator[Check]:
     fix = _("close other programs: they disturb measurements") if busy else ""
     text = _("{load:.2f} on {usable} cores").format(load=load, usable=usable)
     yield Check(_("load"), "warn" if busy else "ok", text, fix)
+
+
+def measure_roofs() -> tuple[Roof, ...]:
+    """This machine's roofs, measured anew and kept in the cache folder."""
+    target = targets.host_target(cache=cache_folder())
+    return roofs.measure(target, cache_folder(), fresh=True)

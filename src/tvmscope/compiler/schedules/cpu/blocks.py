@@ -18,8 +18,9 @@ def all_blocks(sch: s_tir.Schedule) -> list[Block]:
 
 
 def find_op(sch: s_tir.Schedule, op: str) -> Block | None:
-    """The block that is annotated with `op`; calls into libraries have no blocks at all."""
-    if not isinstance(sch.mod["main"].body, s_tir.SBlockRealize):
+    """The block that is annotated with `op`; a scan or a call into a library has none."""
+    body = sch.mod["main"].body
+    if not isinstance(body, s_tir.SBlockRealize) or body.block.name_hint != "root":
         return None
     for block in all_blocks(sch):
         found = sch.get(block).annotations.get(OP)

@@ -1,0 +1,1 @@
+"""Where time goes, and what the machine could do at best."""

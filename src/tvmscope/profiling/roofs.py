@@ -1,0 +1,125 @@
+"""Measures this machine's roofs: multiply-adds per second, bytes per second of each cache level.
+
+A small C library, built by the system compiler for this CPU, runs on the asked number of threads.
+The best of several runs counts: a roof is what the machine can do, not what it did under load.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from tvmscope.compiler import cpu_features
+from tvmscope.compiler.linkers import linker_for
+from tvmscope.core.codec import decode, encode
+from tvmscope.core.files import write_text_atomic
+from tvmscope.core.profile import Roof
+from tvmscope.core.target import Target
+from tvmscope.errors import BuildError, SchemaError
+
+_REPEATS = 9
+_CHAINS = 12
+_STEPS = 2_000_000
+_READ_BYTES = 256 << 20
+LEVELS = {"L1": 16 << 10, "L2": 256 << 10, "L3": 4 << 20, "DRAM": 256 << 20}
+"""Bytes per thread that a read goes over; each fits the level it is named after."""
+
+
+def measure(target: Target, cache: Path | None = None, *, fresh: bool = False) -> tuple[Roof, ...]:
+    """The roofs of this machine for one thread and for all of the target's cores."""
+    key = json.dumps([cpu_features.model_name(), target.vector_bits, target.cores, LEVELS])
+    file = cache and cache / f"roofs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    if file and not fresh and (kept := _read(file)) is not None:
+        return kept
+    roofs = _measure(target)
+    if file:
+        write_text_atomic(file, json.dumps([encode(roof) for roof in roofs]))
+    return roofs
+
+
+def _read(file: Path) -> tuple[Roof, ...] | None:
+    try:
+        return tuple(decode(Roof, item) for item in json.loads(file.read_text()))
+    except (OSError, json.JSONDecodeError, SchemaError, TypeError):
+        return None  # none yet, or of another version: measure again
+
+
+def _measure(target: Target) -> tuple[Roof, ...]:
+    roofs = []
+    with TemporaryDirectory(prefix="tvmscope-") as folder:
+        library = _build(target, Path(folder))
+        for threads in sorted({1, target.cores}):
+            for dtype in ("float32", "float64"):
+                rate = _flops_per_s(library, target, dtype, threads)
+                how = f"{_CHAINS} chains of {target.vector_bits}-bit multiply-adds"
+                roofs.append(
+                    Roof(dtype=dtype, threads=threads, flops_per_s=rate, bytes_per_s=None, how=how)
+                )
+            for level, size in LEVELS.items():
+                rate = _bytes_per_s(library, size, threads)
+                how = f"{level}: reading {size >> 10} KiB per thread"
+                roofs.append(
+                    Roof(
+                        dtype="float32",
+                        threads=threads,
+                        flops_per_s=None,
+                        bytes_per_s=rate,
+                        how=how,
+                    )
+                )
+    return tuple(roofs)
+
+
+def _build(target: Target, folder: Path) -> ctypes.CDLL:
+    source = folder / "roofs.c"
+    source.write_text(resources.files("tvmscope.profiling").joinpath("roofs.c").read_text())
+    library = folder / "roofs.so"
+    command = [*linker_for(target), "-x", "c", "-O3", "-march=native", "-shared", "-fPIC"]
+    command += [f"-DVECTOR_BYTES={target.vector_bits // 8}", "-o", str(library), str(source)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    if built.returncode:
+        raise BuildError(f"{command[0]} could not build the roof kernels: {built.stderr[-200:]}")
+    return ctypes.CDLL(str(library))
+
+
+def _flops_per_s(library: Any, target: Target, dtype: str, threads: int) -> float:
+    run = getattr(library, f"fma_{dtype}")
+    run.restype = ctypes.c_float if dtype == "float32" else ctypes.c_double
+    lanes = target.vector_bits // (np.dtype(dtype).itemsize * 8)
+    work = 2.0 * _CHAINS * lanes * _STEPS * threads
+    return work / _best_s(lambda _: run(ctypes.c_long(_STEPS)), threads)
+
+
+def _bytes_per_s(library: Any, size: int, threads: int) -> float:
+    run = library.read_floats
+    run.restype = ctypes.c_float
+    arrays = [np.ones(size // 4, np.float32) for _ in range(threads)]
+    passes = max(1, _READ_BYTES // size)
+
+    def read(thread: int) -> None:
+        data = arrays[thread].ctypes.data_as(ctypes.c_void_p)
+        run(data, ctypes.c_long(arrays[thread].size), ctypes.c_long(passes))
+
+    return float(size) * passes * threads / _best_s(read, threads)
+
+
+def _best_s(run: Callable[[int], object], threads: int) -> float:
+    """The shortest time in which all threads do the work once; ctypes lets go of the GIL."""
+    best = float("inf")
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(_REPEATS + 1):
+            start = time.perf_counter()
+            list(pool.map(run, range(threads)))
+            best = min(best, time.perf_counter() - start)
+    return best

@@ -1,0 +1,89 @@
+"""Winograd convolution: right on odd shapes within its bound, and chosen only where it pays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paired_graph import Graph, assert_close, drawn
+from tvmscope.compiler import winograd
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
+
+BOUND = 5e-5
+"""F(4x4, 3x3) multiplies by up to 8 * 8 on the way back and loses that many digits' worth."""
+
+
+def _check(graph: Graph, output, target: Target, expected: int = 1) -> None:
+    ran = graph.run(output, target=target)
+    assert ran.remarks == ()
+    assert len(ran.taken_by("winograd")) == expected
+    assert_close(ran.outputs[0], output.value.numpy(), BOUND)
+
+
+def _blocked_input(graph: Graph, batch: int, channels: int, rows: int, columns: int):
+    """A value in blocks: the result of a 1x1 convolution."""
+    return graph.conv2d(graph.input(batch, channels, rows, columns), channels, 1)
+
+
+@drawn(12)
+@given(
+    batch=st.sampled_from([1, 3]),
+    inputs=st.sampled_from([1, 5, 16, 17, 48]),
+    outputs=st.sampled_from([3, 16, 31, 32]),
+    rows=st.integers(12, 27),
+    columns=st.integers(12, 27),
+    padding=st.sampled_from([0, 1, 2, (0, 1, 2, 1)]),
+    epilogue=st.sampled_from(["bias", "relu", "residual", "clip"]),
+)
+def test_drawn_shapes_match_pytorch(
+    host: Target, batch, inputs, outputs, rows, columns, padding, epilogue
+) -> None:
+    graph = Graph()
+    x = _blocked_input(graph, batch, inputs, rows, columns)
+    _check(graph, graph.epilogue(graph.conv2d(x, outputs, padding=padding), epilogue), host)
+
+
+def test_fewer_registers_match_pytorch(narrow: Target) -> None:
+    graph = Graph()
+    x = _blocked_input(graph, 1, 32, 14, 14)
+    _check(graph, graph.relu(graph.bias(graph.conv2d(x, 48, padding=1))), narrow)
+
+
+@pytest.mark.parametrize(
+    "near_miss",
+    [{"stride": 2}, {"dilation": 2}, {"kernel": 5}, {"groups": 2}],
+    ids=str,
+)
+def test_other_convolutions_are_left_to_other_rules(host: Target, near_miss) -> None:
+    graph = Graph()
+    x = _blocked_input(graph, 1, 32, 24, 24)
+    ran = graph.check(graph.conv2d(x, 32, **near_miss), target=host)
+    assert ran.taken_by("winograd") == []
+
+
+def test_small_images_do_not_pay(host: Target) -> None:
+    assert winograd.pays(1, 56, 56, host)
+    assert winograd.pays(1, 14, 14, host)
+    assert not winograd.pays(1, 7, 7, host)
+    assert winograd.pays(8, 7, 7, host)
+
+
+def test_it_can_be_switched_off(host: Target) -> None:
+    graph = Graph()
+    x = _blocked_input(graph, 1, 16, 20, 20)
+    options = CompileOptions(overrides={"winograd": False})
+    ran = graph.check(graph.conv2d(x, 16, padding=1), target=host, options=options)
+    assert ran.taken_by("winograd") == []
+    assert len(ran.taken_by("conv2d")) == 2
+
+
+def test_transform_matrices_compute_a_convolution() -> None:
+    random = np.random.default_rng(0)
+    tile, kernel = random.standard_normal((6, 6)), random.standard_normal((3, 3))
+    spectrum = (winograd.BT @ tile @ winograd.BT.T) * (winograd.G @ kernel @ winograd.G.T)
+    result = winograd.AT @ spectrum @ winograd.AT.T
+    direct = [[(tile[i : i + 3, j : j + 3] * kernel).sum() for j in range(4)] for i in range(4)]
+    np.testing.assert_allclose(result, direct, atol=1e-12)
