@@ -1,4 +1,4 @@
-"""All built-in models on every CPU backend, in one interleaved run per model: ratios, intervals, mean.
+"""All built-in models on every CPU backend, interleaved: ratios with intervals and their mean.
 
 python benchmarks/cpu.py [--models resnet50,minilm] [--duration 8s] [--threads N] [--batch N]
 """
