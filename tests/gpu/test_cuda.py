@@ -1,0 +1,91 @@
+"""The CUDA path on a real device; run with `make test-gpu`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tvmscope
+from tvmscope.compiler import cuda_device
+from tvmscope.core.session import Session
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(cuda_device.find() is None, reason="no CUDA device here"),
+]
+
+NET = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 17, 3, padding=1)
+        self.norm = torch.nn.BatchNorm2d(17)
+        self.head = torch.nn.Linear(17, 5)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.norm(self.conv(x))).clamp(0, 6).mean((2, 3)))
+
+def get_init_inputs():
+    return []
+
+def get_inputs():
+    return [torch.randn(2, 3, 19, 23)]
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("model") / "net.py"
+    file.write_text(NET)
+    return file
+
+
+@pytest.fixture(scope="module")
+def session(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Session:
+    return tvmscope.analyze(
+        str(source),
+        target="cuda",
+        precision="float32,float16",
+        backends=("tvmscope", "tvm", "torch"),
+        duration_s=0.5,
+        output=tmp_path_factory.mktemp("sessions") / "cuda",
+    )
+
+
+def test_every_row_is_right_in_both_precisions_with_and_without_graphs(session: Session) -> None:
+    assert {r.status for r in session.results} == {"ok"}
+    kinds = {(r.task.variant.precision, r.task.variant.graph) for r in session.results}
+    assert kinds == {(p, g) for p in ("float32", "float16") for g in (False, True)}
+
+
+def test_device_time_is_measured_beside_the_wall_clock(session: Session) -> None:
+    for result in session.results:
+        assert result.device_measurement is not None
+        assert result.device_measurement.clock == "cuda-events"
+        assert min(result.device_measurement.values_s) > 0
+
+
+def test_artifact_takes_numpy_and_tensors_that_live_on_the_device(
+    source: Path, tmp_path: Path
+) -> None:
+    import torch
+
+    tvmscope.compile(str(source), tmp_path / "artifact", target="cuda")
+    model = tvmscope.load_artifact(tmp_path / "artifact")
+    x = np.random.default_rng(0).standard_normal((2, 3, 19, 23)).astype("float32")
+    from_numpy = model(x)
+    from_device = model(torch.from_numpy(x).cuda())
+    for name, value in from_numpy.items():
+        np.testing.assert_allclose(from_device[name], value, rtol=1e-5, atol=1e-6)
+
+
+def test_target_is_read_from_the_device() -> None:
+    device = cuda_device.find()
+    assert device is not None
+    assert device.arch.startswith("sm_")
+    assert device.attrs["thread_warp_size"] == 32
+    assert device.attrs["max_shared_memory_per_block"] >= 48 << 10
