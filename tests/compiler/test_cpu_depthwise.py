@@ -17,7 +17,9 @@ def check(case: Convolution, target: Target) -> None:
     ran = graph.check(case.build(graph, depthwise=True), target=target)
     assert len(ran.taken_by("depthwise")) == 1
     assert len(ran.taken_by("conv2d")) == case.blocked
-    assert ran.taken_by("fallback") == ran.taken_by(None) == []
+    # Blocks of a 1x1 image are plain data of another shape.
+    assert set(ran.taken_by("fallback")) <= {"reshape"}
+    assert ran.taken_by(None) == []
 
 
 several = convolutions(smallest_channels=2)
@@ -38,7 +40,7 @@ def test_drawn_convolutions_match_pytorch_with_fewer_registers(
 
 
 @pytest.mark.slow
-@drawn(200)
+@drawn(150)
 @given(several)
 def test_many_drawn_convolutions_match_pytorch(
     host: Target, narrow: Target, case: Convolution

@@ -76,7 +76,7 @@ def test_drawn_matmuls_match_pytorch_with_fewer_registers(narrow: Target, case: 
 
 
 @pytest.mark.slow
-@drawn(300)
+@drawn(200)
 @given(MATMULS)
 def test_many_drawn_matmuls_match_pytorch(host: Target, narrow: Target, case: Matmul) -> None:
     check(case, host)
