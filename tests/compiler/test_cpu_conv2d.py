@@ -38,7 +38,7 @@ def test_drawn_convolutions_match_pytorch_with_fewer_registers(
 
 
 @pytest.mark.slow
-@drawn(200)
+@drawn(150)
 @given(convolutions())
 def test_many_drawn_convolutions_match_pytorch(
     host: Target, narrow: Target, case: Convolution

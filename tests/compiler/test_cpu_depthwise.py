@@ -40,7 +40,7 @@ def test_drawn_convolutions_match_pytorch_with_fewer_registers(
 
 
 @pytest.mark.slow
-@drawn(150)
+@drawn(100)
 @given(several)
 def test_many_drawn_convolutions_match_pytorch(
     host: Target, narrow: Target, case: Convolution
