@@ -22,6 +22,7 @@ from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler import blocked_ops, tiles, winograd
 from tvmscope.compiler.blocked_ops import Window
+from tvmscope.compiler.packing import block_constant, pack_dense, pack_depthwise
 from tvmscope.compiler.tiles import CHANNEL_BLOCK
 from tvmscope.core.target import Target
 
@@ -123,7 +124,7 @@ class _Rewriter:
     def blocked(self, value: relax.Expr) -> relax.Expr | None:
         """The blocked form of a 4-D value, made if needed; None if there cannot be one."""
         if isinstance(value, GenericConst):
-            return _block_constant(value)
+            return block_constant(value)
         found = self.values.get(value)
         if found is None:
             return None
@@ -296,44 +297,6 @@ class _Rewriter:
             return None
         result = self.emit(relax.op.concat(forms, axis=1))
         return _Value(None, result, int(call.ty.shape[1]))
-
-
-# ---- packing ------------------------------------------------------------------------------------
-
-
-def _filled(array: np.ndarray[Any, Any], axis: int) -> np.ndarray[Any, Any]:
-    missing = -array.shape[axis] % CHANNEL_BLOCK
-    widths = [(0, missing if i == axis else 0) for i in range(array.ndim)]
-    return np.pad(array, widths) if missing else array
-
-
-def pack_dense(kernel: np.ndarray[Any, Any], *, blocked_input: bool) -> np.ndarray[Any, Any]:
-    """OIHW to (O/16, I/b, kh, kw, b, 16)."""
-    kernel = _filled(kernel, 0)
-    if blocked_input:
-        kernel = _filled(kernel, 1)
-    o, i, kh, kw = kernel.shape
-    inner = CHANNEL_BLOCK if blocked_input else i
-    split = kernel.reshape(o // CHANNEL_BLOCK, CHANNEL_BLOCK, i // inner, inner, kh, kw)
-    return np.ascontiguousarray(split.transpose(0, 2, 4, 5, 3, 1))
-
-
-def pack_depthwise(kernel: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """(C, 1, kh, kw) to (C/16, kh, kw, 16)."""
-    kernel = _filled(kernel, 0)[:, 0]
-    c, kh, kw = kernel.shape
-    split = kernel.reshape(c // CHANNEL_BLOCK, CHANNEL_BLOCK, kh, kw)
-    return np.ascontiguousarray(split.transpose(0, 2, 3, 1))
-
-
-def _block_constant(value: GenericConst) -> relax.Expr | None:
-    array = value.value.numpy()
-    if array.ndim != 4:
-        return None
-    array = _filled(array, 1)
-    n, c, h, w = array.shape
-    split = array.reshape(n, c // CHANNEL_BLOCK, CHANNEL_BLOCK, h, w)
-    return relax.const(np.ascontiguousarray(split.transpose(0, 1, 3, 4, 2)), str(array.dtype))
 
 
 # ---- questions about expressions ----------------------------------------------------------------

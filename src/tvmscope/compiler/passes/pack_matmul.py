@@ -7,23 +7,15 @@ matmul(x, y)  with y computed      -> matmul_packed(x, pack(y)), packed inside t
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler import blocked_ops, tiles
+from tvmscope.compiler.packing import pack_columns
 from tvmscope.compiler.passes.rewrite import Rewriter, rewrite_calls, static_shape
 from tvmscope.core.target import Target
-
-
-def pack_columns(weight: np.ndarray[Any, Any], panel: int) -> np.ndarray[Any, Any]:
-    """(K, N) to (N/panel, K, panel), filled up with zeros."""
-    weight = np.pad(weight, [(0, 0), (0, -weight.shape[1] % panel)])
-    k, n = weight.shape
-    return np.ascontiguousarray(weight.reshape(k, n // panel, panel).transpose(1, 0, 2))
 
 
 def pack_matmul(target: Target) -> tvm.transform.Pass:
