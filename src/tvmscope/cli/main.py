@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         code = build_app()(args=args, prog_name="tvmscope", standalone_mode=False)
-    except Exception as e:
+    except Exception as e:  # the one catch site: every failure ends as a line and an exit code
         return _fail(e, verbose="-v" in args or "--verbose" in args)
     if code == 130:
         print(_("interrupted"), file=sys.stderr)

@@ -19,7 +19,7 @@ def write_text_atomic(path: Path, text: str) -> None:
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files private
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException:  # also an interrupt must leave no scratch file; it goes on below
         Path(temporary).unlink(missing_ok=True)
         raise
 

@@ -70,6 +70,6 @@ def _download(url: str, path: Path) -> None:
         if expected is not None and received != int(expected):  # a dropped connection ends silently
             raise OSError(f"the connection ended after {received} of {expected} bytes")
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException:  # also an interrupt must leave no partial file; it goes on below
         Path(temporary).unlink(missing_ok=True)
         raise

@@ -60,7 +60,7 @@ def examine() -> list[Check]:
 def _guarded(part: Callable[[], Iterator[Check]]) -> list[Check]:
     try:
         return list(part())
-    except Exception as e:
+    except Exception as e:  # a check that breaks is itself a finding; the others go on
         name = part.__name__.strip("_")
         return [Check(name, "warn", f"{type(e).__name__}: {one_line(e)}")]
 
