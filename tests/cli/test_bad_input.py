@@ -85,7 +85,7 @@ def test_truncated_onnx(command: str, relu: Path, tmp_path: Path) -> None:
 def test_the_error_is_the_last_line_after_the_progress(relu: Path) -> None:
     relu.write_bytes(relu.read_bytes()[:-20])
     *before, last = run("compile", str(relu)).stderr.splitlines()
-    assert before == [f"load: {relu}"]
+    assert before == [f"[0 s] load: {relu}"]
     assert last.startswith("error: ")
 
 

@@ -92,7 +92,7 @@ def test_progress_is_plain_lines_without_a_terminal() -> None:
         progress.stage("load", "resnet50")
         progress.step(1, 2, "half")
         progress.note("a [bold]\x1bnote")
-    assert stream.getvalue() == "load: resnet50\na [bold]\\x1bnote\n"
+    assert stream.getvalue() == "[0 s] load: resnet50\na [bold]\\x1bnote\n"
     assert notes == ["a [bold]\x1bnote"]
 
 

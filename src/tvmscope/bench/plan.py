@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from tvmscope.core.task import Task
 
@@ -13,6 +14,10 @@ class Entry:
     """One way of running the model, ready to be loaded in a worker, or why it cannot be."""
 
     task: Task
+    build: Callable[[], Self] | None = None
+    """Compiles what it runs and returns the entry complete; called once, before `load`."""
+    chain: Hashable = None
+    """Entries of one chain are built and loaded one after the other: they share work."""
     load: str = ""
     """Dotted path `module:function` of `load(request) -> Runner`."""
     request: Any = None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 from tvmscope.bench.compare import compare_all
 from tvmscope.bench.plan import Entry
@@ -23,8 +24,8 @@ from tvmscope.measure.machine import disturbances, snapshot
 __all__ = ["Entry", "compare_all", "run"]
 
 Results = tuple[Result, ...]
-CORES_PER_LOAD = 4
-"""Loading compiles (torch.compile, OpenVINO): fewer cores than this would only queue up."""
+CORES_PER_CHAIN = 2
+"""Building and loading compile (TVM, torch.compile): fewer cores would only queue up."""
 
 
 def run(
@@ -57,8 +58,7 @@ def run(
         return results
 
     try:
-        progress.stage("load and verify", f"{len(rows)} backends")
-        for number, row in enumerate(_load(rows, options, log_dir, against)):
+        for number, row in enumerate(_load(rows, options, log_dir, against, progress)):
             progress.step(number + 1, len(rows), row.label)
             _tell(row, progress)
             publish()
@@ -81,24 +81,52 @@ def _load(
     options: MeasureOptions,
     log_dir: Path | None,
     against: Callable[[Row], Reference],
+    progress: Progress,
 ) -> Iterator[Row]:
-    """Load and verify all rows, several at once where cores are plenty; yields each when done."""
-    pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_PER_LOAD))
-    loads = {}
+    """Build, load and verify all rows, several chains at once where cores are plenty.
+
+    Yields each row when it is done.
+    """
+    done: SimpleQueue[Row | BaseException] = SimpleQueue()
+
+    def go_through(chain: list[Row]) -> None:
+        try:
+            for row in chain:
+                _prepare(row, against(row), progress)
+                done.put(row)
+        except BaseException as e:  # carried to the thread that waits
+            done.put(e)
+
+    pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_PER_CHAIN))
     for row in rows:
         if row.entry.unavailable is None and row.entry.failure is None:
             row.start(options, _log_path(log_dir, row))  # here: a worker dies with its thread
-        loads[pool.submit(_prepare, row, against(row))] = row
+    for chain in _chains(rows):
+        pool.submit(go_through, chain)
     try:
-        for done in as_completed(loads):
-            done.result()
-            yield loads[done]
+        for _ in rows:
+            came = done.get()
+            if isinstance(came, BaseException):
+                raise came
+            yield came
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _prepare(row: Row, against: Reference) -> None:
+def _chains(rows: Sequence[Row]) -> list[list[Row]]:
+    chains: dict[Hashable, list[Row]] = {}
+    for number, row in enumerate(rows):
+        key = number if row.entry.chain is None else (row.entry.chain,)
+        chains.setdefault(key, []).append(row)
+    return list(chains.values())
+
+
+def _prepare(row: Row, against: Reference, progress: Progress) -> None:
+    if row.entry.build is not None:
+        progress.stage("compile", row.label)
+    row.build()
     if row.worker is not None:
+        progress.stage("load and verify", row.label)
         with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
             row.prepare(Path(folder) / "outputs.npz", against)
 

@@ -35,19 +35,25 @@ class Notes:
 
 
 class Lines(Notes):
-    """One line per stage, and one every ten seconds within it."""
+    """One line per stage, and one every ten seconds within it, with the seconds since the start."""
 
-    _name, _last_s = "", 0.0
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._began_s = self._last_s = time.monotonic()
+        self._name = ""
 
     def stage(self, name: str, detail: str = "") -> None:
         self._name, self._last_s = name, time.monotonic()
-        self._line(f"{name}: {detail}" if detail else name)
+        self._timed(f"{name}: {detail}" if detail else name)
 
     def step(self, done: float, total: float, detail: str = "") -> None:
         now = time.monotonic()
         if total > 0 and now - self._last_s >= _LINE_EVERY_S:
             self._last_s = now
-            self._line(f"{self._name}: {done / total:.0%} {detail}")
+            self._timed(f"{self._name}: {done / total:.0%} {detail}")
+
+    def _timed(self, text: str) -> None:
+        self._line(f"[{time.monotonic() - self._began_s:.0f} s] {text}")
 
 
 class Bars(Notes):

@@ -5,7 +5,6 @@ load -> choose targets -> compile each variant -> verify and measure, interleave
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tvmscope.bench.plan import Entry
 from tvmscope.bench.run import compare_all, run
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Prepared
@@ -21,9 +19,7 @@ from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.workflow import environment, places, stages
-from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
-from tvmscope.workflow.stages import Row
 
 REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
 
@@ -68,44 +64,20 @@ def measure(
 ) -> Session:
     """Compile and bench every row; whatever is done is on disk, also after an interruption."""
     store = _Store(session, folder)
-    entries = compile_rows(session, ready, options, folder / "artifacts", progress)
-    progress.stage("measure", f"{len(entries)} backends in interleaved rounds")
-    results = run(
-        entries,
-        options.measure,
-        reference=ready.reference_path,
-        reference_name=REFERENCES[ready.model.format],
-        tolerances=partial(stages.tolerance, options),
-        atol=options.atol,
-        progress=progress,
-        on_update=store.update,
-        log_dir=folder / "logs",
-    )
-    return store.finish(results)
-
-
-def compile_rows(
-    session: Session, ready: Prepared, options: Options, artifacts: Path, progress: Progress
-) -> list[Entry]:
-    """An entry per row of the table to come; rows that need an artifact get one."""
     rows = stages.plan_rows(options, session.targets, ready.model.format)
-    lanes = stages.build_lanes(rows)
-    builders = [Builder(ready, session.environment.threads) for _ in lanes]
-
-    def build(builder: Builder, lane: list[Row]) -> list[tuple[Row, Entry]]:
-        made = []
-        for row in lane:
-            if row.builds:
-                progress.stage("compile", f"{row.variant.label} for {row.target.label}")
-            made.append((row, stages.make_entry(builder, row, options, artifacts)))
-        return made
-
-    # An interruption leaves the inner context first: its workers end, and so the pool's threads.
-    with ThreadPoolExecutor(len(lanes)) as pool, ExitStack() as stack:
-        for builder in builders:
-            stack.enter_context(builder)
-        made = dict(pair for pairs in pool.map(build, builders, lanes) for pair in pairs)
-    return [made[row] for row in rows]
+    with ExitStack() as compilers:  # an interruption ends them
+        results = run(
+            stages.plan_entries(rows, ready, options, folder / "artifacts", compilers),
+            options.measure,
+            reference=ready.reference_path,
+            reference_name=REFERENCES[ready.model.format],
+            tolerances=partial(stages.tolerance, options),
+            atol=options.atol,
+            progress=progress,
+            on_update=store.update,
+            log_dir=folder / "logs",
+        )
+    return store.finish(results)
 
 
 class _Store:

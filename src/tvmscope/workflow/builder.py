@@ -19,11 +19,16 @@ BUILD_TIMEOUT_S = 3600.0
 
 
 class Builder:
-    """A context manager; a compilation that crashes costs its own variant only."""
+    """A context manager; a compilation that crashes costs its own variant only.
+
+    Its process also ends once the `expected` number of variants is built, where one was given:
+    a compiler's memory must not lie around while others are measured.
+    """
 
     def __init__(self, ready: Prepared, threads: int) -> None:
         self.ready = ready
         self.threads = threads
+        self.expected = 0
         self._worker: Worker | None = None
         self._closed = False
 
@@ -47,12 +52,20 @@ class Builder:
         except WorkerDied:
             self._worker = None
             raise
+        finally:
+            self.expected -= 1
+            if self.expected == 0:
+                self.close()
         return replace(built, path=output)
+
+    def close(self) -> None:
+        """End the process, if there is one; there will be no other."""
+        self._closed = True
+        if self._worker is not None:
+            self._worker.kill()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closed = True
-        if self._worker is not None:
-            self._worker.kill()
+        self.close()

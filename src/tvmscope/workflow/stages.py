@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,8 +27,6 @@ from tvmscope.workflow.options import Options
 from tvmscope.workflow.places import cache_folder
 
 LOAD_TIMEOUT_S = 3600.0
-CORES_PER_BUILD = 4
-"""A build is mostly one thread, but importing and linking want some more."""
 TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
 
@@ -157,60 +155,76 @@ def _row(
     return Row(backend=backend, target=target, variant=variant, unavailable=reason, cross=cross)
 
 
-def build_lanes(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows in lists to be compiled at the same time, as many lists as the cores can feed.
+def plan_entries(
+    rows: Sequence[Row], ready: Prepared, options: Options, artifacts: Path, stack: ExitStack
+) -> list[Entry]:
+    """An entry per row of the table to come; rows that need an artifact carry its build.
 
-    Variants that differ in CUDA graphs only share their kernels, so they stay together.
+    Rows that differ in CUDA graphs only share their kernels, so they make up a chain, which has a
+    compiler process of its own until the stack closes or its last row is built.
     """
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+    builders: dict[Hashable, Builder] = {}
+    entries = []
     for row in rows:
-        key = (row.variant.pipeline, row.variant.precision, row.target.label)
-        groups.setdefault(key, []).append(row)
-    lanes: list[list[Row]] = [[] for _ in range(max(1, (os.cpu_count() or 1) // CORES_PER_BUILD))]
-    for index, group in enumerate(groups.values()):
-        lanes[index % len(lanes)] += group
-    return [lane for lane in lanes if lane]
+        entry = _bare_entry(row, ready, options)
+        if row.builds:
+            if entry.chain not in builders:
+                builder = Builder(ready, threads_of(options))
+                builders[entry.chain] = stack.enter_context(builder)
+            builder = builders[entry.chain]
+            builder.expected += 1
+            make = partial(_build_entry, entry, builder, row, options, artifacts)
+            entry = replace(entry, build=make)
+        entries.append(entry)
+    return entries
 
 
-def make_entry(builder: Builder, row: Row, options: Options, artifacts: Path) -> Entry:
-    """Compile what the row needs; a failure becomes the row's reason."""
-    ready, threads, built, failure = builder.ready, builder.threads, None, None
-    if row.backend.compiles and row.builds:
-        config = replace(
-            options.compile,
-            pipeline=row.variant.pipeline or row.backend.compiles,
-            precision=row.variant.precision,
-            graph=row.variant.graph,
-        )
-        try:
-            built = builder.build(artifacts / row.folder_name, row.target, config)
-        except UsageError:  # a pass or a pipeline that does not exist: no row could be built
-            raise
-        except TvmscopeError as e:
-            failure = str(e)  # our own words, in one line; the list of a pre-flight stays whole
-    request = LoadRequest(
-        folder=str(ready.folder),
-        device=row.target.device,
-        precision=row.variant.precision,
-        threads=threads,
-        graph=row.variant.graph,
-        artifact=str(built.path) if built else None,
-    )
+def _bare_entry(row: Row, ready: Prepared, options: Options) -> Entry:
+    threads = threads_of(options)
     return Entry(
         task=task_of(ready.model, row, threads),
+        chain=(row.backend.name, row.variant.pipeline, row.variant.precision, row.target.label),
         load=row.backend.load,
-        request=request,
+        request=LoadRequest(
+            folder=str(ready.folder),
+            device=row.target.device,
+            precision=row.variant.precision,
+            threads=threads,
+            graph=row.variant.graph,
+        ),
         env=row.backend.env(threads),
-        unavailable=_unavailable(row, built) if failure is None else None,
-        failure=failure,
-        build_s=built.build_s if built else None,
-        warnings=built.warnings if built else (),
+        unavailable=row.unavailable,
         items=items_per_run(options, ready.model.shapes),
     )
 
 
-def _unavailable(row: Row, built: Artifact | None) -> str | None:
-    if built is not None and row.cross:
+def _build_entry(
+    entry: Entry, builder: Builder, row: Row, options: Options, artifacts: Path
+) -> Entry:
+    """Compile what the row needs; a failure becomes the row's reason."""
+    config = replace(
+        options.compile,
+        pipeline=row.variant.pipeline or options.compile.pipeline,
+        precision=row.variant.precision,
+        graph=row.variant.graph,
+    )
+    try:
+        built = builder.build(artifacts / row.folder_name, row.target, config)
+    except UsageError:  # a pass or a pipeline that does not exist: no row could be built
+        raise
+    except TvmscopeError as e:  # our own words, in one line; the list of a pre-flight stays whole
+        return replace(entry, unavailable=None, failure=str(e))
+    return replace(
+        entry,
+        request=replace(entry.request, artifact=str(built.path)),
+        unavailable=_unavailable(row, built),
+        build_s=built.build_s,
+        warnings=built.warnings,
+    )
+
+
+def _unavailable(row: Row, built: Artifact) -> str | None:
+    if row.cross:
         return f"cross-compiled into {built.path}, not run: {row.unavailable}"
     return row.unavailable
 
