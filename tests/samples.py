@@ -100,7 +100,18 @@ def complete() -> Session:
         result("tvm", 5.475),
         result("openvino", 0.0485),
         result("tvmscope", 0.0482),
-        profiles=(Profile(backend="tvmscope", kernels=(KERNEL,)),),
+        profiles=(
+            Profile(
+                backend="tvmscope",
+                target="cpu:skylake-avx512",
+                kernels=(KERNEL,),
+                how="VM instrument",
+                runs=9,
+                end_to_end_s=0.011,
+                profiled_s=0.012,
+                host_s=0.001,
+            ),
+        ),
         roofs=(Roof(dtype="float32", threads=2, flops_per_s=1.5e11, bytes_per_s=None, how="gemm"),),
         findings=(FINDING,),
     )

@@ -8,27 +8,71 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class KernelTime:
-    """One kernel's total in a profile; None where unknown, never 0."""
+    """One kernel's share of a run; None where unknown, never 0."""
 
     name: str
     source_ops: tuple[str, ...]
+    """The model's own operators that it computes; empty where they are not known."""
     calls: int
+    """Calls in one run."""
     total_s: float
+    """Seconds of all its calls in one run: the mean over the profile's typical runs."""
     flops: float | None = None
     bytes: float | None = None
+    """What all its calls of one run compute, and move at the least: inputs once, outputs once."""
+    kind: str = "compute"
+    """`compute`, or `layout` for one that only moves data: transposes, reorders, casts, copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Kernel times of one backend, from a run of its own."""
+    """Kernel times of one row of the table, from a run of its own."""
 
     backend: str
+    """The row's variant label, such as `tvmscope` or `torch fp16 graph`."""
+    target: str
     kernels: tuple[KernelTime, ...]
+    how: str
+    """The instrument: TVM's VM instrument, ONNX Runtime's profiler ..."""
+    runs: int
+    end_to_end_s: float
+    """A plain run without the instrument, in the same process, in turns with profiled ones."""
+    profiled_s: float
+    """A run with the instrument on."""
+    host_s: float | None = None
+    """Time between kernels in a profiled run, measured; None where the instrument cannot."""
 
     @property
     def total_s(self) -> float:
         """The sum over all kernels."""
         return sum(k.total_s for k in self.kernels)
+
+    @property
+    def overhead_s(self) -> float:
+        """What profiling adds to a run."""
+        return self.profiled_s - self.end_to_end_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """A node of a kernel's loop nest: a loop, or a statement where `extent` is None."""
+
+    text: str
+    """The loop's variable, or the statement in short."""
+    extent: int | None = None
+    mode: str = "serial"
+    """`serial`, `parallel`, `vectorized`, `unrolled`, or a GPU thread axis (`blockIdx.x` ...)."""
+    body: tuple[Loop, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buffer:
+    """A buffer of a kernel; its scope tells where it lives."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scope: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +80,15 @@ class KernelIR:
     """A kernel's loop tree and schedule, readable without TVM."""
 
     name: str
-    tree: tuple[dict[str, Any], ...]
-    buffers: tuple[dict[str, Any], ...] = ()
+    tree: tuple[Loop, ...]
+    buffers: tuple[Buffer, ...] = ()
     trace: tuple[str, ...] = ()
+    """The schedule's primitives in order, where they were recorded."""
+    rule: str | None = None
+    """The schedule rule that took it; None where none did."""
+    flops: float | None = None
+    bytes: float | None = None
+    """Of one call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +108,17 @@ class Finding:
 
     rule: str
     severity: str
+    """`high`, `medium`, `low` or `info`."""
     effort: str
+    """`minutes`, `hours`, `retune` or `none`."""
     title: str
     evidence: str
     advice: str
+    kernels: tuple[str, ...] = ()
+    source_ops: tuple[str, ...] = ()
     saving_s: float | None = None
+    """The estimate, made before any fix was built."""
     fix: dict[str, Any] = field(default_factory=dict)
+    """Overrides of compile options; empty where there is no fix to apply."""
     achieved_s: float | None = None
+    """What the fix brought when it was built and measured; negative where it made things slower."""
