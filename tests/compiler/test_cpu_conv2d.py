@@ -67,6 +67,15 @@ ODD = {
     "many channels": Convolution(
         1, 192, 48, (7, 7), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), True, ("bias", "clip")
     ),
+    "tiles finished in registers": Convolution(
+        3, 24, 40, (5, 28), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), True, ("bias", "residual", "clip")
+    ),
+    "the same with a stride and plain data": Convolution(
+        2, 7, 17, (9, 55), (1, 1), (2, 2), (0, 0, 0, 0), (1, 1), False, ("gate",)
+    ),
+    "several tiles in a row that is cropped": Convolution(
+        1, 24, 17, (3, 29), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), True, ("bias", "silu")
+    ),
 }
 
 

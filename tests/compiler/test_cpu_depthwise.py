@@ -56,6 +56,12 @@ ODD = {
     "dilated and strided": replace(PLAIN, kernel=(5, 3), stride=(2, 3), dilation=(2, 2)),
     "one-sided padding": replace(PLAIN, padding=(0, 3, 2, 0), epilogues=("silu",)),
     "wide row": replace(PLAIN, channels=5, size=(3, 113), epilogues=("residual", "clip")),
+    "tiles finished in registers": Convolution(
+        3, 24, 24, (7, 28), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), True, ("bias", "clip")
+    ),
+    "the same with a stride": Convolution(
+        1, 17, 17, (9, 56), (5, 5), (2, 2), (2, 2, 2, 2), (1, 1), True, ("bias", "silu")
+    ),
 }
 
 

@@ -64,15 +64,19 @@ def _extra_columns(window: Window, computed: int, wanted: int) -> int:
 
 
 def conv2d(
-    data: te.Tensor, weight: te.Tensor, window: Window, computed_width: int, out_dtype: str
+    data: te.Tensor,
+    weight: te.Tensor,
+    window: Window,
+    computed_width: int,
+    out_dtype: str,
+    channels: int,
 ) -> te.Tensor:
-    """Dense convolution, summed in `out_dtype`; `data` is blocked (5-D) or plain NCHW (4-D),
-    `weight` is (O/16, I/b, kh, kw, b, 16) with b = 16 for blocked data, b = I for plain data."""
+    """Dense convolution over `channels` inputs, summed in `out_dtype`; `data` is blocked (5-D) or
+    plain NCHW (4-D), `weight` is (O/16, I/b, kh, kw, b, 16), b = 16 for blocked data, else I."""
     blocks, _, kh, kw, inner, _ = (int(d) for d in weight.shape)
     size = (int(data.shape[2]), int(data.shape[3]))
     rows, width = window.output(size, (kh, kw))
     padded = _pad(data, window, _extra_columns(window, computed_width, width))
-    channels = int(weight.shape[1]) * inner
     ic = te.reduce_axis((0, channels), "ic")
     y, x = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
     (sy, sx), (dy, dx) = window.strides, window.dilation

@@ -190,16 +190,18 @@ class _Rewriter:
         if groups == 1:
             source = self.blocked(data) if self.is_blocked(data) else self.plain_expr(data)
             packed = pack_dense(kernel, blocked_input=len(_shape(source)) == 5)
-            compute = blocked_ops.conv2d
+            compute = partial(blocked_ops.conv2d, channels=channels)
+            name = "conv2d"
         elif groups == channels == outputs and (source := self.blocked(data)) is not None:
             packed, compute = pack_depthwise(kernel), blocked_ops.depthwise_conv2d
+            name = "depthwise_conv2d"
         else:
             return None
         result = self.builder.call_te(
             partial(compute, window=window, computed_width=computed, out_dtype=str(call.ty.dtype)),
             source,
             relax.const(packed, str(packed.dtype)),
-            primfunc_name_hint=compute.__name__,
+            primfunc_name_hint=name,
         )
         return _Value(None, self.emit(result), outputs)
 

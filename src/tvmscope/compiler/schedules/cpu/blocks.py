@@ -62,6 +62,12 @@ def schedule_copies(sch: s_tir.Schedule, before: Block) -> None:
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
 
 
+def keep_in_registers(sch: s_tir.Schedule, main: Block, epilogue: Block) -> None:
+    """Let the finished tile go from `main` to its epilogue without passing through memory."""
+    sch.set_scope(main, 0, "local")
+    sch.unroll(sch.get_loops(epilogue)[-2])
+
+
 def vectorize_last(sch: s_tir.Schedule, block: Block, widest: int = 16) -> None:
     """Vectorise the innermost loop of a block, in pieces of at most `widest` elements."""
     loop = sch.get_loops(block)[-1]

@@ -6,6 +6,9 @@ parallel  image x channel block x output row
       kh, kw, ic  the reduction; the sums stay in registers
         ow_i, 16    unrolled columns, vectorised channels
   epilogue    bias, addition, activation on the finished row, still in cache
+
+A 1x1 kernel does little work per output, so where a row has several tiles each is finished before
+the next begins: its sums go from registers through the epilogue into the result.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ from tvm import s_tir, tirx
 
 from tvmscope.compiler import tiles
 from tvmscope.compiler.schedules.cpu.blocks import (
+    Block,
     find_op,
     inline_epilogue,
+    keep_in_registers,
     schedule_copies,
     vectorize_last,
 )
@@ -35,20 +40,32 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     schedule_copies(sch, before=conv)
     n, oc, oh, ow, block, ic, kh, kw = sch.get_loops(conv)
     width = tiles.columns(int(sch.get(ow).extent), target)
+    finish = _finishes_tiles(sch, conv, epilogue, width)
+    chunk = int(sch.get(ic).extent) if finish else _chunk(int(sch.get(ic).extent))
     ow_o, ow_i = sch.split(ow, factors=[None, width])
-    ic_o, ic_i = sch.split(ic, factors=[None, _chunk(int(sch.get(ic).extent))])
-    sch.reorder(n, oc, oh, ic_o, ow_o, kh, kw, ic_i, ow_i, block)
+    ic_o, ic_i = sch.split(ic, factors=[None, chunk])
+    outer = (ow_o, ic_o) if finish else (ic_o, ow_o)
+    sch.reorder(n, oc, oh, *outer, kh, kw, ic_i, ow_i, block)
     task = sch.fuse(n, oc, oh)
-    sch.reverse_compute_at(epilogue, task)
+    sch.reverse_compute_at(epilogue, ow_o if finish else task)
     sch.parallel(task)
-    if int(sch.get(ic_i).extent) % _UNROLL == 0:
+    if chunk % _UNROLL == 0:
         _, unrolled = sch.split(ic_i, factors=[None, _UNROLL])
         sch.unroll(unrolled)
     sch.unroll(ow_i)
     sch.vectorize(block)
+    if finish:
+        keep_in_registers(sch, conv, epilogue)
     vectorize_last(sch, epilogue)
     sch.decompose_reduction(conv, ic_o)
     return sch
+
+
+def _finishes_tiles(sch: s_tir.Schedule, conv: Block, epilogue: Block, width: int) -> bool:
+    extents = [int(sch.get(loop).extent) for loop in sch.get_loops(conv)]
+    columns, kernel = extents[3], extents[6:]
+    wanted = int(sch.get(sch.get_loops(epilogue)[3]).extent)
+    return kernel == [1, 1] and columns > width and columns == wanted
 
 
 def _chunk(channels: int) -> int:

@@ -13,6 +13,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
     find_op,
     inline_epilogue,
+    keep_in_registers,
     schedule_copies,
     vectorize_last,
 )
@@ -32,11 +33,13 @@ def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
     padding = [p for p in sch.get_producers(conv) if len(sch.get(p).writes) == 1]
     n, c, oh, ow, block, kh, kw = sch.get_loops(conv)
     oh_o, oh_i = sch.split(oh, factors=[None, _rows(sch, conv, padding)])
-    width = tiles.columns(int(sch.get(ow).extent), target)
+    computed, wanted = (int(sch.get(loop).extent) for loop in (ow, sch.get_loops(epilogue)[3]))
+    width = _width(computed, target)
+    finish = computed == wanted > width  # a tile is finished before the next one begins
     ow_o, ow_i = sch.split(ow, factors=[None, width])
     sch.reorder(n, c, oh_o, oh_i, ow_o, kh, kw, ow_i, block)
     task = sch.fuse(n, c, oh_o)
-    sch.reverse_compute_at(epilogue, oh_i)
+    sch.reverse_compute_at(epilogue, ow_o if finish else oh_i)
     if len(padding) == 1:
         sch.compute_at(padding[0], task)
         vectorize_last(sch, padding[0])
@@ -46,9 +49,17 @@ def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
     for loop in (kh, kw, ow_i):
         sch.unroll(loop)
     sch.vectorize(block)
+    if finish:
+        keep_in_registers(sch, conv, epilogue)
     vectorize_last(sch, epilogue)
     sch.decompose_reduction(conv, kh)
     return sch
+
+
+def _width(columns: int, target: Target) -> int:
+    """Columns of a tile: in long rows half of what fits, since the taps want registers too."""
+    whole = tiles.columns(columns, target)
+    return whole // 2 if columns > whole and whole % 2 == 0 else whole
 
 
 def _rows(sch: s_tir.Schedule, conv: Block, padding: list[Block]) -> int:
