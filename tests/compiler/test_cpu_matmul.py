@@ -60,7 +60,8 @@ MATMULS = st.builds(
 def check(case: Matmul, target: Target) -> None:
     graph = Graph()
     ran = graph.check(case.build(graph), target=target)
-    assert list(ran.rules.values()) == ["matmul"]
+    packing = [] if case.constant else ["fallback"]  # what is computed is packed first
+    assert sorted(r or "" for r in ran.rules.values()) == [*packing, "matmul"]
 
 
 @drawn(40)

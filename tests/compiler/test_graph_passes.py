@@ -76,6 +76,38 @@ def test_reshapes_sink_through_several_and_merge() -> None:
     )
 
 
+def test_a_broadcast_to_the_same_shape_vanishes() -> None:
+    check(
+        sink_reshapes(),
+        lambda x: op.negative(op.broadcast_to(x, (3, 5))),
+        op.negative,
+        torch.ones(3, 5),
+    )
+
+
+def test_a_broadcast_that_widens_stays() -> None:
+    unchanged = lambda x: op.negative(op.broadcast_to(x, (3, 5)))  # noqa: E731 (a graph in short)
+    check(sink_reshapes(), unchanged, unchanged, torch.ones(1, 5))
+
+
+def test_two_permutes_are_one() -> None:
+    check(
+        sink_reshapes(),
+        lambda x: op.permute_dims(op.permute_dims(x, [1, 2, 0]), [0, 2, 1]),
+        lambda x: op.permute_dims(x, [1, 0, 2]),
+        torch.ones(2, 3, 5),
+    )
+
+
+def test_a_permute_and_its_inverse_vanish() -> None:
+    check(
+        sink_reshapes(),
+        lambda x: op.negative(op.permute_dims(op.permute_dims(x, [1, 2, 0]), [2, 0, 1])),
+        op.negative,
+        torch.ones(2, 3, 5),
+    )
+
+
 def test_a_reshape_back_vanishes() -> None:
     check(
         sink_reshapes(),

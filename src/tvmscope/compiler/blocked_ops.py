@@ -153,7 +153,7 @@ def matmul(
     *batch, wanted, depth = (int(d) for d in data.shape)
     panels, panel = int(packed.shape[-3]), int(packed.shape[-1])
     if computed_rows != wanted:
-        data = _pad_rows(data, computed_rows)
+        data = pad_rows(data, computed_rows)
     k = te.reduce_axis((0, depth), "k")
     shared = len(packed.shape) == 3
 
@@ -171,10 +171,8 @@ def matmul(
     return te.compute((*batch, wanted, columns), lambda *i: result(*i), name="crop")
 
 
-def batch_matmul(
-    left: te.Tensor, right: te.Tensor, panel: int, computed_rows: int, out_dtype: str
-) -> te.Tensor:
-    """Both operands computed: the right one is packed first, inside the kernel."""
+def pack_panels(right: te.Tensor, panel: int) -> te.Tensor:
+    """(..., K, N) to column panels (..., N/p, K, p), filled up with zeros."""
     *batch, depth, columns = (int(d) for d in right.shape)
     panels = -(-columns // panel)
 
@@ -186,11 +184,10 @@ def batch_matmul(
         zero = tirx.const(0, right.dtype)
         return tirx.if_then_else(column < columns, right(*b, k, column), zero)
 
-    packed = te.compute((*batch, panels, depth, panel), element, name="pack")
-    return matmul(left, packed, columns, computed_rows, out_dtype)
+    return te.compute((*batch, panels, depth, panel), element, name="pack")
 
 
-def _pad_rows(data: te.Tensor, rows: int) -> te.Tensor:
+def pad_rows(data: te.Tensor, rows: int) -> te.Tensor:
     height = int(data.shape[-2])
     zero = tirx.const(0, data.dtype)
     return te.compute(

@@ -25,7 +25,9 @@ from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.compiler.passes.fast_math import fast_math
 from tvmscope.compiler.passes.fold_numpy import fold_numpy
 from tvmscope.compiler.passes.fold_pads import fold_pads
+from tvmscope.compiler.passes.fuse_attention import fuse_attention
 from tvmscope.compiler.passes.pack_matmul import pack_matmul
+from tvmscope.compiler.passes.row_kernels import row_kernels
 from tvmscope.compiler.passes.scalar_operands import scalar_operands
 from tvmscope.compiler.passes.sink_reshapes import sink_reshapes
 from tvmscope.compiler.passes.wide_sums import wide_sums
@@ -98,8 +100,10 @@ STEPS: tuple[Step, ...] = (
     Step("tidy", "common-subexpressions", lambda c: rx.EliminateCommonSubexpr()),
     Step("tidy", "dead-code", lambda c: rx.DeadCodeElimination()),
     Step("tidy", "sink-reshapes", lambda c: sink_reshapes()),
+    Step("layout", "fuse-attention", lambda c: fuse_attention(c.target), ours=_CPU),
     Step("layout", "pack-matmul", lambda c: pack_matmul(c.target), ours=_CPU),
     Step("layout", "block-layout", _block_layout, ours=_CPU),
+    Step("layout", "row-kernels", lambda c: row_kernels(), ours=_CPU),
     Step("layout", "fast-math", lambda c: fast_math(), ours=_CPU),
     Step("dispatch", "dispatch-sampling", lambda c: backend.DispatchSampling(), tvm=_BOTH),
     Step("dispatch", "dispatch-sort-scan", lambda c: backend.DispatchSortScan(), tvm=_BOTH),

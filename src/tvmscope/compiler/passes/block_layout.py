@@ -23,6 +23,7 @@ from tvm.ir.expr import GenericConst
 from tvmscope.compiler import blocked_ops, tiles, winograd
 from tvmscope.compiler.blocked_ops import Window
 from tvmscope.compiler.packing import block_constant, pack_dense, pack_depthwise
+from tvmscope.compiler.passes.rewrite import OUT_ELEMENTWISE_FUSABLE
 from tvmscope.compiler.tiles import CHANNEL_BLOCK
 from tvmscope.core.target import Target
 
@@ -37,8 +38,6 @@ BINARY = frozenset(
 )
 POOLS = frozenset({"relax.nn.max_pool2d", "relax.nn.avg_pool2d"})
 BLOCKED_LAYOUT = f"NCHW{CHANNEL_BLOCK}c"
-_OUT_ELEMENTWISE_FUSABLE = 4
-"""TVM's OpPatternKind of a convolution."""
 
 
 @dataclass
@@ -223,11 +222,9 @@ class _Rewriter:
             self.blocked(data),
             relax.const(winograd.pack_weight(kernel)),
             primfunc_name_hint="winograd_conv2d",
+            # Its several stages hide from TVM's analysis that elementwise operators may follow.
+            primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE},
         )
-        # Its several stages hide from TVM's analysis that elementwise operators may follow.
-        var = result.args[0]
-        function = self.builder.get()[var].with_attr("op_pattern", _OUT_ELEMENTWISE_FUSABLE)
-        self.builder.update_func(var, function)
         return _Value(None, self.emit(result), outputs)
 
     def unary(self, call: relax.Call) -> _Value:

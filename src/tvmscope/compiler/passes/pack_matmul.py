@@ -1,7 +1,7 @@
 """Gives every matmul its right operand in column panels, packed here where it is constant.
 
 matmul(x, W)  with W constant      -> matmul_packed(x, panels of W)
-matmul(x, y)  with y computed      -> matmul_packed(x, pack(y)), packed inside the kernel
+matmul(x, y)  with y computed      -> matmul_packed(x, pack(y)); the packing fuses with what made y
 """
 
 from __future__ import annotations
@@ -37,5 +37,9 @@ def _pack(target: Target, rewriter: Rewriter, call: relax.Call) -> relax.Expr | 
         return rewriter.builder_.call_te(compute, left, packed, primfunc_name_hint="matmul")
     if len(a) != len(b) or a[:-2] != b[:-2]:
         return None  # broadcast batches: left to the fallback
-    compute = partial(blocked_ops.batch_matmul, panel=panel, computed_rows=rows, out_dtype=dtype)
-    return rewriter.builder_.call_te(compute, left, right, primfunc_name_hint="batch_matmul")
+    pack = partial(blocked_ops.pack_panels, panel=panel)
+    packed = rewriter.builder_.emit(
+        rewriter.builder_.call_te(pack, right, primfunc_name_hint="pack")
+    )
+    compute = partial(blocked_ops.matmul, columns=columns, computed_rows=rows, out_dtype=dtype)
+    return rewriter.builder_.call_te(compute, left, packed, primfunc_name_hint="batch_matmul")

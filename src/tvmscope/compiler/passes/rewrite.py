@@ -9,6 +9,9 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+OUT_ELEMENTWISE_FUSABLE = 4
+"""TVM's OpPatternKind of an operator that elementwise ones may be fused behind."""
+
 Handler = Callable[["Rewriter", relax.Call], relax.Expr | None]
 """Gives what replaces a call, or None to keep it."""
 
@@ -40,6 +43,14 @@ def rewrite_calls(name: str, handlers: Mapping[str, Handler]) -> tvm.transform.P
         return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
 
     return transform
+
+
+def bound_call(rewriter: Rewriter, value: relax.Expr, name: str) -> relax.Call | None:
+    """The call that gave `value`, where it is one of the operator `name`."""
+    bound = rewriter.lookup_binding(value) if isinstance(value, relax.Var) else value
+    if isinstance(bound, relax.Call) and isinstance(bound.op, tvm.ir.Op):
+        return bound if bound.op.name == f"relax.{name}" else None
+    return None
 
 
 def static_shape(value: relax.Expr) -> tuple[int, ...] | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from tvmscope.compiler.schedules.cpu.attention import schedule_attention
 from tvmscope.compiler.schedules.cpu.conv2d import schedule_conv2d
 from tvmscope.compiler.schedules.cpu.depthwise import schedule_depthwise
 from tvmscope.compiler.schedules.cpu.fallback import schedule_fallback
 from tvmscope.compiler.schedules.cpu.matmul import schedule_matmul
+from tvmscope.compiler.schedules.cpu.rows import schedule_rows
 from tvmscope.compiler.schedules.cpu.winograd import schedule_winograd
 
 RULES = (
@@ -13,5 +15,7 @@ RULES = (
     ("depthwise", schedule_depthwise),
     ("matmul", schedule_matmul),
     ("winograd", schedule_winograd),
+    ("attention", schedule_attention),
+    ("rows", schedule_rows),
     ("fallback", schedule_fallback),
 )

@@ -1,6 +1,6 @@
 """Matmul on column panels: a register tile of rows x one panel.
 
-parallel  batch x rows x panels
+parallel  batch x rows x panels, or panels x rows where the rows of a tile overflow the cache
   k_o       chunks of the reduction
     k         the sums stay in registers
       m, v, 16  unrolled rows and vectors of the panel
@@ -23,6 +23,8 @@ from tvmscope.core.target import Target
 
 _CHUNK = 128
 _UNROLL = 4
+_FIRST_CACHE_BYTES = 32 * 1024
+"""The first-level data cache of most cores: a tile's rows are read once per panel."""
 
 
 def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
@@ -40,8 +42,11 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     n_o, n_v, n_i = sch.split(n, factors=[None, panel // CHANNEL_BLOCK, CHANNEL_BLOCK])
     depth = int(sch.get(k).extent)
     k_o, k_i = sch.split(k, factors=[None, _CHUNK if depth % _CHUNK == 0 else depth])
-    sch.reorder(*batch, m_o, n_o, k_o, k_i, m_i, n_v, n_i)
-    task = sch.fuse(*batch, m_o, n_o)
+    bits = int(sch.get(block).writes[0].source.dtype.bits)
+    fits = height * depth * bits // 8 <= _FIRST_CACHE_BYTES
+    outer = (m_o, n_o) if fits else (n_o, m_o)
+    sch.reorder(*batch, *outer, k_o, k_i, m_i, n_v, n_i)
+    task = sch.fuse(*batch, *outer)
     sch.reverse_compute_at(epilogue, task)
     sch.parallel(task)
     if int(sch.get(k_i).extent) % _UNROLL == 0:
