@@ -33,8 +33,8 @@ def _blocked_input(graph: Graph, batch: int, channels: int, rows: int, columns: 
     batch=st.sampled_from([1, 3]),
     inputs=st.sampled_from([1, 5, 16, 17, 48]),
     outputs=st.sampled_from([3, 16, 31, 32]),
-    rows=st.integers(12, 27),
-    columns=st.integers(12, 27),
+    rows=st.integers(8, 27),
+    columns=st.integers(8, 27),
     padding=st.sampled_from([0, 1, 2, (0, 1, 2, 1)]),
     epilogue=st.sampled_from(["bias", "relu", "residual", "clip"]),
 )
@@ -64,11 +64,20 @@ def test_other_convolutions_are_left_to_other_rules(host: Target, near_miss) -> 
     assert ran.taken_by("winograd") == []
 
 
-def test_small_images_do_not_pay(host: Target) -> None:
-    assert winograd.pays(1, 56, 56, host)
-    assert winograd.pays(1, 14, 14, host)
-    assert not winograd.pays(1, 7, 7, host)
-    assert winograd.pays(8, 7, 7, host)
+@pytest.mark.parametrize(("rows", "columns"), [(7, 7), (6, 9), (9, 6)])
+def test_small_tiles_match_pytorch(host: Target, rows: int, columns: int) -> None:
+    assert winograd.best(1, rows, columns, host) is winograd.F2
+    graph = Graph()
+    x = _blocked_input(graph, 1, 31, rows, columns)
+    _check(graph, graph.relu(graph.bias(graph.conv2d(x, 17, padding=1))), host)
+
+
+def test_the_tile_grows_with_the_image(host: Target) -> None:
+    assert winograd.best(1, 3, 3, host) is None  # too few multiplications to pay for transforms
+    assert winograd.best(1, 7, 7, host) is winograd.F2
+    assert winograd.best(1, 14, 14, host) is winograd.F4
+    assert winograd.best(1, 56, 56, host) is winograd.F4
+    assert winograd.best(8, 7, 7, host) is winograd.F4
 
 
 def test_it_can_be_switched_off(host: Target) -> None:
@@ -80,10 +89,11 @@ def test_it_can_be_switched_off(host: Target) -> None:
     assert len(ran.taken_by("conv2d")) == 2
 
 
-def test_transform_matrices_compute_a_convolution() -> None:
-    random = np.random.default_rng(0)
-    tile, kernel = random.standard_normal((6, 6)), random.standard_normal((3, 3))
-    spectrum = (winograd.BT @ tile @ winograd.BT.T) * (winograd.G @ kernel @ winograd.G.T)
-    result = winograd.AT @ spectrum @ winograd.AT.T
-    direct = [[(tile[i : i + 3, j : j + 3] * kernel).sum() for j in range(4)] for i in range(4)]
+@pytest.mark.parametrize("transform", [winograd.F2, winograd.F4], ids=lambda t: f"F{t.tile}")
+def test_transform_matrices_compute_a_convolution(transform: winograd.Transform) -> None:
+    random, (m, n) = np.random.default_rng(0), (transform.tile, transform.alpha)
+    tile, kernel = random.standard_normal((n, n)), random.standard_normal((3, 3))
+    spectrum = (transform.bt @ tile @ transform.bt.T) * (transform.g @ kernel @ transform.g.T)
+    result = transform.at @ spectrum @ transform.at.T
+    direct = [[(tile[i : i + 3, j : j + 3] * kernel).sum() for j in range(m)] for i in range(m)]
     np.testing.assert_allclose(result, direct, atol=1e-12)

@@ -1,13 +1,15 @@
-"""Winograd convolution F(4x4, 3x3) on channel blocks: a quarter of the multiplications.
+"""Winograd convolution F(2x2, 3x3) and F(4x4, 3x3) on channel blocks: fewer multiplications.
 
-Each 4x4 tile of the output comes from a 6x6 tile of the input. Both are transformed by small
-constant matrices; between the two transforms a 3x3 convolution is 36 independent matrix products.
-The weights' transform is done at compile time, in double precision.
+Each m x m tile of the output comes from an (m+2) x (m+2) tile of the input. Both are transformed by
+small constant matrices; between the two transforms a 3x3 convolution is (m+2)^2 independent matrix
+products: 4/9 of the multiplications for m = 2, a quarter for m = 4. The weights' transform is done
+at compile time, in double precision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,67 +19,103 @@ from tvmscope.compiler.blocked_ops import OP, Window
 from tvmscope.compiler.tiles import CHANNEL_BLOCK, padded
 from tvmscope.core.target import Target
 
-TILE = 4
-ALPHA = TILE + 2
-"""Side of an input tile."""
+Matrix = np.ndarray[Any, Any]
 
-G = np.array(
-    [
-        [1 / 4, 0, 0],
-        [-1 / 6, -1 / 6, -1 / 6],
-        [-1 / 6, 1 / 6, -1 / 6],
-        [1 / 24, 1 / 12, 1 / 6],
-        [1 / 24, -1 / 12, 1 / 6],
-        [0, 0, 1],
-    ]
-)
-BT = np.array(
-    [
-        [4, 0, -5, 0, 1, 0],
-        [0, -4, -4, 1, 1, 0],
-        [0, 4, -4, -1, 1, 0],
-        [0, -2, -1, 2, 1, 0],
-        [0, 2, -1, -2, 1, 0],
-        [0, 4, 0, -5, 0, 1],
-    ]
-)
-AT = np.array(
-    [
-        [1, 1, 1, 1, 1, 0],
-        [0, 1, -1, 2, -2, 0],
-        [0, 1, 1, 4, 4, 0],
-        [0, 1, -1, 8, -8, 1],
-    ]
-)
-"""The matrices of Lavin and Gray (2015) for the points 0, 1, -1, 2, -2."""
 
+@dataclass(frozen=True, eq=False)
+class Transform:
+    """The matrices of one tile size, after Lavin and Gray (2015)."""
+
+    g: Matrix
+    """Of the weights."""
+    bt: Matrix
+    """Of the input."""
+    at: Matrix
+    """Of the output."""
+
+    @property
+    def tile(self) -> int:
+        """Side of an output tile."""
+        return len(self.at)
+
+    @property
+    def alpha(self) -> int:
+        """Side of an input tile."""
+        return len(self.bt)
+
+
+F2 = Transform(
+    g=np.array([[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]]),
+    bt=np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]),
+    at=np.array([[1, 1, 1, 0], [0, 1, -1, -1]]),
+)
+"""For the points 0, 1, -1."""
+F4 = Transform(
+    g=np.array(
+        [
+            [1 / 4, 0, 0],
+            [-1 / 6, -1 / 6, -1 / 6],
+            [-1 / 6, 1 / 6, -1 / 6],
+            [1 / 24, 1 / 12, 1 / 6],
+            [1 / 24, -1 / 12, 1 / 6],
+            [0, 0, 1],
+        ]
+    ),
+    bt=np.array(
+        [
+            [4, 0, -5, 0, 1, 0],
+            [0, -4, -4, 1, 1, 0],
+            [0, 4, -4, -1, 1, 0],
+            [0, -2, -1, 2, 1, 0],
+            [0, 2, -1, -2, 1, 0],
+            [0, 4, 0, -5, 0, 1],
+        ]
+    ),
+    at=np.array(
+        [
+            [1, 1, 1, 1, 1, 0],
+            [0, 1, -1, 2, -2, 0],
+            [0, 1, 1, 4, 4, 0],
+            [0, 1, -1, 8, -8, 1],
+        ]
+    ),
+)
+"""For the points 0, 1, -1, 2, -2."""
 
 _WEIGHT_LOAD = 12
 """A transformed weight that is used fewer times than this costs as much as if it were: it comes
 from memory, which delivers one float in the time of about this many multiplications."""
-_TRANSFORM_SHARE = 1.5
+_TRANSFORM_SHARE = {F2: 1.3, F4: 1.5}
 """What the two transforms add to the products, as a factor."""
 
 
-def pays(batch: int, rows: int, columns: int, target: Target) -> bool:
-    """Whether the transformed convolution is predicted to be faster, per weight of the kernel."""
-    tiles = batch * -(-rows // TILE) * -(-columns // TILE)
-    fast = ALPHA * ALPHA * max(tiles, _WEIGHT_LOAD) * _TRANSFORM_SHARE
+def best(batch: int, rows: int, columns: int, target: Target) -> Transform | None:
+    """The transform that is predicted to be fastest; None where the direct way is.
+
+    Costs are multiplications per input and output channel.
+    """
+
+    def cost(transform: Transform) -> float:
+        tiles = batch * -(-rows // transform.tile) * -(-columns // transform.tile)
+        return transform.alpha**2 * max(tiles, _WEIGHT_LOAD) * _TRANSFORM_SHARE[transform]
+
     direct = 9 * max(batch * rows * padded(columns, target), _WEIGHT_LOAD)
-    return fast < direct
+    fastest = min((F2, F4), key=cost)
+    return fastest if cost(fastest) < direct else None
 
 
-def pack_weight(kernel: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """OIHW to (36, O/16, I, 16), transformed; channels are filled up with zeros."""
+def pack_weight(kernel: Matrix, transform: Transform) -> Matrix:
+    """OIHW to (alpha^2, O/16, I, 16), transformed; channels are filled up with zeros."""
     o, i = kernel.shape[:2]
     full = np.pad(kernel, [(0, -o % CHANNEL_BLOCK), (0, -i % CHANNEL_BLOCK), (0, 0), (0, 0)])
-    transformed = np.einsum("ay,oiyx,bx->aboi", G, full.astype(np.float64), G)
+    g = transform.g
+    transformed = np.einsum("ay,oiyx,bx->aboi", g, full.astype(np.float64), g)
     a, b, o, i = transformed.shape
     split = transformed.reshape(a * b, o // CHANNEL_BLOCK, CHANNEL_BLOCK, i)
     return np.ascontiguousarray(split.transpose(0, 1, 3, 2)).astype(kernel.dtype)
 
 
-def _combine(row: tirx.Expr, matrix: np.ndarray[Any, Any], terms: Sequence[tirx.Expr]) -> tirx.Expr:
+def _combine(row: tirx.Expr, matrix: Matrix, terms: Sequence[tirx.Expr]) -> tirx.Expr:
     """`matrix[row] @ terms`; the row's loop is unrolled, so that all but one case vanish."""
     result: tirx.Expr | None = None
     for index in reversed(range(len(matrix))):
@@ -87,7 +125,7 @@ def _combine(row: tirx.Expr, matrix: np.ndarray[Any, Any], terms: Sequence[tirx.
     return result
 
 
-def _weighted(weights: np.ndarray[Any, Any], terms: Sequence[tirx.Expr]) -> tirx.Expr:
+def _weighted(weights: Matrix, terms: Sequence[tirx.Expr]) -> tirx.Expr:
     total: tirx.Expr | None = None
     for weight, term in zip(weights, terms, strict=True):
         if weight == 0:
@@ -98,74 +136,77 @@ def _weighted(weights: np.ndarray[Any, Any], terms: Sequence[tirx.Expr]) -> tirx
     return total
 
 
-def conv2d(data: te.Tensor, weight: te.Tensor, window: Window) -> te.Tensor:
+def conv2d(data: te.Tensor, weight: te.Tensor, window: Window, transform: Transform) -> te.Tensor:
     """A 3x3 convolution of stride 1 on blocked data; `weight` comes from `pack_weight`."""
     batch, blocks, height, width, _ = (int(d) for d in data.shape)
+    m, alpha, bt = transform.tile, transform.alpha, transform.bt
     rows, columns = window.output((height, width), (3, 3))
-    down, across = -(-rows // TILE), -(-columns // TILE)
+    down, across = -(-rows // m), -(-columns // m)
     tiles = batch * down * across
     top, left = window.padding[:2]
     outputs, channels = int(weight.shape[1]), int(weight.shape[2])
 
     def pixel(t: tirx.Expr, c: tirx.Expr, y: tirx.Expr, x: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
-        row = t // across % down * TILE + y - top
-        column = t % across * TILE + x - left
+        row = t // across % down * m + y - top
+        column = t % across * m + x - left
         inside = tirx.all(row >= 0, row < height, column >= 0, column < width)
         zero = tirx.const(0, data.dtype)
         return tirx.if_then_else(inside, data(t // (down * across), c, row, column, b), zero)
 
     tile = te.compute(
-        (blocks, tiles, ALPHA, ALPHA, CHANNEL_BLOCK),
+        (blocks, tiles, alpha, alpha, CHANNEL_BLOCK),
         lambda c, t, y, x, b: pixel(t, c, y, x, b),
         name="input_tile",
     )
     half = te.compute(
-        (blocks, tiles, ALPHA, ALPHA, CHANNEL_BLOCK),
-        lambda c, t, y, x, b: _combine(y, BT, [tile(c, t, k, x, b) for k in range(ALPHA)]),
+        (blocks, tiles, alpha, alpha, CHANNEL_BLOCK),
+        lambda c, t, y, x, b: _combine(y, bt, [tile(c, t, k, x, b) for k in range(alpha)]),
         name="input_half",
     )
     spectrum = te.compute(
-        (ALPHA, ALPHA, blocks, tiles, CHANNEL_BLOCK),
-        lambda y, x, c, t, b: _combine(x, BT, [half(c, t, y, k, b) for k in range(ALPHA)]),
+        (alpha, alpha, blocks, tiles, CHANNEL_BLOCK),
+        lambda y, x, c, t, b: _combine(x, bt, [half(c, t, y, k, b) for k in range(alpha)]),
         name="input_transform",
         attrs={OP: "winograd_input"},
     )
     k = te.reduce_axis((0, channels), "k")
     product = te.compute(
-        (ALPHA * ALPHA, outputs, tiles, CHANNEL_BLOCK),
+        (alpha * alpha, outputs, tiles, CHANNEL_BLOCK),
         lambda p, o, t, b: te.sum(
-            spectrum[p // ALPHA, p % ALPHA, k // CHANNEL_BLOCK, t, k % CHANNEL_BLOCK]
+            spectrum[p // alpha, p % alpha, k // CHANNEL_BLOCK, t, k % CHANNEL_BLOCK]
             * weight[p, o, k, b],
             axis=[k],
         ),
         name="product",
         attrs={OP: "winograd_product"},
     )
-    return _inverse(product, (batch, outputs, rows, columns), (down, across))
+    return _inverse(product, transform, (batch, outputs, rows, columns), (down, across))
 
 
 def _inverse(
-    product: te.Tensor, shape: tuple[int, int, int, int], grid: tuple[int, int]
+    product: te.Tensor,
+    transform: Transform,
+    shape: tuple[int, int, int, int],
+    grid: tuple[int, int],
 ) -> te.Tensor:
     batch, outputs, rows, columns = shape
     down, across = grid
+    m, alpha, at = transform.tile, transform.alpha, transform.at
     half = te.compute(
-        (outputs, batch * down * across, TILE, ALPHA, CHANNEL_BLOCK),
+        (outputs, batch * down * across, m, alpha, CHANNEL_BLOCK),
         lambda o, t, i, x, b: _combine(
-            i, AT, [product(y * ALPHA + x, o, t, b) for y in range(ALPHA)]
+            i, at, [product(y * alpha + x, o, t, b) for y in range(alpha)]
         ),
         name="output_half",
     )
     whole = te.compute(
-        (outputs, batch * down * across, TILE, TILE, CHANNEL_BLOCK),
-        lambda o, t, i, j, b: _combine(j, AT, [half(o, t, i, x, b) for x in range(ALPHA)]),
+        (outputs, batch * down * across, m, m, CHANNEL_BLOCK),
+        lambda o, t, i, j, b: _combine(j, at, [half(o, t, i, x, b) for x in range(alpha)]),
         name="output_transform",
         attrs={OP: "winograd_output"},
     )
     return te.compute(
         (batch, outputs, rows, columns, CHANNEL_BLOCK),
-        lambda n, o, h, w, b: whole[
-            o, (n * down + h // TILE) * across + w // TILE, h % TILE, w % TILE, b
-        ],
+        lambda n, o, h, w, b: whole[o, (n * down + h // m) * across + w // m, h % m, w % m, b],
         name="untile",
     )

@@ -215,12 +215,13 @@ class _Rewriter:
             return None  # the transforms magnify the rounding of half precision
         if window.strides != (1, 1) or window.dilation != (1, 1):
             return None
-        if not winograd.pays(batch, rows, columns, self.target):
+        transform = winograd.best(batch, rows, columns, self.target)
+        if transform is None:
             return None
         result = self.builder.call_te(
-            partial(winograd.conv2d, window=window),
+            partial(winograd.conv2d, window=window, transform=transform),
             self.blocked(data),
-            relax.const(winograd.pack_weight(kernel)),
+            relax.const(winograd.pack_weight(kernel, transform)),
             primfunc_name_hint="winograd_conv2d",
             # Its several stages hide from TVM's analysis that elementwise operators may follow.
             primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE},

@@ -13,6 +13,8 @@ the next begins: its sums go from registers through the epilogue into the result
 
 from __future__ import annotations
 
+from math import prod
+
 from tvm import s_tir, tirx
 
 from tvmscope.compiler import tiles
@@ -28,6 +30,8 @@ from tvmscope.core.target import Target
 
 _CHUNKS = (64, 48, 32, 16)
 _UNROLL = 4
+_WEIGHTS_STAY_BYTES = 256 * 1024
+"""Weights up to this size stay in a second-level cache while all rows of the image pass by."""
 
 
 def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
@@ -45,8 +49,9 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     ow_o, ow_i = sch.split(ow, factors=[None, width])
     ic_o, ic_i = sch.split(ic, factors=[None, chunk])
     outer = (ow_o, ic_o) if finish else (ic_o, ow_o)
-    sch.reorder(n, oc, oh, *outer, kh, kw, ic_i, ow_i, block)
-    task = sch.fuse(n, oc, oh)
+    around = (oh, oc) if _weight_bytes(sch, conv) <= _WEIGHTS_STAY_BYTES else (oc, oh)
+    sch.reorder(n, *around, *outer, kh, kw, ic_i, ow_i, block)
+    task = sch.fuse(n, *around)
     sch.reverse_compute_at(epilogue, ow_o if finish else task)
     sch.parallel(task)
     if chunk % _UNROLL == 0:
@@ -66,6 +71,11 @@ def _finishes_tiles(sch: s_tir.Schedule, conv: Block, epilogue: Block, width: in
     columns, kernel = extents[3], extents[6:]
     wanted = int(sch.get(sch.get_loops(epilogue)[3]).extent)
     return kernel == [1, 1] and columns > width and columns == wanted
+
+
+def _weight_bytes(sch: s_tir.Schedule, conv: Block) -> int:
+    source = sch.get(conv).reads[-1].source
+    return prod(int(d) for d in source.shape) * int(source.dtype.bits) // 8
 
 
 def _chunk(channels: int) -> int:

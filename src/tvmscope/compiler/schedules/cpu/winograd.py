@@ -58,11 +58,10 @@ def _multiply(sch: s_tir.Schedule, product: Block, target: Target) -> None:
 
 def _transform_output(sch: s_tir.Schedule, output: Block, epilogue: Block) -> None:
     (half,) = sch.get_producers(output)
-    o, t, i, j, lanes = sch.get_loops(output)
-    n, channel, row, column, last = sch.get_loops(epilogue)
-    del o, t, i, j, lanes, n, last
-    rows, _ = sch.split(row, factors=[None, 4])
-    columns, _ = sch.split(column, factors=[None, 4])
+    tile = int(sch.get(sch.get_loops(output)[2]).extent)
+    _, channel, row, column, _ = sch.get_loops(epilogue)
+    rows, _ = sch.split(row, factors=[None, tile])
+    columns, _ = sch.split(column, factors=[None, tile])
     inner = sch.get_loops(epilogue)
     sch.reorder(inner[0], channel, rows, columns, inner[3], inner[5], inner[6])
     sch.compute_at(output, columns)
