@@ -100,6 +100,12 @@ class Roof:
     flops_per_s: float | None
     bytes_per_s: float | None
     how: str
+    device: str = "cpu"
+    """`cpu` or `cuda`: which profiles it limits."""
+    level: str | None = None
+    """The memory that a bandwidth was read from: `L1` ... `DRAM`."""
+    size_bytes: int | None = None
+    """How much was read, over all threads: the level holds at least so much."""
 
 
 @dataclass(frozen=True, kw_only=True)

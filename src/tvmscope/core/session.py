@@ -47,6 +47,11 @@ class Session:
         """This session with one more row."""
         return replace(self, results=(*self.results, result))
 
+    def result_of(self, profile: Profile) -> Result | None:
+        """The row that a profile belongs to."""
+        key = (profile.backend, profile.target)
+        return next((r for r in self.results if (r.task.variant.label, r.task.target) == key), None)
+
 
 def to_json(session: Session) -> dict[str, Any]:
     """The documented JSON form: stored values, with the derived statistics beside them."""
