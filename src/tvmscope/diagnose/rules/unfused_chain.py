@@ -1,0 +1,72 @@
+"""Elementwise kernels in a row: each reads and writes what one kernel would keep in registers.
+
+Kernels of a profile stand in the order of their first call, so neighbours run one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session
+from tvmscope.diagnose import operators
+from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
+from tvmscope.messages import _
+
+MUCH = 0.02
+
+
+def check(session: Session) -> Iterator[Finding]:
+    for subject in subjects(session):
+        chains = [c for c in _chains(subject) if sum(k.time.calls for k in c) > 1]
+        found = [k for chain in chains for k in chain]
+        if sum(k.share for k in found) >= MUCH:
+            yield _finding(subject, chains, found)
+
+
+def _chains(subject: Subject) -> list[list[Kernel]]:
+    runs = groupby(subject.kernels, key=lambda k: operators.is_elementwise(k.name))
+    return [list(kernels) for elementwise, kernels in runs if elementwise]
+
+
+def _finding(subject: Subject, chains: list[list[Kernel]], found: list[Kernel]) -> Finding:
+    saving = sum(_saved(chain) for chain in chains)
+    return Finding(
+        rule=RULE.id,
+        severity=subject.severity(saving),
+        effort="minutes",
+        title=_("Elementwise operators are not fused"),
+        evidence=subject.says(
+            _(
+                "{calls} calls of elementwise kernels in a row ({names}) take {spent}. Estimated: "
+                "n kernels of a chain become one, time x (1 - 1/n)."
+            ).format(
+                calls=sum(k.time.calls for k in found), names=listed(names(found)),
+                spent=subject.spent(found),
+            )
+        ),
+        advice=_(
+            "Look for what parts them: a pass that is switched off (fuse-ops), a reshape or an "
+            "output of the model between them."
+        ),
+        kernels=names(found),
+        source_ops=sources(found),
+        saving_s=saving,
+        fix={"disabled_passes": []},
+    )  # fmt: skip
+
+
+def _saved(chain: list[Kernel]) -> float:
+    """All but one pass over the data, in the mean of the chain's kernels."""
+    calls = sum(k.time.calls for k in chain)
+    return sum(k.total_s for k in chain) * (1 - 1 / calls)
+
+
+RULE = Rule(
+    id="unfused-chain",
+    title=_("Elementwise kernels in a row"),
+    needs=("profiles",),
+    check=check,
+)
