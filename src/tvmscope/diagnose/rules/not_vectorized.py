@@ -20,14 +20,15 @@ _GAIN = 0.5
 
 def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
-        if subject.device != "cpu" or subject.lanes() < 2:
-            continue
-        found = [k for k in subject.heavy if _is_scalar(subject, k)]
+        found = [k for k in subject.heavy if is_scalar(subject, k)]
         if found:
             yield _finding(subject, found)
 
 
-def _is_scalar(subject: Subject, kernel: Kernel) -> bool:
+def is_scalar(subject: Subject, kernel: Kernel) -> bool:
+    """Whether a scheduled CPU kernel has no vector loop and is as slow as that makes it."""
+    if subject.device != "cpu" or subject.lanes() < 2:
+        return False
     if kernel.ir is None or not kernel.ir.tree or is_unscheduled(kernel):
         return False
     if loops.is_vectorized(kernel.ir):

@@ -18,12 +18,9 @@ TOO_SMALL_S = 20e-6
 
 def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
-        units = _units(subject)
-        if units < 2:
-            continue
-        found = [k for k in subject.heavy if _is_serial(k, units)]
+        found = [k for k in subject.heavy if is_serial(subject, k)]
         if found:
-            yield _finding(subject, found, units)
+            yield _finding(subject, found, _units(subject))
 
 
 def _units(subject: Subject) -> int:
@@ -32,16 +29,17 @@ def _units(subject: Subject) -> int:
     return subject.target.attrs.get("multiprocessors", 0) if subject.target else 0
 
 
-def _is_serial(kernel: Kernel, units: int) -> bool:
+def is_serial(subject: Subject, kernel: Kernel) -> bool:
+    """Whether a scheduled kernel, long enough for threads, has work for fewer than there are."""
     if kernel.ir is None or not kernel.ir.tree or is_unscheduled(kernel):
         return False
-    return kernel.per_call_s >= TOO_SMALL_S and loops.parallelism(kernel.ir) < units
+    return kernel.per_call_s >= TOO_SMALL_S and loops.parallelism(kernel.ir) < _units(subject)
 
 
 def _finding(subject: Subject, found: list[Kernel], units: int) -> Finding:
     saving = 0.0
     for kernel in found:
-        assert kernel.ir is not None  # `_is_serial` has asked
+        assert kernel.ir is not None  # `is_serial` has asked
         saving += kernel.total_s - kernel.after(units / loops.parallelism(kernel.ir))
     widest = max(loops.parallelism(k.ir) for k in found if k.ir)
     return Finding(

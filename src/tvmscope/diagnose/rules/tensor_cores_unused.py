@@ -23,14 +23,19 @@ GAIN = 3.0
 
 def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
-        if subject.device != "cuda" or _arch(subject) < _FIRST_ARCH:
-            continue
         causes: dict[str, list[Kernel]] = {}
         for kernel in subject.heavy:
-            if kernel.ir and _MATRIX.search(kernel.name) and not loops.uses_tensor_cores(kernel.ir):
+            if kernel.ir is not None and misses_tensor_cores(subject, kernel):
                 causes.setdefault(_cause(kernel.ir), []).append(kernel)
         for cause, found in causes.items():
             yield _finding(subject, cause, found)
+
+
+def misses_tensor_cores(subject: Subject, kernel: Kernel) -> bool:
+    """Whether a matrix kernel runs on a GPU's ordinary cores though it has others."""
+    if subject.device != "cuda" or _arch(subject) < _FIRST_ARCH or kernel.ir is None:
+        return False
+    return bool(_MATRIX.search(kernel.name)) and not loops.uses_tensor_cores(kernel.ir)
 
 
 def _arch(subject: Subject) -> int:

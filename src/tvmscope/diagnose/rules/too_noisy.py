@@ -9,6 +9,7 @@ from tvmscope.core.measurement import Result
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.rules.warm_up_drift import has_drifted
 from tvmscope.diagnose.view import listed
 from tvmscope.messages import _
 
@@ -50,8 +51,8 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def _noise(row: Result) -> float | None:
-    """The spread of a row, where it is over the limit for its device."""
-    if row.measurement is None or not row.measurement.values_s:
+    """The spread of a row, where it is over the limit for its device and no drift explains it."""
+    if row.measurement is None or not row.measurement.values_s or has_drifted(row):
         return None
     device = row.task.target.partition(":")[0]
     value = stats.spread(row.measurement) if device == "cpu" else stats.cov(row.measurement)

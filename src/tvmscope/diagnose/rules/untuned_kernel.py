@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
-from tvmscope.diagnose import loops
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules.no_schedule import is_unscheduled
+from tvmscope.diagnose.rules.not_vectorized import is_scalar
+from tvmscope.diagnose.rules.serial_kernel import is_serial
+from tvmscope.diagnose.rules.tensor_cores_unused import misses_tensor_cores
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
 from tvmscope.messages import _
 from tvmscope.units import format_s
@@ -30,13 +32,17 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def _has_headroom(subject: Subject, kernel: Kernel) -> bool:
-    """Far below the roof, though it is scheduled, parallel and does arithmetic."""
+    """Far below the roof, does arithmetic, and no simpler cause is known."""
     reached, ir = kernel.roof_share, kernel.ir
     if reached is None or reached >= LOW or ir is None or is_unscheduled(kernel):
         return False
     if kernel.time.kind != "compute" or not kernel.time.flops:
         return False
-    return ir.rule is None or not ir.rule.endswith("fallback") or loops.uses_tensor_cores(ir)
+    if (ir.rule or "").endswith("fallback"):
+        return False
+    return not any(
+        simpler(subject, kernel) for simpler in (is_serial, is_scalar, misses_tensor_cores)
+    )
 
 
 def _finding(subject: Subject, found: list[Kernel]) -> Finding:

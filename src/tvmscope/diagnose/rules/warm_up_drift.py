@@ -17,10 +17,10 @@ _FEWEST = 6
 
 
 def check(session: Session) -> Iterator[Finding]:
-    drifts = [(r, d) for r in session.results if (d := drift(r)) is not None and abs(d) > MUCH]
-    if not drifts:
+    drifted = [row for row in session.results if has_drifted(row)]
+    if not drifted:
         return
-    worst, most = max(drifts, key=lambda pair: abs(pair[1]))
+    worst = max(drifted, key=lambda row: abs(_drift(row) or 0.0))
     yield Finding(
         rule=RULE.id,
         severity="medium",
@@ -30,15 +30,20 @@ def check(session: Session) -> Iterator[Finding]:
             "{names}: between the first and the last third of its rounds {worst} changed by "
             "{most:+.0%}."
         ).format(
-            names=listed(r.task.label for r, _d in drifts),
+            names=listed(row.task.label for row in drifted),
             worst=listed([worst.task.label]),
-            most=most,
+            most=_drift(worst),
         ),
         advice=_("Measure again on an idle machine, with a longer --duration or more --warmup."),
     )
 
 
-def drift(row: Result) -> float | None:
+def has_drifted(row: Result) -> bool:
+    """Whether a row's times went one way, by more than a comparison can bear."""
+    return abs(_drift(row) or 0.0) > MUCH
+
+
+def _drift(row: Result) -> float | None:
     """The relative change from the first third of rounds to the last; None without a trend.
 
     A trend is one that the middle third lies within: noise goes up and down.
