@@ -86,6 +86,8 @@ class KernelIR:
     """The schedule's primitives in order, where they were recorded."""
     rule: str | None = None
     """The schedule rule that took it; None where none did."""
+    kind: str = "compute"
+    """As in `KernelTime`."""
     flops: float | None = None
     bytes: float | None = None
     """Of one call."""
