@@ -10,7 +10,7 @@ _MOVEMENT = {
     "gather": r"gather(?:_nd|_elements|nd)?|take|index_tensor|embedding",
     "resize": r"resize[123]d|upsample|interpolate",
     "sort": r"argsort|sort|topk|nonzero|unique|cumsum",
-    "transpose": r"transpose|permute(?:_dims)?|layout_transform",
+    "transpose": r"transpose|permute(?:_dims)?|layout_transform|from_blocks|to_blocks",
     "copy": r"strided_slice|slice|concatenate|concat|split|stack|tile|repeat|pad|copy|flip|"
     r"expand_dims|squeeze|reshape|broadcast_to",
     "cast": r"cast|astype",
@@ -19,8 +19,9 @@ _ELEMENTWISE = (
     r"add|subtract|multiply|divide|relu|relu6|gelu|silu|sigmoid|tanh|exp|log|sqrt|rsqrt|power|"
     r"negative|abs|maximum|minimum|clip|erf|leaky_relu|prelu|hardswish|hardsigmoid|where|floor|"
     r"ceil|round|sin|cos|square|mod|less|greater|equal|less_equal|greater_equal|not_equal|"
-    r"logical_and|logical_or|logical_not|full|full_like|zeros|ones|floor_divide"
+    r"logical_and|logical_or|logical_not|full|full_like|zeros|ones|floor_divide|tir_[a-z]+"
 )
+_FREE = ("transpose", "copy", "cast")
 _MOST_WORDS = 3
 """No operator's name has more words."""
 _OPERATOR = re.compile(
@@ -59,11 +60,16 @@ def _longest(rest: str) -> tuple[str, int] | None:
 
 
 def movement(name: str) -> str | None:
-    """The family of a kernel that moves data; what elementwise work it fuses does not count."""
-    found = families(name)
-    moves = [f for f in found or () if f != "elementwise"]
-    order = list(_MOVEMENT)
-    return min(moves, key=order.index) if moves else None
+    """The family of a kernel that moves data; of several the one that costs most.
+
+    Elementwise work beside a scatter or a resize does not change what the kernel is. A transpose,
+    a copy or a cast beside elementwise work comes for nothing: such a kernel moves data anyway.
+    """
+    found = families(name) or ()
+    moves = sorted({f for f in found if f != "elementwise"}, key=list(_MOVEMENT).index)
+    if not moves or (moves[0] in _FREE and "elementwise" in found):
+        return None
+    return moves[0]
 
 
 def is_elementwise(name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tvmscope.core import stats
 from tvmscope.core.comparison import compare
 from tvmscope.core.measurement import Result
-from tvmscope.core.profile import Finding, Profile
+from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import listed
@@ -64,16 +64,18 @@ def _finding(session: Session, tuned: Result, plain: Result) -> Finding:
 
 
 def _worse_kernels(session: Session, tuned: Result, plain: Result) -> tuple[str, ...]:
-    found = [next((p for p in session.profiles if _belongs(p, r)), None) for r in (tuned, plain)]
-    new, old = found
-    if new is None or old is None:
-        return ()
-    before = {k.name: k.total_s for k in old.kernels}
-    return tuple(k.name for k in new.kernels if k.total_s > before.get(k.name, k.total_s) * WORSE)
+    new, old = _kernel_times(session, tuned), _kernel_times(session, plain)
+    return tuple(name for name, time in new.items() if time > old.get(name, time) * WORSE)
 
 
-def _belongs(profile: Profile, row: Result) -> bool:
-    return (profile.backend, profile.target) == (row.task.variant.label, row.task.target)
+def _kernel_times(session: Session, row: Result) -> dict[str, float]:
+    """The seconds of each kernel of a row; empty where it has no profile."""
+    times: dict[str, float] = {}
+    for profile in session.profiles:
+        if session.result_of(profile) is row:
+            for kernel in profile.kernels:
+                times[kernel.name] = times.get(kernel.name, 0.0) + kernel.total_s
+    return times
 
 
 RULE = Rule(
