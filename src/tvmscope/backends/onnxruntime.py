@@ -44,7 +44,6 @@ class _Runner:
         values = self.session.run(None, self.feed)
         return {name: np.asarray(v) for name, v in zip(self.names, values, strict=True)}
 
-
     def profiler(self) -> Profiler:
         from tvmscope.backends._onnxruntime_profile import OrtProfiler
 

@@ -51,7 +51,6 @@ class _Runner:
             for port in self.model.outputs
         }
 
-
     def profiler(self) -> Profiler:
         from tvmscope.backends._openvino_profile import OpenVinoProfiler
 

@@ -38,7 +38,6 @@ class _Runner:
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         return self.loaded.name_outputs(self.loaded.run(self.inputs))
 
-
     def profiler(self) -> Profiler:
         from tvmscope.backends._tvm_profile import VmProfiler
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tvmscope.core import roofline
@@ -75,12 +75,14 @@ class Subject:
     target: Target | None
     limits: roofline.Limits
     kernels: tuple[Kernel, ...]
+    """In the order of their first call; one kernel may stand for several source operators."""
     label: str
     """Names the row, where a session has several to diagnose; else empty."""
 
     @property
     def run_s(self) -> float:
-        return self.profile.end_to_end_s
+        """A plain run; where the profiled ones were slower, the kernels' sum: shares end at one."""
+        return max(self.profile.end_to_end_s, self.profile.total_s)
 
     @property
     def device(self) -> str:
@@ -99,9 +101,14 @@ class Subject:
 
     @cached_property
     def heavy(self) -> tuple[Kernel, ...]:
-        """The kernels that matter, the longest first."""
-        found = (k for k in self.kernels if k.share >= HEAVY)
-        return tuple(sorted(found, key=lambda k: -k.total_s))
+        """The kernels that matter, the longest first; all calls of one kernel count together."""
+        calls: dict[str, list[KernelTime]] = {}
+        for kernel in self.kernels:
+            calls.setdefault(kernel.name, []).append(kernel.time)
+        loops = {k.name: k.ir for k in self.kernels}
+        whole = ((_merged(times), loops[name]) for name, times in calls.items())
+        found = (Kernel(t, ir, self.limits.least_s(t), self.run_s) for t, ir in whole)
+        return tuple(sorted((k for k in found if k.share >= HEAVY), key=lambda k: -k.total_s))
 
     def lanes(self, bits: int = 32) -> int:
         """Values in a vector register."""
@@ -144,6 +151,7 @@ def _preference(profile: Profile) -> tuple[bool, float]:
 
 def _subject(session: Session, profile: Profile, *, several: bool) -> Subject:
     limits = roofline.limits(session, profile)
+    run_s = max(profile.end_to_end_s, profile.total_s)
     loops = {ir.name: ir for ir in session.kernel_ir}
     return Subject(
         profile=profile,
@@ -151,10 +159,21 @@ def _subject(session: Session, profile: Profile, *, several: bool) -> Subject:
         target=next((t for t in session.targets if t.label == profile.target), None),
         limits=limits,
         kernels=tuple(
-            Kernel(k, loops.get(k.name), limits.least_s(k), profile.end_to_end_s)
-            for k in profile.kernels
+            Kernel(k, loops.get(k.name), limits.least_s(k), run_s) for k in profile.kernels
         ),
         label=f"{profile.backend} @ {profile.target}" if several else "",
+    )
+
+
+def _merged(times: list[KernelTime]) -> KernelTime:
+    flops, moved = [t.flops for t in times], [t.bytes for t in times]
+    return replace(
+        times[0],
+        source_ops=tuple(dict.fromkeys(op for t in times for op in t.source_ops)),
+        calls=sum(t.calls for t in times),
+        total_s=sum(t.total_s for t in times),
+        flops=None if None in flops else sum(f for f in flops if f is not None),
+        bytes=None if None in moved else sum(b for b in moved if b is not None),
     )
 
 

@@ -1,6 +1,7 @@
 """The main job, from a model to a saved session. Read this file first: it is the product's plan.
 
-load -> choose targets -> compile each variant -> verify and measure, interleaved -> compare -> save
+load -> choose targets -> compile each variant -> verify and measure, interleaved -> compare
+-> diagnose -> save
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
+from tvmscope.diagnose.engine import diagnose
 from tvmscope.workflow import environment, places, stages
 from tvmscope.workflow.options import Options
 
@@ -96,6 +98,6 @@ class _Store:
     def finish(self, results: tuple[Result, ...]) -> Session:
         """Save the whole."""
         self.update(results)
-        self.session = replace(self.session, complete=True)
+        self.session = diagnose(replace(self.session, complete=True))
         save(self.session, self.folder)
         return self.session

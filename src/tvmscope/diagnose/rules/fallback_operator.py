@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
+from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
 from tvmscope.messages import _
@@ -29,6 +30,8 @@ def check(session: Session) -> Iterator[Finding]:
 def _is_misplaced(kernel: Kernel) -> bool:
     if kernel.ir is None or not (kernel.ir.rule or "").endswith("fallback"):
         return False
+    if operators.families(kernel.name) is not None:
+        return False  # nothing but elementwise work and copies: there is nothing to block
     if kernel.intensity is None or kernel.intensity < REUSE:
         return False
     return kernel.roof_share is None or kernel.roof_share < REACHED

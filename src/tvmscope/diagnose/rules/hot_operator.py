@@ -1,4 +1,4 @@
-"""Operators that compute nothing and still take much of the run: scatters, gathers, resizes ...
+"""Operators that mostly move data and still take much of the run: scatters, gathers, resizes ...
 
 The estimate leaves each of them one pass over its data: at the memory roof where the bytes are
 known; for repeated scatters, one of them in place of many.
@@ -58,7 +58,7 @@ def _finding(subject: Subject, family: str, found: list[Kernel]) -> Finding:
         title=_("{family} takes much of the run").format(family=family),
         evidence=subject.says(
             _(
-                "{calls} calls of {names} take {spent} and compute nothing. Estimated: {model}."
+                "{calls} calls of {names} take {spent} and mostly move data. Estimated: {model}."
             ).format(
                 calls=calls, names=listed(names(found)), spent=subject.spent(found),
                 model=_("one call in place of {calls}").format(calls=calls)
@@ -88,7 +88,7 @@ def _remaining(subject: Subject, family: str, found: list[Kernel], calls: int) -
 
 RULE = Rule(
     id="hot-operator",
-    title=_("Hot operator that computes nothing"),
+    title=_("Hot operator that only moves data"),
     needs=("profiles",),
     check=check,
 )

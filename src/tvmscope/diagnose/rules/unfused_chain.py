@@ -16,6 +16,8 @@ from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subj
 from tvmscope.messages import _
 
 MUCH = 0.02
+_LITTLE = 1.0
+"""Flops per byte below which a kernel waits for its data and for nothing else."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -23,7 +25,7 @@ def check(session: Session) -> Iterator[Finding]:
         chains = [chain for chain in _chains(subject) if len(chain) > 1]
         found = [k for chain in chains for k in chain]
         if sum(k.share for k in found) >= MUCH:
-            yield _finding(subject, chains, found)
+            yield _finding(session, subject, chains, found)
 
 
 def _chains(subject: Subject) -> list[list[Kernel]]:
@@ -31,8 +33,11 @@ def _chains(subject: Subject) -> list[list[Kernel]]:
     return [list(kernels) for elementwise, kernels in runs if elementwise]
 
 
-def _finding(subject: Subject, chains: list[list[Kernel]], found: list[Kernel]) -> Finding:
+def _finding(
+    session: Session, subject: Subject, chains: list[list[Kernel]], found: list[Kernel]
+) -> Finding:
     saving = sum(_saved(chain) for chain in chains)
+    off = "--disable-pass" in session.command and "fuse" in session.command
     return Finding(
         rule=RULE.id,
         severity=subject.severity(saving),
@@ -41,7 +46,7 @@ def _finding(subject: Subject, chains: list[list[Kernel]], found: list[Kernel]) 
         evidence=subject.says(
             _(
                 "{calls} calls of elementwise kernels in a row ({names}) take {spent}. Estimated: "
-                "n kernels of a chain become one, time x (1 - 1/n)."
+                "those with little arithmetic become one pass, the others keep their time."
             ).format(
                 calls=sum(k.time.calls for k in found), names=listed(names(found)),
                 spent=subject.spent(found),
@@ -54,13 +59,14 @@ def _finding(subject: Subject, chains: list[list[Kernel]], found: list[Kernel]) 
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
-        fix={"disabled_passes": []},
+        fix={"disabled_passes": []} if off else {},
     )  # fmt: skip
 
 
 def _saved(chain: list[Kernel]) -> float:
-    """All but one pass over the data, in the mean of the chain's kernels."""
-    return sum(k.total_s for k in chain) * (1 - 1 / len(chain))
+    """Kernels with little arithmetic become one pass; an exponential keeps its time."""
+    passes = [k.total_s for k in chain if (k.intensity or 0.0) < _LITTLE]
+    return sum(passes) - max(passes, default=0.0)
 
 
 RULE = Rule(

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
+from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules.no_schedule import is_unscheduled
 from tvmscope.diagnose.rules.not_vectorized import is_scalar
 from tvmscope.diagnose.rules.serial_kernel import is_serial
+from tvmscope.diagnose.rules.target_feature_unused import missing_features
 from tvmscope.diagnose.rules.tensor_cores_unused import misses_tensor_cores
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
 from tvmscope.messages import _
@@ -26,6 +28,8 @@ def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
         if subject.row is None or subject.row.task.variant.tuning is not None:
             continue
+        if subject.target is not None and missing_features(session, subject.target):
+            continue  # tune what is built for this machine
         found = [k for k in subject.heavy if k.share >= HEAVY and _has_headroom(subject, k)]
         if found:
             yield _finding(subject, found)
@@ -36,7 +40,7 @@ def _has_headroom(subject: Subject, kernel: Kernel) -> bool:
     reached, ir = kernel.roof_share, kernel.ir
     if reached is None or reached >= LOW or ir is None or is_unscheduled(kernel):
         return False
-    if kernel.time.kind != "compute" or not kernel.time.flops:
+    if not kernel.time.flops or operators.families(kernel.name) is not None:
         return False
     if (ir.rule or "").endswith("fallback"):
         return False
