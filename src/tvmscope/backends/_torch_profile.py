@@ -81,7 +81,11 @@ class TorchProfiler:
         for event in events:
             if event.name == _MARK and not _on_device(event):
                 whole = event.time_range
-            elif "::" in event.name and not _on_device(event) and (path := _module(event)) is not None:
+            elif (
+                "::" in event.name
+                and not _on_device(event)
+                and (path := _module(event)) is not None
+            ):
                 calls.append((path, event.name.partition("::")[2].rstrip("_"), event))
         calls.sort(key=lambda call: call[2].time_range.start)
         sources = find_sources([(path, op) for path, op, _ in calls], self._names)
@@ -101,9 +105,7 @@ class TorchProfiler:
         return Trace(spans, idle_s(ranges, whole.start, whole.end) * 1e-6)
 
 
-def find_sources(
-    calls: list[tuple[str, str]], names: tuple[str, ...]
-) -> list[tuple[str, ...]]:
+def find_sources(calls: list[tuple[str, str]], names: tuple[str, ...]) -> list[tuple[str, ...]]:
     """The source operators of (module path, operator) calls, in order.
 
     By module and operator; else by order, where the program has as many of the kind; else all of

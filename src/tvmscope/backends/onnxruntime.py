@@ -44,7 +44,6 @@ class _Runner:
         values = self.session.run(None, self.feed)
         return {name: np.asarray(v) for name, v in zip(self.names, values, strict=True)}
 
-
     def profiler(self) -> Profiler:
         from tvmscope.backends._onnxruntime_profile import OrtProfiler
 
@@ -90,6 +89,7 @@ BACKENDS = (
         kinds=("cpu", "cuda"),
         formats=("torch", "onnx"),
         needs_onnx=True,
+        profiles=True,
         load="tvmscope.backends.onnxruntime:load",
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},

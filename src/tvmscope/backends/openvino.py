@@ -51,7 +51,6 @@ class _Runner:
             for port in self.model.outputs
         }
 
-
     def profiler(self) -> Profiler:
         from tvmscope.backends._openvino_profile import OpenVinoProfiler
 
@@ -89,6 +88,7 @@ BACKENDS = (
         kinds=("cpu",),
         formats=("torch", "onnx"),
         needs_onnx=True,
+        profiles=True,
         load="tvmscope.backends.openvino:load",
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},

@@ -38,7 +38,6 @@ class _Runner:
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         return self.loaded.name_outputs(self.loaded.run(self.inputs))
 
-
     def profiler(self) -> Profiler:
         from tvmscope.backends._tvm_profile import VmProfiler
 
@@ -83,6 +82,7 @@ BACKENDS = tuple(
         formats=("torch", "onnx"),
         precisions=("float32", "float16"),
         graphs=True,
+        profiles=True,
         compiles=name,
         load="tvmscope.backends.tvm:load",
         unavailable=unavailable,
