@@ -25,6 +25,13 @@ class Runner(Protocol):
         """Run once and return the outputs by name."""
 
 
+class Profiled(Protocol):
+    """Runners that can time their kernels; their backend's manifest says so."""
+
+    def profiler(self) -> Profiler:
+        """The same model under an instrument."""
+
+
 class DeviceTimer(Protocol):
     """Runners on a GPU also offer device time, measured by events."""
 
@@ -54,7 +61,7 @@ class Trace:
 
 
 class Profiler(Protocol):
-    """What a runner's optional `profiler()` returns: the same model under an instrument.
+    """A model under an instrument.
 
     It may hold a copy of the model; the runner itself stays as it is, for plain runs in between.
     """
@@ -101,6 +108,8 @@ class Backend:
     """Whether it has a CUDA-graph mode that is worth its own row."""
     needs_onnx: bool = False
     """Whether torch models must be exported to ONNX for it."""
+    profiles: bool = False
+    """Whether its runner has a `profiler()`."""
     compiles: str | None = None
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
     env: Callable[[int], dict[str, str]] = field(default=lambda threads: {})

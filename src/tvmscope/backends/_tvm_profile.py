@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from tvmscope.backends._api import Span, Trace, idle_s
@@ -103,6 +104,6 @@ def _instrument(events: list[Event], wait: Callable[[], None] | None) -> Callabl
 
 def _kernels(events: list[Event]) -> Iterator[tuple[str, int, int]]:
     """Calls that hold no other call (a Relax function does) and are not the machine's own."""
-    for (name, before, start), (_, follows, end) in zip(events, events[1:], strict=False):
+    for (name, before, start), (_, follows, end) in pairwise(events):
         if before and not follows and not name.startswith(_BUILT_IN):
             yield name, start, end

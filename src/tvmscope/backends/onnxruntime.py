@@ -89,6 +89,7 @@ BACKENDS = (
         kinds=("cpu", "cuda"),
         formats=("torch", "onnx"),
         needs_onnx=True,
+        profiles=True,
         load="tvmscope.backends.onnxruntime:load",
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},

@@ -88,6 +88,7 @@ BACKENDS = (
         kinds=("cpu",),
         formats=("torch", "onnx"),
         needs_onnx=True,
+        profiles=True,
         load="tvmscope.backends.openvino:load",
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},

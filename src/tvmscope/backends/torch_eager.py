@@ -34,6 +34,7 @@ BACKENDS = (
         formats=("torch",),
         precisions=("float32", "float16", "bfloat16"),
         graphs=True,
+        profiles=True,
         load="tvmscope.backends.torch_eager:load",
         unavailable=_torch.unavailable,
         env=_torch.env,

@@ -82,6 +82,7 @@ BACKENDS = tuple(
         formats=("torch", "onnx"),
         precisions=("float32", "float16"),
         graphs=True,
+        profiles=True,
         compiles=name,
         load="tvmscope.backends.tvm:load",
         unavailable=unavailable,

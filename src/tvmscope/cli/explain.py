@@ -13,8 +13,8 @@ from tvmscope.cli._show import Show
 from tvmscope.messages import _
 
 if TYPE_CHECKING:
-    from tvmscope.core.profile import KernelIR
     from tvmscope.core.session import Session
+    from tvmscope.report.explain import Titled
 
 _KERNEL = _("Show this kernel's loops, buffers and schedule; of two paths side by side.")
 
@@ -33,14 +33,19 @@ def explain(
     show: Show,
 ) -> int:
     """Say what is slow, why, what it is worth and how to fix it."""
+    from tvmscope.report.explain import Titled
     from tvmscope.workflow import explain as job
 
     sessions = [job.explain(path) for path in paths]
     if kernel is None:
         _show_findings(sessions, paths, show)
         return 0
-    found = [job.find_kernel(s, kernel, p) for s, p in zip(sessions, paths, strict=True)]
-    _show_kernels(found, sessions, paths, show)
+    found = [
+        Titled(title=path.name or str(path), session=session, ir=ir)
+        for path, session in zip(paths, sessions, strict=True)
+        for ir in job.find_kernel(session, kernel, path)
+    ]
+    _show_kernels(found, show)
     return 0
 
 
@@ -59,18 +64,14 @@ def _show_findings(sessions: list[Session], paths: list[Path], show: Show) -> No
         _print(show, *(findings(session) for session in sessions))
 
 
-def _show_kernels(
-    kernels: list[KernelIR], sessions: list[Session], paths: list[Path], show: Show
-) -> None:
+def _show_kernels(kernels: list[Titled], show: Show) -> None:
     from tvmscope.core.codec import encode
-    from tvmscope.report._schedule import in_words
-    from tvmscope.report.explain import KernelView, Titled
+    from tvmscope.report.explain import KernelView, in_words
 
     if show.json:
-        show.machine([encode(ir) | {"schedule": in_words(ir.trace)} for ir in kernels])
-        return
-    rows = zip(paths, sessions, kernels, strict=True)
-    _print(show, KernelView(tuple(Titled(path.name or str(path), s, ir) for path, s, ir in rows)))
+        show.machine([encode(k.ir) | {"schedule": in_words(k.ir.trace)} for k in kernels])
+    else:
+        _print(show, KernelView(tuple(kernels)))
 
 
 def _print(show: Show, *views: Any) -> None:

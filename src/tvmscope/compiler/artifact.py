@@ -1,4 +1,4 @@
-"""An artifact folder: `model.so`, `meta.json`, `kernels.json`. Written whole, checked before it is loaded.
+"""An artifact folder: `model.so`, `meta.json`, `kernels.json`. Whole, and checked before loading.
 
 Loading an artifact runs machine code from its `model.so`: load only what you trust.
 """

@@ -152,7 +152,7 @@ def _preference(profile: Profile) -> tuple[bool, float]:
 def _subject(session: Session, profile: Profile, *, several: bool) -> Subject:
     limits = roofline.limits(session, profile)
     run_s = max(profile.end_to_end_s, profile.total_s)
-    loops = {ir.name: ir for ir in session.kernel_ir}
+    loops = {ir.name: ir for ir in session.kernel_ir if _is_of(ir, profile)}
     return Subject(
         profile=profile,
         row=session.result_of(profile),
@@ -162,6 +162,14 @@ def _subject(session: Session, profile: Profile, *, several: bool) -> Subject:
             Kernel(k, loops.get(k.name), limits.least_s(k), run_s) for k in profile.kernels
         ),
         label=f"{profile.backend} @ {profile.target}" if several else "",
+    )
+
+
+def _is_of(ir: KernelIR, profile: Profile) -> bool:
+    """An artifact's own description names no row: there is only one."""
+    return (ir.backend or profile.backend, ir.target or profile.target) == (
+        profile.backend,
+        profile.target,
     )
 
 

@@ -7,51 +7,57 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
-from tvmscope.backends._api import Runner, Span, Trace
-from tvmscope.bench.plan import Entry
+from tvmscope.backends._api import LoadRequest, Profiler, Span, Trace
 from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.task import Task
 from tvmscope.errors import RunError
 from tvmscope.measure.worker import Worker
 
 BUDGET_S = 3.0
 """Aimed time of all runs together; a model that takes longer than this runs once each way."""
-_MOST_RUNS = 40
+_LEAST_TURNS, _MOST_TURNS = 5, 40
 _WARM_UP_S = 0.3
 
 
-def profile_entry(
-    entry: Entry, *, timeout_s: float, budget_s: float = BUDGET_S, log_path: Path | None = None
-) -> Profile | None:
-    """Load an entry in a worker of its own and profile it; None for backends without a profiler."""
-    task = entry.task
-    with Worker(task.label, env=entry.env, timeout_s=timeout_s, log_path=log_path) as worker:
-        worker.load(entry.load, entry.request)
-        profile: Profile | None = worker.apply(
+def profile_row(
+    task: Task,
+    load: str,
+    request: LoadRequest,
+    env: Mapping[str, str],
+    *,
+    timeout_s: float,
+    budget_s: float = BUDGET_S,
+    log_path: Path | None = None,
+) -> Profile:
+    """Load a row in a worker of its own and profile it there."""
+    with Worker(task.label, env=env, timeout_s=timeout_s, log_path=log_path) as worker:
+        worker.load(load, request)
+        profile: Profile = worker.apply(
             "tvmscope.profiling.kernels:profile_runner", task.variant.label, task.target, budget_s
         )
         return profile
 
 
-def profile_runner(runner: Runner, backend: str, target: str, budget_s: float) -> Profile | None:
+def profile_runner(runner: Any, backend: str, target: str, budget_s: float) -> Profile:
     """Called in the worker, on its loaded runner."""
-    make = getattr(runner, "profiler", None)
-    if make is None:
-        return None
     plain_s = _warm_up(runner.run)
-    profiler = make()
+    profiler: Profiler = runner.profiler()
     slow = plain_s > budget_s / 4
     if not slow:  # the first instrumented run sets things up; its trace is dropped
         profiler.run()
-    runs = 1 if slow else max(3, min(_MOST_RUNS, int(budget_s / (4 * plain_s))))
     plain: list[float] = []
     profiled: list[float] = []
-    gc.disable()
+    deadline = time.perf_counter() + budget_s
+    gc.disable()  # a collection belongs to no kernel
     try:
-        for _ in range(runs):
+        for turn in range(1 if slow else _MOST_TURNS):
+            if turn >= _LEAST_TURNS and time.perf_counter() > deadline:
+                break
             plain += _turn(lambda: _timed(runner.run), slow)
             profiled += _turn(profiler.run, slow)
     finally:
@@ -68,12 +74,11 @@ def _turn(run: Callable[[], float], slow: bool) -> list[float]:
 
 
 def _warm_up(run: Callable[[], None]) -> float:
-    """Run until warm; the time of the last run."""
-    start = time.perf_counter()
-    while True:
-        seconds = _timed(run)
-        if time.perf_counter() - start > _WARM_UP_S:
-            return seconds
+    """Run until warm; the shortest time, as others may disturb."""
+    start, times = time.perf_counter(), [_timed(run)]
+    while time.perf_counter() - start < _WARM_UP_S:
+        times.append(_timed(run))
+    return min(times)
 
 
 def _timed(run: Callable[[], None]) -> float:

@@ -114,7 +114,8 @@ def _kernel(titled: Titled, *, alone: bool) -> RenderableType:
     ir = titled.ir
     parts: list[RenderableType] = []
     if not alone:
-        parts.append(Text(clean(titled.title), style="bold underline"))
+        row = " @ ".join(x for x in (ir.backend, ir.target) if x)
+        parts.append(Text(clean(f"{titled.title} · {row}" if row else titled.title), "underline"))
     parts += [Text(clean(ir.name, 120), style="bold"), *_facts(titled), Text("")]
     parts += [_tree(ir.tree), Text(""), _buffers(ir.buffers), Text("")]
     steps = in_words(ir.trace)
@@ -137,7 +138,7 @@ def _facts(titled: Titled) -> Iterator[Text]:
     points = {(p.backend, p.kernel): p for p in roofline.points(session)}
     for profile in session.profiles:
         found = [k for k in profile.kernels if k.name == ir.name]
-        if not found:
+        if not found or ir.backend not in ("", profile.backend):
             continue
         calls, total = sum(k.calls for k in found), sum(k.total_s for k in found)
         text = _("{backend}: {time} in {calls} calls").format(
