@@ -199,6 +199,15 @@ def test_the_slower_kernels_of_a_bad_tuning_are_named() -> None:
     assert found.saving_s == pytest.approx(0.01)
 
 
+def test_a_profile_taken_in_a_bad_minute_is_named() -> None:
+    calm = profile("tvmscope", kernel("fused_conv2d", 0.01, "conv1"))
+    wild = replace(calm, end_to_end_s=0.02)
+    rows = (samples.result("tvmscope", 0.0102),)
+    assert findings(samples.session(*rows, profiles=(calm,)), "too-noisy") == []
+    (found,) = findings(samples.session(*rows, profiles=(wild,)), "too-noisy")
+    assert "not to be trusted" in found.evidence
+
+
 # ---- which rows -----------------------------------------------------------------------------
 
 

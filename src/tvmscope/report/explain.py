@@ -165,7 +165,7 @@ def _grow(tree: Tree, nodes: tuple[Loop, ...]) -> None:
         if node.extent is None:
             label = Text(clean(node.text, 90), style="cyan" if not node.body else "")
         else:
-            label = Text(node.mode, style=_MODES.get(node.mode, "bold blue"))
+            label = Text(clean(node.mode, NAME_LIMIT), style=_MODES.get(node.mode, "bold blue"))
             label.append(f" {clean(node.text, NAME_LIMIT)}").append(f" x {node.extent}", "bold")
         _grow(tree.add(label), node.body)
 
