@@ -52,11 +52,15 @@ def findings(session: Session) -> RenderableType:
 
 def _finding(place: int, finding: Finding) -> Iterator[Text]:
     title = Text(f"{place}. ").append(clean(finding.title), style="bold")
-    title.append(f"  {_(finding.severity)}", style=_SEVERITIES.get(finding.severity, ""))
+    title.append(
+        f"  {clean(_(finding.severity), NAME_LIMIT)}", style=_SEVERITIES.get(finding.severity, "")
+    )
     if finding.saving_s:
         title.append(_("  saves about {time}").format(time=format_s(finding.saving_s)))
     if finding.effort != "none":
-        title.append(_("  effort: {effort}").format(effort=_(finding.effort)), style="dim")
+        title.append(
+            _("  effort: {effort}").format(effort=clean(_(finding.effort), NAME_LIMIT)), style="dim"
+        )
     yield title.append(f"  [{clean(finding.rule, NAME_LIMIT)}]", style="dim")
     yield Text(f"   {clean(finding.evidence, 700)}")
     yield Text(f"   {clean(finding.advice, 400)}", style="green")
