@@ -1,4 +1,4 @@
-"""Which source operators a node of a runtime's own optimised ONNX graph computes.
+"""Which source operators a node of an optimised ONNX graph computes: a runtime's, a simplifier's.
 
 Fused nodes mostly keep the name of the last tensor that they compute, and their inputs; what lies
 between the two in the model's graph is what was fused.
@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.core import operators
+
+
+_VIEWS = ("ReorderInput", "ReorderOutput", "Reshape")
+"""Added by optimisers around the nodes they change; they compute nothing."""
 
 
 class SourceGraph:
@@ -28,7 +32,8 @@ class SourceGraph:
         for node in graph.node:
             for tensor in node.input:
                 self.users.setdefault(tensor, []).append(node)
-        self.given = {value.name for value in (*graph.input, *graph.initializer)}
+        self.weights = {value.name for value in graph.initializer}
+        self.given = self.weights | {value.name for value in graph.input}
 
     def operators_of(self, nodes: Iterable[Any]) -> tuple[str, ...]:
         """The operators that some of its nodes compute."""
@@ -84,17 +89,17 @@ def match(optimised: Iterable[Any], source: SourceGraph) -> dict[str, tuple[str,
 def _result(node: Any, inputs: set[str], known: set[str], source: SourceGraph) -> str | None:
     """The source tensor that a node with a made-up output name computes.
 
-    It starts at the node it is named after, and goes on while inputs are not used yet (an addition
-    was fused) and to the activation that the node says it applies.
+    It starts at the node it is named after, and goes on while inputs are not used yet (a bias or
+    an addition was fused) and to the activation that the node says it applies.
     """
-    activations = inputs - source.given
-    if node.op_type.startswith("Reorder") and len(activations) == 1:
+    activations = inputs - source.weights
+    if node.op_type in _VIEWS and len(activations) == 1:
         return next(iter(activations))
     start = source.find(node.name.removesuffix("_nchwc"))
     if start is None or not start.output:
         return None
     tensor = str(start.output[0])
-    while unused := activations - _used(tensor, known, source):
+    while unused := inputs - _used(tensor, known, source):
         users = source.users.get(tensor, [])
         following = [user for user in users if unused & set(user.input)] or users
         if len(following) != 1:
