@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fakes
 import pytest
-import samples
 
+import fakes
+import samples
 from tvmscope.backends._api import Span, Trace, idle_s
 from tvmscope.core.profile import Profile
 from tvmscope.core.progress import Silent
@@ -77,7 +77,11 @@ def test_a_lost_trace_is_an_error() -> None:
 
 
 def test_calls_of_one_kernel_are_kept_apart_by_their_source() -> None:
-    spans = (Span("k", ("a",), 1.0, flops=3.0), Span("k", ("b",), 2.0), Span("k", ("a",), 3.0, flops=1))
+    spans = (
+        Span("k", ("a",), 1.0, flops=3.0),
+        Span("k", ("b",), 2.0),
+        Span("k", ("a",), 3.0, flops=1),
+    )
     first, second = merge([Trace(spans)])
     assert (first.source_ops, first.calls, first.total_s, first.flops) == (("a",), 2, 4.0, 4.0)
     assert (second.source_ops, second.calls, second.flops) == (("b",), 1, None)
@@ -101,7 +105,9 @@ class _Request(dict[str, Any]):
     artifact = None
 
 
-def test_a_failed_profile_is_a_warning_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_profile_is_a_warning_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(profile, "_with_roofs", lambda session, progress: session)
     session = replace(samples.complete(), profiles=(), warnings=())
     found = _after(session, _entry(fault="error"), _entry())

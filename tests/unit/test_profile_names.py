@@ -33,7 +33,9 @@ def source(tmp_path: Path) -> SourceGraph:
         node("Add", ["m", "b"], ["y"], name="n_y"),
     ]
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in ("x", "y")]
-    weights = [helper.make_tensor(n, TensorProto.FLOAT, [1], [0.0]) for n in ("w1", "w2", "w3", "b")]
+    weights = [
+        helper.make_tensor(n, TensorProto.FLOAT, [1], [0.0]) for n in ("w1", "w2", "w3", "b")
+    ]
     onnx.save(
         helper.make_model(helper.make_graph(nodes, "g", infos[:1], infos[1:], weights)),
         tmp_path / "model.onnx",
@@ -63,7 +65,7 @@ def test_nodes_in_a_new_layout_are_found_by_name_inputs_and_activation(
     blocked = [
         node("MaxPool", ["x"], ["t0"], name="p_nchwc"),
         node("Conv", ["t0", "k1"], ["t1"], name="r1_nchwc", activation="Relu"),
-        node("Conv", ["t1", "k2", "", "t0"], ["t3"], name="c2_nchwc", activation="Relu"),
+        node("Conv", ["t1", "k2", "b2", "t0"], ["t3"], name="c2_nchwc", activation="Relu"),
         node("ReorderOutput", ["t3"], ["r2"], name="ReorderOutput"),
         node("Gemm", ["r2", "w3", "b"], ["t4"], name="n_m/MatMulAddFusion"),
         node("Reshape", ["t4"], ["y"], name="gemm_output_reshape"),
@@ -139,3 +141,26 @@ def test_a_fused_eager_operator_stands_for_its_whole_module() -> None:
         ("attn/linear", "attn/matmul")
     ]
     assert find_sources([("", "unheard_of")], NAMES) == [()]
+
+
+def test_a_block_that_adds_its_convolutions_own_input_is_one_node(tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", ["x", "w1"], ["c1"], name="n_c1"),
+        node("Add", ["c1", "x"], ["a1"], name="n_a1"),
+        node("Conv", ["a1", "w2"], ["c2"], name="n_c2"),
+        node("Add", ["c2", "a1"], ["a2"], name="n_a2"),
+    ]
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in ("x", "a2")]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:])
+    onnx.save(helper.make_model(graph), tmp_path / "model.onnx")
+    operators.write(Operators(onnx={n.name: (n.name,) for n in nodes}), tmp_path)
+    blocked = [
+        node("ReorderInput", ["x"], ["t0"], name="ReorderInput"),
+        node("Conv", ["t0", "k1", "", "t0"], ["t1"], name="c1_nchwc"),
+        node("Conv", ["t1", "k2", "", "t1"], ["t2"], name="c2_nchwc"),
+        node("ReorderOutput", ["t2"], ["a2"], name="ReorderOutput"),
+    ]
+    found = match(blocked, SourceGraph(tmp_path))
+    assert found["c1_nchwc"] == ("n_c1", "n_a1")
+    assert found["c2_nchwc"] == ("n_c2", "n_a2")
+    assert found["ReorderOutput"] == ()

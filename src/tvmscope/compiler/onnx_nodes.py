@@ -12,9 +12,13 @@ from typing import Any
 
 from tvmscope.core import operators
 
-
 _VIEWS = ("ReorderInput", "ReorderOutput", "Reshape")
 """Added by optimisers around the nodes they change; they compute nothing."""
+
+
+_CONVOLUTIONS = ("Conv", "FusedConv")
+_SUM = 3
+"""Where a convolution takes what is added to its result, in ONNX Runtime's own operators."""
 
 
 class SourceGraph:
@@ -99,18 +103,30 @@ def _result(node: Any, inputs: set[str], known: set[str], source: SourceGraph) -
     if start is None or not start.output:
         return None
     tensor = str(start.output[0])
+    if node.op_type in _CONVOLUTIONS and len(node.input) > _SUM and node.input[_SUM]:
+        tensor = _next(tensor, source, op_type="Add")
     while unused := inputs - _used(tensor, known, source):
-        users = source.users.get(tensor, [])
-        following = [user for user in users if unused & set(user.input)] or users
-        if len(following) != 1:
+        following = _next(tensor, source, reads=unused)
+        if following == tensor:
             break
-        tensor = str(following[0].output[0])
+        tensor = following
     activation = next((a.s.decode() for a in node.attribute if a.name == "activation"), None)
     maker = source.maker.get(tensor)
     if activation and maker is not None and maker.op_type != activation:
-        users = [user for user in source.users.get(tensor, []) if user.op_type == activation]
-        tensor = str(users[0].output[0]) if len(users) == 1 else tensor
+        tensor = _next(tensor, source, op_type=activation)
     return tensor
+
+
+def _next(
+    tensor: str, source: SourceGraph, *, op_type: str | None = None, reads: set[str] | None = None
+) -> str:
+    """What the one user of `tensor` makes that is of this type, or also reads one of these."""
+    users = source.users.get(tensor, [])
+    if op_type is not None:
+        users = [user for user in users if user.op_type == op_type]
+    if reads is not None:
+        users = [user for user in users if reads & set(user.input)]
+    return str(users[0].output[0]) if len(users) == 1 else tensor
 
 
 def _used(tensor: str, known: set[str], source: SourceGraph) -> set[str]:

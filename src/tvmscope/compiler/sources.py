@@ -244,9 +244,7 @@ def _fused_function(module: tvm.IRModule, value: Any) -> relax.Function | None:
     return function if isinstance(function, relax.Function) else None
 
 
-def name_calls(
-    calls: list[Call], sources: tuple[tuple[str, ...], ...]
-) -> tuple[KernelCall, ...]:
+def name_calls(calls: list[Call], sources: tuple[tuple[str, ...], ...]) -> tuple[KernelCall, ...]:
     """Calls with the names of their source operators."""
     named = []
     for call in calls:
