@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,17 @@ def test_a_session_without_kernels_says_what_to_do(tmp_path: Path) -> None:
 
 def test_what_is_no_session_is_refused(tmp_path: Path) -> None:
     refuses(run("explain", str(tmp_path / "nothing")), 1, "no session")
+
+
+def test_a_session_needs_neither_tvm_nor_torch(saved: Path) -> None:
+    script = (
+        "import sys\n"
+        "for name in ('tvm', 'torch', 'onnx', 'onnxruntime'): sys.modules[name] = None\n"
+        "from tvmscope.cli.main import main\n"
+        f"sys.exit(main(['explain', {str(saved)!r}]) or main(['compare', *[{str(saved)!r}] * 2]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[serial-kernel]" in done.stdout

@@ -14,6 +14,8 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import _
 from tvmscope.workflow.options import Options
 
+_LIMIT = _("Exit with 4 where tvmscope has surely become slower by more.")
+
 
 def compare(
     paths: Annotated[
@@ -24,16 +26,10 @@ def compare(
         ),
     ],
     baseline: Annotated[
-        Path | None,
-        typer.Option("--baseline", metavar="PATH", help=_("BEFORE, given as a flag.")),
+        Path | None, typer.Option("--baseline", metavar="PATH", help=_("BEFORE, as a flag."))
     ] = None,
     fail_if_slower: Annotated[
-        str | None,
-        typer.Option(
-            "--fail-if-slower",
-            metavar="5%",
-            help=_("Exit with 4 where tvmscope has surely become slower by more."),
-        ),
+        str | None, typer.Option("--fail-if-slower", metavar="5%", help=_LIMIT)
     ] = None,
     *,
     options: Options,

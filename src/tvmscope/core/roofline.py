@@ -93,7 +93,7 @@ def limits(session: Session, profile: Profile) -> Limits:
     What fewer threads can do, more can too: the best roof of up to that many threads counts.
     """
     row = session.result_of(profile)
-    precision = row.task.variant.precision if row else "float32"
+    precision = session.precision_of(profile)
     threads = row.task.threads if row else session.environment.threads
     device = profile.target.partition(":")[0]
     fitting = [

@@ -133,5 +133,4 @@ def _is_own(profile: Profile) -> bool:
 
 
 def _kind(session: Session, profile: Profile) -> tuple[str, str]:
-    row = session.result_of(profile)
-    return profile.target, row.task.variant.precision if row else "float32"
+    return profile.target, session.precision_of(profile)

@@ -89,10 +89,6 @@ class Subject:
         return self.profile.target.partition(":")[0]
 
     @property
-    def precision(self) -> str:
-        return self.row.task.variant.precision if self.row else "float32"
-
-    @property
     def cores(self) -> int:
         """The threads that a parallel loop can use."""
         if self.row is not None:
@@ -135,9 +131,7 @@ def subjects(session: Session) -> tuple[Subject, ...]:
     best: dict[tuple[str, str], Profile] = {}
     for profile in sorted(session.profiles, key=_preference):
         if _family(profile) in (OWN, PLAIN):
-            row = session.result_of(profile)
-            precision = row.task.variant.precision if row else "float32"
-            best.setdefault((profile.target, precision), profile)
+            best.setdefault((profile.target, session.precision_of(profile)), profile)
     return tuple(_subject(session, p, several=len(best) > 1) for p in best.values())
 
 
