@@ -144,14 +144,14 @@ def test_an_old_gpu_architecture_is_found() -> None:
         ((buffer((512, 512), "float32"),), "float32", {"precision": "float16"}),
         ((buffer((1, 64, 56, 56)),), "channels", {}),
         ((buffer((512, 510)),), "multiple of eight", {}),
+        ((buffer((1, 12, 128, 128)),), "no rule", {}),
         (HALF, "no rule", {}),
     ],
-    ids=["dtype", "layout", "alignment", "intrinsic"],
+    ids=["dtype", "layout", "alignment", "attention", "intrinsic"],
 )
 def test_unused_tensor_cores_come_with_the_reason(buffers, cause: str, fix: dict) -> None:
-    (found,) = findings(
-        on_gpu(MATMUL, irs=(gpu_nest(MATMUL.name, *buffers),)), "tensor-cores-unused"
-    )
+    heavy = replace(MATMUL, name="fused_conv2d") if cause == "channels" else MATMUL
+    (found,) = findings(on_gpu(heavy, irs=(gpu_nest(heavy.name, *buffers),)), "tensor-cores-unused")
     assert cause in found.title
     assert found.fix == fix
 

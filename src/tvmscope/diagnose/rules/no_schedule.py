@@ -12,7 +12,7 @@ from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subj
 from tvmscope.messages import _
 
 REACHED = 0.7
-"""The part of the roof that our schedules reach on the built-in models, by and large."""
+"""The part of the roof that our schedules are taken to reach."""
 
 
 def is_unscheduled(kernel: Kernel) -> bool:

@@ -73,7 +73,8 @@ def _cpu(session: Session, target: Target, subject: Subject | None) -> Iterator[
 def _gain(more: float) -> float:
     """What of `more` arithmetic per instruction becomes speed: loads and tails stay as they are.
 
-    The square root is what convolutions show between 128 and 512 bits.
+    Two convolutions gained 1.7 and 2.6 from 128 to 512 bits with multiply-add, eight times the
+    arithmetic: the square root is nearer to that than the whole.
     """
     return math.sqrt(more)
 
