@@ -16,7 +16,17 @@ from command import refuses, run
 from tvmscope.core.session import save
 
 SOURCE = str(Path(tvmscope.__file__).parents[1])
-COMMANDS = ("doctor", "models", "compile", "run", "bench", "analyze", "report")
+COMMANDS = (
+    "doctor",
+    "models",
+    "compile",
+    "run",
+    "bench",
+    "analyze",
+    "report",
+    "explain",
+    "compare",
+)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -104,3 +105,14 @@ def test_summary_has_a_row_per_model_and_the_geometric_mean() -> None:
     assert "broken    failed" in shown
     assert "no importer for 'aten::amax'" in shown
     assert "geometric mean over 2 models: 2.53x" in shown
+
+
+def test_the_findings_that_are_worth_most_come_with_the_table() -> None:
+    found = [
+        replace(samples.FINDING, title=f"cause {i}", saving_s=1e-3 / i, severity=severity)
+        for i, severity in enumerate(("high", "medium", "low", "low", "info"), start=1)
+    ]
+    page = console.to_text([replace(samples.complete(), findings=tuple(found))])
+    assert "cause 1: about 1.00 ms [not-vectorized]" in page
+    assert "cause 4" not in page
+    assert "4 findings; tvmscope explain has them all" in page

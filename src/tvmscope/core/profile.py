@@ -81,11 +81,17 @@ class KernelIR:
 
     name: str
     tree: tuple[Loop, ...]
+    backend: str = ""
+    target: str = ""
+    """The row it belongs to, as in `Profile`: rows may have kernels of one name. Empty in files of
+    an artifact, which is one row."""
     buffers: tuple[Buffer, ...] = ()
     trace: tuple[str, ...] = ()
     """The schedule's primitives in order, where they were recorded."""
     rule: str | None = None
     """The schedule rule that took it; None where none did."""
+    kind: str = "compute"
+    """As in `KernelTime`."""
     flops: float | None = None
     bytes: float | None = None
     """Of one call."""
@@ -100,6 +106,12 @@ class Roof:
     flops_per_s: float | None
     bytes_per_s: float | None
     how: str
+    device: str = "cpu"
+    """`cpu` or `cuda`: which profiles it limits."""
+    level: str | None = None
+    """The memory that a bandwidth was read from: `L1` ... `DRAM`."""
+    size_bytes: int | None = None
+    """How much was read, over all threads: the level holds at least so much."""
 
 
 @dataclass(frozen=True, kw_only=True)

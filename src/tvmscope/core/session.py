@@ -16,6 +16,7 @@ from tvmscope.core.measurement import Result
 from tvmscope.core.model import Model
 from tvmscope.core.profile import Finding, KernelIR, Profile, Roof
 from tvmscope.core.target import Target
+from tvmscope.core.task import SHORT
 from tvmscope.errors import SchemaError
 
 SCHEMA_VERSION = 1
@@ -46,6 +47,18 @@ class Session:
     def with_result(self, result: Result) -> Session:
         """This session with one more row."""
         return replace(self, results=(*self.results, result))
+
+    def result_of(self, profile: Profile) -> Result | None:
+        """The row that a profile belongs to."""
+        key = (profile.backend, profile.target)
+        return next((r for r in self.results if (r.task.variant.label, r.task.target) == key), None)
+
+    def precision_of(self, profile: Profile) -> str:
+        """The precision of a profile's row; one that was profiled alone has it in its label."""
+        if row := self.result_of(profile):
+            return row.task.variant.precision
+        words = profile.backend.split(" ")
+        return next((name for name, short in SHORT.items() if short in words), "float32")
 
 
 def to_json(session: Session) -> dict[str, Any]:

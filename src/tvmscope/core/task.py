@@ -8,6 +8,10 @@ from typing import Literal
 Precision = Literal["float32", "float16", "bfloat16"]
 
 
+SHORT = {"float16": "fp16", "bfloat16": "bf16"}
+"""How labels write a precision; float32 goes without saying."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Variant:
     """A way of running a model."""
@@ -23,9 +27,7 @@ class Variant:
         """What a table row is called."""
         parts = [self.backend]
         if self.precision != "float32":
-            parts.append(
-                {"float16": "fp16", "bfloat16": "bf16"}.get(self.precision, self.precision)
-            )
+            parts.append(SHORT.get(self.precision, self.precision))
         if self.graph:
             parts.append("graph")
         return " ".join(parts)

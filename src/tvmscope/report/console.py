@@ -19,11 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tvmscope.core.session import Session
-from tvmscope.messages import _
+from tvmscope.messages import _, plural
 from tvmscope.report import _summary, _view
 from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.renderers import Renderer
+from tvmscope.units import format_s
 
 _STYLES = {
     "faster": "green",
@@ -41,6 +42,7 @@ _STEPS = (
 )
 """What gives way on a narrow terminal, step by step: the bar's width, then whole columns."""
 TEXT_WIDTH = 120
+_FINDINGS = 3
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class SessionView:
         if rows:
             yield self._table(rows, console, options)
         yield from (Text(clean(line), style="bold") for line in _view.headlines(session))
+        yield from _findings(session)
         yield from _trouble(_view.unmeasured(session), several=len(_view.targets(session)) > 1)
         yield from _remarks(session)
         yield Text(clean(_view.environment(session), 600), style="dim")
@@ -163,6 +166,19 @@ def _trouble(rows: Sequence[Row], *, several: bool) -> Iterator[Text]:
         if row.median_s is not None:
             line.append(f" ({row.median})", style="dim")
         yield line.append(f": {clean(row.reason)}" if row.reason else "")
+
+
+def _findings(session: Session) -> Iterator[Text]:
+    """The findings that are worth most, in a line each."""
+    found = [f for f in session.findings if f.severity != "info"]
+    for finding in found[:_FINDINGS]:
+        line = Text("→ ", style="cyan").append(clean(finding.title, 100))
+        if finding.saving_s:
+            line.append(_(": about {time}").format(time=format_s(finding.saving_s)), style="bold")
+        yield line.append(f" [{clean(finding.rule, NAME_LIMIT)}]", style="dim")
+    if found:
+        text = plural("{n} finding", "{n} findings", len(found)).format(n=len(found))
+        yield Text(_("{findings}; tvmscope explain has them all").format(findings=text), "dim")
 
 
 def _remarks(session: Session) -> Iterator[Text]:

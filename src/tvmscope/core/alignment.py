@@ -1,0 +1,67 @@
+"""One table over all backends: which of the model's own operators take how long where.
+
+Every backend fuses in its own way. Two kernels belong together when they compute a common source
+operator, directly or through others: TVM's fused convolution, batch norm and activation meets ONNX
+Runtime's convolution node in one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.session import Session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Source operators that no backend's kernels part, and the time each backend takes."""
+
+    source_ops: tuple[str, ...]
+    """Empty for the kernels that no source operator is known of."""
+    times_s: dict[str, float] = field(default_factory=dict)
+
+
+def align(session: Session) -> tuple[Group, ...]:
+    """All kernels of all profiles, in the order in which their operators first run."""
+    several = len({p.target for p in session.profiles}) > 1
+    return groups(
+        (f"{p.backend} @ {p.target}" if several else p.backend, kernel)
+        for p in session.profiles
+        for kernel in p.kernels
+    )
+
+
+def groups(kernels: Iterable[tuple[str, KernelTime]]) -> tuple[Group, ...]:
+    """The connected components of (backend, kernel) pairs that share source operators."""
+    pairs = list(kernels)
+    leader: dict[str, str] = {}
+
+    def find(op: str) -> str:
+        while leader[op] != op:
+            leader[op] = leader[leader[op]]  # shorter paths for the next search
+            op = leader[op]
+        return op
+
+    for _, kernel in pairs:
+        for op in kernel.source_ops:
+            leader.setdefault(op, op)
+            leader[find(op)] = find(kernel.source_ops[0])
+    members: dict[str | None, list[str]] = {}
+    for op in leader:
+        members.setdefault(find(op), []).append(op)
+    times: dict[str | None, dict[str, float]] = {}
+    for backend, kernel in pairs:
+        key = find(kernel.source_ops[0]) if kernel.source_ops else None
+        spent = times.setdefault(key, {})
+        spent[backend] = spent.get(backend, 0.0) + kernel.total_s
+    return tuple(
+        Group(source_ops=tuple(members.get(key, ())), times_s=spent) for key, spent in times.items()
+    )
+
+
+def attributed(profile: Profile) -> float:
+    """The share of kernel time whose source operators are known."""
+    known = sum(k.total_s for k in profile.kernels if k.source_ops)
+    return known / profile.total_s if profile.total_s else 0.0

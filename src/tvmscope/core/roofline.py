@@ -1,0 +1,140 @@
+"""How close each kernel comes to what the machine can do: its place under the measured roofs.
+
+The least time of a kernel is the larger of its flops over the compute roof and its bytes over the
+bandwidth roof. Which bandwidth: what fits the outermost cache may have stayed there since the
+kernel before it, everything else comes from DRAM. The probed sizes are lower limits of the real
+caches, so a kernel that is faster than its level allows has had its data in the next faster one
+and is held against that. Only a kernel above the fastest level, or above the compute roof, is
+impossible: then a roof, a time or a count of ours is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tvmscope.core.profile import KernelTime, Profile, Roof
+from tvmscope.core.session import Session
+
+Bound = Literal["compute", "memory", "neither"]
+
+NEAR = 0.5
+"""Below half of the limiting roof a kernel waits for something else than the roof."""
+TOLERANCE = 1.05
+"""Roofs and kernel times repeat within a few percent; only what is beyond that is an error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A kernel under the roofs."""
+
+    backend: str
+    kernel: str
+    intensity: float
+    """Flops per byte."""
+    flops_per_s: float
+    bound: Bound
+    share: float
+    """Of the limiting roof: its least time over the time it took."""
+    above: bool
+    """Faster than the roofs allow: an error of ours."""
+    total_s: float
+
+
+@dataclass(frozen=True)
+class Level:
+    """A bandwidth and how much data it is known to hold for."""
+
+    bytes_per_s: float
+    size_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The roofs over one profile."""
+
+    flops_per_s: float | None
+    levels: tuple[Level, ...]
+    """From the slowest memory to the fastest cache."""
+
+    def least_s(self, kernel: KernelTime) -> float | None:
+        """The shortest time that the roofs allow for all calls; None where nothing is known."""
+        times = [t for t in (self.compute_s(kernel), self.memory_s(kernel)) if t is not None]
+        return max(times, default=None)
+
+    def compute_s(self, kernel: KernelTime) -> float | None:
+        """The time that its flops take at the compute roof."""
+        if self.flops_per_s is None or kernel.flops is None:
+            return None
+        return kernel.flops / self.flops_per_s
+
+    def memory_s(self, kernel: KernelTime) -> float | None:
+        """The time that its bytes take from the memory they must have come from."""
+        if not self.levels or kernel.bytes is None:
+            return None
+        allowed = [
+            kernel.bytes / level.bytes_per_s
+            for level in self._candidates(kernel.bytes, kernel.calls)
+        ]
+        possible = (t for t in allowed if t <= kernel.total_s * TOLERANCE)
+        return next(possible, allowed[-1])
+
+    def _candidates(self, total: float, calls: int) -> tuple[Level, ...]:
+        if len(self.levels) > 1:
+            cache = self.levels[1].size_bytes
+            if cache is not None and total / max(calls, 1) <= cache:
+                return self.levels[1:]
+        return self.levels
+
+
+def limits(session: Session, profile: Profile) -> Limits:
+    """The roofs for a profile's device, precision and threads.
+
+    What fewer threads can do, more can too: the best roof of up to that many threads counts.
+    """
+    row = session.result_of(profile)
+    precision = session.precision_of(profile)
+    threads = row.task.threads if row else session.environment.threads
+    device = profile.target.partition(":")[0]
+    fitting = [
+        r for r in session.roofs if r.device == device and (device != "cpu" or r.threads <= threads)
+    ]
+    rates = [r.flops_per_s for r in fitting if r.flops_per_s is not None and r.dtype == precision]
+    return Limits(max(rates, default=None), _levels(fitting))
+
+
+def _levels(roofs: list[Roof]) -> tuple[Level, ...]:
+    best: dict[str, Level] = {}
+    for roof in roofs:
+        if roof.bytes_per_s is None:
+            continue
+        name = roof.level or roof.how
+        if name not in best or best[name].bytes_per_s < roof.bytes_per_s:
+            best[name] = Level(roof.bytes_per_s, roof.size_bytes)
+    return tuple(sorted(best.values(), key=lambda level: level.bytes_per_s))
+
+
+def points(session: Session) -> tuple[Point, ...]:
+    """Every kernel whose flops, bytes and roofs are known."""
+    found = []
+    for profile in session.profiles:
+        roofs = limits(session, profile)
+        found += [p for k in profile.kernels if (p := _point(profile.backend, k, roofs))]
+    return tuple(found)
+
+
+def _point(backend: str, kernel: KernelTime, roofs: Limits) -> Point | None:
+    compute, memory = roofs.compute_s(kernel), roofs.memory_s(kernel)
+    if not (compute and memory and kernel.flops and kernel.bytes and kernel.total_s > 0):
+        return None
+    share = max(compute, memory) / kernel.total_s
+    return Point(
+        backend=backend,
+        kernel=kernel.name,
+        intensity=kernel.flops / kernel.bytes,
+        flops_per_s=kernel.flops / kernel.total_s,
+        bound="neither" if share < NEAR else "compute" if compute >= memory else "memory",
+        share=share,
+        above=share > TOLERANCE,
+        total_s=kernel.total_s,
+    )

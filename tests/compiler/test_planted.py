@@ -1,0 +1,201 @@
+"""Problems planted in real builds: the right rule names them first, and stays silent next door.
+
+Kernels, loops, buffers, work and source operators are those of the build. The times come from the
+work on a slow machine of fixed rates: a test must not depend on who else uses the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from onnx import TensorProto, helper, numpy_helper
+
+import samples
+from command import save_onnx
+from profiles import ROOFS, kernel, profile
+from tvmscope.compiler import frontends, pipeline, sources, targets
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions, LoadOptions
+from tvmscope.core.profile import Finding, KernelIR, Roof
+from tvmscope.core.session import Session
+from tvmscope.core.target import Target
+from tvmscope.diagnose.engine import diagnose
+from tvmscope.models.prepare import prepare
+
+FLOPS_PER_S, BYTES_PER_S = 10e9, 4e9
+UNFUSED = CompileOptions(disabled_passes=("fuse-ops", "fuse-tir"))
+GPU_ROOFS = (
+    Roof(dtype="float32", threads=0, flops_per_s=50e12, bytes_per_s=None, how="", device="cuda"),
+    Roof(dtype="float16", threads=0, flops_per_s=500e12, bytes_per_s=None, how="", device="cuda"),
+)
+
+
+def constant(name: str, value: np.ndarray):
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(value, name))
+
+
+def chain(*steps: tuple[str, ...]) -> list:
+    """Nodes one after another, from x to y; each step is an operator and its further inputs."""
+    names = ["x", *(f"t{i}" for i in range(1, len(steps))), "y"]
+    return [
+        helper.make_node(op, [names[i], *more], [names[i + 1]], name=f"n{i}")
+        for i, (op, *more) in enumerate(steps)
+    ]
+
+
+def weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 0.01
+
+
+def scatters() -> list:
+    """Pairs of rows computed one by one and written into the whole."""
+    nodes, last = [], "x"
+    for i in range(8):
+        rows = np.array([[2 * i], [2 * i + 1]])
+        nodes += [
+            constant(f"rows{i}", rows),
+            helper.make_node("GatherND", ["x", f"rows{i}"], [f"part{i}"], name=f"take{i}"),
+            helper.make_node("Sin", [f"part{i}"], [f"sin{i}"], name=f"sin{i}"),
+            helper.make_node(
+                "ScatterND", [last, f"rows{i}", f"sin{i}"], [o := "y" if i == 7 else f"o{i}"],
+                name=f"put{i}",
+            ),
+        ]  # fmt: skip
+        last = o
+    return nodes
+
+
+def matmul(depth: int, width: int) -> list:
+    return [constant("w", weights(depth, width)), *chain(("MatMul", "w"))]
+
+
+def convolution() -> list:
+    return [constant("w", weights(32, 32, 3, 3)), *chain(("Conv", "w"), ("Relu",))]
+
+
+def casts() -> list:
+    nodes, last = [], "x"
+    for i in range(8):
+        out = "y" if i == 7 else f"c{i}"
+        to = TensorProto.FLOAT if i % 2 else TensorProto.DOUBLE
+        nodes.append(helper.make_node("Cast", [last], [out], name=f"cast{i}", to=to))
+        last = out
+    return nodes
+
+
+def elementwise() -> list:
+    two = constant("two", np.float32(2))
+    return [two, *chain(("Mul", "two"), ("Add", "x"), ("Relu",), ("Sub", "two"), ("Abs",))]
+
+
+@pytest.fixture
+def lower(tmp_path: Path) -> Callable[..., Session]:
+    """Build up to the kernels, and give each the time that its work takes."""
+
+    def run(
+        nodes: list,
+        shape: tuple[int, ...],
+        target: Target,
+        options: CompileOptions | None = None,
+        features: tuple[str, ...] | None = None,
+    ) -> Session:
+        options = options or CompileOptions()
+        file = save_onnx(tmp_path / "planted.onnx", *nodes, shape=shape)
+        ready = Prepared(
+            tmp_path / "ready", prepare(str(file), str(tmp_path / "ready"), LoadOptions())
+        )
+        imported = frontends.import_model(ready)
+        host = Target(kind="llvm", arch="x86-64")
+        tvm_target = tvm.target.Target(targets.to_tvm(target), host=targets.to_tvm(host))
+        lowered = pipeline.run(imported.module, target, tvm_target, options)
+        calls = sources.name_calls(lowered.calls, imported.sources)
+        described = {ir.name: ir for ir in lowered.kernels}
+        times = [_timed(described[c.kernel], c.source_ops) for c in calls if c.kernel in described]
+        row = samples.result("tvmscope", 1.0, target.label, precision=options.precision)
+        found = profile(row.task.variant.label, *times, target=target.label)
+        base = samples.session(row)
+        here = replace(base.environment, cpu_features=features or target.features)
+        return replace(
+            base, environment=here, targets=(target,), profiles=(found,),
+            kernel_ir=tuple(lowered.kernels), roofs=(*ROOFS, *GPU_ROOFS),
+        )  # fmt: skip
+
+    return run
+
+
+def _timed(ir: KernelIR, source_ops: tuple[str, ...]):
+    seconds = (ir.flops or 0) / FLOPS_PER_S + (ir.bytes or 0) / BYTES_PER_S
+    return kernel(
+        ir.name, max(seconds, 1e-7), *source_ops, flops=ir.flops, bytes=ir.bytes, kind=ir.kind
+    )
+
+
+def first(session: Session) -> Finding:
+    done = diagnose(session)
+    assert not [w for w in done.warnings if w.startswith("diagnosis")]
+    assert done.findings, "no rule fired"
+    return done.findings[0]
+
+
+def silent(session: Session, rule: str) -> bool:
+    return rule not in [f.rule for f in diagnose(session).findings]
+
+
+def test_scatters_in_a_loop_of_slices(lower, host: Target) -> None:
+    found = first(lower(scatters(), (16, 8192), host))
+    assert found.rule == "hot-operator"
+    assert "scatter" in found.title
+    assert {"put0/ScatterND", "put7/ScatterND"} <= set(found.source_ops)
+    whole = lower([helper.make_node("Sin", ["x"], ["y"], name="sin")], (16, 8192), host)
+    assert silent(whole, "hot-operator")
+
+
+def test_a_serial_kernel(lower, host: Target) -> None:
+    found = first(lower(matmul(65536, 16), (1, 65536), host))
+    assert found.rule == "serial-kernel"
+    assert found.source_ops == ("n0/MatMul",)
+    assert silent(lower(matmul(4096, 256), (1, 4096), host), "serial-kernel")
+
+
+def test_a_missing_target_feature(lower, host: Target) -> None:
+    has = (*host.features, "avx", "avx2", "fma")
+    plain = targets.resolve("cpu:x86-64", cores=2)
+    found = first(lower(convolution(), (1, 32, 32, 32), plain, features=has))
+    assert found.rule == "target-feature-unused"
+    assert found.fix == {"target": "cpu"}
+    assert silent(lower(convolution(), (1, 32, 32, 32), host), "target-feature-unused")
+
+
+def test_an_unfused_chain(lower, host: Target) -> None:
+    found = first(lower(elementwise(), (256, 1024), host, UNFUSED))
+    assert found.rule == "unfused-chain"
+    assert len(found.kernels) >= 4
+    assert silent(lower(elementwise(), (256, 1024), host), "unfused-chain")
+
+
+def test_a_storm_of_casts(lower, host: Target) -> None:
+    found = first(lower(casts(), (256, 1024), host, UNFUSED))
+    assert found.rule == "casts"
+    assert found.saving_s == pytest.approx(7 / 8 * 8 * 256 * 1024 * 12 / BYTES_PER_S, rel=0.01)
+    assert silent(lower(casts(), (256, 1024), host), "casts")
+
+
+def test_a_gemm_in_float32_that_could_use_less(lower) -> None:
+    gpu = targets.resolve("cuda:sm_90")
+    found = first(lower(matmul(512, 512), (512, 512), gpu))
+    assert found.rule == "tensor-cores-unused"
+    assert "float32" in found.title
+    assert found.fix == {"precision": "float16"}
+    half = CompileOptions(precision="float16")
+    assert silent(lower(matmul(512, 512), (512, 512), gpu, half), "tensor-cores-unused")
+
+
+def test_no_schedule_at_all(lower, host: Target) -> None:
+    found = first(lower(convolution(), (1, 32, 32, 32), host, CompileOptions(pipeline="tvm")))
+    assert found.rule == "no-schedule"
+    assert silent(lower(convolution(), (1, 32, 32, 32), host), "no-schedule")
