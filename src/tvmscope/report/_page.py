@@ -14,7 +14,7 @@ from tvmscope.core.session import Session, to_json
 from tvmscope.core.waterfall import Waterfall, waterfall
 from tvmscope.messages import _
 from tvmscope.report import _charts, _verdict, _view
-from tvmscope.report._charts import KernelRow, percent, signed, si
+from tvmscope.report._charts import KernelRow, percent, si, signed
 from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.units import format_bytes, format_s
@@ -76,6 +76,12 @@ class Part:
     @cached_property
     def groups(self) -> tuple[list[str], list[_charts.GroupRow]]:
         return _charts.group_rows(self.session, self.gap)
+
+    @property
+    def beside(self) -> str:
+        """The rows that the waterfall leaves out for want of a profile."""
+        found = self.gap.beside if self.gap else ()
+        return ", ".join(f"{clean(name, NAME_LIMIT)} {format_s(time)}" for name, time in found)
 
     @property
     def above(self) -> list[str]:
@@ -173,8 +179,13 @@ class Part:
                 "x": _("arithmetic intensity (FLOP per byte)"),
                 "y": _("speed (FLOP per second)"),
                 "lines": [
-                    {"label": x.label, "x": [x.start[0], x.end[0]], "y": [x.start[1], x.end[1]]}
-                    for x in roofline.lines
+                    {
+                        "label": x.label,
+                        "x": [x.start[0], x.end[0]],
+                        "y": [x.start[1], x.end[1]],
+                        "at": x.between(place),
+                    }
+                    for place, x in enumerate(roofline.lines)
                 ],
                 "points": points,
             }

@@ -30,6 +30,8 @@ class Options:
     """Accepted absolute error, added to the relative one."""
     output: Path | None = None
     force: bool = False
+    redact: bool = False
+    """Write the reports without host name, user name and folders; session.json keeps them."""
     load: LoadOptions = field(default_factory=LoadOptions)
     compile: CompileOptions = field(default_factory=CompileOptions)
     measure: MeasureOptions = field(default_factory=MeasureOptions)
