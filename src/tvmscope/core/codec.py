@@ -45,6 +45,8 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 
 def _decode(hint: Any, data: Any, where: str) -> Any:
+    if hint is Any:
+        return data
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if data is None and type(None) in args:
