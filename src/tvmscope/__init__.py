@@ -49,7 +49,8 @@ def bench(
 
     several = isinstance(models, list | tuple)
     sessions = bench_models(
-        list(models) if several else [models], Options.of(inputs=inputs, **options)
+        list(models) if several else [models],
+        Options.of(inputs=inputs, **{"profile": False, **options}),
     )
     return sessions if several else sessions[0]
 

@@ -68,7 +68,7 @@ def test_files_are_written_and_named(saved: Path) -> None:
     done = run("report", "session", "-o", "out/x.md", cwd=saved.parent)
     assert done.returncode == 0
     assert done.stdout == ""
-    assert "written: out/x.md" in done.stderr
+    assert "beside it: out/figures/x-roofline.svg" in done.stderr
     assert (saved.parent / "out/figures/x-roofline.svg").exists()
     again = run("report", "session", "-o", "out/x.md", cwd=saved.parent)
     refuses(again, 2, "out/x.md exists", "--force")

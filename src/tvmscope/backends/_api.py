@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,11 +25,55 @@ class Runner(Protocol):
         """Run once and return the outputs by name."""
 
 
+class Profiled(Protocol):
+    """Runners that can time their kernels; their backend's manifest says so."""
+
+    def profiler(self) -> Profiler:
+        """The same model under an instrument."""
+
+
 class DeviceTimer(Protocol):
     """Runners on a GPU also offer device time, measured by events."""
 
     def time_device(self, n: int) -> list[float]:
         """Seconds on the device for each of `n` runs."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """One kernel's call in a profiled run."""
+
+    kernel: str
+    source_ops: tuple[str, ...]
+    seconds: float
+    kind: str = "compute"
+    flops: float | None = None
+    bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The kernel calls of one profiled run."""
+
+    spans: tuple[Span, ...]
+    host_s: float | None = None
+    """Time in which no kernel ran, by the instrument's own clock; None where it does not tell."""
+
+
+class Profiler(Protocol):
+    """A model under an instrument.
+
+    It may hold a copy of the model; the runner itself stays as it is, for plain runs in between.
+    """
+
+    how: str
+    """The instrument, in words."""
+
+    def run(self) -> float:
+        """One run with the instrument on; its wall time in seconds."""
+
+    def traces(self) -> list[Trace]:
+        """End it: a trace per run, or a single one, the mean over all runs but the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +108,21 @@ class Backend:
     """Whether it has a CUDA-graph mode that is worth its own row."""
     needs_onnx: bool = False
     """Whether torch models must be exported to ONNX for it."""
+    profiles: bool = False
+    """Whether its runner has a `profiler()`."""
     compiles: str | None = None
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
     env: Callable[[int], dict[str, str]] = field(default=lambda threads: {})
     """Environment variables for the worker, given the thread count."""
+
+
+def idle_s(spans: Iterable[tuple[float, float]], start: float, end: float) -> float:
+    """The time between `start` and `end` that lies in none of the (start, end) spans."""
+    idle, last = 0.0, start
+    for first, until in sorted(spans):
+        idle += max(0.0, first - last)
+        last = max(last, until)
+    return idle + max(0.0, end - last)
 
 
 def read_inputs(folder: Path) -> dict[str, np.ndarray[Any, Any]]:

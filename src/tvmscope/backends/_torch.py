@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.backends._api import LoadRequest
+from tvmscope.backends._api import LoadRequest, Profiler
 
 
 def unavailable(device: str) -> str | None:
@@ -46,6 +46,7 @@ class TorchRunner:
         self.dtype = getattr(torch, request.precision)
         self.half = request.precision != "float32"
         self._call: Callable[[], Any] = lambda: None
+        self.profiler: Callable[[], Profiler] | None = None
 
     def place(self, value: Any, channels_last: bool) -> Any:
         """A tensor on the device, in the precision and memory format of this run."""

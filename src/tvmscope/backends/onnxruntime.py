@@ -8,22 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.backends._api import Backend, LoadRequest, read_inputs, require_onnx
+from tvmscope.backends._api import (
+    Backend,
+    LoadRequest,
+    Profiler,
+    read_inputs,
+    require_onnx,
+)
 
 
 class _Runner:
     def __init__(self, request: LoadRequest) -> None:
         import onnxruntime as ort
 
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-        options.intra_op_num_threads = request.threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        provider = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}[request.device]
+        self.request = request
+        provider = _PROVIDERS[request.device]
         self.session = ort.InferenceSession(
-            str(require_onnx(Path(request.folder))), options, providers=[provider]
+            str(require_onnx(Path(request.folder))), _options(request), providers=[provider]
         )
         self.names = [output.name for output in self.session.get_outputs()]
         wanted = {i.name for i in self.session.get_inputs()}
@@ -42,6 +43,27 @@ class _Runner:
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         values = self.session.run(None, self.feed)
         return {name: np.asarray(v) for name, v in zip(self.names, values, strict=True)}
+
+    def profiler(self) -> Profiler:
+        from tvmscope.backends._onnxruntime_profile import OrtProfiler
+
+        provider = _PROVIDERS[self.request.device]
+        return OrtProfiler(Path(self.request.folder), _options(self.request), provider, self.feed)
+
+
+_PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+
+def _options(request: LoadRequest) -> Any:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.intra_op_num_threads = request.threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return options
 
 
 def load(request: LoadRequest) -> _Runner:
@@ -67,6 +89,7 @@ BACKENDS = (
         kinds=("cpu", "cuda"),
         formats=("torch", "onnx"),
         needs_onnx=True,
+        profiles=True,
         load="tvmscope.backends.onnxruntime:load",
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},

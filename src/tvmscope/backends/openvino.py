@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tvmscope.backends._api import Backend, LoadRequest, read_inputs, require_onnx
+from tvmscope.backends._api import (
+    Backend,
+    LoadRequest,
+    Profiler,
+    read_inputs,
+    require_onnx,
+)
 
 
 class _Runner:
@@ -24,13 +31,11 @@ class _Runner:
             # On CPUs with bfloat16 units the plug-in would otherwise lower the precision by itself.
             "INFERENCE_PRECISION_HINT": "f32",
         }
-        self.model = core.compile_model(str(require_onnx(Path(request.folder))), "CPU", config)
-        self.request = self.model.create_infer_request()
-        names = {name for port in self.model.inputs for name in port.names}
-        feed = read_inputs(Path(request.folder))
-        for name, value in feed.items():
-            if name in names:
-                self.request.set_tensor(name, ov.Tensor(np.asarray(value, order="C")))
+        folder = Path(request.folder)
+        self.compile = partial(core.compile_model, str(require_onnx(folder)), "CPU")
+        self.folder, self.config = folder, config
+        self.model = self.compile(config)
+        self.request = filled_request(self.model, folder)
         self.settings = {
             "openvino": ov.__version__,
             **{key.lower(): str(value) for key, value in config.items()},
@@ -45,6 +50,24 @@ class _Runner:
             port.any_name: np.array(self.request.get_tensor(port).data)
             for port in self.model.outputs
         }
+
+    def profiler(self) -> Profiler:
+        from tvmscope.backends._openvino_profile import OpenVinoProfiler
+
+        model = self.compile({**self.config, "PERF_COUNT": True})
+        return OpenVinoProfiler(model, filled_request(model, self.folder), self.folder)
+
+
+def filled_request(model: Any, folder: Path) -> Any:
+    """An infer request with the prepared inputs in place."""
+    import openvino as ov
+
+    request = model.create_infer_request()
+    names = {name for port in model.inputs for name in port.names}
+    for name, value in read_inputs(folder).items():
+        if name in names:
+            request.set_tensor(name, ov.Tensor(np.asarray(value, order="C")))
+    return request
 
 
 def load(request: LoadRequest) -> _Runner:
@@ -65,6 +88,7 @@ BACKENDS = (
         kinds=("cpu",),
         formats=("torch", "onnx"),
         needs_onnx=True,
+        profiles=True,
         load="tvmscope.backends.openvino:load",
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},

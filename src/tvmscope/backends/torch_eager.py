@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 from tvmscope.backends import _torch
 from tvmscope.backends._api import Backend, LoadRequest
+from tvmscope.backends._torch_profile import TorchProfiler
 
 
 def load(request: LoadRequest) -> _torch.TorchRunner:
@@ -13,6 +17,8 @@ def load(request: LoadRequest) -> _torch.TorchRunner:
         channels_last = runner.prefers_channels_last()
         call = runner.eager_call(channels_last)
         runner.use(runner.graphed(call) if request.graph else call)
+    if not request.graph:  # a replayed graph runs no Python that could say which operator it is at
+        runner.profiler = partial(TorchProfiler, runner, Path(request.folder))
     runner.settings |= {
         "memory_format": "channels_last" if channels_last else "contiguous",
         "threads": str(request.threads),
@@ -28,6 +34,7 @@ BACKENDS = (
         formats=("torch",),
         precisions=("float32", "float16", "bfloat16"),
         graphs=True,
+        profiles=True,
         load="tvmscope.backends.torch_eager:load",
         unavailable=_torch.unavailable,
         env=_torch.env,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.backends._api import Backend, LoadRequest, read_inputs
+from tvmscope.backends._api import Backend, LoadRequest, Profiler, read_inputs
 from tvmscope.errors import RunError
 
 
@@ -37,6 +37,11 @@ class _Runner:
 
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         return self.loaded.name_outputs(self.loaded.run(self.inputs))
+
+    def profiler(self) -> Profiler:
+        from tvmscope.backends._tvm_profile import VmProfiler
+
+        return VmProfiler(self.loaded, self.inputs)
 
 
 class _CudaRunner(_Runner):
@@ -77,6 +82,7 @@ BACKENDS = tuple(
         formats=("torch", "onnx"),
         precisions=("float32", "float16"),
         graphs=True,
+        profiles=True,
         compiles=name,
         load="tvmscope.backends.tvm:load",
         unavailable=unavailable,

@@ -229,6 +229,17 @@ def measurement(
     )
 
 
+def backends(
+    backends: Annotated[
+        list[str] | None,
+        option(
+            _WHAT, "--backends", metavar="A,B", help=_("Backends to run."), default=_("tvmscope")
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(backends=names(backends))
+
+
 def comparison(
     backends: Annotated[
         list[str] | None,
@@ -254,6 +265,20 @@ def comparison(
     ] = None,
 ) -> dict[str, Any]:
     return given(backends=names(backends), tolerance=rtol, atol=atol)
+
+
+def profiling(
+    profile: Annotated[
+        bool,
+        option(
+            _TIME,
+            "--profile/--no-profile",
+            help=_("Time every kernel too, after measuring."),
+            default=_("profile"),
+        ),
+    ] = True,
+) -> dict[str, Any]:
+    return {"profile": profile}
 
 
 MEASURING = (

@@ -26,4 +26,4 @@ def analyze(models: flags.Models, *, options: Options, show: Show) -> int:
     return exit_code(sessions, options.backends)
 
 
-COMMAND = Command(analyze, flags.MEASURING, panel=MEASURE)
+COMMAND = Command(analyze, (*flags.MEASURING, flags.profiling), panel=MEASURE)

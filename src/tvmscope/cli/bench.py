@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import MEASURE, Command
 from tvmscope.cli._show import Show, exit_code, refuse_overwrite
@@ -12,6 +14,7 @@ def bench(models: flags.Models, *, options: Options, show: Show) -> int:
     """Measure models on every backend, verified and side by side."""
     from tvmscope.workflow.bench import bench_models, expand
 
+    options = replace(options, profile=False)
     found = expand(models)
     if show.dry_run:
         return show.plans(found, options)

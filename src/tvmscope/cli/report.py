@@ -49,8 +49,9 @@ def report(
         refuse_overwrite(file, options.force)
     shown = show.presentable([load(path) for path in paths])
     if options.output is not None:
-        for file in chosen.write(shown, options.output):
-            show.text(_("written: {file}").format(file=file))
+        files = chosen.write(shown, options.output)
+        for file in files[1:]:  # the first is where the user asked for it
+            show.text(_("beside it: {file}").format(file=file))
     elif chosen.name == "console":
         _print(shown, show)
     else:

@@ -1,4 +1,4 @@
-"""An artifact folder: `model.so` and `meta.json`. Written whole, checked before it is loaded.
+"""An artifact folder: `model.so`, `meta.json`, `kernels.json`. Whole, and checked before loading.
 
 Loading an artifact runs machine code from its `model.so`: load only what you trust.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,13 @@ from tvmscope.core.artifact import ARTIFACT_SCHEMA, Artifact
 from tvmscope.core.codec import decode, encode
 from tvmscope.core.files import digest_file, write_text_atomic
 from tvmscope.core.model import TensorSpec
+from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, UsageError, one_line
 
 LIBRARY = "model.so"
 META = "meta.json"
+KERNELS = "kernels.json"
 
 
 def save(artifact: Artifact, folder: Path) -> None:
@@ -32,6 +34,23 @@ def save(artifact: Artifact, folder: Path) -> None:
     data = {"schema_version": ARTIFACT_SCHEMA, **encode(artifact)}
     del data["path"]  # a folder may be moved
     write_text_atomic(folder / META, json.dumps(data, indent=1))
+
+
+def save_kernels(kernels: Iterable[KernelIR], folder: Path) -> None:
+    """Write kernels.json into `folder`: what profiles and reports say about each kernel."""
+    text = json.dumps([encode(kernel) for kernel in kernels], separators=(",", ":"))
+    write_text_atomic(folder / KERNELS, text)
+
+
+def read_kernels(folder: Path) -> tuple[KernelIR, ...]:
+    """Read kernels.json; none where it is missing, as in artifacts of older versions."""
+    file = folder / KERNELS
+    if not file.is_file():
+        return ()
+    try:
+        return tuple(decode(KernelIR, item) for item in json.loads(file.read_text("utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError, SchemaError, TypeError) as e:
+        raise SchemaError(f"{file} is damaged ({one_line(e)}); compile the model again") from e
 
 
 def read(folder: Path) -> Artifact:

@@ -60,6 +60,7 @@ def build(
             kernels=sources.name_calls(lowered.calls, imported.sources),
             warnings=(*imported.warnings, *lowered.remarks),
         )
+        artifacts.save_kernels(lowered.kernels, Path(scratch))
         artifacts.save(described, Path(scratch))
         _replace_folder(Path(scratch), output)
     return described

@@ -19,7 +19,7 @@ from tvm.relax import backend
 from tvm.relax import transform as rx
 from tvm.s_tir import dlight as dl
 
-from tvmscope.compiler import sources, tvm_compat
+from tvmscope.compiler import kernel_ir, sources, tvm_compat
 from tvmscope.compiler.passes.apply_schedules import apply_schedules
 from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.compiler.passes.fast_math import fast_math
@@ -31,6 +31,7 @@ from tvmscope.compiler.passes.sink_reshapes import sink_reshapes
 from tvmscope.compiler.passes.wide_sums import wide_sums
 from tvmscope.compiler.schedules import cpu, gpu
 from tvmscope.core.options import CompileOptions
+from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
 from tvmscope.errors import PassError, UsageError, one_line
 
@@ -141,6 +142,7 @@ class Lowered:
     times_s: dict[str, float]
     calls: list[sources.Call]
     remarks: tuple[str, ...]
+    kernels: tuple[KernelIR, ...] = ()
 
 
 def select(options: CompileOptions, target: Target) -> list[Step]:
@@ -171,9 +173,11 @@ def run(module: tvm.IRModule, target: Target, tvm_target: Any, options: CompileO
         named = [("user", f"{i:02d}-{_pass_name(p)}", p) for i, p in enumerate(passes)]
     times: dict[str, float] = {}
     calls: list[sources.Call] = []
+    reached: dict[str, tvm.IRModule] = {}
     config = {"relax.backend.use_cuda_graph": options.graph}
     with tvm_target, tvm.transform.PassContext(opt_level=3, config=config):
         for index, (phase, name, step) in enumerate(named):
+            reached.setdefault(phase, module)
             start = time.perf_counter()
             # Passes written in Python may change the module they are given: hand over a copy.
             copy = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
@@ -182,7 +186,10 @@ def run(module: tvm.IRModule, target: Target, tvm_target: Any, options: CompileO
             module, calls = _track(name, module, after, calls)
             if options.dump_ir and _phase_ends(named, index):
                 _dump(module, Path(options.dump_ir), len(times), phase)
-    return Lowered(module, times, calls, tuple(context.remarks))
+    scheduled = reached.get("lower", module)  # a user's own pipeline has no phases
+    plain = reached.get("schedule", scheduled)
+    kernels = kernel_ir.describe(plain, scheduled, context.remarks)
+    return Lowered(module, times, calls, tuple(context.remarks), kernels)
 
 
 def _apply(

@@ -81,11 +81,17 @@ class KernelIR:
 
     name: str
     tree: tuple[Loop, ...]
+    backend: str = ""
+    target: str = ""
+    """The row it belongs to, as in `Profile`: rows may have kernels of one name. Empty in files of
+    an artifact, which is one row."""
     buffers: tuple[Buffer, ...] = ()
     trace: tuple[str, ...] = ()
     """The schedule's primitives in order, where they were recorded."""
     rule: str | None = None
     """The schedule rule that took it; None where none did."""
+    kind: str = "compute"
+    """As in `KernelTime`."""
     flops: float | None = None
     bytes: float | None = None
     """Of one call."""

@@ -46,6 +46,9 @@ class Child:
         gc.freeze()  # what the libraries made stays for good: no collection need look at it
         return dict(self._runner.settings), load_s, hasattr(self._runner, "time_device")
 
+    def apply(self, dotted: str, args: tuple[Any, ...]) -> Any:
+        return resolve(dotted)(self._runner, *args)
+
     def time(self, n: int, loops: int, cold: bool) -> list[float]:
         run, values, clock = self._runner.run, [], time.perf_counter_ns
         if cold and self._flush is None:

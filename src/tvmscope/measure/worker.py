@@ -118,6 +118,10 @@ class Worker:
         """Make a runner with `module:function(request)` and keep it."""
         return LoadInfo(*self._ask("load", dotted, request))
 
+    def apply(self, dotted: str, *args: Any) -> Any:
+        """Run `module:function(runner, *args)` on the loaded runner and return its result."""
+        return self._ask("apply", dotted, args)
+
     def time(self, n: int, loops: int = 1, cold: bool = False) -> list[float]:
         """`n` values in seconds, each the mean of `loops` runs; `cold` empties the caches first."""
         return list(self._ask("time", n, loops, cold))

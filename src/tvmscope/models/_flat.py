@@ -93,6 +93,11 @@ def flat_outputs(call: Call) -> Call:
     return Call(Adapter(module, call.names, run), call.names, call.tensors)
 
 
+def wrappers(module: nn.Module) -> int:
+    """How many adapters are around the user's own module."""
+    return 1 + wrappers(module.module) if isinstance(module, Adapter) else 0
+
+
 def is_plain(outputs: Any) -> bool:
     """Whether outputs are tensors in nothing but tuples, lists and dicts, which all tools take."""
     if isinstance(outputs, Tensor):

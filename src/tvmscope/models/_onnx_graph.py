@@ -118,6 +118,16 @@ def index_limits(model: onnx.ModelProto) -> dict[str, int]:
     return limits
 
 
+def name_nodes(model: onnx.ModelProto) -> dict[str, str]:
+    """Give every node a name of its own; returns operator names, `node/type`, by node."""
+    named: dict[str, str] = {}
+    for index, node in enumerate(model.graph.node):
+        if not node.name or node.name in named:
+            node.name = f"{node.name or node.op_type}_{index}"
+        named[node.name] = f"{node.name}/{node.op_type}"
+    return named
+
+
 def serialize(model: onnx.ModelProto, text: str) -> bytes:
     """The model's bytes, the same for the same model."""
     try:

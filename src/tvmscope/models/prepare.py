@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tvmscope.core import operators
 from tvmscope.core.model import Model, TensorSpec
+from tvmscope.core.operators import Operators
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.models import inputs as make
@@ -72,9 +74,12 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
         arrays = make.from_file(options.inputs_file, specs)
     else:
         arrays = {s.name: make.seeded(s, options.seed, limits.get(s.name)) for s in specs}
+    named = graph.name_nodes(model)
     data = graph.serialize(model, source.text)
     reference = graph.run_reference(data, arrays, source.text)
     (folder / "model.onnx").write_bytes(data)
+    nodes = {node: (name,) for node, name in named.items()}
+    operators.write(Operators(names=tuple(named.values()), onnx=nodes), folder)
     _save_arrays(folder, arrays, reference)
     prepared = Model(
         name=source.name,
@@ -94,7 +99,7 @@ def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
     require("torch")
     import torch
 
-    from tvmscope.models import _digest, _flat
+    from tvmscope.models import _digest, _flat, _operator_names
     from tvmscope.models._load import load_torch
 
     loaded = load_torch(source, options)
@@ -107,9 +112,11 @@ def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
         raise ImportModelError(f"'{source.text}' returns no tensor; there is nothing to verify")
     exportable = call if _flat.is_plain(outputs) else _flat.flat_outputs(call)
     program = _export(source, exportable)
+    names = _operator_names.stamp(program, wrappers=_flat.wrappers(exportable.module))
     specs, state = _specs(arrays), _digest.state_digest(loaded.module)
     torch.export.save(program, folder / "model.pt2")
-    _export_onnx(program, folder, list(arrays), list(reference), options)
+    onnx_nodes = _export_onnx(program, folder, list(arrays), list(reference), options)
+    operators.write(Operators(names=names, onnx=onnx_nodes), folder)
     _save_arrays(folder, arrays, reference)
     model = Model(
         name=source.name,
@@ -179,16 +186,21 @@ def _export_onnx(
     input_names: list[str],
     output_names: list[str],
     options: LoadOptions,
-) -> None:
-    """Write model.onnx, or the reason why there is none: other backends can go on without."""
+) -> dict[str, tuple[str, ...]]:
+    """Write model.onnx, or the reason why there is none: other backends can go on without.
+
+    Returns the operators that each of its nodes computes.
+    """
     for stale in ("model.onnx", ONNX_ERROR):
         (folder / stale).unlink(missing_ok=True)
     if not options.need_onnx:
-        return
+        return {}
     import torch
 
+    from tvmscope.models._operator_names import of_onnx_nodes
+
     try:
-        torch.onnx.export(
+        exported = torch.onnx.export(
             program,
             f=folder / "model.onnx",
             dynamo=True,
@@ -201,6 +213,8 @@ def _export_onnx(
     except Exception as e:  # the exporter raises errors of every part of torch and onnxscript
         (folder / "model.onnx").unlink(missing_ok=True)
         (folder / ONNX_ERROR).write_text(f"{type(e).__name__}: {one_line(e)}\n", encoding="utf-8")
+        return {}
+    return of_onnx_nodes(exported)
 
 
 def _save_arrays(

@@ -28,6 +28,14 @@ class LoadedModule(NamedTuple):
     flatten: Callable[[Any], dict[str, Tensor]]
 
     @property
+    def inner(self) -> nn.Module:
+        """The user's own module, without adapters."""
+        module = self.module
+        while type(module).__name__ == "Adapter":
+            module = module.module  # type: ignore[assignment]  # an adapter's only child
+        return module
+
+    @property
     def kwargs(self) -> dict[str, Tensor]:
         """Always empty: modules that take keywords come wrapped, to be called by position."""
         return {}

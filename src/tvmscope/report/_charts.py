@@ -74,7 +74,9 @@ class KernelRow:
 
     @property
     def bound(self) -> str:
-        return "" if self.point is None else _(self.point.bound)
+        """What limits it, in a word."""
+        words = {"compute": _("arithmetic"), "memory": _("memory"), "neither": _("neither")}
+        return "" if self.point is None else words[self.point.bound]
 
 
 def operators(names: Iterable[str], most: int = 3) -> str:

@@ -45,4 +45,9 @@ def times(sessions: Sequence[Session]) -> str:
     return json.dumps(rows, indent=1, allow_nan=False) + "\n"
 
 
+def profiles(session: Session) -> str:
+    """Only the profiles, as they stand in a session."""
+    return json.dumps(to_json(session)["profiles"], indent=1, allow_nan=False) + "\n"
+
+
 RENDERER = Renderer("json", ".json", render)

@@ -1,7 +1,7 @@
 """The main job, from a model to a saved session. Read this file first: it is the product's plan.
 
-load -> choose targets -> compile each variant -> verify and measure, interleaved -> compare -> save
--> report
+load -> choose targets -> compile each variant -> verify and measure, interleaved -> compare
+-> profile kernel by kernel -> diagnose -> save -> report
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
-from tvmscope.workflow import environment, places, reports, stages
+from tvmscope.diagnose.engine import diagnose
+from tvmscope.workflow import environment, places, profile, reports, stages
 from tvmscope.workflow.options import Options
 
 REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
@@ -65,7 +66,7 @@ def begin(
 def measure(
     session: Session, ready: Prepared, options: Options, folder: Path, progress: Progress
 ) -> Session:
-    """Compile and bench every row; whatever is done is on disk, also after an interruption."""
+    """Compile, bench and profile every row; what is done is on disk, also when interrupted."""
     store = _Store(session, folder)
     rows = stages.plan_rows(options, session.targets, ready.model.format)
     with ExitStack() as compilers:  # an interruption ends them
@@ -80,7 +81,11 @@ def measure(
             on_update=store.update,
             log_dir=folder / "logs",
         )
-    return store.finish(results)
+    store.update(results)
+    if options.profile:
+        for profiled in profile.profile_rows(store.session, rows, ready, options, folder, progress):
+            store.keep(profiled)
+    return store.keep(diagnose(replace(store.session, complete=True)))
 
 
 class _Store:
@@ -93,12 +98,10 @@ class _Store:
 
     def update(self, results: tuple[Result, ...]) -> None:
         """Save what is there so far."""
-        self.session = replace(self.session, results=results, comparisons=compare_all(results))
-        save(self.session, self.folder)
+        self.keep(replace(self.session, results=results, comparisons=compare_all(results)))
 
-    def finish(self, results: tuple[Result, ...]) -> Session:
-        """Save the whole."""
-        self.update(results)
-        self.session = replace(self.session, complete=True)
-        save(self.session, self.folder)
-        return self.session
+    def keep(self, session: Session) -> Session:
+        """Save the session as it now is."""
+        self.session = session
+        save(session, self.folder)
+        return session

@@ -28,6 +28,8 @@ class Options:
     """Largest accepted max|a-b| / max|ref|; by default 1e-4 in float32, 2e-2 in half precision."""
     atol: float = 0.0
     """Accepted absolute error, added to the relative one."""
+    profile: bool = True
+    """Whether `analyze` also times every kernel, after measuring."""
     output: Path | None = None
     force: bool = False
     redact: bool = False

@@ -40,26 +40,10 @@ def run_artifact(
     artifacts.check(artifact)
     if save_outputs is not None and save_outputs.exists() and not options.force:
         raise UsageError(f"{save_outputs} exists; will not overwrite without --force")
-    threads = stages.threads_of(options)
-    backend = all_backends()[0]["tvmscope"]
     with TemporaryDirectory(prefix="tvmscope-") as scratch:
         folder = Path(scratch)
         np.savez(folder / "inputs.npz", **inputs_for(artifact, options))  # type: ignore[arg-type]
-        entry = Entry(
-            task=_task(artifact, threads),
-            load=backend.load,
-            request=LoadRequest(
-                folder=scratch,
-                device=artifact.target.device,
-                precision=artifact.precision,
-                threads=threads,
-                graph=artifact.graph,
-                artifact=str(path.resolve()),
-            ),
-            env=backend.env(threads),
-            build_s=artifact.build_s,
-            items=stages.items_per_run(options, {s.name: s.shape for s in artifact.inputs}),
-        )
+        entry = entry_for(artifact, scratch, options)
         outputs = folder / "outputs.npz"
         progress.stage("run", str(path))
         with Worker("tvmscope", env=entry.env, timeout_s=options.measure.timeout_s) as worker:
@@ -78,7 +62,28 @@ def run_artifact(
             on_update=lambda partial: None,
             log_dir=None,
         )
-    return _session(artifact, options, threads, results)
+    return session_of(artifact, options, results)
+
+
+def entry_for(artifact: Artifact, folder: str, options: Options) -> Entry:
+    """How to load an artifact; `folder` holds its inputs."""
+    threads = stages.threads_of(options)
+    backend = all_backends()[0]["tvmscope"]
+    return Entry(
+        task=_task(artifact, threads),
+        load=backend.load,
+        request=LoadRequest(
+            folder=folder,
+            device=artifact.target.device,
+            precision=artifact.precision,
+            threads=threads,
+            graph=artifact.graph,
+            artifact=str(artifact.path.resolve()),
+        ),
+        env=backend.env(threads),
+        build_s=artifact.build_s,
+        items=stages.items_per_run(options, {s.name: s.shape for s in artifact.inputs}),
+    )
 
 
 def inputs_for(artifact: Artifact, options: Options) -> dict[str, np.ndarray]:
@@ -117,9 +122,8 @@ def _task(artifact: Artifact, threads: int) -> Task:
     )
 
 
-def _session(
-    artifact: Artifact, options: Options, threads: int, results: tuple[Result, ...]
-) -> Session:
+def session_of(artifact: Artifact, options: Options, results: tuple[Result, ...] = ()) -> Session:
+    """A session about an artifact alone."""
     model = Model(
         name=artifact.model,
         source=artifact.source,
@@ -132,7 +136,7 @@ def _session(
     return Session(
         command=options.command,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        environment=environment.collect(threads),
+        environment=environment.collect(stages.threads_of(options)),
         model=model,
         targets=(replace(artifact.target),),
         results=results,

@@ -198,6 +198,15 @@ def _bare_entry(row: Row, ready: Prepared, options: Options) -> Entry:
     )
 
 
+def loadable_entry(row: Row, ready: Prepared, options: Options, artifacts: Path) -> Entry:
+    """The entry of a row that is built already."""
+    entry = _bare_entry(row, ready, options)
+    if not row.builds:
+        return entry
+    built = replace(entry.request, artifact=str(artifacts / row.folder_name))
+    return replace(entry, request=built)
+
+
 def _build_entry(
     entry: Entry, builder: Builder, row: Row, options: Options, artifacts: Path
 ) -> Entry:

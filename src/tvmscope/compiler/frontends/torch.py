@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from typing import Any
 
@@ -40,16 +41,13 @@ def import_torch(prepared: Prepared) -> Imported:
     owned = [
         (value, source_name(node))
         for node, value in importer.env.items()
-        if node.op == "call_function"
+        # picking one of several results is no operator: its name would end up on a neighbour
+        if node.op == "call_function" and node.target is not operator.getitem
     ]
     module, sources = attach(module, owned)
     return Imported(module, sources)
 
 
 def source_name(node: Any) -> str:
-    """`layer1.0.conv1/conv2d`: the module's path and the operator it runs."""
-    operator = getattr(node.target, "__name__", str(node.target)).split(".")[0]
-    stack = list((node.meta.get("nn_module_stack") or {}).values())
-    path = str(stack[-1][0]) if stack else ""
-    path = path.removeprefix("L['self']").lstrip(".")
-    return f"{path}/{operator}" if path else f"{operator}:{node.name}"
+    """The operator that a node was decomposed from, as it was named when the model was prepared."""
+    return str((node.meta.get("custom") or {}).get("tvmscope") or node.name)

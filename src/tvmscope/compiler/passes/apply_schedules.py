@@ -8,6 +8,7 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
+from tvmscope.compiler.kernel_ir import RULE, TRACE
 from tvmscope.core.target import Target
 from tvmscope.errors import one_line
 
@@ -48,7 +49,8 @@ def _first(
             continue
         if sch is not None:
             result = sch.mod["main"].with_attr("tirx.is_scheduled", True)
-            return result.with_attr("tvmscope.rule", rule)
+            lines = list(sch.trace.as_python()) if sch.trace is not None else []
+            return result.with_attr(RULE, rule).with_attr(TRACE, lines)
     return None
 
 

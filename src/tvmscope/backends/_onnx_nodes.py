@@ -1,0 +1,112 @@
+"""Which source operators a node of a runtime's own optimised ONNX graph computes.
+
+Fused nodes mostly keep the name of the last tensor that they compute, and their inputs; what lies
+between the two in the model's graph is what was fused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tvmscope.core import operators
+
+
+class SourceGraph:
+    """The graph that all runtimes are given, with the operators that each node stands for."""
+
+    def __init__(self, folder: Path) -> None:
+        import onnx
+
+        self.named = operators.read(folder).onnx
+        graph = onnx.load(folder / "model.onnx", load_external_data=False).graph
+        self.nodes = {node.name: node for node in graph.node if node.name}
+        self._order = {name: index for index, name in enumerate(self.nodes)}
+        self.maker = {tensor: node for node in graph.node for tensor in node.output if tensor}
+        self.users: dict[str, list[Any]] = {}
+        for node in graph.node:
+            for tensor in node.input:
+                self.users.setdefault(tensor, []).append(node)
+        self.given = {value.name for value in (*graph.input, *graph.initializer)}
+
+    def operators_of(self, nodes: Iterable[Any]) -> tuple[str, ...]:
+        """The operators that some of its nodes compute."""
+        names = sorted({node.name for node in nodes}, key=lambda n: self._order.get(n, 0))
+        return tuple(dict.fromkeys(op for name in names for op in self.named.get(name, ())))
+
+    def find(self, name: str) -> Any | None:
+        """The node of this name, or that makes the tensor of this name.
+
+        Runtimes append to names (`conv1/WithoutBiases`, `relu_nchwc`): the longest known beginning
+        counts, up to such a mark.
+        """
+        while name:
+            node = self.nodes.get(name) or self.maker.get(name)
+            if node is not None:
+                return node
+            cut = max(name.rfind("/"), name.rfind("_"))
+            name = name[:cut] if cut > 0 else ""
+        return None
+
+    def between(self, tensor: str, stops: set[str]) -> list[Any]:
+        """The nodes that make `tensor` from the `stops`."""
+        found: dict[int, Any] = {}
+        waiting = [tensor]
+        while waiting:
+            node = self.maker.get(waiting.pop())
+            if node is None or id(node) in found:
+                continue
+            found[id(node)] = node
+            waiting += [t for t in node.input if t not in stops]
+        return list(found.values())
+
+
+def match(optimised: Iterable[Any], source: SourceGraph) -> dict[str, tuple[str, ...]]:
+    """The source operators of each node of an optimised graph, by its name; nodes in order."""
+    value = {tensor: tensor for tensor in source.given}
+    found: dict[str, tuple[str, ...]] = {}
+    for node in optimised:
+        inputs = {value[t] for t in node.input if t in value}
+        known = set(value.values())
+        covered: list[Any] = []
+        for tensor in node.output:
+            result = tensor if tensor in source.maker else _result(node, inputs, known, source)
+            if result is None:
+                continue
+            if result not in known:
+                covered += source.between(result, known)
+            value[tensor] = result
+        found[node.name] = source.operators_of(covered)
+    return found
+
+
+def _result(node: Any, inputs: set[str], known: set[str], source: SourceGraph) -> str | None:
+    """The source tensor that a node with a made-up output name computes.
+
+    It starts at the node it is named after, and goes on while inputs are not used yet (an addition
+    was fused) and to the activation that the node says it applies.
+    """
+    activations = inputs - source.given
+    if node.op_type.startswith("Reorder") and len(activations) == 1:
+        return next(iter(activations))
+    start = source.find(node.name.removesuffix("_nchwc"))
+    if start is None or not start.output:
+        return None
+    tensor = str(start.output[0])
+    while unused := activations - _used(tensor, known, source):
+        users = source.users.get(tensor, [])
+        following = [user for user in users if unused & set(user.input)] or users
+        if len(following) != 1:
+            break
+        tensor = str(following[0].output[0])
+    activation = next((a.s.decode() for a in node.attribute if a.name == "activation"), None)
+    maker = source.maker.get(tensor)
+    if activation and maker is not None and maker.op_type != activation:
+        users = [user for user in source.users.get(tensor, []) if user.op_type == activation]
+        tensor = str(users[0].output[0]) if len(users) == 1 else tensor
+    return tensor
+
+
+def _used(tensor: str, known: set[str], source: SourceGraph) -> set[str]:
+    return {t for node in source.between(tensor, known) for t in node.input}

@@ -1,0 +1,76 @@
+"""Node times of OpenVINO, by its performance counters, in a second compiled model."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from tvmscope.backends._api import Span, Trace
+from tvmscope.backends._onnx_nodes import SourceGraph
+
+_MOVES = {"Reorder", "Transpose", "Convert"}
+Counters = dict[tuple[str, str], float]
+"""Seconds by a node's name and type."""
+
+
+class OpenVinoProfiler:
+    """The counters hold means over all runs so far, in whole microseconds, and no clock."""
+
+    how = "OpenVINO's performance counters"
+
+    def __init__(self, model: Any, request: Any, folder: Path) -> None:
+        self._request = request
+        self._originals = {
+            op.get_friendly_name(): str(op.get_rt_info()["originalLayersNames"].astype(str))
+            for op in model.get_runtime_model().get_ordered_ops()
+        }
+        self._source = SourceGraph(folder)
+        self._runs = 0
+        self._first: Counters = {}
+
+    def run(self) -> float:
+        """One run; the counters of the first one, which is slow, are kept apart."""
+        start = time.perf_counter()
+        self._request.infer()
+        seconds = time.perf_counter() - start
+        self._runs += 1
+        if self._runs == 1:
+            self._first = self._read()
+        return seconds
+
+    def traces(self) -> list[Trace]:
+        """The mean over all runs but the first."""
+        spans = tuple(
+            Span(f"{kind} {name}", self._source_ops(name), seconds, _kind(kind))
+            for (name, kind), seconds in without_first(
+                self._read(), self._first, self._runs
+            ).items()
+        )
+        return [Trace(spans)]
+
+    def _read(self) -> Counters:
+        return {
+            (info.node_name, info.node_type): info.real_time.total_seconds()
+            for info in self._request.get_profiling_info()
+            if str(info.status).endswith("EXECUTED")
+        }
+
+    def _source_ops(self, name: str) -> tuple[str, ...]:
+        originals = [text for text in self._originals.get(name, "").split(",") if text]
+        nodes = [self._source.find(text) for text in originals]
+        return self._source.operators_of(node for node in nodes if node is not None)
+
+
+def without_first(mean: Counters, first: Counters, runs: int) -> Counters:
+    """The mean over runs 2 to n, from that over all n and the first run."""
+    if runs < 2:
+        return mean
+    return {
+        key: max(0.0, (seconds * runs - first.get(key, 0.0)) / (runs - 1))
+        for key, seconds in mean.items()
+    }
+
+
+def _kind(node_type: str) -> str:
+    return "layout" if node_type in _MOVES else "compute"

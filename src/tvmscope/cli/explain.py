@@ -1,0 +1,87 @@
+"""`tvmscope explain`: why a model is as slow as it is, and what a schedule made of a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tvmscope.cli import _flags as flags
+from tvmscope.cli._command import RESULTS, Command
+from tvmscope.cli._show import Show
+from tvmscope.messages import _
+
+if TYPE_CHECKING:
+    from tvmscope.core.session import Session
+    from tvmscope.report.explain import Titled
+
+_KERNEL = _("Show this kernel's loops, buffers and schedule; of two paths side by side.")
+
+
+def explain(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SESSION|ARTIFACT...", help=_("Results folders, session.json files, artifacts.")
+        ),
+    ],
+    kernel: Annotated[
+        str | None, typer.Option("--kernel", "-k", metavar="NAME", help=_KERNEL)
+    ] = None,
+    *,
+    show: Show,
+) -> int:
+    """Say what is slow, why, what it is worth and how to fix it."""
+    from tvmscope.report.explain import Titled
+    from tvmscope.workflow import explain as job
+
+    sessions = [job.explain(path) for path in paths]
+    if kernel is None:
+        _show_findings(sessions, paths, show)
+        return 0
+    found = [
+        Titled(title=path.name or str(path), session=session, ir=ir)
+        for path, session in zip(paths, sessions, strict=True)
+        for ir in job.find_kernel(session, kernel, path)
+    ]
+    _show_kernels(found, show)
+    return 0
+
+
+def _show_findings(sessions: list[Session], paths: list[Path], show: Show) -> None:
+    from tvmscope.core.codec import encode
+    from tvmscope.report.explain import findings
+
+    if show.json:
+        show.machine(
+            [
+                {"path": str(path), "model": s.model.name, "findings": encode(s.findings)}
+                for s, path in zip(sessions, paths, strict=True)
+            ]
+        )
+    else:
+        _print(show, *(findings(session) for session in sessions))
+
+
+def _show_kernels(kernels: list[Titled], show: Show) -> None:
+    from tvmscope.core.codec import encode
+    from tvmscope.report.explain import KernelView, in_words
+
+    if show.json:
+        show.machine([encode(k.ir) | {"schedule": in_words(k.ir.trace)} for k in kernels])
+    else:
+        _print(show, KernelView(tuple(kernels)))
+
+
+def _print(show: Show, *views: Any) -> None:
+    """The answer is the result, not a remark beside it: it goes to stdout and may be piped."""
+    from rich.console import Console
+
+    if not show.quiet:
+        console = Console(highlight=False)
+        for view in views:
+            console.print(view)
+
+
+COMMAND = Command(explain, (flags.speech,), panel=RESULTS)

@@ -1,0 +1,161 @@
+"""Counts what one call of a kernel computes and moves, from its loops before they are scheduled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from tvm import ir, s_tir, tirx
+
+_ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max)
+_OTHER_PAIRS = (tirx.FloorDiv, tirx.FloorMod, tirx.Mod, tirx.And, tirx.Or)
+_COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
+_FREE_CALLS = ("tirx.reinterpret", "tirx.likely", "tirx.ret")
+
+
+class _Unknown(Exception):
+    """Something whose work the loops do not tell: a symbolic extent, a while, foreign code."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of one call; None where unknown, or where there is no arithmetic."""
+
+    flops: float | None = None
+    bytes: float | None = None
+    moves_only: bool = False
+    """Whether every value it stores is one that it loaded, at a place known beforehand."""
+
+
+@dataclass
+class _Count:
+    flops: float = 0.0
+    loads: dict[Any, float] = field(default_factory=dict)
+    stores: dict[Any, float] = field(default_factory=dict)
+    computes: bool = False
+    gathers: bool = False
+    cases: dict[Any, int] = field(default_factory=dict)
+    """How many values a block's axis takes; each `axis == value` case uses up one of them."""
+
+    def statement(self, s: Any, times: float) -> None:
+        """Count a statement that runs `times` times."""
+        if isinstance(s, tirx.For):
+            self.statement(s.body, times * _extent(s.extent))
+        elif isinstance(s, tirx.SeqStmt):
+            for part in s.seq:
+                self.statement(part, times)
+        elif isinstance(s, s_tir.SBlockRealize):
+            for axis in s.block.iter_vars:
+                self.cases[axis.var] = _extent(axis.dom.extent)
+            self.statement(s.block.body, times)  # its `init` stores constants
+        elif isinstance(s, tirx.BufferStore):
+            self.stores[s.buffer] = self.stores.get(s.buffer, 0.0) + times
+            self.value(s.value, times)
+            self.indices(s.indices, times)
+        elif isinstance(s, tirx.IfThenElse):
+            self.statement(s.then_case, times)  # padding and bounds: nearly always true
+        elif isinstance(s, tirx.While) or not hasattr(s, "body"):
+            raise _Unknown
+        else:
+            self.statement(s.body, times)
+
+    def indices(self, indices: Any, times: float) -> None:
+        """Indices are integers; only what they load counts, and makes it a gather."""
+        inner = _Count(cases=self.cases)
+        for index in indices:
+            inner.value(index, times)
+        self.gathers |= bool(inner.loads)
+        for buffer, count in inner.loads.items():
+            self.loads[buffer] = self.loads.get(buffer, 0.0) + count
+
+    def value(self, e: Any, times: float) -> None:
+        """Count an expression that is evaluated `times` times."""
+        if isinstance(e, ir.TensorLoad):
+            self.loads[e.source] = self.loads.get(e.source, 0.0) + times
+            self.indices(e.indices, times)
+        elif isinstance(e, _ARITHMETIC + _OTHER_PAIRS):
+            self.computes = True
+            self.flops += times if isinstance(e, _ARITHMETIC) and _is_float(e) else 0.0
+            self.value(e.a, times)
+            self.value(e.b, times)
+        elif isinstance(e, tirx.Select):
+            self._choice(e.condition, e.true_value, e.false_value, times)
+        elif isinstance(e, ir.Call):
+            self._call(e, times)
+        elif isinstance(e, tirx.Cast):
+            self.value(e.value, times)
+        elif isinstance(e, tirx.Let):
+            self.value(e.value, times)
+            self.value(e.body, times)
+
+    def _call(self, e: Any, times: float) -> None:
+        name = getattr(e.op, "name", "")
+        if name == "tirx.if_then_else":
+            self._choice(*e.args, times)
+            return
+        if name not in _FREE_CALLS:
+            self.computes = True
+            self.flops += times if _is_float(e) else 0.0
+        for argument in e.args:
+            self.value(argument, times)
+
+    def _choice(self, condition: Any, yes: Any, no: Any, times: float) -> None:
+        """One branch is computed. `axis == constant` holds for one value of the axis: scheduled
+        code unrolls such an axis, so that only the case that applies is left.
+        """
+        axis = condition.a if isinstance(condition, tirx.EQ) else None
+        values = self.cases.get(axis) if axis is not None else None
+        if values is None:
+            self.computes |= _compares_data(condition)
+            self.value(condition, times)
+            self.value(yes, times)
+            self.value(no, 0.0)
+            return
+        self.value(yes, times / values)
+        if values > 1:
+            self.cases[axis] = values - 1
+            self.value(no, times * (values - 1) / values)
+            self.cases[axis] = values
+
+
+def count(func: tirx.PrimFunc) -> Work:
+    """The work of one call: multiply-add is two; each input and output crosses memory once."""
+    counted = _Count()
+    try:
+        counted.statement(func.body, 1.0)
+        moved = sum(_bytes(p, counted) for p in func.params if isinstance(p.ty, tirx.BufferType))
+    except _Unknown:
+        return Work()
+    return Work(
+        flops=counted.flops or None,
+        bytes=moved or None,
+        moves_only=not counted.computes and not counted.gathers and bool(counted.loads),
+    )
+
+
+def _bytes(buffer: Any, counted: _Count) -> float:
+    """Of a large table from which few rows are read, only those count."""
+    size = prod(_extent(d) for d in buffer.shape)
+    elements = sum(min(size, n.get(buffer, 0.0)) for n in (counted.loads, counted.stores))
+    # a result that is accumulated in place is loaded by the loops, but comes from nowhere
+    if buffer in counted.stores:
+        elements = min(size, counted.stores[buffer])
+    return elements * max(1, buffer.dtype.bits * buffer.dtype.lanes // 8)
+
+
+def _extent(value: Any) -> int:
+    if not isinstance(value, tirx.IntImm):
+        raise _Unknown
+    return int(value)
+
+
+def _is_float(e: Any) -> bool:
+    return "float" in str(e.ty.dtype)
+
+
+def _compares_data(condition: Any) -> bool:
+    """Whether a branch depends on loaded values (a mask), not on positions (padding)."""
+    if isinstance(condition, _COMPARISONS + _OTHER_PAIRS + _ARITHMETIC):
+        return _compares_data(condition.a) or _compares_data(condition.b)
+    return isinstance(condition, ir.TensorLoad)

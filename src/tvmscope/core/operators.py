@@ -1,0 +1,35 @@
+"""The model's own operators by name, so that every backend speaks of the same ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tvmscope.core.codec import decode, encode
+from tvmscope.core.files import write_text_atomic
+
+FILE_NAME = "operators.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operators:
+    """Lies in a prepared model's folder as `operators.json`."""
+
+    names: tuple[str, ...] = ()
+    """All of them, in the order in which the model runs them."""
+    onnx: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The operators that each node of `model.onnx` computes, by the node's name."""
+
+
+def write(operators: Operators, folder: Path) -> None:
+    """Write them into a prepared folder."""
+    write_text_atomic(folder / FILE_NAME, json.dumps(encode(operators), indent=1) + "\n")
+
+
+def read(folder: Path) -> Operators:
+    """Read them; a folder without them (an artifact that runs alone) has none."""
+    file = folder / FILE_NAME
+    if not file.is_file():
+        return Operators()
+    return decode(Operators, json.loads(file.read_text(encoding="utf-8")))

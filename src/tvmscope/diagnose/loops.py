@@ -1,0 +1,60 @@
+"""Questions about a kernel's loop nest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tvmscope.core.profile import KernelIR, Loop
+
+Path = tuple[Loop, ...]
+_BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+_TENSOR_SCOPES = ("wmma.", "m16n8k", "metal.simdgroup")
+_TENSOR_WORDS = ("wmma", "mma_sync", "ptx_mma", "ldmatrix", "tensorize")
+
+
+def statements(tree: tuple[Loop, ...], above: Path = ()) -> Iterator[tuple[Path, Loop]]:
+    """Every statement with the loops around it, outermost first."""
+    for node in tree:
+        if node.extent is None and not node.body:
+            yield above, node
+        else:
+            yield from statements(node.body, above if node.extent is None else (*above, node))
+
+
+def hottest(ir: KernelIR) -> Path:
+    """The loops around the statement that runs most often; of equals the first."""
+    paths = [path for path, _ in statements(ir.tree)]
+    return max(paths, key=iterations, default=())
+
+
+def iterations(path: Path, *modes: str) -> int:
+    """How often the loops run their body; with `modes`, only loops of these."""
+    return math.prod(loop.extent or 1 for loop in path if not modes or loop.mode in modes)
+
+
+def is_plain(ir: KernelIR) -> bool:
+    """Whether every loop runs as written: no thread, vector or unrolling anywhere."""
+
+    def serial(nodes: tuple[Loop, ...]) -> bool:
+        return all(node.mode == "serial" and serial(node.body) for node in nodes)
+
+    return serial(ir.tree)
+
+
+def parallelism(ir: KernelIR) -> int:
+    """On how many threads (blocks, on a GPU) the hottest statement can run at once."""
+    return iterations(hottest(ir), "parallel", *_BLOCKS)
+
+
+def is_vectorized(ir: KernelIR) -> bool:
+    """Whether the hottest statement is inside a vector loop."""
+    return any(loop.mode == "vectorized" for loop in hottest(ir))
+
+
+def uses_tensor_cores(ir: KernelIR) -> bool:
+    """Whether a buffer lives in matrix fragments, or the schedule says so."""
+    if any(b.scope.startswith(_TENSOR_SCOPES) for b in ir.buffers):
+        return True
+    lines = [*ir.trace, *(node.text for _, node in statements(ir.tree))]
+    return any(word in line.lower() for line in lines for word in _TENSOR_WORDS)

@@ -1,0 +1,21 @@
+"""What a diagnosis rule is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A rule's manifest; `check` is a pure function of a session."""
+
+    id: str
+    title: str
+    """What it looks for, in a few words."""
+    needs: tuple[str, ...]
+    """The parts of a session that it cannot do without, such as `profiles` or `roofs`."""
+    check: Callable[[Session], Iterator[Finding]]

@@ -1,0 +1,1 @@
+"""One file per rule, each with `RULE = Rule(...)`; the engine finds them."""

@@ -1,0 +1,58 @@
+"""Kernels that move their data as fast as the memory allows: no schedule makes them faster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session
+from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
+from tvmscope.messages import _
+
+AT_ROOF = 0.8
+
+
+def at_roof(subject: Subject, kernel: Kernel) -> bool:
+    """Whether memory is what holds the kernel back, and nearly nothing is left to win."""
+    memory_s, compute_s = (
+        subject.limits.memory_s(kernel.time), subject.limits.compute_s(kernel.time) or 0.0,
+    )  # fmt: skip
+    return memory_s is not None and memory_s >= max(compute_s, AT_ROOF * kernel.total_s)
+
+
+def check(session: Session) -> Iterator[Finding]:
+    for subject in subjects(session):
+        found = [k for k in subject.heavy if at_roof(subject, k)]
+        if found:
+            yield _finding(subject, found)
+
+
+def _finding(subject: Subject, found: list[Kernel]) -> Finding:
+    lowest = min(k.roof_share or 0.0 for k in found)
+    return Finding(
+        rule=RULE.id,
+        severity="info",
+        effort="none",
+        title=_("These kernels are at the memory roof: there is nothing to win"),
+        evidence=subject.says(
+            _("{names} take {spent} at {lowest:.0%} of the memory roof or more.").format(
+                names=listed(names(found)), spent=subject.spent(found), lowest=lowest
+            )
+        ),
+        advice=_(
+            "Only less data helps: lower precision, more fusion, or a batch that uses each weight "
+            "more than once."
+        ),
+        kernels=names(found),
+        source_ops=sources(found),
+        saving_s=0.0,
+    )
+
+
+RULE = Rule(
+    id="at-memory-roof",
+    title=_("Memory-bound at the roof"),
+    needs=("profiles", "roofs"),
+    check=check,
+)

@@ -1,0 +1,49 @@
+"""Conversions between number types that run as kernels of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session
+from tvmscope.diagnose import operators
+from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
+from tvmscope.messages import _
+
+MUCH = 0.03
+"""The share of the run from which casts are worth a look; inputs and outputs need some."""
+
+
+def check(session: Session) -> Iterator[Finding]:
+    for subject in subjects(session):
+        found = [k for k in subject.kernels if operators.movement(k.name) == "cast"]
+        calls = sum(k.time.calls for k in found)
+        if calls > 1 and sum(k.share for k in found) >= MUCH:
+            yield _finding(subject, found, calls)
+
+
+def _finding(subject: Subject, found: list[Kernel], calls: int) -> Finding:
+    saving = sum(k.total_s for k in found) * (1 - 1 / calls)
+    return Finding(
+        rule=RULE.id,
+        severity=subject.severity(saving),
+        effort="hours",
+        title=_("Time goes into casts"),
+        evidence=subject.says(
+            _(
+                "{calls} calls of {names} take {spent}. Estimated: one cast stays, at the model's "
+                "edge."
+            ).format(calls=calls, names=listed(names(found)), spent=subject.spent(found))
+        ),
+        advice=_(
+            "Keep one number type through the model: an operator that insists on another one "
+            "costs a cast before and after it."
+        ),
+        kernels=names(found),
+        source_ops=sources(found),
+        saving_s=saving,
+    )
+
+
+RULE = Rule(id="casts", title=_("Casts as kernels"), needs=("profiles",), check=check)

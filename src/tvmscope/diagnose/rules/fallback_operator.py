@@ -1,0 +1,79 @@
+"""Kernels with much arithmetic that only the general fallback schedule took."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session
+from tvmscope.diagnose import operators
+from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
+from tvmscope.messages import _
+
+MUCH = 0.03
+REUSE = 4.0
+"""Flops per byte from which blocking pays: below it the fallback is the right schedule."""
+REACHED = 0.5
+"""The part of the roof that a first rule of its own reaches."""
+_FAILED = re.compile(r"schedule rule '(.+?)' failed on (\S+):")
+
+
+def check(session: Session) -> Iterator[Finding]:
+    for subject in subjects(session):
+        found = [k for k in subject.heavy if k.share >= MUCH and _is_misplaced(k)]
+        if found:
+            yield _finding(subject, found)
+
+
+def _is_misplaced(kernel: Kernel) -> bool:
+    if kernel.ir is None or not (kernel.ir.rule or "").endswith("fallback"):
+        return False
+    if operators.families(kernel.name) is not None:
+        return False  # nothing but elementwise work and copies: there is nothing to block
+    if kernel.intensity is None or kernel.intensity < REUSE:
+        return False
+    return kernel.roof_share is None or kernel.roof_share < REACHED
+
+
+def _finding(subject: Subject, found: list[Kernel]) -> Finding:
+    known = [k for k in found if k.least_s is not None]
+    saving = sum(k.total_s - k.after(float("inf"), REACHED) for k in known) if known else None
+    return Finding(
+        rule=RULE.id,
+        severity=subject.severity(saving) if known else "medium",
+        effort="hours",
+        title=_("Operators with much arithmetic run with the fallback schedule"),
+        evidence=subject.says(
+            _(
+                "{names} take {spent} at {intensity:.0f} flops per byte or more, with no blocking."
+                "{failed} Estimated: down to {reached:.0%} of the roof."
+            ).format(
+                names=listed(names(found)), spent=subject.spent(found), reached=REACHED,
+                intensity=min(k.intensity or 0.0 for k in found), failed=_failed(subject, found),
+            )
+        ),
+        advice=_("Write a schedule rule for this loop pattern, or tune the kernel."),
+        kernels=names(found),
+        source_ops=sources(found),
+        saving_s=saving,
+    )  # fmt: skip
+
+
+def _failed(subject: Subject, found: list[Kernel]) -> str:
+    """Rules that tried and raised, which the build has noted."""
+    lines = subject.row.warnings if subject.row else ()
+    wanted = set(names(found))
+    failed = [m[1] for line in lines if (m := _FAILED.search(line)) and m[2] in wanted]
+    if not failed:
+        return ""
+    return _(" Rules that failed on them: {names}.").format(names=listed(dict.fromkeys(failed)))
+
+
+RULE = Rule(
+    id="fallback-operator",
+    title=_("Arithmetic under the fallback schedule"),
+    needs=("profiles", "kernel_ir"),
+    check=check,
+)

@@ -1,0 +1,78 @@
+"""Runs of small kernels in which starting a kernel costs as much as running it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session
+from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.view import Subject, subjects
+from tvmscope.messages import _
+from tvmscope.units import format_s
+
+MUCH = 0.1
+"""The share of a run between kernels from which the launches are to blame."""
+_FEWEST = 10
+_TINY_S = {"cpu": 50e-6, "cuda": 10e-6}
+"""A kernel below this mean time has its launch in the same order of magnitude."""
+_LEFT = {"cpu": 0.7, "cuda": 0.2}
+"""What is left of the launches: compiled VM code on a CPU, one launch of a graph on a GPU."""
+
+
+def check(session: Session) -> Iterator[Finding]:
+    for subject in subjects(session):
+        between = _between(subject)
+        calls = sum(k.time.calls for k in subject.kernels)
+        if between is None or calls < _FEWEST or between < MUCH * subject.run_s:
+            continue
+        if subject.profile.total_s / calls < _TINY_S.get(subject.device, 0.0):
+            yield _finding(subject, between, calls)
+
+
+def _between(subject: Subject) -> float | None:
+    """Measured time between kernels, less what the instrument added there."""
+    host = subject.profile.host_s
+    return None if host is None else max(0.0, host - max(0.0, subject.profile.overhead_s))
+
+
+def _finding(subject: Subject, between: float, calls: int) -> Finding:
+    on_gpu = subject.device == "cuda"
+    graph = subject.row is not None and subject.row.task.variant.graph
+    left = _LEFT[subject.device]
+    saving = 0.0 if graph else between * (1 - left)
+    tiny = [k for k in subject.kernels if k.per_call_s < _TINY_S[subject.device]]
+    fix = {} if graph else {"graph": True} if on_gpu else {"exec_mode": "compiled"}
+    return Finding(
+        rule=RULE.id,
+        severity=subject.severity(saving),
+        effort="minutes" if fix else "hours",
+        title=_("Tiny kernels are bound by their launch"),
+        evidence=subject.says(
+            _(
+                "{between} of {run} pass between {calls} kernel calls, {each} per call; a kernel "
+                "takes {mean} in the mean, {tiny} kernels less than {limit}. Estimated: {left:.0%} "
+                "of it stays."
+            ).format(
+                between=format_s(between), run=format_s(subject.run_s), calls=calls,
+                each=format_s(between / calls), mean=format_s(subject.profile.total_s / calls),
+                tiny=len(tiny), limit=format_s(_TINY_S[subject.device]),
+                left=1.0 if graph else left,
+            )
+        ),
+        advice=_("Record the run as a CUDA graph (--graph), or make the batch larger.")
+        if on_gpu
+        else _("Compile the VM's steps to machine code (--exec-mode compiled); use fewer threads, "
+               "or a larger batch."),
+        kernels=tuple(k.name for k in tiny),
+        saving_s=saving,
+        fix=fix,
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="launch-bound",
+    title=_("Tiny kernels bound by their launch"),
+    needs=("profiles",),
+    check=check,
+)

@@ -1,0 +1,76 @@
+"""Scheduled CPU kernels whose hottest statement is in no vector loop and runs at a scalar rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session
+from tvmscope.diagnose import loops
+from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.rules.no_schedule import is_unscheduled
+from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
+from tvmscope.messages import _
+
+_SCALAR_SLACK = 2.0
+"""LLVM vectorises some loops by itself: twice the scalar rate shows that it did."""
+_GAIN = 0.5
+"""The part of a vector's lanes that becomes speed: loads and tails take the rest."""
+
+
+def check(session: Session) -> Iterator[Finding]:
+    for subject in subjects(session):
+        found = [k for k in subject.heavy if is_scalar(subject, k)]
+        if found:
+            yield _finding(subject, found)
+
+
+def is_scalar(subject: Subject, kernel: Kernel) -> bool:
+    """Whether a scheduled CPU kernel has no vector loop and is as slow as that makes it."""
+    if subject.device != "cpu" or subject.lanes() < 2:
+        return False
+    if kernel.ir is None or not kernel.ir.tree or is_unscheduled(kernel):
+        return False
+    if loops.is_vectorized(kernel.ir):
+        return False
+    compute_s = subject.limits.compute_s(kernel.time)
+    memory_s = subject.limits.memory_s(kernel.time)
+    fast = compute_s is not None and kernel.total_s < compute_s * subject.lanes() / _SCALAR_SLACK
+    bound = memory_s is not None and kernel.total_s < memory_s * _SCALAR_SLACK
+    return not fast and not bound
+
+
+def _finding(subject: Subject, found: list[Kernel]) -> Finding:
+    gain = max(1.0, subject.lanes() * _GAIN)
+    saving = sum(k.total_s - k.after(gain) for k in found)
+    return Finding(
+        rule=RULE.id,
+        severity=subject.severity(saving),
+        effort="hours",
+        title=_("A hot loop is not vectorised"),
+        evidence=subject.says(
+            _(
+                "{names} take {spent} with no vector loop around their hottest statement, on a "
+                "CPU with vectors of {lanes} floats. Estimated: {gain:.0f} times as fast, not "
+                "below the roof."
+            ).format(
+                names=listed(names(found)), spent=subject.spent(found), lanes=subject.lanes(),
+                gain=gain,
+            )
+        ),
+        advice=_(
+            "Bring a loop with unit stride innermost, split it by the vector width and vectorize "
+            "it; where no extent divides, pad the data."
+        ),
+        kernels=names(found),
+        source_ops=sources(found),
+        saving_s=saving,
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="not-vectorized",
+    title=_("Hot loops without vectors"),
+    needs=("profiles", "kernel_ir", "targets"),
+    check=check,
+)

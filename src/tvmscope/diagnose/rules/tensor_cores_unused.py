@@ -1,0 +1,120 @@
+"""Heavy matrix kernels of a GPU that run beside its tensor cores, with the first reason why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tvmscope.core.profile import Buffer, Finding, KernelIR
+from tvmscope.core.session import Session
+from tvmscope.diagnose import loops
+from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
+from tvmscope.messages import _
+
+_FIRST_ARCH = 70
+_MATRIX = re.compile(r"conv|matmul|dense|gemm|einsum|attention", re.IGNORECASE)
+_HALVES = ("float16", "bfloat16")
+_STEP = 8
+"""Tensor-core instructions take operands in steps of eight halves."""
+GAIN = 3.0
+"""fp16 tensor cores against CUDA cores, as far as memory and epilogue let it through."""
+
+
+def check(session: Session) -> Iterator[Finding]:
+    for subject in subjects(session):
+        causes: dict[str, list[Kernel]] = {}
+        for kernel in subject.heavy:
+            if kernel.ir is not None and misses_tensor_cores(subject, kernel):
+                causes.setdefault(_cause(kernel.ir), []).append(kernel)
+        for cause, found in causes.items():
+            yield _finding(subject, cause, found)
+
+
+def misses_tensor_cores(subject: Subject, kernel: Kernel) -> bool:
+    """Whether a matrix kernel runs on a GPU's ordinary cores though it has others."""
+    if subject.device != "cuda" or _arch(subject) < _FIRST_ARCH or kernel.ir is None:
+        return False
+    return bool(_MATRIX.search(kernel.name)) and not loops.uses_tensor_cores(kernel.ir)
+
+
+def _arch(subject: Subject) -> int:
+    return int("".join(re.findall(r"\d+", subject.profile.target)) or 0)
+
+
+def _cause(ir: KernelIR) -> str:
+    """The first thing in the way, in the order in which one would remove them."""
+    given = [b for b in ir.buffers if b.scope == "global" and len(b.shape) >= 2]
+    if given and not any(b.dtype in _HALVES for b in given):
+        return "dtype"
+    if any(len(b.shape) == 4 and _is_channels_first(b) for b in given):
+        return "layout"
+    if any(b.shape[-1] % _STEP for b in given):
+        return "alignment"
+    return "intrinsic"
+
+
+def _is_channels_first(buffer: Buffer) -> bool:
+    """An image whose two last axes are alike and longer than one: height and width."""
+    *_batch, height, width = buffer.shape
+    return height == width > 1
+
+
+def _finding(subject: Subject, cause: str, found: list[Kernel]) -> Finding:
+    saving = sum(k.total_s - k.after(GAIN) for k in found)
+    why, advice, fix, effort = _CAUSES[cause]
+    return Finding(
+        rule=RULE.id,
+        severity=subject.severity(saving),
+        effort=effort,
+        title=_("Tensor cores are not used: {cause}").format(cause=why),
+        evidence=subject.says(
+            _(
+                "{names} take {spent} without a matrix instruction (rule: {rules}). Estimated: "
+                "{gain:.0f} times as fast, not below the roof."
+            ).format(
+                names=listed(names(found)), spent=subject.spent(found), gain=GAIN,
+                rules=listed(dict.fromkeys(k.ir.rule or "-" for k in found if k.ir)),
+            )
+        ),
+        advice=advice,
+        kernels=names(found),
+        source_ops=sources(found),
+        saving_s=saving,
+        fix=dict(fix),
+    )  # fmt: skip
+
+
+_CAUSES: dict[str, tuple[str, str, dict[str, str], str]] = {
+    "dtype": (
+        _("the data is float32"),
+        _("Compile with --precision float16, and look at the accuracy it reports."),
+        {"precision": "float16"},
+        "minutes",
+    ),
+    "layout": (
+        _("channels come before height and width"),
+        _("Bring the channels last (NHWC), so that the convolution is a matrix product."),
+        {},
+        "hours",
+    ),
+    "alignment": (
+        _("an innermost extent is no multiple of eight"),
+        _("Pad the channels or features to a multiple of eight."),
+        {},
+        "hours",
+    ),
+    "intrinsic": (
+        _("no rule with matrix instructions took the kernel"),
+        _("Tune the kernel, or write a rule that tensorises its loop pattern."),
+        {},
+        "retune",
+    ),
+}
+
+RULE = Rule(
+    id="tensor-cores-unused",
+    title=_("Matrix kernels beside the tensor cores"),
+    needs=("profiles", "kernel_ir"),
+    check=check,
+)

@@ -1,0 +1,67 @@
+"""Measurements whose spread hides the differences that they were made to show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvmscope.core import stats
+from tvmscope.core.measurement import Result
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session
+from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.rules.warm_up_drift import has_drifted
+from tvmscope.diagnose.view import listed
+from tvmscope.messages import _
+
+COARSE = 0.05
+"""A comparison that cannot see five percent answers few questions."""
+_SPREAD = {"cpu": 0.10, "cuda": 0.025}
+"""Interquartile range over median on a CPU, standard deviation over mean on a GPU."""
+
+
+def check(session: Session) -> Iterator[Finding]:
+    noisy = {r.task.variant.label: s for r in session.results if (s := _noise(r)) is not None}
+    blind = [
+        c
+        for c in session.comparisons
+        if c.verdict == "undecided"
+        and (c.smallest_detectable is None or c.smallest_detectable > COARSE)
+        and (c.backend in noisy or c.against in noisy)
+    ]
+    if not blind:
+        return
+    coarsest = max(c.smallest_detectable or 1.0 for c in blind)
+    yield Finding(
+        rule=RULE.id,
+        severity="medium",
+        effort="minutes",
+        title=_("The measurement is too noisy to conclude"),
+        evidence=_(
+            "{pairs} undecided; differences below {coarsest:.0%} could not have been seen. Spread: "
+            "{spread}."
+        ).format(
+            pairs=listed(f"{c.backend} / {c.against}" for c in blind), coarsest=coarsest,
+            spread=listed(f"{name} {value:.0%}" for name, value in noisy.items()),
+        ),
+        advice=_(
+            "Stop what else runs on the machine, fix the clock rate, and measure with a longer "
+            "--duration."
+        ),
+    )  # fmt: skip
+
+
+def _noise(row: Result) -> float | None:
+    """The spread of a row, where it is over the limit for its device and no drift explains it."""
+    if row.measurement is None or not row.measurement.values_s or has_drifted(row):
+        return None
+    device = row.task.target.partition(":")[0]
+    value = stats.spread(row.measurement) if device == "cpu" else stats.cov(row.measurement)
+    return value if value is not None and value > _SPREAD.get(device, 0.10) else None
+
+
+RULE = Rule(
+    id="too-noisy",
+    title=_("Noise too high to conclude"),
+    needs=("results", "comparisons"),
+    check=check,
+)

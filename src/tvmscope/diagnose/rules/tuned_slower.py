@@ -1,0 +1,86 @@
+"""Tuned rows that are slower than the same row without tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvmscope.core import stats
+from tvmscope.core.comparison import compare
+from tvmscope.core.measurement import Result
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session
+from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.view import listed
+from tvmscope.errors import Incomparable
+from tvmscope.messages import _
+from tvmscope.units import format_s
+
+WORSE = 1.1
+"""A kernel that became slower by this factor is named."""
+
+
+def check(session: Session) -> Iterator[Finding]:
+    for tuned in session.results:
+        if tuned.task.variant.tuning is None:
+            continue
+        plain = next((r for r in session.results if _is_untuned(r, tuned)), None)
+        if plain is not None and _is_slower(tuned, plain):
+            yield _finding(session, tuned, plain)
+
+
+def _is_untuned(row: Result, tuned: Result) -> bool:
+    a, b = row.task, tuned.task
+    return a.variant.tuning is None and (
+        a.target, a.variant.precision, a.variant.pipeline, a.variant.graph
+    ) == (b.target, b.variant.precision, b.variant.pipeline, b.variant.graph)  # fmt: skip
+
+
+def _is_slower(tuned: Result, plain: Result) -> bool:
+    try:
+        return compare(tuned, plain).verdict == "slower"
+    except Incomparable:
+        return False  # one of them failed, or they measure different things
+
+
+def _finding(session: Session, tuned: Result, plain: Result) -> Finding:
+    assert tuned.measurement is not None  # `compare` has asked
+    assert plain.measurement is not None
+    new, old = stats.median_s(tuned.measurement), stats.median_s(plain.measurement)
+    worse = _worse_kernels(session, tuned, plain)
+    kernels = _(" Slower by a tenth or more: {names}.").format(names=listed(worse)) if worse else ""
+    return Finding(
+        rule=RULE.id,
+        severity="high",
+        effort="retune",
+        title=_("Tuning made it slower"),
+        evidence=_("{tuned} takes {new}, {plain} {old}, measured in turns.{kernels}").format(
+            tuned=tuned.task.variant.label, new=format_s(new), plain=plain.task.variant.label,
+            old=format_s(old), kernels=kernels,
+        ),
+        advice=_("Leave these records out, or tune again on an idle machine."),
+        kernels=worse,
+        saving_s=new - old,
+    )  # fmt: skip
+
+
+def _worse_kernels(session: Session, tuned: Result, plain: Result) -> tuple[str, ...]:
+    new, old = _kernel_times(session, tuned), _kernel_times(session, plain)
+    return tuple(name for name, time in new.items() if time > old.get(name, time) * WORSE)
+
+
+def _kernel_times(session: Session, row: Result) -> dict[str, float]:
+    """The seconds of each kernel of a row; empty where it has no profile."""
+    times: dict[str, float] = {}
+    for profile in session.profiles:
+        if session.result_of(profile) is row:
+            for kernel in profile.kernels:
+                times[kernel.name] = times.get(kernel.name, 0.0) + kernel.total_s
+    return times
+
+
+RULE = Rule(
+    id="tuned-slower",
+    title=_("Tuned slower than untuned"),
+    needs=("results",),
+    check=check,
+)

@@ -1,0 +1,81 @@
+"""Heavy kernels far below their roof, with a general schedule and without a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session
+from tvmscope.diagnose import operators
+from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.rules.no_schedule import is_unscheduled
+from tvmscope.diagnose.rules.not_vectorized import is_scalar
+from tvmscope.diagnose.rules.serial_kernel import is_serial
+from tvmscope.diagnose.rules.target_feature_unused import missing_features
+from tvmscope.diagnose.rules.tensor_cores_unused import misses_tensor_cores
+from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
+from tvmscope.messages import _
+from tvmscope.units import format_s
+
+HEAVY = 0.05
+LOW = 0.6
+"""Below this share of its roof a kernel has headroom worth a search."""
+REACHED = 0.8
+"""What a good schedule reaches; the estimate goes no further."""
+
+
+def check(session: Session) -> Iterator[Finding]:
+    for subject in subjects(session):
+        if subject.row is not None and subject.row.task.variant.tuning is not None:
+            continue
+        if subject.target is not None and missing_features(session, subject.target):
+            continue  # tune what is built for this machine
+        found = [k for k in subject.heavy if k.share >= HEAVY and _has_headroom(subject, k)]
+        if found:
+            yield _finding(subject, found)
+
+
+def _has_headroom(subject: Subject, kernel: Kernel) -> bool:
+    """Far below the roof, does arithmetic, and no simpler cause is known."""
+    reached, ir = kernel.roof_share, kernel.ir
+    if reached is None or reached >= LOW or ir is None or is_unscheduled(kernel):
+        return False
+    if not kernel.time.flops or operators.families(kernel.name) is not None:
+        return False
+    if (ir.rule or "").endswith("fallback"):
+        return False
+    return not any(
+        simpler(subject, kernel) for simpler in (is_serial, is_scalar, misses_tensor_cores)
+    )
+
+
+def _finding(subject: Subject, found: list[Kernel]) -> Finding:
+    saving = sum(k.total_s - k.after(float("inf"), REACHED) for k in found)
+    worst = found[0]
+    return Finding(
+        rule=RULE.id,
+        severity=subject.severity(saving),
+        effort="retune",
+        title=_("Heavy kernels are untuned"),
+        evidence=subject.says(
+            _(
+                "{names} take {spent}; {worst} takes {time} at {share:.0%} of its roof. Estimated: "
+                "down to {reached:.0%} of the roof."
+            ).format(
+                names=listed(names(found)), spent=subject.spent(found), worst=listed([worst.name]),
+                time=format_s(worst.total_s), share=worst.roof_share, reached=REACHED,
+            )
+        ),
+        advice=_("Tune them: a search tries tile sizes that the general schedule does not."),
+        kernels=names(found),
+        source_ops=sources(found),
+        saving_s=saving,
+    )  # fmt: skip
+
+
+RULE = Rule(
+    id="untuned-kernel",
+    title=_("Heavy kernels that were not tuned"),
+    needs=("profiles", "kernel_ir", "roofs"),
+    check=check,
+)

@@ -1,0 +1,70 @@
+"""Rows that were still becoming faster or slower while they were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from tvmscope.core.measurement import Result
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session
+from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.view import listed
+from tvmscope.messages import _
+
+MUCH = 0.05
+_FEWEST = 6
+
+
+def check(session: Session) -> Iterator[Finding]:
+    drifted = [row for row in session.results if has_drifted(row)]
+    if not drifted:
+        return
+    worst = max(drifted, key=lambda row: abs(_drift(row) or 0.0))
+    yield Finding(
+        rule=RULE.id,
+        severity="medium",
+        effort="minutes",
+        title=_("Times drifted during the measurement"),
+        evidence=_(
+            "{names}: between the first and the last third of its rounds {worst} changed by "
+            "{most:+.0%}."
+        ).format(
+            names=listed(row.task.label for row in drifted),
+            worst=listed([worst.task.label]),
+            most=_drift(worst),
+        ),
+        advice=_("Measure again on an idle machine, with a longer --duration or more --warmup."),
+    )
+
+
+def has_drifted(row: Result) -> bool:
+    """Whether a row's times went one way, by more than a comparison can bear."""
+    return abs(_drift(row) or 0.0) > MUCH
+
+
+def _drift(row: Result) -> float | None:
+    """The relative change from the first third of rounds to the last; None without a trend.
+
+    A trend is one that the middle third lies within: noise goes up and down.
+    """
+    if row.measurement is None:
+        return None
+    rounds = [median(values) for values in row.measurement.rounds_s if values]
+    if len(rounds) < _FEWEST:
+        return None
+    third = len(rounds) // 3
+    first, middle, last = (
+        median(part) for part in (rounds[:third], rounds[third:-third], rounds[-third:])
+    )
+    if not min(first, last) <= middle <= max(first, last):
+        return None
+    return last / first - 1
+
+
+RULE = Rule(
+    id="warm-up-drift",
+    title=_("Too much drift while measuring"),
+    needs=("results",),
+    check=check,
+)

@@ -1,0 +1,204 @@
+"""A session as rules look at it: the rows to diagnose, each kernel with its loops and its roof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tvmscope.core import roofline
+from tvmscope.core.measurement import Result
+from tvmscope.core.profile import KernelIR, KernelTime, Profile
+from tvmscope.core.session import Session
+from tvmscope.core.target import Target
+from tvmscope.messages import _
+from tvmscope.units import format_s
+
+OWN, PLAIN = "tvmscope", "tvm"
+HEAVY = 0.01
+"""A kernel below this share of the run is not worth a finding."""
+_NAME_LIMIT = 48
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel's time beside its loop nest and the least time that the roofs allow."""
+
+    time: KernelTime
+    ir: KernelIR | None
+    least_s: float | None
+    run_s: float
+
+    @property
+    def name(self) -> str:
+        return self.time.name
+
+    @property
+    def total_s(self) -> float:
+        return self.time.total_s
+
+    @property
+    def share(self) -> float:
+        """Of the whole run."""
+        return self.total_s / self.run_s if self.run_s > 0 else 0.0
+
+    @property
+    def roof_share(self) -> float | None:
+        """The part of the limiting roof that it reaches; None where a number is missing."""
+        if self.least_s is None or self.total_s <= 0:
+            return None
+        return self.least_s / self.total_s
+
+    @property
+    def per_call_s(self) -> float:
+        return self.total_s / max(self.time.calls, 1)
+
+    @property
+    def intensity(self) -> float | None:
+        """Flops per byte."""
+        if not self.time.flops or not self.time.bytes:
+            return None
+        return self.time.flops / self.time.bytes
+
+    def after(self, factor: float, reached: float = 1.0) -> float:
+        """Its time when `factor` times as fast, but never beyond `reached` of its roof."""
+        floor = (self.least_s or 0.0) / reached
+        return min(self.total_s, max(self.total_s / factor, floor))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A compiled row that is diagnosed."""
+
+    profile: Profile
+    row: Result | None
+    target: Target | None
+    limits: roofline.Limits
+    kernels: tuple[Kernel, ...]
+    """In the order of their first call; one kernel may stand for several source operators."""
+    label: str
+    """Names the row, where a session has several to diagnose; else empty."""
+
+    @property
+    def run_s(self) -> float:
+        """A plain run; where the profiled ones were slower, the kernels' sum: shares end at one."""
+        return max(self.profile.end_to_end_s, self.profile.total_s)
+
+    @property
+    def device(self) -> str:
+        return self.profile.target.partition(":")[0]
+
+    @property
+    def precision(self) -> str:
+        return self.row.task.variant.precision if self.row else "float32"
+
+    @property
+    def cores(self) -> int:
+        """The threads that a parallel loop can use."""
+        if self.row is not None:
+            return self.row.task.threads
+        return self.target.cores if self.target else 1
+
+    @cached_property
+    def heavy(self) -> tuple[Kernel, ...]:
+        """The kernels that matter, the longest first; all calls of one kernel count together."""
+        calls: dict[str, list[KernelTime]] = {}
+        for kernel in self.kernels:
+            calls.setdefault(kernel.name, []).append(kernel.time)
+        loops = {k.name: k.ir for k in self.kernels}
+        whole = ((_merged(times), loops[name]) for name, times in calls.items())
+        found = (Kernel(t, ir, self.limits.least_s(t), self.run_s) for t, ir in whole)
+        return tuple(sorted((k for k in found if k.share >= HEAVY), key=lambda k: -k.total_s))
+
+    def lanes(self, bits: int = 32) -> int:
+        """Values in a vector register."""
+        return max(1, (self.target.vector_bits if self.target else 128) // bits)
+
+    def spent(self, kernels: Iterable[Kernel]) -> str:
+        """`12.3 ms (45 % of the run)`."""
+        total = sum(k.total_s for k in kernels)
+        share = total / self.run_s if self.run_s > 0 else 0.0
+        return _("{time} ({share:.0%} of the run)").format(time=format_s(total), share=share)
+
+    def says(self, text: str) -> str:
+        """The evidence, with the row's name before it where that is needed."""
+        return f"{self.label}: {text}" if self.label else text
+
+    def severity(self, saving_s: float | None) -> str:
+        """By what there is to win."""
+        share = (saving_s or 0.0) / self.run_s if self.run_s > 0 else 0.0
+        return "high" if share >= 0.1 else "medium" if share >= 0.03 else "low"
+
+
+def subjects(session: Session) -> tuple[Subject, ...]:
+    """Our fastest row of each target and precision; TVM as it comes where we have none."""
+    best: dict[tuple[str, str], Profile] = {}
+    for profile in sorted(session.profiles, key=_preference):
+        if _family(profile) in (OWN, PLAIN):
+            row = session.result_of(profile)
+            precision = row.task.variant.precision if row else "float32"
+            best.setdefault((profile.target, precision), profile)
+    return tuple(_subject(session, p, several=len(best) > 1) for p in best.values())
+
+
+def _family(profile: Profile) -> str:
+    return profile.backend.split(" ")[0].split("-")[0]
+
+
+def _preference(profile: Profile) -> tuple[bool, float]:
+    return _family(profile) != OWN, profile.end_to_end_s
+
+
+def _subject(session: Session, profile: Profile, *, several: bool) -> Subject:
+    limits = roofline.limits(session, profile)
+    run_s = max(profile.end_to_end_s, profile.total_s)
+    loops = {ir.name: ir for ir in session.kernel_ir if _is_of(ir, profile)}
+    return Subject(
+        profile=profile,
+        row=session.result_of(profile),
+        target=next((t for t in session.targets if t.label == profile.target), None),
+        limits=limits,
+        kernels=tuple(
+            Kernel(k, loops.get(k.name), limits.least_s(k), run_s) for k in profile.kernels
+        ),
+        label=f"{profile.backend} @ {profile.target}" if several else "",
+    )
+
+
+def _is_of(ir: KernelIR, profile: Profile) -> bool:
+    """An artifact's own description names no row: there is only one."""
+    return (ir.backend or profile.backend, ir.target or profile.target) == (
+        profile.backend,
+        profile.target,
+    )
+
+
+def _merged(times: list[KernelTime]) -> KernelTime:
+    flops, moved = [t.flops for t in times], [t.bytes for t in times]
+    return replace(
+        times[0],
+        source_ops=tuple(dict.fromkeys(op for t in times for op in t.source_ops)),
+        calls=sum(t.calls for t in times),
+        total_s=sum(t.total_s for t in times),
+        flops=None if None in flops else sum(f for f in flops if f is not None),
+        bytes=None if None in moved else sum(b for b in moved if b is not None),
+    )
+
+
+def names(kernels: Iterable[Kernel]) -> tuple[str, ...]:
+    """Each kernel's name once, in order."""
+    return tuple(dict.fromkeys(k.name for k in kernels))
+
+
+def sources(kernels: Iterable[Kernel]) -> tuple[str, ...]:
+    """Each source operator once, in order."""
+    return tuple(dict.fromkeys(op for k in kernels for op in k.time.source_ops))
+
+
+def listed(found: Iterable[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`; a name of any length takes little room."""
+    items = list(found)
+    shown = [x if len(x) <= _NAME_LIMIT else x[: _NAME_LIMIT - 1] + "…" for x in items[:most]]
+    rest = len(items) - len(shown)
+    text = ", ".join(shown)
+    return _("{names} and {count} more").format(names=text, count=rest) if rest else text

@@ -1,0 +1,157 @@
+"""Profiles one row: kernel times from a run of their own, in turns with plain runs.
+
+Nothing here enters a headline: those come from runs without any instrument.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from tvmscope.backends._api import LoadRequest, Profiler, Span, Trace
+from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.task import Task
+from tvmscope.errors import RunError
+from tvmscope.measure.worker import Worker
+
+BUDGET_S = 3.0
+"""Aimed time of all runs together; a model that takes longer than this runs once each way."""
+_LEAST_TURNS, _MOST_TURNS = 5, 40
+_WARM_UP_S = 0.3
+
+
+def profile_row(
+    task: Task,
+    load: str,
+    request: LoadRequest,
+    env: Mapping[str, str],
+    *,
+    timeout_s: float,
+    budget_s: float = BUDGET_S,
+    log_path: Path | None = None,
+) -> Profile:
+    """Load a row in a worker of its own and profile it there."""
+    with Worker(task.label, env=env, timeout_s=timeout_s, log_path=log_path) as worker:
+        worker.load(load, request)
+        profile: Profile = worker.apply(
+            "tvmscope.profiling.kernels:profile_runner", task.variant.label, task.target, budget_s
+        )
+        return profile
+
+
+def profile_runner(runner: Any, backend: str, target: str, budget_s: float) -> Profile:
+    """Called in the worker, on its loaded runner."""
+    plain_s = _warm_up(runner.run)
+    profiler: Profiler = runner.profiler()
+    slow = plain_s > budget_s / 4
+    if not slow:  # the first instrumented run sets things up; its trace is dropped
+        profiler.run()
+    plain: list[float] = []
+    profiled: list[float] = []
+    deadline = time.perf_counter() + budget_s
+    gc.disable()  # a collection belongs to no kernel
+    try:
+        for turn in range(1 if slow else _MOST_TURNS):
+            if turn >= _LEAST_TURNS and time.perf_counter() > deadline:
+                break
+            plain += _turn(lambda: _timed(runner.run), slow)
+            profiled += _turn(profiler.run, slow)
+    finally:
+        gc.enable()
+    traces = profiler.traces()
+    if not slow and len(traces) > 1:
+        traces = traces[1:]
+    return summarize(backend, target, profiler.how, plain, profiled, traces, 1 if slow else 2)
+
+
+def _turn(run: Callable[[], float], slow: bool) -> list[float]:
+    """Two runs: after the other kind's, the first finds its data and threads gone."""
+    return [run() for _ in range(1 if slow else 2)]
+
+
+def _warm_up(run: Callable[[], None]) -> float:
+    """Run until warm; the shortest time, as others may disturb."""
+    start, times = time.perf_counter(), [_timed(run)]
+    while time.perf_counter() - start < _WARM_UP_S:
+        times.append(_timed(run))
+    return min(times)
+
+
+def _timed(run: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def summarize(
+    backend: str,
+    target: str,
+    how: str,
+    plain: Sequence[float],
+    profiled: Sequence[float],
+    traces: Sequence[Trace],
+    stride: int = 1,
+) -> Profile:
+    """Means over the typical runs: the middle half by time, of the last run of every turn.
+
+    A single trace is the mean over all profiled runs already, so it is set beside their mean.
+    """
+    if len(traces) not in (1, len(profiled)):
+        raise RunError(f"{len(traces)} traces of {len(profiled)} profiled runs")
+    settled = list(profiled[stride - 1 :: stride])
+    if len(traces) == 1:
+        profiled_s, typical = fmean(profiled), list(traces)
+    else:
+        kept = traces[stride - 1 :: stride]
+        middle = _middle(settled)
+        profiled_s = fmean(settled[i] for i in middle)
+        typical = [kept[i] for i in middle]
+    plain = plain[stride - 1 :: stride]
+    hosts = [t.host_s for t in typical if t.host_s is not None]
+    return Profile(
+        backend=backend,
+        target=target,
+        kernels=merge(typical),
+        how=how,
+        runs=len(settled),
+        end_to_end_s=fmean(plain[i] for i in _middle(plain)),
+        profiled_s=profiled_s,
+        host_s=fmean(hosts) if len(hosts) == len(typical) else None,
+    )
+
+
+def _middle(values: Sequence[float]) -> list[int]:
+    """Indices of the middle half."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    cut = len(order) // 4
+    return order[cut : len(order) - cut]
+
+
+def merge(traces: Sequence[Trace]) -> tuple[KernelTime, ...]:
+    """A time per kernel and source operators, in the order of their first call."""
+    grouped: dict[tuple[str, tuple[str, ...], str], list[Span]] = {}
+    for trace in traces:
+        for span in trace.spans:
+            grouped.setdefault((span.kernel, span.source_ops, span.kind), []).append(span)
+    runs = len(traces)
+    return tuple(
+        KernelTime(
+            name=name,
+            source_ops=source_ops,
+            calls=round(len(spans) / runs),
+            total_s=sum(s.seconds for s in spans) / runs,
+            flops=_total((s.flops for s in spans), runs),
+            bytes=_total((s.bytes for s in spans), runs),
+            kind=kind,
+        )
+        for (name, source_ops, kind), spans in grouped.items()
+    )
+
+
+def _total(values: Iterable[float | None], runs: int) -> float | None:
+    known = list(values)
+    return None if any(v is None for v in known) else sum(v for v in known if v) / runs

@@ -1,0 +1,191 @@
+"""Findings and kernels for the terminal: what is slow and why, what a schedule did to loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from tvmscope.core import roofline
+from tvmscope.core.profile import Buffer, Finding, KernelIR, Loop
+from tvmscope.core.session import Session
+from tvmscope.messages import _, plural
+from tvmscope.report._schedule import in_words
+from tvmscope.report.escape import NAME_LIMIT, clean
+from tvmscope.units import format_bytes, format_rate, format_s, format_shape
+
+_SEVERITIES = {"high": "bold red", "medium": "yellow", "low": "cyan", "info": "dim"}
+_MODES = {
+    "parallel": "bold green", "vectorized": "bold magenta", "unrolled": "yellow", "serial": "dim",
+}  # fmt: skip
+_CLOSE = 0.35
+"""A prediction is right when the achieved saving is within this of it."""
+_SIDE_BY_SIDE = 140
+"""Columns of a terminal from which two kernels stand beside each other."""
+
+
+def findings(session: Session) -> RenderableType:
+    """Every finding with its evidence, advice and worth; or the sentence that there is none."""
+    parts: list[RenderableType] = [Text(clean(session.model.name, NAME_LIMIT), style="bold")]
+    if not session.findings:
+        parts.append(Text(_("No findings: no rule has anything to say about what was measured.")))
+    if not session.profiles:
+        text = _("There is no kernel profile in it: most rules need one (tvmscope analyze).")
+        parts.append(Text(text, style="yellow"))
+    for place, finding in enumerate(session.findings, start=1):
+        parts += [Text(""), *_finding(place, finding)]
+    if line := calibration(session.findings):
+        parts += [Text(""), Text(line, style="dim")]
+    parts += [
+        Text(_("warning: "), style="yellow").append(clean(w))
+        for w in session.warnings
+        if w.startswith("diagnosis")
+    ]
+    return Group(*parts)
+
+
+def _finding(place: int, finding: Finding) -> Iterator[Text]:
+    title = Text(f"{place}. ").append(clean(finding.title), style="bold")
+    title.append(f"  {_(finding.severity)}", style=_SEVERITIES.get(finding.severity, ""))
+    if finding.saving_s:
+        title.append(_("  saves about {time}").format(time=format_s(finding.saving_s)))
+    if finding.effort != "none":
+        title.append(_("  effort: {effort}").format(effort=_(finding.effort)), style="dim")
+    yield title.append(f"  [{clean(finding.rule, NAME_LIMIT)}]", style="dim")
+    yield Text(f"   {clean(finding.evidence, 700)}")
+    yield Text(f"   {clean(finding.advice, 400)}", style="green")
+    if finding.fix:
+        shown = ", ".join(f"{key} = {value}" for key, value in finding.fix.items())
+        yield Text(_("   fix: {fix}").format(fix=clean(shown)), style="cyan")
+    if finding.achieved_s is not None:
+        text = _("   tried: it saved {time}").format(time=format_s(finding.achieved_s))
+        yield Text(text, style="bold")
+
+
+def calibration(found: Sequence[Finding]) -> str:
+    """How good the predictions have been, over the fixes that were tried."""
+    tried = [(f.saving_s, f.achieved_s) for f in found if f.achieved_s is not None and f.saving_s]
+    if not tried:
+        return ""
+    close = sum(abs(a - p) <= _CLOSE * abs(p) for p, a in tried)
+    text = plural(
+        "calibration: {count} fix tried, {close} within {limit:.0%} of its prediction",
+        "calibration: {count} fixes tried, {close} within {limit:.0%} of their prediction",
+        len(tried),
+    )
+    return text.format(count=len(tried), close=close, limit=_CLOSE)
+
+
+@dataclass(frozen=True)
+class Titled:
+    """A kernel, and where it is from."""
+
+    title: str
+    session: Session
+    ir: KernelIR
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """One kernel, or several side by side where the terminal is wide enough."""
+
+    kernels: tuple[Titled, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        views = [_kernel(titled, alone=len(self.kernels) == 1) for titled in self.kernels]
+        if len(views) > 1 and options.max_width >= _SIDE_BY_SIDE:
+            grid = Table.grid(padding=(0, 3), expand=True)
+            for _view in views:
+                grid.add_column(ratio=1, overflow="fold")
+            grid.add_row(*views)
+            yield grid
+        else:
+            for view in views:
+                yield from (view, Text(""))
+
+
+def _kernel(titled: Titled, *, alone: bool) -> RenderableType:
+    ir = titled.ir
+    parts: list[RenderableType] = []
+    if not alone:
+        row = " @ ".join(x for x in (ir.backend, ir.target) if x)
+        parts.append(Text(clean(f"{titled.title} · {row}" if row else titled.title), "underline"))
+    parts += [Text(clean(ir.name, 120), style="bold"), *_facts(titled), Text("")]
+    parts += [_tree(ir.tree), Text(""), _buffers(ir.buffers), Text("")]
+    steps = in_words(ir.trace)
+    if steps:
+        parts.append(Text(_("schedule (2.4b: stage 2, loop 4, part b)"), style="dim"))
+        parts += [Text(f"{n:3}. {clean(step)}") for n, step in enumerate(steps, start=1)]
+    else:
+        parts.append(Text(_("No schedule was recorded."), style="yellow"))
+    return Group(*parts)
+
+
+def _facts(titled: Titled) -> Iterator[Text]:
+    ir, session = titled.ir, titled.session
+    facts = [_("rule: {rule}").format(rule=ir.rule) if ir.rule else _("no schedule rule took it")]
+    if ir.flops is not None:
+        facts.append(_("{count} MFLOP per call").format(count=format_rate(ir.flops / 1e6)))
+    if ir.bytes is not None:
+        facts.append(_("{bytes} per call").format(bytes=format_bytes(ir.bytes)))
+    yield Text(" · ".join(clean(fact) for fact in facts))
+    points = {(p.backend, p.kernel): p for p in roofline.points(session)}
+    for profile in session.profiles:
+        found = [k for k in profile.kernels if k.name == ir.name]
+        if not found or ir.backend not in ("", profile.backend):
+            continue
+        calls, total = sum(k.calls for k in found), sum(k.total_s for k in found)
+        text = _("{backend}: {time} in {calls} calls").format(
+            backend=profile.backend, time=format_s(total), calls=calls
+        )
+        if point := points.get((profile.backend, ir.name)):
+            text += _(", {share:.0%} of its roof ({bound})").format(
+                share=point.share, bound=_(point.bound)
+            )
+        yield Text(clean(text))
+        sources = dict.fromkeys(op for k in found for op in k.source_ops)
+        if sources:
+            yield Text(_("computes {ops}").format(ops=clean(", ".join(sources))), style="dim")
+
+
+def _tree(nodes: tuple[Loop, ...]) -> Tree:
+    tree = Tree(Text(_("loops"), style="dim"), guide_style="dim")
+    _grow(tree, nodes)
+    return tree
+
+
+def _grow(tree: Tree, nodes: tuple[Loop, ...]) -> None:
+    for node in nodes:
+        if node.extent is None:
+            label = Text(clean(node.text, 90), style="cyan" if not node.body else "")
+        else:
+            label = Text(node.mode, style=_MODES.get(node.mode, "bold blue"))
+            label.append(f" {clean(node.text, NAME_LIMIT)}").append(f" x {node.extent}", "bold")
+        _grow(tree.add(label), node.body)
+
+
+def _buffers(buffers: tuple[Buffer, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in (_("buffer"), _("shape"), _("type"), _("scope")):
+        table.add_column(title, overflow="fold")
+    table.add_column(_("size"), justify="right", no_wrap=True)
+    for b in buffers:
+        cells = (clean(b.name, NAME_LIMIT), format_shape(b.shape), clean(b.dtype, 20), b.scope)
+        table.add_row(*(Text(clean(c)) for c in cells), Text(format_bytes(_size(b))))
+    return table
+
+
+def _size(buffer: Buffer) -> float | None:
+    if any(d < 0 for d in buffer.shape):
+        return None  # known only when it runs
+    try:
+        width = np.dtype(buffer.dtype).itemsize
+    except TypeError:
+        width = 2 if "16" in buffer.dtype else 1  # bfloat16 and the eight-bit floats
+    return float(math.prod(buffer.shape) * width)

@@ -1,0 +1,189 @@
+"""Times kernel by kernel, in runs of their own: inside `analyze`, and alone for `profile`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from tvmscope.bench.plan import Entry
+from tvmscope.compiler import artifact as artifacts
+from tvmscope.compiler.artifact import META, cpu_problem
+from tvmscope.core.model import Prepared
+from tvmscope.core.profile import KernelIR, Profile
+from tvmscope.core.progress import Progress, Silent
+from tvmscope.core.session import Session
+from tvmscope.errors import TvmscopeError, UsageError, one_line
+from tvmscope.measure.worker import run_isolated
+from tvmscope.profiling.kernels import profile_row
+from tvmscope.workflow import environment, places, stages
+from tvmscope.workflow.options import Options
+from tvmscope.workflow.run import entry_for, inputs_for, session_of
+
+ROOFS_TIMEOUT_S = 60.0
+
+
+def profile_rows(
+    session: Session,
+    rows: Sequence[stages.Row],
+    ready: Prepared,
+    options: Options,
+    folder: Path,
+    progress: Progress,
+) -> Iterator[Session]:
+    """The session with one more profile after each measured row that has a profiler."""
+    measured = [
+        row
+        for row, result in zip(rows, session.results, strict=True)
+        if result.measurement is not None and _has_profiler(row)
+    ]
+    make = (stages.loadable_entry(row, ready, options, folder / "artifacts") for row in measured)
+    entries = list(make)
+    yield from profile_entries(session, entries, options, progress, log_dir=folder / "logs")
+
+
+def _has_profiler(row: stages.Row) -> bool:
+    """A CUDA graph runs its kernels as one."""
+    return row.backend.profiles and not row.variant.graph
+
+
+def profile_entries(
+    session: Session,
+    entries: Sequence[Entry],
+    options: Options,
+    progress: Progress,
+    log_dir: Path | None = None,
+) -> Iterator[Session]:
+    """The session after each entry, and with the roofs; what fails becomes a warning."""
+    progress.stage("profile", "kernel by kernel")
+    for number, entry in enumerate(entries):
+        progress.step(number, len(entries), entry.task.label)
+        try:
+            session = _with_profile(session, entry, options, log_dir)
+        except TvmscopeError as e:
+            session = _warn(session, f"{entry.task.label}: not profiled: {one_line(e)}", progress)
+        yield session
+    if session.profiles:
+        yield _with_roofs(session, progress)
+
+
+def _with_profile(
+    session: Session, entry: Entry, options: Options, log_dir: Path | None
+) -> Session:
+    log = re.sub(r"[^A-Za-z0-9._-]+", "-", f"profile {entry.task.label}") + ".log"
+    profile = profile_row(
+        entry.task,
+        entry.load,
+        entry.request,
+        entry.env,
+        timeout_s=options.measure.timeout_s,
+        log_path=log_dir and log_dir / log,
+    )
+    return replace(
+        session,
+        profiles=(*session.profiles, profile),
+        kernel_ir=(*session.kernel_ir, *_kernel_ir(profile, entry)),
+    )
+
+
+def _kernel_ir(profile: Profile, entry: Entry) -> list[KernelIR]:
+    """What the artifact says of the kernels that ran."""
+    if entry.request.artifact is None:
+        return []
+    ran = {kernel.name for kernel in profile.kernels}
+    return [
+        replace(ir, backend=profile.backend, target=profile.target)
+        for ir in artifacts.read_kernels(Path(entry.request.artifact))
+        if ir.name in ran
+    ]
+
+
+def _with_roofs(session: Session, progress: Progress) -> Session:
+    """This machine's roofs, from the cache or measured now, which takes two seconds."""
+    for target in session.targets:
+        if target.kind != "llvm" or cpu_problem(target) is not None:
+            continue
+        progress.stage("roofs", target.label)
+        try:
+            roofs = run_isolated(
+                "tvmscope.profiling.roofs:measure",
+                target,
+                places.cache_folder(),
+                timeout_s=ROOFS_TIMEOUT_S,
+            )
+        except TvmscopeError as e:
+            return _warn(session, f"the machine's roofs are unknown: {one_line(e)}", progress)
+        return replace(session, roofs=tuple(roofs))
+    return session
+
+
+def _warn(session: Session, text: str, progress: Progress) -> Session:
+    progress.note(text)
+    return replace(session, warnings=(*session.warnings, text))
+
+
+# ---- alone, without measuring ----------------------------------------------------------------
+
+
+def profile(model: Any, options: Options, progress: Progress | None = None) -> Session:
+    """Profile a model's backends (ours, unless others are asked for), or an artifact folder."""
+    progress = progress or Silent()
+    if isinstance(model, str | Path) and (Path(model) / META).is_file():
+        return _profile_artifact(Path(model), options, progress)
+    options = replace(options, backends=options.backends or ("tvmscope",))
+    where = stages.resolve_targets(options)
+    progress.stage("load", stages.name_of(model))
+    with (
+        stages.prepared(model, stages.without_needless_export(options, where)) as ready,
+        TemporaryDirectory(prefix="tvmscope-") as scratch,
+        ExitStack() as compilers,
+    ):
+        rows = stages.plan_rows(options, where, ready.model.format)
+        chosen = [row for row in rows if _has_profiler(row)]
+        if not chosen:
+            asked = ", ".join(row.variant.label for row in rows)
+            raise UsageError(f"no profiler in {asked}; see the backends of tvmscope doctor")
+        session = Session(
+            command=options.command,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            environment=environment.collect(stages.threads_of(options)),
+            model=ready.model,
+            targets=where,
+            warnings=tuple(f"{r.variant.label}: has no profiler" for r in rows if r not in chosen),
+        )
+        planned = stages.plan_entries(chosen, ready, options, Path(scratch), compilers)
+        ready_to_load = []
+        for entry in planned:
+            if entry.build is not None:
+                progress.stage("compile", entry.task.label)
+                entry = entry.build()
+            if problem := entry.failure or entry.unavailable:
+                session = _warn(session, f"{entry.task.label}: {problem}", progress)
+            else:
+                ready_to_load.append(entry)
+        return _last(session, profile_entries(session, ready_to_load, options, progress))
+
+
+def _profile_artifact(path: Path, options: Options, progress: Progress) -> Session:
+    artifact = artifacts.read(path)
+    artifacts.check(artifact)
+    if options.backends:
+        raise UsageError("an artifact runs on TVM alone; --backends needs the model itself")
+    session = session_of(artifact, options)
+    with TemporaryDirectory(prefix="tvmscope-") as folder:
+        np.savez(Path(folder) / "inputs.npz", **inputs_for(artifact, options))  # type: ignore[arg-type]
+        entry = entry_for(artifact, folder, options)
+        return _last(session, profile_entries(session, [entry], options, progress))
+
+
+def _last(session: Session, steps: Iterator[Session]) -> Session:
+    for step in steps:
+        session = step
+    return session

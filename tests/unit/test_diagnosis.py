@@ -1,0 +1,319 @@
+"""Every rule fires where it should, stays silent where it should, and harms nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+import samples
+from diagnosis_samples import (
+    GOOD,
+    HALF,
+    MATMUL,
+    SITUATIONS,
+    beside,
+    buffer,
+    gpu_nest,
+    launches,
+    narrow,
+    on_gpu,
+    unscheduled,
+    with_loops,
+)
+from profiles import kernel, nest, profile, session
+from tvmscope.core.profile import Finding
+from tvmscope.core.session import Session, from_json, to_json
+from tvmscope.diagnose import engine
+from tvmscope.diagnose.rule import Rule
+from tvmscope.report.json_ import schema
+
+
+def findings(found: Session, rule: str | None = None) -> list[Finding]:
+    done = engine.diagnose(found)
+    assert not [w for w in done.warnings if w.startswith("diagnosis")]
+    return [f for f in done.findings if rule in (None, f.rule)]
+
+
+def test_every_rule_has_its_situations() -> None:
+    rules, problems = engine.rules()
+    assert set(rules) == set(SITUATIONS)
+    assert problems == []
+
+
+@pytest.mark.parametrize("rule", SITUATIONS)
+def test_fires_first_where_it_is_the_cause(rule: str) -> None:
+    found = findings(SITUATIONS[rule][0])
+    assert found[0].rule == rule
+    assert found[0].severity in ("high", "medium", "low", "info")
+    assert found[0].effort in ("minutes", "hours", "retune", "none")
+    assert any(c.isdigit() for c in found[0].evidence), "evidence is numbers"
+
+
+@pytest.mark.parametrize("rule", SITUATIONS)
+def test_stays_silent_on_the_near_miss(rule: str) -> None:
+    assert findings(SITUATIONS[rule][1], rule) == []
+
+
+@pytest.mark.parametrize("rule", SITUATIONS)
+def test_no_estimate_is_beyond_the_run(rule: str) -> None:
+    hit = SITUATIONS[rule][0]
+    run_s = max((p.end_to_end_s for p in hit.profiles), default=1.0)
+    for finding in findings(hit):
+        assert finding.saving_s is None or 0 <= finding.saving_s <= run_s
+
+
+@pytest.mark.parametrize("rule", SITUATIONS)
+def test_findings_survive_the_session_file(rule: str) -> None:
+    done = engine.diagnose(SITUATIONS[rule][0])
+    data = json.loads(json.dumps(to_json(done)))
+    jsonschema.validate(data, schema())
+    assert from_json(data).findings == done.findings
+
+
+# ---- estimates and fixes --------------------------------------------------------------------
+
+
+def test_a_missing_schedule_is_fixed_by_our_pipeline() -> None:
+    (found,) = findings(unscheduled(), "no-schedule")
+    assert found.fix == {"pipeline": "tvmscope"}
+    # 4.9 s on 2 threads with vectors of 8, and 2 GFLOP at 70 % of 200 GFLOP/s: 14 ms, not 0.3 s
+    assert found.saving_s == pytest.approx(4.9 * (1 - 1 / 16))
+
+
+def test_our_own_pipeline_is_no_fix_for_itself() -> None:
+    ours = unscheduled()
+    row = ours.results[0]
+    task = replace(row.task, variant=replace(row.task.variant, pipeline="tvmscope"))
+    (found,) = findings(replace(ours, results=(replace(row, task=task),)), "no-schedule")
+    assert found.fix == {}
+    assert found.effort == "hours"
+
+
+def test_a_serial_kernel_wins_by_the_cores_it_leaves_idle() -> None:
+    (found,) = findings(with_loops(("serial", 64), ("vectorized", 16)), "serial-kernel")
+    assert found.saving_s == pytest.approx(0.01 / 2)
+    assert found.kernels == ("fused_dense_add",)
+    assert found.source_ops == ("fc",)
+
+
+def test_a_tiny_serial_kernel_is_left_alone() -> None:
+    small = beside(
+        kernel("fused_dense", 1.5e-3, "fc", calls=100),
+        irs=(nest("fused_dense", ("serial", 64), ("vectorized", 16)),),
+    )
+    assert findings(small, "serial-kernel") == []
+
+
+def test_the_estimate_stops_at_the_roof() -> None:
+    near = with_loops(("serial", 64), ("vectorized", 16), counts={"flops": 1.6e9, "bytes": 2e6})
+    (found,) = findings(near, "serial-kernel")
+    assert found.saving_s == pytest.approx(0.01 - 1.6e9 / 200e9)
+
+
+def test_missing_features_are_named_with_the_fix() -> None:
+    (found,) = findings(narrow("sse2"), "target-feature-unused")
+    assert "avx2" in found.evidence
+    assert "fma" in found.evidence
+    assert found.fix == {"target": "cpu"}
+
+
+def test_a_cross_build_may_lack_what_this_machine_has() -> None:
+    other = narrow("sse2")
+    rows = tuple(replace(r, status="unavailable", measurement=None) for r in other.results)
+    elsewhere = samples.result("torch", 0.1)
+    alone = replace(other, results=(*rows, elsewhere), profiles=())
+    assert findings(alone, "target-feature-unused") == []
+
+
+def test_an_old_gpu_architecture_is_found() -> None:
+    old = replace(samples.CUDA, arch="sm_50")
+    base = session(targets=(old,))
+    gpu = replace(base, environment=replace(base.environment, gpu="NVIDIA H200"))
+    (found,) = findings(gpu, "target-feature-unused")
+    assert found.fix == {"target": "cuda"}
+    right = replace(gpu, targets=(samples.CUDA,))
+    assert findings(right, "target-feature-unused") == []
+
+
+@pytest.mark.parametrize(
+    "buffers, cause, fix",
+    [
+        ((buffer((512, 512), "float32"),), "float32", {"precision": "float16"}),
+        ((buffer((1, 64, 56, 56)),), "channels", {}),
+        ((buffer((512, 510)),), "multiple of eight", {}),
+        (HALF, "no rule", {}),
+    ],
+    ids=["dtype", "layout", "alignment", "intrinsic"],
+)
+def test_unused_tensor_cores_come_with_the_reason(buffers, cause: str, fix: dict) -> None:
+    (found,) = findings(
+        on_gpu(MATMUL, irs=(gpu_nest(MATMUL.name, *buffers),)), "tensor-cores-unused"
+    )
+    assert cause in found.title
+    assert found.fix == fix
+
+
+def test_a_gpu_kernel_with_few_blocks_leaves_multiprocessors_idle() -> None:
+    few = on_gpu(MATMUL, irs=(gpu_nest(MATMUL.name, *HALF, blocks=16),))
+    target = replace(samples.CUDA, attrs={"multiprocessors": 132})
+    assert findings(replace(few, targets=(target,)), "serial-kernel")
+    many = on_gpu(MATMUL, irs=(gpu_nest(MATMUL.name, *HALF, blocks=512),))
+    assert findings(replace(many, targets=(target,)), "serial-kernel") == []
+
+
+def test_many_scatters_become_one() -> None:
+    hit = SITUATIONS["hot-operator"][0]
+    (found,) = findings(hit, "hot-operator")
+    assert found.saving_s == pytest.approx(8e-3 * 31 / 32)
+    assert "torch.cat" in found.advice
+
+
+def test_a_hot_transpose_is_reported_once() -> None:
+    hot = beside(kernel("transpose", 5e-3, "permute", kind="layout", bytes=40e6))
+    assert [f.rule for f in findings(hot) if "transpose" in f.kernels] == ["hot-operator"]
+
+
+def test_a_launch_bound_gpu_row_is_fixed_by_a_graph() -> None:
+    (found,) = findings(launches(1000, 5e-3, "cuda:sm_90"), "launch-bound")
+    assert found.fix == {"graph": True}
+
+
+def test_large_kernels_with_idle_time_are_not_launch_bound() -> None:
+    assert findings(launches(20, 1e-3), "launch-bound") == []
+
+
+def test_failed_rules_are_part_of_the_evidence() -> None:
+    hit = SITUATIONS["fallback-operator"][0]
+    failed = "schedule rule 'matmul' failed on fused_dense_add: oops"
+    rows = tuple(replace(r, warnings=(failed,)) for r in hit.results)
+    (found,) = findings(replace(hit, results=rows), "fallback-operator")
+    assert "matmul" in found.evidence
+
+
+def test_the_slower_kernels_of_a_bad_tuning_are_named() -> None:
+    (found,) = findings(SITUATIONS["tuned-slower"][0], "tuned-slower")
+    assert found.kernels == ("fused_dense",)
+    assert found.saving_s == pytest.approx(0.01)
+
+
+# ---- which rows -----------------------------------------------------------------------------
+
+
+def test_tvm_as_it_comes_is_not_diagnosed_beside_our_row() -> None:
+    both = unscheduled()
+    ours = profile("tvmscope", kernel("fused_conv2d", 0.01, "conv1", flops=1.4e9, bytes=2e6))
+    rows = (*both.results, samples.result("tvmscope", 0.0102))
+    loops = (*both.kernel_ir, nest("fused_conv2d", *GOOD))
+    whole = replace(both, profiles=(*both.profiles, ours), results=rows, kernel_ir=loops)
+    assert findings(whole) == []
+
+
+def test_a_session_without_profiles_has_no_kernel_findings() -> None:
+    assert findings(samples.session(samples.result("tvmscope", 0.05))) == []
+
+
+def test_a_healthy_session_has_no_findings() -> None:
+    assert findings(beside()) == []
+
+
+@pytest.mark.parametrize("make", samples.ALL.values(), ids=samples.ALL)
+def test_no_session_makes_a_rule_fail(make) -> None:
+    findings(make())
+
+
+# ---- the engine -----------------------------------------------------------------------------
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, **found) -> None:
+    monkeypatch.setattr(engine, "discover", lambda *_: (found, []))
+
+
+def simple(identity: str, check) -> Rule:
+    return Rule(id=identity, title="t", needs=(), check=check)
+
+
+def worth(rule: str, saving_s: float | None, severity: str = "low") -> Finding:
+    return Finding(
+        rule=rule, severity=severity, effort="none", title="t", evidence="e", advice="a",
+        saving_s=saving_s,
+    )  # fmt: skip
+
+
+def test_a_rule_that_raises_is_a_warning_and_the_others_count(monkeypatch) -> None:
+    def broken(_: Session):
+        raise ZeroDivisionError("by zero\nand more")
+
+    stand_in(
+        monkeypatch,
+        a=simple("broken", broken),
+        b=simple("fine", lambda s: iter([worth("fine", 1.0)])),
+    )
+    done = engine.diagnose(samples.session())
+    assert [f.rule for f in done.findings] == ["fine"]
+    (warning,) = done.warnings
+    assert "broken" in warning
+    assert "ZeroDivisionError" in warning
+    assert engine.diagnose(done).warnings == done.warnings, "said once"
+
+
+def test_findings_are_sorted_by_what_they_are_worth(monkeypatch) -> None:
+    found = [
+        worth("info", 9.0, "info"),
+        worth("none", None),
+        worth("small", 0.1),
+        worth("large", 1.0),
+    ]
+    stand_in(monkeypatch, a=simple("a", lambda s: iter(found)))
+    order = [f.rule for f in engine.diagnose(samples.session()).findings]
+    assert order == ["large", "small", "none", "info"]
+
+
+def test_a_rule_is_not_asked_without_what_it_needs(monkeypatch) -> None:
+    asked = []
+    rule = Rule(id="a", title="t", needs=("profiles",), check=lambda s: iter(asked.append(s) or ()))
+    stand_in(monkeypatch, a=rule)
+    engine.diagnose(samples.session())
+    assert not asked
+    engine.diagnose(samples.complete())
+    assert asked
+
+
+def test_a_file_without_a_rule_is_a_warning(monkeypatch) -> None:
+    stand_in(monkeypatch, odd="not a rule", a=simple("same", iter), b=simple("same", iter))
+    known, problems = engine.rules()
+    assert list(known) == ["same"]
+    assert len(problems) == 2
+
+
+def test_what_a_fix_has_achieved_is_kept() -> None:
+    done = engine.diagnose(unscheduled())
+    proven = replace(done, findings=tuple(replace(f, achieved_s=4.5) for f in done.findings))
+    assert [f.achieved_s for f in engine.diagnose(proven).findings] == [4.5] * len(done.findings)
+
+
+@pytest.mark.parametrize("rule", SITUATIONS)
+def test_hostile_names_change_no_finding_and_stay_short(rule: str) -> None:
+    hit = SITUATIONS[rule][0]
+    evil = samples.HOSTILE * 50
+
+    def worse(name: str) -> str:
+        return f"{name}_{evil}" if rule not in _NAMED else name
+
+    profiles = tuple(
+        replace(
+            p,
+            kernels=tuple(replace(k, name=worse(k.name), source_ops=(evil,)) for k in p.kernels),
+        )
+        for p in hit.profiles
+    )
+    loops = tuple(replace(ir, name=worse(ir.name)) for ir in hit.kernel_ir)
+    found = findings(replace(hit, profiles=profiles, kernel_ir=loops))
+    assert found[0].rule == rule
+    assert all(len(f.evidence) < 700 and len(f.title) < 120 for f in found)
+
+
+_NAMED = ("hot-operator", "unfused-chain", "casts")
+"""Rules that know operators by the kernel's name."""
