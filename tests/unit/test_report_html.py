@@ -89,6 +89,25 @@ def test_verdict_says_who_is_faster_by_how_much_and_why() -> None:
     assert "The largest saving left, about 3.10 ms: Three kernels" in said
 
 
+def test_a_profile_from_a_disturbed_run_explains_nothing() -> None:
+    session = report_samples.profiled()
+    slow = samples.replace(session.profiles[0], end_to_end_s=0.5)
+    found = Page(html.render([samples.replace(session, profiles=(slow, session.profiles[1]))]))
+    said = found.section("verdict")
+    assert "The profiles do not explain it. tvmscope took 500 ms while it was profiled" in said
+    assert "most of the difference" not in said
+    assert "Profile again on a quiet machine" in found.section("gap")
+
+
+def test_calls_of_one_kernel_for_several_operators_keep_their_own_points() -> None:
+    session = report_samples.profiled()
+    same = [samples.replace(k, name="fused") for k in session.profiles[0].kernels]
+    first = samples.replace(session.profiles[0], kernels=tuple(same))
+    said = Page(html.render([samples.replace(session, profiles=(first,))])).section("kernels")
+    assert "60 GFLOP/s 30% neither" in said
+    assert "140 GFLOP/s 70% arithmetic" in said
+
+
 def test_verdict_of_a_slower_an_equal_and_a_wrong_result() -> None:
     slower = samples.session(samples.result("torch", 0.05), samples.result("tvmscope", 0.1))
     said = Page(html.render([slower])).section("verdict")

@@ -11,8 +11,9 @@ from tvmscope.core.roofline import Point, limits, points
 from tvmscope.core.session import Session
 from tvmscope.core.waterfall import Waterfall
 from tvmscope.messages import _, plural
+from tvmscope.report import _view
 from tvmscope.report._view import OWN
-from tvmscope.report.escape import clean
+from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.units import format_s
 
 TOP_KERNELS = 20
@@ -20,6 +21,8 @@ TOP_GROUPS = 25
 MOST_BARS = 12
 """Operator bars of a waterfall; the smaller ones become one bar, so that the picture stays calm."""
 LABEL_LIMIT = 34
+STRAY = 0.25
+"""Plain runs of the same code in two processes differ by less on a machine that is left alone."""
 
 
 def si(value: float | None, unit: str) -> str:
@@ -94,14 +97,40 @@ def own_first(session: Session) -> list[Profile]:
 
 def kernel_rows(session: Session, profile: Profile) -> list[KernelRow]:
     """Every kernel of a profile, the longest first."""
-    # Of this profile alone: another target's may have the same backend and kernel names.
-    found = {p.kernel: p for p in points(replace(session, profiles=(profile,)))}
+    # Of this profile alone: another target's may have the same backend and kernel names. A kernel
+    # that is called for several operators has a row for each, told apart by its time.
+    mine = points(replace(session, profiles=(profile,)))
+    found = {(p.kernel, p.total_s): p for p in mine}
     whole = profile.end_to_end_s
     rows = [
-        KernelRow(k, k.total_s / whole if whole else 0.0, found.get(k.name))
+        KernelRow(k, k.total_s / whole if whole else 0.0, found.get((k.name, k.total_s)))
         for k in profile.kernels
     ]
     return sorted(rows, key=lambda r: -r.kernel.total_s)
+
+
+def strays(session: Session) -> dict[str, str]:
+    """Profiles from another state of the machine than the table's times, each with a sentence.
+
+    Both hold plain runs of the same code. Where they lie far apart, something disturbed one of
+    them, and what the profile says about causes does not explain the table.
+    """
+    found = {}
+    for profile in session.profiles:
+        row = session.result_of(profile)
+        median_s = _view.Row(row).median_s if row else None
+        if not median_s or abs(profile.end_to_end_s / median_s - 1) <= STRAY:
+            continue
+        text = _(
+            "{backend} took {profiled} while it was profiled and {measured} when it was measured: "
+            "something disturbed one of the two. Profile again on a quiet machine."
+        )
+        found[profile.backend] = text.format(
+            backend=clean(profile.backend, NAME_LIMIT),
+            profiled=format_s(profile.end_to_end_s),
+            measured=format_s(median_s),
+        )
+    return found
 
 
 @dataclass(frozen=True)

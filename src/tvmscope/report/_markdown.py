@@ -30,6 +30,8 @@ def explained(session: Session) -> Iterator[str]:
     gap = waterfall(session)
     whys = dict.fromkeys(v.why for v in _verdict.verdicts(session, gap) if v.why)
     yield from (escape(why, 600) for why in whys)
+    if astray := _charts.strays(session):
+        yield "\n".join(f"- {_('warning: ')}{escape(line)}" for line in astray.values())
     if session.findings:
         yield f"### {_('Findings and fixes')}"
         yield "\n".join(f"- {_finding(f)}" for f in session.findings)

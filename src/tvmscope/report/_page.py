@@ -83,6 +83,10 @@ class Part:
         found = self.gap.beside if self.gap else ()
         return ", ".join(f"{clean(name, NAME_LIMIT)} {format_s(time)}" for name, time in found)
 
+    @cached_property
+    def strays(self) -> list[str]:
+        return list(_charts.strays(self.session).values())
+
     @property
     def above(self) -> list[str]:
         """Kernels faster than their roof: an error of ours, and said so."""

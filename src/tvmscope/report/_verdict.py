@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tvmscope.core.session import Session
 from tvmscope.core.waterfall import Bar, Waterfall
 from tvmscope.messages import _
-from tvmscope.report import _view
+from tvmscope.report import _charts, _view
 from tvmscope.report._charts import LABEL_LIMIT, signed
 from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT, clean
@@ -101,6 +101,10 @@ def _why(session: Session, gap: Waterfall | None, own: Row) -> str:
     """The largest parts of the gap that go its way, and the best saving left."""
     parts = []
     if gap is not None and gap.ours == own.result.task.variant.label:
+        astray = _charts.strays(session)
+        doubt = [astray[name] for name in (gap.ours, gap.theirs) if name in astray]
+        if doubt:
+            return _("The profiles do not explain it.") + " " + doubt[0]
         parts.append(_parts(gap))
     savings = [f for f in session.findings if f.saving_s and f.achieved_s is None]
     if savings and own.is_own:
