@@ -143,13 +143,18 @@ def test_without_scripts_every_number_is_still_there(chromium: Any, tmp_path: Pa
     context.close()
 
 
-def test_printing_shows_everything_on_white(opened: Opener) -> None:
+def test_printing_is_dark_on_white_whatever_the_theme(opened: Opener) -> None:
     page = opened("profiled", color_scheme="dark")
+    ink = "getComputedStyle(document.querySelector('.plot .ytick text')).fill"
+    drawn = page.evaluate(ink)
     page.emulate_media(media="print")
     assert background(page) == "rgb(255, 255, 255)"
     assert not page.locator("nav").is_visible()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details:not([open])").count() == 0
+    assert page.evaluate(ink) in ("rgb(27, 30, 34)", "rgb(0, 0, 0)")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    assert page.evaluate(ink) == drawn
 
 
 @pytest.mark.parametrize("system", ["light", "dark"])

@@ -84,8 +84,8 @@ class Part:
         return ", ".join(f"{clean(name, NAME_LIMIT)} {format_s(time)}" for name, time in found)
 
     @cached_property
-    def strays(self) -> list[str]:
-        return list(_charts.strays(self.session).values())
+    def strays(self) -> dict[str, str]:
+        return _charts.strays(self.session)
 
     @property
     def above(self) -> list[str]:
