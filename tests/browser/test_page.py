@@ -152,8 +152,8 @@ def test_printing_is_dark_on_white_whatever_the_theme(opened: Opener) -> None:
     assert not page.locator("nav").is_visible()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate(ink) in ("rgb(27, 30, 34)", "rgb(0, 0, 0)")
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(ink) == drawn
 
 
