@@ -13,7 +13,7 @@ from tvmscope.core.session import Session
 
 EVIL = (
     '</script><script>window.evil=1</script><img src=x onerror="window.evil=1">\'\n'
-    "{{ 7*7 }} $\\frac{ <a href='javascript:evil()'>x</a> =cmd|'/C calc'!A0 \x1b[31m\u202e"
+    "100% {{ 7*7 }} $\\frac{ <a href='javascript:evil()'>x</a> =cmd|'/C calc'!A0 \x1b[31m\u202e"
 )
 """What a name may hold at worst: HTML, quotes, newlines, templates, math, formulas, escapes."""
 LONG = "n" * 10_000
@@ -85,7 +85,12 @@ def profiled(**more: Any) -> Session:
         samples.result("torch", 0.094, warnings=("noisy: half of the values spread over 12%",)),
         samples.result("openvino", None, status="unavailable", reason="pip install openvino"),
     ]
-    return profiles.session(ours, theirs, rows=rows, **{"findings": FINDINGS, **more})
+    loops = profiles.nest(
+        "fused_conv2d40_add_relu", ("parallel", 28), ("serial", 64), ("vectorized", 16),
+        backend="tvmscope", target="cpu:znver4", rule="conv2d",
+    )  # fmt: skip
+    known = {"findings": FINDINGS, "kernel_ir": (loops,)}
+    return profiles.session(ours, theirs, rows=rows, **known | more)
 
 
 def no_findings() -> Session:
@@ -119,6 +124,12 @@ def hostile(name: str) -> Session:
         profiles=tuple(taken),
         findings=(finding,),
         warnings=(name,),
+        kernel_ir=tuple(
+            replace(
+                k, name=f"9{name}", rule=name, tree=(replace(k.tree[0], text=name, mode=name),)
+            )
+            for k in base.kernel_ir
+        ),
         roofs=tuple(replace(r, how=name, level=r.level and name + r.level) for r in base.roofs),
         results=(*base.results, samples.result(name, 0.2), bad),
         model=replace(

@@ -146,6 +146,7 @@ def test_kernels_have_sources_share_speed_and_roof() -> None:
     assert "fused_conv2d40_add_relu layer4.0.conv, layer4.0.bn, layer4.0.relu" in said
     assert "5.00 ms 11% 60 GFLOP/s 30% neither" in said
     assert "outside kernels, measured in the profiled run 1.29 ms" in said
+    assert "loops, by schedule rule conv2d for i0 in 28 parallel for i1 in 64 serial" in said
 
 
 def test_operators_show_each_backend_and_what_was_lost_or_won() -> None:
@@ -186,6 +187,12 @@ def test_the_drawing_library_is_embedded_only_where_there_is_a_figure() -> None:
     assert gzip.decompress(base64.b64decode(packed)) == shipped
     assert len(packed) < len(shipped) / 2
     assert "plotly" not in page("complete").scripts
+
+
+def test_templates_take_no_text_of_a_session_for_a_message() -> None:
+    """`_(value)` would mark a foreign text as trusted HTML."""
+    for file in resources.files("tvmscope.report").joinpath("templates").iterdir():
+        assert not re.search(r"\b_\((?![\"'])", file.read_text()), file.name
 
 
 @pytest.mark.parametrize("name", ["evil", "hostile_names"])

@@ -13,10 +13,11 @@ from tvmscope.core.profile import Finding, Profile
 from tvmscope.core.session import Session, to_json
 from tvmscope.core.waterfall import Waterfall, waterfall
 from tvmscope.messages import _
-from tvmscope.report import _charts, _verdict, _view
+from tvmscope.report import _charts, _loops, _verdict, _view
 from tvmscope.report._charts import KernelRow, percent, si, signed
 from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT, clean
+from tvmscope.report.explain import calibration
 from tvmscope.units import format_bytes, format_s
 
 _SEVERITIES = ("high", "medium", "low", "info")
@@ -69,6 +70,14 @@ class Part:
     def profiles(self) -> list[tuple[Profile, list[KernelRow]]]:
         return [(p, _charts.kernel_rows(self.session, p)) for p in _charts.own_first(self.session)]
 
+    def nest(self, profile: Profile, kernel: str) -> tuple[str, list[_loops.Line]] | None:
+        """The schedule rule that made a kernel and its loops; None where they are not recorded."""
+        place = (profile.backend, profile.target, kernel)
+        same = (k for k in self.session.kernel_ir if (k.backend, k.target, k.name) == place)
+        for found in same:
+            return clean(found.rule or _("none"), NAME_LIMIT), _loops.lines(found)
+        return None
+
     @cached_property
     def rooflines(self) -> list[_charts.Roofline]:
         return _charts.rooflines(self.session)
@@ -101,6 +110,11 @@ class Part:
             return place, -(finding.saving_s or 0.0)
 
         return sorted(self.session.findings, key=rank)
+
+    @property
+    def calibration(self) -> str:
+        """How well predictions came true so far."""
+        return calibration(self.session.findings)
 
     def command(self, verb: str, *flags: str) -> str:
         """The command that fills a section."""

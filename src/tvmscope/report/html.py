@@ -22,7 +22,7 @@ from tvmscope.report import _charts, _summary, _view
 from tvmscope.report._page import Part
 from tvmscope.report.escape import clean
 from tvmscope.report.renderers import Renderer
-from tvmscope.units import format_bytes, format_s
+from tvmscope.units import format_s
 
 
 def render(sessions: Sequence[Session]) -> str:
@@ -59,7 +59,10 @@ def _environment() -> Environment:
         extensions=["jinja2.ext.i18n"],
     )
     environment.install_gettext_callables(_, plural, newstyle=True)  # type: ignore[attr-defined]
-    environment.filters |= {"clean": clean, "seconds": format_s, "size": format_bytes}
+    # In a template `_` makes its text trusted HTML: a value that comes from a session, even where
+    # it should be a word of the vocabulary, goes through `word` instead.
+    filters = {"clean": clean, "seconds": format_s, "word": lambda text: clean(_(text), 20)}
+    environment.filters |= filters
     return environment
 
 
