@@ -17,6 +17,7 @@ import report_samples
 import samples
 from tvmscope.core.session import to_json
 from tvmscope.report import html
+from tvmscope.report._page import Part
 
 SECTIONS = (
     "verdict", "backends", "gap", "findings", "kernels", "roofline", "operators", "accuracy",
@@ -106,6 +107,35 @@ def test_calls_of_one_kernel_for_several_operators_keep_their_own_points() -> No
     said = Page(html.render([samples.replace(session, profiles=(first,))])).section("kernels")
     assert "60 GFLOP/s 30% neither" in said
     assert "140 GFLOP/s 70% arithmetic" in said
+
+
+def test_an_explanation_never_contradicts_the_verdict() -> None:
+    session = report_samples.profiled()
+    ours, theirs = (samples.replace(p, end_to_end_s=p.end_to_end_s * f)
+                    for p, f in zip(session.profiles, (1.12, 0.95), strict=True))  # fmt: skip
+    said = Page(html.render([samples.replace(session, profiles=(ours, theirs))])).section("verdict")
+    assert "Yes, TVM is faster" in said
+    assert "While they were profiled, it was the other way round" in said
+    assert "most of the difference" not in said
+
+
+def test_no_cause_is_named_for_a_difference_that_cannot_be_told() -> None:
+    said = samples.replace(report_samples.profiled(), comparisons=())
+    close = [samples.result("onnxruntime", 0.0441), said.results[0]]
+    session = samples.replace(said, results=tuple(close), comparisons=samples.compared(close))
+    text = Page(html.render([session])).section("verdict")
+    assert "No difference can be told" in text
+    assert "would have been seen" in text
+    assert "most of the difference" not in text
+
+
+def test_whiskers_are_never_cut() -> None:
+    rows = [samples.result("tvmscope", 0.1), samples.result("torch", 0.12)]
+    wide = samples.replace(rows[1], measurement=samples.measurement(0.12, spread=0.9))
+    part = Part(samples.session(rows[0], wide), "m1")
+    bars = [part.bar(row) for row in part.rows]
+    assert bars[1]["length"] < bars[1]["high"] == 100
+    assert bars[0]["length"] / bars[1]["length"] == pytest.approx(0.1 / 0.12, rel=0.02)
 
 
 def test_verdict_of_a_slower_an_equal_and_a_wrong_result() -> None:

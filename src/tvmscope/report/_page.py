@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,9 +55,16 @@ class Part:
         """A row's bar and the ends of its interval, in percent of the width."""
         low, high = row.summary.get("ci95_s") or (row.median_s, row.median_s)
         places = {"length": row.median_s, "low": low, "high": high}
-        # An interval's end may lie beyond the longest bar; it stays inside the cell.
-        scaled = {k: min(1.0, _view.fraction(v or 0.0, self.rows)) for k, v in places.items()}
-        return {k: round(97 * v, 2) for k, v in scaled.items()}
+        return {key: round(100 * self._scaled(value or 0.0), 2) for key, value in places.items()}
+
+    def _scaled(self, value_s: float) -> float:
+        """0..1: up to the longest interval's end, logarithmic for very unlike rows."""
+        ends = [row.summary.get("ci95_s") or [row.summary["median_s"]] for row in self.rows]
+        top: float = max(end for pair in ends for end in pair)
+        if not self.is_log:
+            return value_s / top
+        low: float = min(row.summary["median_s"] for row in self.rows)
+        return math.log1p(value_s / low) / math.log1p(top / low)
 
     @property
     def is_log(self) -> bool:

@@ -70,7 +70,12 @@ def _answer(session: Session, rows: list[Row], gap: Waterfall | None, scope: str
         ),
     }[comparison.verdict]
     return Verdict(
-        comparison.verdict, text.format(**words), _why(session, gap, own), ratio, interval, scope
+        comparison.verdict,
+        text.format(**words),
+        _why(session, gap, own, peer),
+        ratio,
+        interval,
+        scope,
     )
 
 
@@ -97,22 +102,34 @@ def _nothing(session: Session) -> str:
     return clean(_view.failure(session)) or _("Nothing could be measured in this session.")
 
 
-def _why(session: Session, gap: Waterfall | None, own: Row) -> str:
+def _why(session: Session, gap: Waterfall | None, own: Row, peer: Row) -> str:
     """The largest parts of the gap that go its way, and the best saving left."""
     parts = []
     if gap is not None and gap.ours == own.result.task.variant.label:
-        astray = _charts.strays(session)
-        doubt = [astray[name] for name in (gap.ours, gap.theirs) if name in astray]
-        if doubt:
-            return _("The profiles do not explain it.") + " " + doubt[0]
-        parts.append(_parts(gap))
+        parts.append(_doubt(session, gap, peer) or _parts(gap))
     savings = [f for f in session.findings if f.saving_s and f.achieved_s is None]
-    if savings and own.is_own:
+    if savings and own.is_own and not _charts.strays(session):
         best = max(savings, key=lambda f: f.saving_s or 0.0)
         text = _("The largest saving left, about {saving}: {title}.")
         title = clean(best.title, 120).rstrip(".")
         parts.append(text.format(saving=format_s(best.saving_s), title=title))
     return " ".join(p for p in parts if p)
+
+
+def _doubt(session: Session, gap: Waterfall, peer: Row) -> str:
+    """Why the profiles cannot explain the verdict; empty where they can."""
+    assert peer.versus is not None  # `_answer` has one
+    if peer.versus.verdict == "undecided":
+        seen = peer.versus.smallest_detectable
+        text = _("A difference of {seen} would have been seen.")
+        return text.format(seen=_charts.percent(seen)) if seen is not None else ""
+    astray = _charts.strays(session)
+    found = [astray[name] for name in (gap.ours, gap.theirs) if name in astray]
+    faster = gap.ours_s < gap.theirs_s
+    same_pair = gap.theirs == peer.result.task.variant.label
+    if not found and same_pair and faster != (peer.versus.verdict == "faster"):
+        found = [_("While they were profiled, it was the other way round.")]
+    return " ".join([_("The profiles do not explain it."), found[0]]) if found else ""
 
 
 def _parts(gap: Waterfall) -> str:
