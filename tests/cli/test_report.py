@@ -102,7 +102,7 @@ def test_analyze_writes_its_reports_and_says_where(tmp_path: Path, redact: bool)
     assert "report: out/report.md" in done.stderr
     files = [tmp_path / "out" / n for n in ("report.html", "report.md")]
     files += sorted((tmp_path / "out/figures").iterdir())
-    assert [f.name for f in files[2:]] == ["report-backends.svg"]
+    assert "report-backends.svg" in [f.name for f in files]
     texts = [f.read_text(encoding="utf-8") for f in files]
     host = re.compile(rf"(?<![\w-]){re.escape(platform.node())}(?![\w-])")  # it may be `vm`
     assert bool([t for t in texts if host.search(t)]) != redact

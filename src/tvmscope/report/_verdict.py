@@ -69,14 +69,8 @@ def _answer(session: Session, rows: list[Row], gap: Waterfall | None, scope: str
             "fastest other backend, {peer_time}."
         ),
     }[comparison.verdict]
-    return Verdict(
-        comparison.verdict,
-        text.format(**words),
-        _why(session, gap, own, peer),
-        ratio,
-        interval,
-        scope,
-    )
+    why = _why(session, gap, own, peer)
+    return Verdict(comparison.verdict, text.format(**words), why, ratio, interval, scope)
 
 
 def _alone(session: Session, own: Row | None, peer: Row | None) -> str:

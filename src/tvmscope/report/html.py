@@ -15,7 +15,6 @@ from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from tvmscope import __version__
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.report import _charts, _summary, _view
@@ -42,7 +41,6 @@ def render(sessions: Sequence[Session]) -> str:
         plotly_hash=_hash(plotly) if plotly else "",
         summaries=lines if len(lines) > 1 else [],
         mean=_summary.geometric_mean(lines),
-        version=__version__,
         view=_view,
         charts=_charts,
     )
