@@ -138,6 +138,14 @@ def test_whiskers_are_never_cut() -> None:
     assert bars[0]["length"] / bars[1]["length"] == pytest.approx(0.1 / 0.12, rel=0.02)
 
 
+def test_a_row_that_dwarfs_the_others_is_off_the_scale() -> None:
+    part = Part(samples.complete(), "m1")
+    bars = {row.name: part.bar(row)["length"] for row in part.rows}
+    assert [row.name for row in part.rows if part.is_off(row)] == ["tvm"]
+    assert bars["tvmscope"] / bars["torch"] == pytest.approx(0.0482 / 0.094, rel=0.02)
+    assert "A hatched bar goes far beyond the scale" in page("complete").section("backends")
+
+
 def test_verdict_of_a_slower_an_equal_and_a_wrong_result() -> None:
     slower = samples.session(samples.result("torch", 0.05), samples.result("tvmscope", 0.1))
     said = Page(html.render([slower])).section("verdict")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tvmscope.core.alignment import align
@@ -107,6 +107,14 @@ def kernel_rows(session: Session, profile: Profile) -> list[KernelRow]:
         for k in profile.kernels
     ]
     return sorted(rows, key=lambda r: -r.kernel.total_s)
+
+
+def scale_s(rows: Sequence[_view.Row]) -> float:
+    """What a whole bar stands for: the longest interval's end among rows of a like speed."""
+    limit = _view.LOG_RATIO * min(row.summary["median_s"] for row in rows)
+    near = [row.summary for row in rows if row.summary["median_s"] <= limit]
+    longest: float = max(end for s in near for end in (s["median_s"], *(s["ci95_s"] or ())))
+    return longest
 
 
 def strays(session: Session) -> dict[str, str]:

@@ -83,16 +83,18 @@ def _backends(session: Session) -> str | None:
         return None
     several = len(_view.targets(session)) > 1
     names = [r.name + (f" @ {clean(r.result.task.target, 20)}" if several else "") for r in rows]
-    times = [(r.median_s or 0.0) * 1e3 for r in rows]
+    scale_ms = _charts.scale_s(rows) * 1e3
     with _canvas(1.0 + _ROW * len(rows), _("Median time of one run")) as (axes, stream):
-        axes.barh(range(len(rows)), times, 0.62, color=[_OWN if r.is_own else _PEER for r in rows])
         for place, row in enumerate(rows):
-            ends = [1e3 * end for end in row.summary.get("ci95_s") or ()]
+            time_ms, ends = row.summary["median_s"] * 1e3, row.summary["ci95_s"] or ()
+            off = time_ms > scale_ms  # it would make specks of the others: hatched, and cut
+            axes.barh(
+                place, min(time_ms, scale_ms), 0.62, color=_OWN if row.is_own else _PEER,
+                hatch="//" if off else None, edgecolor="white" if off else None,
+            )  # fmt: skip
+            ends = () if off else [1e3 * end for end in ends]
             axes.plot(ends, [place] * len(ends), color="#1b1e22", lw=1.2, marker="|")
-            _beside(axes, row.median, max([times[place], *ends]), place)
-        if _view.is_log(times):
-            axes.set_xscale("log")
-            axes.xaxis.set_major_formatter("{x:g}")
+            _beside(axes, row.median, max([min(time_ms, scale_ms), *ends]), place)
         axes.margins(x=0.12)
         axes.set_xlabel(_("ms, with the 95 % interval"))
         _labels(axes, names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,22 +52,22 @@ class Part:
 
     def bar(self, row: Row) -> dict[str, float]:
         """A row's bar and the ends of its interval, in percent of the width."""
-        low, high = row.summary.get("ci95_s") or (row.median_s, row.median_s)
-        places = {"length": row.median_s, "low": low, "high": high}
-        return {key: round(100 * self._scaled(value or 0.0), 2) for key, value in places.items()}
+        median_s: float = row.summary["median_s"]
+        low, high = row.summary["ci95_s"] or (median_s, median_s)
+        places = {"length": median_s, "low": low, "high": high}
+        return {k: round(100 * min(1.0, v / self._scale_s), 2) for k, v in places.items()}
 
-    def _scaled(self, value_s: float) -> float:
-        """0..1: up to the longest interval's end, logarithmic for very unlike rows."""
-        ends = [row.summary.get("ci95_s") or [row.summary["median_s"]] for row in self.rows]
-        top: float = max(end for pair in ends for end in pair)
-        if not self.is_log:
-            return value_s / top
-        low: float = min(row.summary["median_s"] for row in self.rows)
-        return math.log1p(value_s / low) / math.log1p(top / low)
+    def is_off(self, row: Row) -> bool:
+        """Whether a row is so slow that the others would be specks beside it."""
+        return bool(row.summary["median_s"] > self._scale_s)
 
     @property
-    def is_log(self) -> bool:
-        return _view.is_log(r.median_s for r in self.rows if r.median_s)
+    def any_off(self) -> bool:
+        return any(self.is_off(row) for row in self.rows)
+
+    @cached_property
+    def _scale_s(self) -> float:
+        return _charts.scale_s(self.rows)
 
     @cached_property
     def steps(self) -> list[_charts.Step]:
