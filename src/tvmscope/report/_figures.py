@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -139,28 +139,8 @@ def _roofline(session: Session) -> str | None:
         backend=clean(backend, NAME_LIMIT), target=clean(roofline.target, NAME_LIMIT)
     )
     with _canvas(4.6, title) as (axes, stream):
-        for place, line in enumerate(roofline.lines):
-            inner = 0 < place < len(roofline.lines) - 1
-            xs, ys = zip(line.start, line.end, strict=True)
-            axes.plot(xs, ys, color=_SOFT, lw=1.0 if inner else 1.4, ls=":" if inner else "-")
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-            axes.annotate(
-                line.label, line.between(place), fontsize=7.5, color=_SOFT, ha="center",
-                va="center", bbox=box,
-            )  # fmt: skip
-        points = [(r.share, r.point) for b, r in roofline.rows if b == backend and r.point]
-        for bound, text in (
-            ("compute", _("bound by arithmetic")),
-            ("memory", _("bound by memory")),
-            ("neither", _("bound by neither")),
-        ):
-            members = [(share, p) for share, p in points if p.bound == bound]
-            if members:
-                axes.scatter(
-                    [p.intensity for _s, p in members], [p.flops_per_s for _s, p in members],
-                    s=[20 + 600 * share for share, _p in members], alpha=0.8, lw=0.6,
-                    color=_BOUNDS[bound], edgecolor="white", label=text, zorder=3,
-                )  # fmt: skip
+        _draw_roofs(axes, roofline.lines)
+        _draw_points(axes, [r for b, r in roofline.rows if b == backend])
         axes.set(xscale="log", yscale="log")
         axes.xaxis.set_major_formatter("{x:g}")  # the default ones write mathematics
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
@@ -170,6 +150,34 @@ def _roofline(session: Session) -> str | None:
         axes.set_ylabel(_("speed (FLOP per second)"))
         axes.legend(frameon=False, loc="lower right", markerscale=0.6)
     return stream.getvalue()
+
+
+def _draw_roofs(axes: Axes, lines: Sequence[_charts.RoofLine]) -> None:
+    for place, line in enumerate(lines):
+        inner = 0 < place < len(lines) - 1
+        xs, ys = zip(line.start, line.end, strict=True)
+        axes.plot(xs, ys, color=_SOFT, lw=1.0 if inner else 1.4, ls=":" if inner else "-")
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        axes.annotate(
+            line.label, line.between(place), fontsize=7.5, color=_SOFT, ha="center",
+            va="center", bbox=box,
+        )  # fmt: skip
+
+
+def _draw_points(axes: Axes, rows: Sequence[_charts.KernelRow]) -> None:
+    points = [(r.share, r.point) for r in rows if r.point]
+    for bound, text in (
+        ("compute", _("bound by arithmetic")),
+        ("memory", _("bound by memory")),
+        ("neither", _("bound by neither")),
+    ):
+        members = [(share, p) for share, p in points if p.bound == bound]
+        if members:
+            axes.scatter(
+                [p.intensity for _s, p in members], [p.flops_per_s for _s, p in members],
+                s=[20 + 600 * share for share, _p in members], alpha=0.8, lw=0.6,
+                color=_BOUNDS[bound], edgecolor="white", label=text, zorder=3,
+            )  # fmt: skip
 
 
 def _kernels(session: Session) -> str | None:
