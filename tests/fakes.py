@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tvmscope.backends._api import Span, Trace
 from tvmscope.bench.plan import Entry
 from tvmscope.core.task import Task, Variant
 from tvmscope.errors import BackendUnavailable, RunError, UsageError
@@ -43,6 +44,39 @@ class FakeDeviceRunner(FakeRunner):
 
     def time_device(self, n: int) -> list[float]:
         return [5e-4] * n
+
+
+class FakeProfiledRunner(FakeRunner):
+    """Also has an instrument: two kernels, with `gap_s` of host time between them."""
+
+    def __init__(self, whole: bool = False, **request: Any) -> None:
+        super().__init__(**request)
+        self._whole = whole
+
+    def profiler(self) -> FakeProfiler:
+        return FakeProfiler(self.run, self._whole)
+
+
+class FakeProfiler:
+    how = "a fake"
+
+    def __init__(self, run: Any, whole: bool) -> None:
+        self._run, self._whole, self._runs = run, whole, 0
+
+    def run(self) -> float:
+        start = time.perf_counter()
+        self._run()
+        self._runs += 1
+        return time.perf_counter() - start
+
+    def traces(self) -> list[Trace]:
+        conv = Span("conv", ("a/conv", "a/relu"), 6e-4, "compute", 1e6, 2e3)
+        trace = Trace((conv, Span("copy", (), 1e-4, "layout")), 3e-4)
+        return [trace] * (1 if self._whole else self._runs)
+
+
+def load_profiled(request: dict[str, Any]) -> FakeRunner:
+    return FakeProfiledRunner(**request)
 
 
 def fail(fault: str | None) -> None:

@@ -72,7 +72,11 @@ def test_compile_and_load_a_module_in_memory(
     assert isinstance(artifact, Artifact)
     assert artifact.model == "Pair"
     assert [spec.name for spec in artifact.inputs] == ["x", "ids"]
-    assert sorted(f.name for f in (here / "pair").iterdir()) == ["meta.json", "model.so"]
+    assert sorted(f.name for f in (here / "pair").iterdir()) == [
+        "kernels.json",
+        "meta.json",
+        "model.so",
+    ]
     call = tvmscope.load_artifact(here / "pair", threads=1)
     expected = [value.detach().numpy() for value in module(*inputs)]
     for given in (inputs, [t.numpy() for t in inputs]):

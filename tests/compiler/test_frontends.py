@@ -99,7 +99,9 @@ def test_preflight_gives_the_number_of_a_node_without_a_name(tmp_path: Path) -> 
         helper.make_node("Relu", ["x"], ["a"]),
         helper.make_node("LpNormalization", ["a"], ["y"], axis=-1, p=2),
     ]
-    with pytest.raises(ImportModelError, match=r"LpNormalization x1 \(first at node '1'\)"):
+    with pytest.raises(
+        ImportModelError, match=r"LpNormalization x1 \(first at node 'LpNormalization_1'\)"
+    ):
         frontends.import_model(ready(model(nodes, (2, 4)), tmp_path))
 
 

@@ -26,7 +26,7 @@ def test_fused_torch_kernels_name_their_modules(conv_net: Prepared, host: Target
     kernels = _kernels(conv_net, host, "tvmscope")
     found = [ops for kernel, ops in kernels if "conv" in kernel]
     assert len(found) == 3
-    assert "stem/convolution" in found[0]
+    assert "stem/conv2d" in found[0]
     for block, ops in zip(("first", "second"), found[1:], strict=True):
         for part in (f"{block}.conv/", f"{block}.norm/", f"{block}/add", f"{block}.act/relu"):
             assert part in ops

@@ -69,6 +69,27 @@ def test_device_time_is_measured_beside_the_wall_clock(session: Session) -> None
         assert min(result.device_measurement.values_s) > 0
 
 
+def test_rows_without_graphs_have_synchronised_kernel_times(session: Session) -> None:
+    found = {p.backend: p for p in session.profiles}
+    assert found.keys() == {
+        r.task.variant.label for r in session.results if not r.task.variant.graph
+    }
+    assert not [w for w in session.warnings if "not profiled" in w]
+    for backend, profile in found.items():
+        assert all(k.total_s >= 0 for k in profile.kernels)
+        named = sum(k.total_s for k in profile.kernels if k.source_ops)
+        assert named >= 0.95 * profile.total_s
+        if not backend.startswith("torch"):
+            assert "synchronised" in profile.how
+            assert profile.host_s is not None
+            whole = profile.total_s + profile.host_s
+            assert whole == pytest.approx(profile.profiled_s, rel=1e-6)
+            assert profile.profiled_s >= 0.5 * profile.end_to_end_s
+            assert any("conv" in k.name and k.flops for k in profile.kernels)
+    modes = {loop.mode for ir in session.kernel_ir for loop in ir.tree}
+    assert any(mode.startswith("blockIdx") for mode in modes)
+
+
 def test_artifact_takes_numpy_and_tensors_that_live_on_the_device(
     source: Path, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tvmscope.backends._api import Span, Trace, idle_s
-from tvmscope.backends._onnx_nodes import SourceGraph, match
+from tvmscope.compiler.onnx_nodes import SourceGraph, match
 from tvmscope.errors import RunError
 
 _SUFFIX = "_kernel_time"

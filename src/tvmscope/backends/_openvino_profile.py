@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.backends._api import Span, Trace
-from tvmscope.backends._onnx_nodes import SourceGraph
+from tvmscope.compiler.onnx_nodes import SourceGraph
 
 _MOVES = {"Reorder", "Transpose", "Convert"}
 Counters = dict[tuple[str, str], float]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 from tvm import ir, s_tir, tirx
 
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max)
-_OTHER_PAIRS = (tirx.FloorDiv, tirx.FloorMod, tirx.Mod, tirx.And, tirx.Or)
 _COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
-_FREE_CALLS = ("tirx.reinterpret", "tirx.likely", "tirx.ret")
+_OTHER_PAIRS = (tirx.FloorDiv, tirx.FloorMod, tirx.Mod, tirx.And, tirx.Or, *_COMPARISONS)
+_FREE_CALLS = ("reinterpret", "likely", "ret")
 
 
 class _Unknown(Exception):
@@ -62,12 +63,16 @@ class _Count:
 
     def indices(self, indices: Any, times: float) -> None:
         """Indices are integers; only what they load counts, and makes it a gather."""
+        self.gathers |= self._loads_of(indices, times)
+
+    def _loads_of(self, positions: Iterable[Any], times: float) -> bool:
+        """Count loads only, of what says where and not what; whether there are any."""
         inner = _Count(cases=self.cases)
-        for index in indices:
-            inner.value(index, times)
-        self.gathers |= bool(inner.loads)
+        for e in positions:
+            inner.value(e, times)
         for buffer, count in inner.loads.items():
             self.loads[buffer] = self.loads.get(buffer, 0.0) + count
+        return bool(inner.loads)
 
     def value(self, e: Any, times: float) -> None:
         """Count an expression that is evaluated `times` times."""
@@ -85,16 +90,18 @@ class _Count:
             self._call(e, times)
         elif isinstance(e, tirx.Cast):
             self.value(e.value, times)
+        elif isinstance(e, tirx.Not):
+            self.value(e.a, times)
         elif isinstance(e, tirx.Let):
             self.value(e.value, times)
             self.value(e.body, times)
 
     def _call(self, e: Any, times: float) -> None:
         name = getattr(e.op, "name", "")
-        if name == "tirx.if_then_else":
+        if name.endswith(".if_then_else"):
             self._choice(*e.args, times)
             return
-        if name not in _FREE_CALLS:
+        if name.rpartition(".")[2] not in _FREE_CALLS:
             self.computes = True
             self.flops += times if _is_float(e) else 0.0
         for argument in e.args:
@@ -107,8 +114,7 @@ class _Count:
         axis = condition.a if isinstance(condition, tirx.EQ) else None
         values = self.cases.get(axis) if axis is not None else None
         if values is None:
-            self.computes |= _compares_data(condition)
-            self.value(condition, times)
+            self.computes |= self._loads_of((condition,), times)  # a mask; padding loads nothing
             self.value(yes, times)
             self.value(no, 0.0)
             return
@@ -152,10 +158,3 @@ def _extent(value: Any) -> int:
 
 def _is_float(e: Any) -> bool:
     return "float" in str(e.ty.dtype)
-
-
-def _compares_data(condition: Any) -> bool:
-    """Whether a branch depends on loaded values (a mask), not on positions (padding)."""
-    if isinstance(condition, _COMPARISONS + _OTHER_PAIRS + _ARITHMETIC):
-        return _compares_data(condition.a) or _compares_data(condition.b)
-    return isinstance(condition, ir.TensorLoad)

@@ -30,7 +30,8 @@ class Imported:
     """A Relax module whose bindings are named after `sources`."""
 
     module: tvm.IRModule
-    sources: tuple[str, ...]
+    sources: tuple[tuple[str, ...], ...]
+    """The model's own operators that each source stands for."""
     warnings: tuple[str, ...] = ()
 
 
@@ -59,9 +60,9 @@ def labels(var: relax.Var) -> tuple[int, ...]:
 
 
 def attach(
-    module: tvm.IRModule, owned: Iterable[tuple[relax.Expr, str]]
-) -> tuple[tvm.IRModule, tuple[str, ...]]:
-    """Name bindings after (result, source operator) pairs, given in the order of import.
+    module: tvm.IRModule, owned: Iterable[tuple[relax.Expr, tuple[str, ...]]]
+) -> tuple[tvm.IRModule, tuple[tuple[str, ...], ...]]:
+    """Name bindings after (result, source operators) pairs, given in the order of import.
 
     A binding without an owner belongs to the next owned one: importers emit helpers first.
     """
@@ -243,12 +244,10 @@ def _fused_function(module: tvm.IRModule, value: Any) -> relax.Function | None:
     return function if isinstance(function, relax.Function) else None
 
 
-def name_calls(calls: list[Call], sources: tuple[str, ...]) -> tuple[KernelCall, ...]:
+def name_calls(calls: list[Call], sources: tuple[tuple[str, ...], ...]) -> tuple[KernelCall, ...]:
     """Calls with the names of their source operators."""
-    return tuple(
-        KernelCall(
-            kernel=call.kernel,
-            source_ops=tuple(dict.fromkeys(sources[i] for i in call.sources if i < len(sources))),
-        )
-        for call in calls
-    )
+    named = []
+    for call in calls:
+        found = (op for i in call.sources if i < len(sources) for op in sources[i])
+        named.append(KernelCall(kernel=call.kernel, source_ops=tuple(dict.fromkeys(found))))
+    return tuple(named)

@@ -59,9 +59,11 @@ def of_onnx_nodes(exported: Any) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
     for name, node in nodes.items():
         stamped = _stamp(node)
-        merged = name not in mentioned and stamped not in kept
-        for owner in _first_users(node, mentioned) if merged else {name} & mentioned.keys():
-            for onnx_node in mentioned[owner] if stamped else ():
+        owners = {name} & mentioned.keys()
+        if not owners and stamped not in kept:
+            owners = _first_users(node, mentioned)
+        if len(owners) == 1 and stamped:  # what went into several (dropout) did so for nothing
+            for onnx_node in mentioned[owners.pop()]:
                 found.setdefault(onnx_node, {})[stamped] = None
     return {name: tuple(stamps) for name, stamps in found.items()}
 

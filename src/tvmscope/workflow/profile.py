@@ -138,6 +138,7 @@ def profile(model: Any, options: Options, progress: Progress | None = None) -> S
     if isinstance(model, str | Path) and (Path(model) / META).is_file():
         return _profile_artifact(Path(model), options, progress)
     options = replace(options, backends=options.backends or ("tvmscope",))
+    stages.known_backends(options)  # before a load that may take minutes
     where = stages.resolve_targets(options)
     progress.stage("load", stages.name_of(model))
     with (
@@ -147,9 +148,6 @@ def profile(model: Any, options: Options, progress: Progress | None = None) -> S
     ):
         rows = stages.plan_rows(options, where, ready.model.format)
         chosen = [row for row in rows if _has_profiler(row)]
-        if not chosen:
-            asked = ", ".join(row.variant.label for row in rows)
-            raise UsageError(f"no profiler in {asked}; see the backends of tvmscope doctor")
         session = Session(
             command=options.command,
             started=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -159,16 +157,24 @@ def profile(model: Any, options: Options, progress: Progress | None = None) -> S
             warnings=tuple(f"{r.variant.label}: has no profiler" for r in rows if r not in chosen),
         )
         planned = stages.plan_entries(chosen, ready, options, Path(scratch), compilers)
-        ready_to_load = []
-        for entry in planned:
-            if entry.build is not None:
-                progress.stage("compile", entry.task.label)
-                entry = entry.build()
-            if problem := entry.failure or entry.unavailable:
-                session = _warn(session, f"{entry.task.label}: {problem}", progress)
-            else:
-                ready_to_load.append(entry)
-        return _last(session, profile_entries(session, ready_to_load, options, progress))
+        session, entries = _built(session, planned, progress)
+        return _last(session, profile_entries(session, entries, options, progress))
+
+
+def _built(
+    session: Session, planned: Sequence[Entry], progress: Progress
+) -> tuple[Session, list[Entry]]:
+    """The entries that can be loaded; why the others cannot is a warning."""
+    entries = []
+    for entry in planned:
+        if entry.build is not None:
+            progress.stage("compile", entry.task.label)
+            entry = entry.build()
+        if problem := entry.failure or entry.unavailable:
+            session = _warn(session, f"{entry.task.label}: {problem}", progress)
+        else:
+            entries.append(entry)
+    return session, entries
 
 
 def _profile_artifact(path: Path, options: Options, progress: Progress) -> Session:

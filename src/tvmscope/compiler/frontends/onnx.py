@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmscope.compiler.frontends import preflight
+from tvmscope.compiler.onnx_nodes import SourceGraph, match
 from tvmscope.compiler.sources import Imported, attach
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
@@ -22,9 +23,10 @@ _HANDLED_INLINE = {"Constant", "If"}
 class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]  # TVM has no type hints
     """TVM's importer, with each node's result bound at once and remembered."""
 
-    def __init__(self) -> None:
+    def __init__(self, operators: dict[str, tuple[str, ...]]) -> None:
         super().__init__({}, "float32")
-        self.owned: list[tuple[relax.Expr, str]] = []
+        self.operators = operators
+        self.owned: list[tuple[relax.Expr, tuple[str, ...]]] = []
         self.failing = ""
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> relax.Expr:
@@ -33,7 +35,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]  # TVM h
         result = super()._convert_operator(op_name, inputs, attrs, opset)
         if isinstance(result, relax.Call):
             result = self.bb.emit(result)
-        self.owned.append((result, f"{name}/{op_name}"))
+        self.owned.append((result, self.operators.get(name, (f"{name}/{op_name}",))))
         return result
 
 
@@ -42,7 +44,7 @@ def import_onnx(prepared: Prepared) -> Imported:
     model = onnx.load(prepared.onnx_path)
     model, remarks = simplify(model)
     check_supported(prepared.model.name, model)
-    importer = _Importer()
+    importer = _Importer(match(model.graph.node, SourceGraph(prepared.folder)))
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     try:
         with warnings.catch_warnings():

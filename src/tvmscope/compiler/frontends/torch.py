@@ -39,7 +39,7 @@ def import_torch(prepared: Prepared) -> Imported:
             "try the model's ONNX export instead"
         ) from e
     owned = [
-        (value, source_name(node))
+        (value, (source_name(node),))
         for node, value in importer.env.items()
         # picking one of several results is no operator: its name would end up on a neighbour
         if node.op == "call_function" and node.target is not operator.getitem

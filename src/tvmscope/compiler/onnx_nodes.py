@@ -1,4 +1,4 @@
-"""Which source operators a node of a runtime's own optimised ONNX graph computes.
+"""Which source operators a node of an optimised ONNX graph computes: a runtime's, a simplifier's.
 
 Fused nodes mostly keep the name of the last tensor that they compute, and their inputs; what lies
 between the two in the model's graph is what was fused.
@@ -11,6 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.core import operators
+
+_VIEWS = ("ReorderInput", "ReorderOutput", "Reshape")
+"""Added by optimisers around the nodes they change; they compute nothing."""
+
+
+_CONVOLUTIONS = ("Conv", "FusedConv")
+_SUM = 3
+"""Where a convolution takes what is added to its result, in ONNX Runtime's own operators."""
 
 
 class SourceGraph:
@@ -28,7 +36,8 @@ class SourceGraph:
         for node in graph.node:
             for tensor in node.input:
                 self.users.setdefault(tensor, []).append(node)
-        self.given = {value.name for value in (*graph.input, *graph.initializer)}
+        self.weights = {value.name for value in graph.initializer}
+        self.given = self.weights | {value.name for value in graph.input}
 
     def operators_of(self, nodes: Iterable[Any]) -> tuple[str, ...]:
         """The operators that some of its nodes compute."""
@@ -84,28 +93,40 @@ def match(optimised: Iterable[Any], source: SourceGraph) -> dict[str, tuple[str,
 def _result(node: Any, inputs: set[str], known: set[str], source: SourceGraph) -> str | None:
     """The source tensor that a node with a made-up output name computes.
 
-    It starts at the node it is named after, and goes on while inputs are not used yet (an addition
-    was fused) and to the activation that the node says it applies.
+    It starts at the node it is named after, and goes on while inputs are not used yet (a bias or
+    an addition was fused) and to the activation that the node says it applies.
     """
-    activations = inputs - source.given
-    if node.op_type.startswith("Reorder") and len(activations) == 1:
+    activations = inputs - source.weights
+    if node.op_type in _VIEWS and len(activations) == 1:
         return next(iter(activations))
     start = source.find(node.name.removesuffix("_nchwc"))
     if start is None or not start.output:
         return None
     tensor = str(start.output[0])
-    while unused := activations - _used(tensor, known, source):
-        users = source.users.get(tensor, [])
-        following = [user for user in users if unused & set(user.input)] or users
-        if len(following) != 1:
+    if node.op_type in _CONVOLUTIONS and len(node.input) > _SUM and node.input[_SUM]:
+        tensor = _next(tensor, source, op_type="Add")
+    while unused := inputs - _used(tensor, known, source):
+        following = _next(tensor, source, reads=unused)
+        if following == tensor:
             break
-        tensor = str(following[0].output[0])
+        tensor = following
     activation = next((a.s.decode() for a in node.attribute if a.name == "activation"), None)
     maker = source.maker.get(tensor)
     if activation and maker is not None and maker.op_type != activation:
-        users = [user for user in source.users.get(tensor, []) if user.op_type == activation]
-        tensor = str(users[0].output[0]) if len(users) == 1 else tensor
+        tensor = _next(tensor, source, op_type=activation)
     return tensor
+
+
+def _next(
+    tensor: str, source: SourceGraph, *, op_type: str | None = None, reads: set[str] | None = None
+) -> str:
+    """What the one user of `tensor` makes that is of this type, or also reads one of these."""
+    users = source.users.get(tensor, [])
+    if op_type is not None:
+        users = [user for user in users if user.op_type == op_type]
+    if reads is not None:
+        users = [user for user in users if reads & set(user.input)]
+    return str(users[0].output[0]) if len(users) == 1 else tensor
 
 
 def _used(tensor: str, known: set[str], source: SourceGraph) -> set[str]:
