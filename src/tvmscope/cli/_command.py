@@ -54,12 +54,12 @@ def bind(command: Command) -> Callable[..., int]:
 
 
 def _split(fields: dict[str, Any]) -> dict[str, Any]:
-    """Flags about showing go to `Show`, all others to `Options`."""
+    """Flags about showing go to `Show`, all others to `Options`; `redact` concerns both."""
     from tvmscope.workflow.options import Options
 
     shown = {f.name for f in dataclasses.fields(Show)}
     line = shlex.join(["tvmscope", *sys.argv[1:]])
-    options = {k: v for k, v in fields.items() if k not in shown}
+    options = {k: v for k, v in fields.items() if k not in shown or k == "redact"}
     return {
         "show": Show(**{k: v for k, v in fields.items() if k in shown}),
         "options": Options.of(command=line, **options),

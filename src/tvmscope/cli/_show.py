@@ -85,25 +85,22 @@ class Show:
             self.machine({"plans": plans})
         return 0
 
+    def presentable(self, sessions: Sequence[Session]) -> list[Session]:
+        """The sessions as they may be shown: with `--redact`, without names."""
+        from tvmscope.workflow.reports import without_names
+
+        return [without_names(s) for s in sessions] if self.redact else list(sessions)
+
     def sessions(self, sessions: Sequence[Session]) -> None:
         """Tables for people; JSON and raw times where they were asked for."""
         from tvmscope.report import console, json_
 
-        shown = [redacted(s) for s in sessions] if self.redact else list(sessions)
+        shown = self.presentable(sessions)
         self.text(console.render_all(shown, self.percentiles))
         if self.json:
             write(json_.render(shown))
         if self.export_times is not None:
             write(json_.times(shown), self.export_times)
-
-
-def redacted(session: Session) -> Session:
-    """The session without what tells who measured and where."""
-    import getpass
-
-    from tvmscope.report.redact import redact
-
-    return redact(session, user=getpass.getuser())
 
 
 def write(document: str, file: Path | None = None) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import RESULTS, Command
-from tvmscope.cli._show import Show, redacted, refuse_overwrite, write
+from tvmscope.cli._show import Show, refuse_overwrite, write
 from tvmscope.messages import _
 from tvmscope.workflow.options import Options
 
@@ -28,27 +28,30 @@ def report(
             "--format",
             "-f",
             metavar="NAME",
-            help=_("console, markdown, json, svg. [default: console]"),
+            help=_(
+                "console, html, markdown, json, svg, csv, trace, google-benchmark, model-explorer. "
+                "[default: what --output is called, else console]"
+            ),
         ),
     ] = None,
     *,
     options: Options,
     show: Show,
 ) -> int:
-    """Render saved sessions as tables, Markdown or JSON."""
+    """Render saved sessions: a page, Markdown, tables, and files for other tools."""
     from tvmscope.core.session import load
     from tvmscope.report import json_
-    from tvmscope.report.renderers import renderer, renderers
+    from tvmscope.report.renderers import by_file, renderer
 
-    suffix = options.output.suffix if options.output else ""
-    by_suffix = next((r.name for r in renderers().values() if r.suffix == suffix), "console")
-    chosen = renderer("json" if show.json else format_ or by_suffix)
+    by_name = by_file(options.output) if options.output else None
+    chosen = renderer("json" if show.json else format_ or by_name or "console")
     for file in (options.output, show.export_times):
         refuse_overwrite(file, options.force)
-    sessions = [load(path) for path in paths]
-    shown = [redacted(s) for s in sessions] if show.redact else sessions
+    shown = show.presentable([load(path) for path in paths])
     if options.output is not None:
-        write(chosen.render(shown), options.output)
+        files = chosen.write(shown, options.output)
+        for file in files[1:]:  # the first is where the user asked for it
+            show.text(_("beside it: {file}").format(file=file))
     elif chosen.name == "console":
         _print(shown, show)
     else:

@@ -49,11 +49,18 @@ def _describe(name: str, plain: tirx.PrimFunc, func: tirx.PrimFunc) -> KernelIR:
         tree=tuple(_loops(func.body)),
         buffers=tuple(_buffer(b) for b in (*params, *_allocated(func.body))),
         trace=tuple(str(line) for line in attributes.get(TRACE) or ()),
-        rule=str(attributes[RULE]) if RULE in attributes else None,
+        rule=_rule(attributes),
         kind="layout" if work.moves_only else "compute",
         flops=work.flops,
         bytes=work.bytes,
     )
+
+
+def _rule(attributes: Any) -> str | None:
+    """Ours leave their name; TVM's own GPU pipeline only says that DLight was there."""
+    if RULE in attributes:
+        return str(attributes[RULE])
+    return "dlight" if attributes.get("tirx.is_scheduled") else None
 
 
 def _loops(s: Any) -> Iterator[Loop]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from tvmscope.core import stats
 from tvmscope.core.comparison import Comparison
-from tvmscope.core.measurement import Result
+from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.report.escape import NAME_LIMIT, clean
@@ -40,7 +40,7 @@ class Row:
     def summary(self) -> dict[str, Any]:
         """Statistics; empty where nothing was measured."""
         measurement = self.result.measurement
-        return {} if measurement is None or not measurement.values_s else stats.summary(measurement)
+        return {} if measurement is None or not measurement.values_s else _statistics(measurement)
 
     @property
     def median_s(self) -> float | None:
@@ -106,6 +106,12 @@ class Row:
     def percentile(self, percent: str) -> str:
         """`p99` and the like; a dash where the samples do not support it."""
         return format_s(self.summary.get(f"{percent}_s"))
+
+
+@lru_cache(maxsize=512)
+def _statistics(measurement: Measurement) -> dict[str, Any]:
+    """Kept, since a document asks for the same row many times and each means a bootstrap."""
+    return stats.summary(measurement)
 
 
 def span(low: str, high: str) -> str:

@@ -2,46 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from tvmscope.core.session import Session
 from tvmscope.messages import _
-from tvmscope.report import _summary, _view
+from tvmscope.report import _figures, _summary, _view
+from tvmscope.report._markdown import bold, explained, table
 from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT
 from tvmscope.report.escape import markdown as escape
 from tvmscope.report.renderers import Renderer
 
+Pictures = Sequence[tuple[str, str]]
+"""Titles and paths."""
 
-def render(sessions: Sequence[Session]) -> str:
+
+def render(sessions: Sequence[Session], pictures: Sequence[Pictures] = ()) -> str:
     """Every session, and their summary first when there are several."""
     blocks = list(_overview(sessions)) if len(sessions) > 1 else []
-    for session in sessions:
-        blocks += _session(session)
+    for number, session in enumerate(sessions):
+        blocks += _session(session, pictures[number] if pictures else ())
     return "\n\n".join(blocks) + "\n"
 
 
-def _session(session: Session) -> Iterator[str]:
+def files(sessions: Sequence[Session], name: str) -> dict[str, str]:
+    """The document as `name`, with its pictures in `figures/`."""
+    titles = {
+        "backends": _("Backends"),
+        "waterfall": _("Where the gap comes from"),
+        "roofline": _("Roofline"),
+        "kernels": _("Top kernels"),
+    }
+    stem = _plain(name)
+    drawn: dict[str, str] = {}
+    pictures = []
+    for number, session in enumerate(sessions, 1):
+        prefix = f"{stem}-{number}" if len(sessions) > 1 else stem
+        paths = {key: f"figures/{prefix}-{key}.svg" for key in titles}
+        found = _figures.figures(session)
+        drawn |= {paths[key]: picture for key, picture in found.items()}
+        pictures.append([(titles[key], paths[key]) for key in found])
+    return {name: render(sessions, pictures)} | drawn
+
+
+def _plain(name: str) -> str:
+    """A file's stem without characters that a link in Markdown minds."""
+    return re.sub(r"[^\w.-]+", "_", name.rpartition(".")[0] or name)
+
+
+def _session(session: Session, pictures: Pictures) -> Iterator[str]:
     yield f"## {escape(session.model.name, NAME_LIMIT)}"
     yield " · ".join(escape(part) for part in _view.header(session))
     if failure := _view.failure(session):
-        yield _bold(escape(failure))
+        yield bold(escape(failure))
     rows = _view.measured(session)
     if rows:
         columns = list(_columns(rows))
-        yield _table(
+        yield table(
             [title for title, _cells in columns],
             zip(*(cells for _title, cells in columns), strict=True),
         )
-    yield from (_bold(escape(line)) for line in _view.headlines(session))
+    yield from (bold(escape(line)) for line in _view.headlines(session))
     if lines := list(_lines(session)):
         yield "\n".join(f"- {line}" for line in lines)
+    yield from (f"![{title}]({path})" for title, path in pictures)
+    yield from explained(session)
     yield f"<sub>{escape(_view.environment(session), 600)}</sub>"
 
 
 def _columns(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
     """Titles and cells of a session's table."""
-    yield _("backend"), [_bold(escape(row.name), row.is_own) for row in rows]
+    yield _("backend"), [bold(escape(row.name), row.is_own) for row in rows]
     yield _("target"), [escape(row.result.task.target, NAME_LIMIT) for row in rows]
     yield _("median"), [row.median for row in rows]
     yield _("95 % interval"), [row.interval for row in rows]
@@ -64,7 +96,7 @@ def _lines(session: Session) -> Iterator[str]:
 
 def _overview(sessions: Sequence[Session]) -> Iterator[str]:
     lines = [_summary.summarize(s) for s in sessions]
-    yield _table(
+    yield table(
         (_("model"), _("status"), _("tvmscope"), _("fastest"), _("against the best peer")),
         (
             (
@@ -78,16 +110,7 @@ def _overview(sessions: Sequence[Session]) -> Iterator[str]:
         ),
     )
     if mean := _summary.geometric_mean(lines):
-        yield _bold(escape(mean))
+        yield bold(escape(mean))
 
 
-def _bold(text: str, on: bool = True) -> str:
-    return f"**{text}**" if on else text
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.strip() for cell in line) + " |" for line in lines)
-
-
-RENDERER = Renderer("markdown", ".md", render)
+RENDERER = Renderer("markdown", ".md", render, files)

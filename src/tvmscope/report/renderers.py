@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from tvmscope.core.files import write_text_atomic
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
 from tvmscope.plugins import discover
@@ -17,12 +19,32 @@ class Renderer:
     name: str
     suffix: str
     render: Callable[[list[Session]], str]
+    files: Callable[[list[Session], str], dict[str, str]] | None = None
+    """For a document of several files: all of them by their path beside the document, given its
+    file name."""
+
+    def write(self, sessions: list[Session], file: Path) -> list[Path]:
+        """Write the document, and what belongs beside it; the document comes first."""
+        documents = {file.name: ""}  # its place in the order
+        if self.files is None:
+            documents[file.name] = self.render(sessions)
+        else:
+            documents |= self.files(sessions, file.name)
+        for name, text in documents.items():
+            write_text_atomic(file.parent / name, text)
+        return [file.parent / name for name in documents]
 
 
 def renderers() -> dict[str, Renderer]:
     """Every renderer of this package, by the name of its format."""
     found, _failures = discover("tvmscope.report", "RENDERER")
     return {renderer.name: renderer for renderer in found.values()}
+
+
+def by_file(file: Path) -> str | None:
+    """The format that a file's name asks for: the longest suffix that fits."""
+    fitting = [r for r in renderers().values() if file.name.endswith(r.suffix)]
+    return max(fitting, key=lambda r: len(r.suffix)).name if fitting else None
 
 
 def renderer(name: str) -> Renderer:

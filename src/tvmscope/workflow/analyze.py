@@ -1,7 +1,7 @@
 """The main job, from a model to a saved session. Read this file first: it is the product's plan.
 
 load -> choose targets -> compile each variant -> verify and measure, interleaved -> compare
--> profile kernel by kernel -> diagnose -> save
+-> profile kernel by kernel -> diagnose -> save -> report
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.diagnose.engine import diagnose
-from tvmscope.workflow import environment, places, profile, stages
+from tvmscope.workflow import environment, places, profile, reports, stages
 from tvmscope.workflow.options import Options
 
 REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
@@ -42,7 +42,9 @@ def analyze(model: Any, options: Options, progress: Progress | None = None) -> S
         folder = options.output or places.session_folder(ready.model.name, label, started)
         session = begin(ready, options, where, started)
         try:
-            return measure(session, ready, options, folder, progress)
+            session = measure(session, ready, options, folder, progress)
+            reports.write(session, folder, progress, redacted=options.redact)
+            return session
         finally:
             progress.note(f"session: {folder}")
 

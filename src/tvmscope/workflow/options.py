@@ -32,6 +32,8 @@ class Options:
     """Whether `analyze` also times every kernel, after measuring."""
     output: Path | None = None
     force: bool = False
+    redact: bool = False
+    """Write the reports without host name, user name and folders; session.json keeps them."""
     load: LoadOptions = field(default_factory=LoadOptions)
     compile: CompileOptions = field(default_factory=CompileOptions)
     measure: MeasureOptions = field(default_factory=MeasureOptions)

@@ -1,0 +1,36 @@
+"""The documents that a session's folder gets: report.html, and report.md with its figures."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+
+from tvmscope.core.progress import Progress
+from tvmscope.core.session import Session
+from tvmscope.errors import one_line
+from tvmscope.report.redact import redact
+from tvmscope.report.renderers import renderer
+
+FORMATS = ("html", "markdown")
+
+
+def write(session: Session, folder: Path, progress: Progress, *, redacted: bool) -> None:
+    """Render the session into its own folder, and say where."""
+    shown = without_names(session) if redacted else session
+    for name in FORMATS:
+        try:
+            chosen = renderer(name)
+            files = chosen.write([shown], folder / f"report{chosen.suffix}")
+        except Exception as e:  # measured and saved it is: a picture that fails must not undo that
+            progress.note(f"report: no {name}: {type(e).__name__}: {one_line(e)}")
+        else:
+            progress.note(f"report: {files[0]}")
+
+
+def without_names(session: Session) -> Session:
+    """The session without what tells who measured and where."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a number that has no name
+        user = ""
+    return redact(session, user=user)
