@@ -121,7 +121,7 @@ def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
         weights=loaded.weights,
         notes=loaded.notes + _dead_notes(reference),
     )
-    write_json(folder, model, TorchOrigin(source, options.seed, state))
+    write_json(folder, model, TorchOrigin(source, options.seed, state), loaded.vision)
     return model
 
 
