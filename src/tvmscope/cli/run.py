@@ -23,6 +23,9 @@ def run(
         Path | None,
         typer.Option("--save-outputs", metavar="FILE.npz", help=_("Keep the outputs, by name.")),
     ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", hidden=True, help=_("Must be the artifact's own."))
+    ] = None,
     *,
     options: Options,
     show: Show,
@@ -30,8 +33,10 @@ def run(
     """Run a compiled artifact: time it, save its outputs, show it pictures."""
     from tvmscope.core.session import save
     from tvmscope.workflow.places import claim
-    from tvmscope.workflow.run import run_artifact
+    from tvmscope.workflow.run import check_device, run_artifact
 
+    if device is not None:
+        check_device(artifact, device)
     if options.output is not None:
         claim(options.output, force=options.force)
     refuse_overwrite(show.export_times, options.force)
