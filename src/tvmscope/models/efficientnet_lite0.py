@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
 from tvmscope.core.options import LoadOptions
 from tvmscope.core.vision import Preprocess, Vision
 from tvmscope.models._api import BuiltIn, TorchModel, require
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 SIZE = 224
 CROP = 0.875
@@ -29,18 +22,6 @@ VISION = Vision(
         fit="crop", crop=CROP, filter="bicubic", mean=(127.0,) * 3, std=(128.0,) * 3
     ),
 )
-
-
-def preprocess(image: Image.Image) -> np.ndarray[Any, Any]:
-    """A 1x3x224x224 float32 array: centre crop of 87.5 %, bicubic resize, `(rgb - 127) / 128`."""
-    from PIL.Image import Resampling
-
-    image = image.convert("RGB")
-    side = round(CROP * min(image.size))
-    left, top = (image.width - side) // 2, (image.height - side) // 2
-    crop = image.crop((left, top, left + side, top + side))
-    pixels = np.asarray(crop.resize((SIZE, SIZE), Resampling.BICUBIC), np.float32)
-    return np.ascontiguousarray(((pixels - 127.0) / 128.0).transpose(2, 0, 1)[None])
 
 
 def load(options: LoadOptions) -> TorchModel:

@@ -37,6 +37,7 @@ def suppress(
     while order.size:
         best, rest = order[0], order[1:]
         kept.append(int(best))
-        covered = overlap(corners[best], corners[rest]) > iou
+        # compared in double precision, as torchvision does: 0.2 in single is more than 0.2
+        covered = overlap(corners[best], corners[rest]).astype(np.float64) > iou
         order = rest[~(covered & (classes[rest] == classes[best]))]
     return np.array(kept, np.int64)

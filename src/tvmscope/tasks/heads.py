@@ -76,7 +76,7 @@ def decode(head: Head, outputs: Outputs, context: Context) -> Candidates:
     """All boxes that the outputs hold, in the order of the outputs."""
     try:
         return _DECODERS[head](outputs, context)
-    except (ValueError, IndexError) as e:
+    except (ValueError, IndexError, StopIteration) as e:
         shapes = ", ".join(format_shape(o.shape) for o in outputs)
         raise UsageError(f"outputs of {shapes} are no '{head}' head; see --head") from e
 
