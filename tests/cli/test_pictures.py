@@ -98,14 +98,15 @@ def test_one_bad_picture_among_others(artifacts: Path, pictures: Path, tmp_path:
     whole = (pictures / "c.jpg").read_bytes()
     (pictures / "b.jpg").write_bytes(whole[: len(whole) // 2])
     out = tmp_path / "seen"
-    said = asked(artifacts, "net", "--image", str(pictures), "--save-vis", str(out), "--save-outputs",
-                 str(tmp_path / "o.npz"), code=1)  # fmt: skip
+    kept = tmp_path / "o.npz"
+    said = asked(artifacts, "net", "--image", str(pictures), "--save-vis", str(out),
+                 "--save-outputs", str(kept), code=1)  # fmt: skip
     names = [Path(p["picture"]).name for p in said["pictures"]]
     assert names == ["a.png", "b.jpg", "c.jpg"]
     assert [p["failure"] is None for p in said["pictures"]] == [True, False, True]
     assert "cannot be decoded" in said["pictures"][1]["failure"]
     assert sorted(f.name for f in out.iterdir()) == ["a.jpg", "c.jpg"]
-    assert sorted(np.load(tmp_path / "o.npz").files) == ["a.png/output_0", "c.jpg/output_0"]
+    assert sorted(np.load(kept).files) == ["a.png/output_0", "c.jpg/output_0"]
     shown = run("run", str(artifacts / "net"), "--image", str(pictures))
     assert shown.returncode == 1
     assert "cannot be decoded" in shown.stderr
@@ -161,7 +162,11 @@ def test_a_model_without_a_picture_input_says_so(tmp_path: Path, pictures: Path)
     save_onnx(tmp_path / "relu.onnx", helper.make_node("Relu", ["x"], ["y"]))
     done = run("compile", "relu.onnx", "-o", "relu", "--target", "cpu", "-q", cwd=tmp_path)
     assert done.returncode == 0
-    refuses(run("run", str(tmp_path / "relu"), "--image", str(pictures / "a.png")), 2, "takes no picture")
+    refuses(
+        run("run", str(tmp_path / "relu"), "--image", str(pictures / "a.png")),
+        2,
+        "takes no picture",
+    )
 
 
 def test_smoke() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -93,9 +94,7 @@ def test_labels_are_large_enough_and_inside(size: tuple[int, int]) -> None:
 
 
 def test_labels_at_the_same_corner_do_not_cover_each_other() -> None:
-    boxes = tuple(
-        Box(index=i, name="thing", score=0.5, corners=(5, 5, 6, 6)) for i in range(4)
-    )
+    boxes = tuple(Box(index=i, name="thing", score=0.5, corners=(5, 5, 6, 6)) for i in range(4))
     pixels = np.asarray(draw(Image.new("RGB", (640, 480)), Answer(picture="x", boxes=boxes)))
     areas = [int((pixels == colour_of(i)).all(-1).sum()) for i in range(4)]
     assert min(areas) > 0.6 * max(areas)
@@ -113,4 +112,4 @@ def test_classes_are_written_into_the_picture(tmp_path: Path) -> None:
 
 def test_neighbouring_classes_differ_in_colour() -> None:
     colours = [np.array(colour_of(i), int) for i in range(80)]
-    assert all(np.abs(a - b).sum() > 100 for a, b in zip(colours, colours[1:], strict=False))
+    assert all(np.abs(a - b).sum() > 100 for a, b in pairwise(colours))

@@ -1,4 +1,4 @@
-"""Non-maximum suppression agrees with torchvision's, and with a plain loop where that is not here."""
+"""Non-maximum suppression agrees with a plain loop, and with torchvision's where it loads."""
 
 from __future__ import annotations
 

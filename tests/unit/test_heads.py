@@ -84,6 +84,7 @@ def test_two_input_form_names_boxes_in_the_picture():
 
 def reference(head: np.ndarray, anchors: Anchors) -> np.ndarray:
     """Darknet's equations, cell by cell."""
+
     def sigmoid(v: float) -> float:
         return 1 / (1 + np.exp(-v))
 

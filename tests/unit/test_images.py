@@ -74,7 +74,9 @@ def test_plain_modes(tmp_path: Path, mode: str) -> None:
     assert near(pixels(stored(image, tmp_path / "a.tif")), WHITE)
 
 
-@pytest.mark.parametrize(("orientation", "corner"), [(1, (0, 0)), (3, (-1, -1)), (6, (0, -1)), (8, (-1, 0))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("orientation", "corner"), [(1, (0, 0)), (3, (-1, -1)), (6, (0, -1)), (8, (-1, 0))]
+)
 def test_exif_rotation_is_applied(
     tmp_path: Path, orientation: int, corner: tuple[int, int]
 ) -> None:
@@ -125,7 +127,9 @@ def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
 
 def test_a_small_file_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     header = struct.pack(">IIBBBBB", 50_000, 50_000, 8, 2, 0, 0, 0)
     (tmp_path / "bomb.png").write_bytes(

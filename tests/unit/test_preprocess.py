@@ -44,7 +44,9 @@ def test_a_box_on_the_input_is_found_again_in_the_picture(size: tuple[int, int],
 
 def test_letterbox_keeps_proportions_and_fills_the_rest() -> None:
     array, placement = preprocess(
-        Image.new("RGB", (200, 100), (255, 255, 255)), spec(1, 3, 64, 64), Preprocess(fit="letterbox")
+        Image.new("RGB", (200, 100), (255, 255, 255)),
+        spec(1, 3, 64, 64),
+        Preprocess(fit="letterbox"),
     )
     assert placement.scale == (0.32, 0.32)
     assert (array[0, :, 16:48] == 255).all()
@@ -90,8 +92,9 @@ def test_the_layout_can_be_named_where_the_shape_fits_both() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "words"), [((8, 3, 9, 9), "--batch-size 1"), ((1, 10), "does not take"), ((1, 7, 9, 9), "does not take")]
-)  # fmt: skip
+    ("shape", "words"),
+    [((8, 3, 9, 9), "--batch-size 1"), ((1, 10), "does not take"), ((1, 7, 9, 9), "does not take")],
+)
 def test_inputs_that_are_no_picture_are_refused(shape: tuple[int, ...], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         frame_of(spec(*shape))

@@ -19,9 +19,7 @@ _PICTURES = _("Pictures")
 def pictures(
     more: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="PICTURE", help=_("More pictures or folders."), show_default=False
-        ),
+        typer.Argument(metavar="PICTURE", help=_("More pictures or folders."), show_default=False),
     ] = None,
     image: Annotated[
         list[Path] | None,
@@ -48,15 +46,25 @@ def pictures(
     score_threshold: Annotated[
         float | None,
         option(
-            _PICTURES, "--score-threshold", metavar="X", min=0.0, max=1.0,
-            help=_("Least score of a box."), default="0.25",
+            _PICTURES,
+            "--score-threshold",
+            metavar="X",
+            min=0.0,
+            max=1.0,
+            help=_("Least score of a box."),
+            default="0.25",
         ),
     ] = None,
     nms_iou: Annotated[
         float | None,
         option(
-            _PICTURES, "--nms-iou", metavar="X", min=0.0, max=1.0,
-            help=_("Overlap above which the weaker box of a class goes."), default="0.45",
+            _PICTURES,
+            "--nms-iou",
+            metavar="X",
+            min=0.0,
+            max=1.0,
+            help=_("Overlap above which the weaker box of a class goes."),
+            default="0.45",
         ),
     ] = None,
     head: Annotated[
@@ -81,7 +89,10 @@ def pictures(
     input_scale: Annotated[
         str | None,
         option(
-            _PICTURES, "--input-scale", metavar="1/255", help=_("Pixels are multiplied by it."),
+            _PICTURES,
+            "--input-scale",
+            metavar="1/255",
+            help=_("Pixels are multiplied by it."),
             default=_("the artifact's, else 1"),
         ),
     ] = None,
@@ -100,7 +111,10 @@ def pictures(
     fit: Annotated[
         Literal["stretch", "letterbox", "crop"] | None,
         option(
-            _PICTURES, "--fit", help=_("To the input's size."), default=_("the artifact's, else stretch")
+            _PICTURES,
+            "--fit",
+            help=_("To the input's size."),
+            default=_("the artifact's, else stretch"),
         ),
     ] = None,
 ) -> dict[str, Any]:

@@ -50,9 +50,7 @@ def run(
     return exit_code([session])
 
 
-def _show_pictures(
-    artifact: Path, save_outputs: Path | None, options: Options, show: Show
-) -> int:
+def _show_pictures(artifact: Path, save_outputs: Path | None, options: Options, show: Show) -> int:
     """Answers instead of a table of times; 1 when a picture could not be answered."""
     from tvmscope.core.session import save
     from tvmscope.report import answers

@@ -17,7 +17,7 @@ Head = Literal["yolov5", "yolov8", "darknet", "nms", "end2end"]
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocess:
-    """From RGB pixels to the model's numbers: fit to the input's size, then (x * scale - mean) / std.
+    """From RGB pixels to the input: fit to its size, then (x * scale - mean) / std.
 
     The input's height and width are the artifact's own, since shapes are fixed when compiling.
     """
@@ -38,7 +38,7 @@ class Preprocess:
 
 @dataclass(frozen=True)
 class Anchors:
-    """One darknet head: its anchor boxes in input pixels, and how far a centre may leave its cell."""
+    """A darknet head: anchor boxes in input pixels, and how far a centre may leave its cell."""
 
     sizes: tuple[tuple[float, float], ...]
     scale_xy: float = 1.0

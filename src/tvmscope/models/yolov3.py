@@ -1,4 +1,4 @@
-"""The built-in model yolov3: the published layers, with the weights of a file or random ones."""
+"""The built-in model yolov3: the published layers; weights from a file, or random."""
 
 from __future__ import annotations
 

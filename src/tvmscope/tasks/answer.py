@@ -1,6 +1,6 @@
-"""Shows one picture to an artifact and tells what it says; runs in the worker that loads the code.
+"""Shows one picture to an artifact and tells what it says; runs in the worker.
 
-An artifact is machine code, and a picture file foreign data: neither is touched by the main process.
+An artifact is machine code and a picture foreign data: the main process touches neither.
 """
 
 from __future__ import annotations
@@ -160,9 +160,7 @@ def _boxes(
 ) -> Any:
     vision = request.vision
     frame = frame_of(picture_input(artifact), vision.preprocess.layout)
-    context = heads.Context(
-        frame.width, frame.height, vision.anchors, len(vision.labels) or None
-    )
+    context = heads.Context(frame.width, frame.height, vision.anchors, len(vision.labels) or None)
     head = head_of([o.shape for o in outputs.values()], vision)
     assert head is not None  # task_of has refused artifacts without one
     return detect(

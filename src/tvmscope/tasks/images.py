@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MAX_PIXELS = 178_956_970
-"""Half a gigabyte of RGB; Pillow's own limit, against small files that unpack to fill the memory."""
+"""Half a gigabyte of RGB; Pillow's own limit, against small files that unpack to gigabytes."""
 
 
 def read(path: Path) -> Image:

@@ -18,7 +18,7 @@ from tvmscope.core.vision import Answer, Vision
 from tvmscope.errors import PictureError, UsageError
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.models import darknet_cfg
-from tvmscope.models.inputs import read_npz, write_npz
+from tvmscope.models.inputs import Array, read_npz, write_npz
 from tvmscope.tasks import answer as tasks
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import Request
@@ -42,7 +42,7 @@ def show_pictures(
     save_outputs: Path | None = None,
     progress: Progress | None = None,
 ) -> Shown:
-    """An answer per picture; with `--iterations` or `--duration`, the first good one is timed too."""
+    """An answer per picture; with counts or a duration, the first good one is timed too."""
     progress, asked = progress or Silent(), options.pictures
     if asked is None:
         raise UsageError("no picture was given")
@@ -95,7 +95,7 @@ def _with_head(vision: Vision, text: str) -> Vision:
     if file:
         _, layers = darknet_cfg.parse(darknet_cfg.read_text(Path(file)))
         anchors = darknet_cfg.anchors(layers)
-    return replace(vision, task="detect", head=name, anchors=anchors)  # type: ignore[arg-type]
+    return replace(vision, task="detect", head=name, anchors=anchors)
 
 
 def _requests(
@@ -146,9 +146,7 @@ def _refuse_overwrite(files: Sequence[Path], force: bool) -> None:
             raise UsageError(f"{file} exists; will not overwrite without --force")
 
 
-def _answer_all(
-    requests: Sequence[Request], options: Options, progress: Progress
-) -> list[Answer]:
+def _answer_all(requests: Sequence[Request], options: Options, progress: Progress) -> list[Answer]:
     """Ask one after the other; a picture that brings the worker down gets the next a new one."""
     backend = all_backends()[0]["tvmscope"]
     answers: list[Answer] = []
@@ -172,7 +170,7 @@ def _answer_all(
 
 def _gather(requests: Sequence[Request], answers: Sequence[Answer], place: Path) -> None:
     """One picture's outputs keep their names; those of several get the picture's before them."""
-    kept = {}
+    kept: dict[str, Array] = {}
     for request, said in zip(requests, answers, strict=True):
         if said.failure is None and request.save_outputs is not None:
             prefix = f"{Path(request.picture).name}/" if len(requests) > 1 else ""
