@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from command import TORCH_NET, refuses, run
+from command import TORCH_NET, refuses, run, save_onnx
 
 DETECTOR = """
 import torch
@@ -107,6 +109,9 @@ def test_one_bad_picture_among_others(artifacts: Path, pictures: Path, tmp_path:
     assert "cannot be decoded" in said["pictures"][1]["failure"]
     assert sorted(f.name for f in out.iterdir()) == ["a.jpg", "c.jpg"]
     assert sorted(np.load(kept).files) == ["a.png/output_0", "c.jpg/output_0"]
+    hidden = asked(artifacts, "net", "--image", str(pictures), "--redact", code=1)
+    assert [p["picture"] for p in hidden["pictures"]] == names
+    assert str(pictures) not in json.dumps(hidden)
     shown = run("run", str(artifacts / "net"), "--image", str(pictures))
     assert shown.returncode == 1
     assert "cannot be decoded" in shown.stderr
@@ -140,6 +145,7 @@ def test_old_flags_give_just_what_they_say(artifacts: Path, pictures: Path) -> N
         (("--mean", "1,2"), "2 values, the input 3 channels"),
         (("--layout", "NHWC"), "as NHWC"),
         (("--score-threshold", "2"), "--score-threshold"),
+        (("--inputs", str(Path(__file__))), "not both"),
         (("more.jpg", "--save-vis", "one.jpg"), "need a folder"),
     ],
 )
@@ -150,15 +156,20 @@ def test_bad_requests_are_one_line(
     refuses(done, 2, words)
 
 
+def test_an_artifact_of_before_pictures_still_answers(artifacts: Path, pictures: Path) -> None:
+    meta = artifacts / "net" / "meta.json"
+    data = json.loads(meta.read_text())
+    del data["vision"]
+    meta.write_text(json.dumps(data))
+    (answer,) = asked(artifacts, "net", "--image", str(pictures / "a.png"))["pictures"]
+    assert len(answer["labels"]) == 5
+
+
 def test_flags_about_pictures_need_one(artifacts: Path) -> None:
     refuses(run("run", str(artifacts / "net"), "--task", "classify"), 2, "--image")
 
 
 def test_a_model_without_a_picture_input_says_so(tmp_path: Path, pictures: Path) -> None:
-    from onnx import helper
-
-    from command import save_onnx
-
     save_onnx(tmp_path / "relu.onnx", helper.make_node("Relu", ["x"], ["y"]))
     done = run("compile", "relu.onnx", "-o", "relu", "--target", "cpu", "-q", cwd=tmp_path)
     assert done.returncode == 0
@@ -175,3 +186,47 @@ def test_smoke() -> None:
     checks = json.loads(done.stdout)["checks"]
     assert [c["name"] for c in checks] == ["identity, cpu", "convolution, cpu"]
     assert {c["status"] for c in checks} == {"ok"}
+
+
+def two_input_graph(path: Path) -> None:
+    """As the ONNX zoo's YOLOv3: takes the picture's size too, and suppresses boxes itself."""
+    shares = np.tile(np.array([0.5, 0.5, 0.9, 0.9], np.float32), (1, 6, 1))
+    shares[0, 3] = [0.25, 0.125, 0.75, 0.5]  # top, left, bottom, right
+    scores = np.full((1, 2, 6), 0.1, np.float32)
+    scores[0, 1, 3] = 0.9
+    constants = {
+        "shares": shares, "fixed": scores, "most": np.array([5]), "zero": np.float32(0),
+        "iou": np.array([0.45], np.float32), "least": np.array([0.25], np.float32),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("ReduceMean", ["image"], ["mean"], keepdims=0),
+        helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
+        helper.make_node("Concat", ["image_shape", "image_shape"], ["size"], axis=1),
+        helper.make_node("Mul", ["shares", "size"], ["boxes"]),
+        helper.make_node("Add", ["fixed", "nothing"], ["scores"]),
+        helper.make_node(
+            "NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["chosen"]
+        ),
+    ]
+    shapes = {"image": [1, 3, 32, 32], "image_shape": [1, 2], "boxes": [1, 6, 4],
+              "scores": [1, 2, 6]}  # fmt: skip
+    tensors = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in shapes.items()
+    ]
+    chosen = helper.make_tensor_value_info("chosen", TensorProto.INT64, ["count", 3])
+    weights = [numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
+    graph = helper.make_graph(nodes, "zoo", tensors[:2], [*tensors[2:], chosen], weights)
+    opset = [helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+
+
+def test_a_graph_that_suppresses_boxes_itself_is_given_the_pictures_size(
+    tmp_path: Path, pictures: Path
+) -> None:
+    two_input_graph(tmp_path / "zoo.onnx")
+    done = run("compile", "zoo.onnx", "-o", "zoo", "--target", "cpu", "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (answer,) = asked(tmp_path, "zoo", "--image", str(pictures / "a.png"))["pictures"]
+    (box,) = answer["boxes"]
+    assert (box["index"], box["score"]) == (1, pytest.approx(0.9))
+    assert box["corners"] == pytest.approx([8, 12, 32, 36])  # of 64x48

@@ -10,7 +10,7 @@ import typer
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import DEPLOY, Command
 from tvmscope.cli._picture_flags import pictures
-from tvmscope.cli._show import Show, exit_code, refuse_overwrite
+from tvmscope.cli._show import Show, exit_code, redacted, refuse_overwrite
 from tvmscope.messages import _
 from tvmscope.workflow.options import Options
 
@@ -58,16 +58,18 @@ def _show_pictures(artifact: Path, save_outputs: Path | None, options: Options, 
 
     with show.working() as progress:
         shown = show_pictures(artifact, options, save_outputs=save_outputs, progress=progress)
-    show.text(answers.render(shown.answers))
-    code = 0
-    if shown.session is not None:
+    said = answers.without_folders(shown.answers) if show.redact else shown.answers
+    show.text(answers.render(said))
+    session, code = shown.session, 0
+    if session is not None:
         if options.output is not None:
-            save(shown.session, options.output)
-        show.sessions([shown.session], json=False)
-        code = exit_code([shown.session])
+            save(session, options.output)
+        show.sessions([session], json=False)
+        code = exit_code([session])
     if show.json:
-        show.machine(answers.machine(shown.answers, shown.session))
-    return 1 if any(a.failure is not None for a in shown.answers) else code
+        hidden = redacted(session) if session and show.redact else session
+        show.machine(answers.machine(said, hidden))
+    return 1 if any(answer.failure is not None for answer in said) else code
 
 
 COMMAND = Command(

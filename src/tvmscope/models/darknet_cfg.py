@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from tvmscope.core.vision import Anchors
 from tvmscope.errors import ImportModelError, UsageError
@@ -11,6 +13,8 @@ from tvmscope.errors import ImportModelError, UsageError
 WEIGHTS_SUFFIX = ".weights"
 FORMS = ("concat", "scatter", "raw")
 """How the boxes are decoded: put together, assigned in place (ScatterND in ONNX), or not at all."""
+
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Section:
         """An error that says where in the file it is."""
         return ImportModelError(f"[{self.name}] in line {self.line} of the .cfg: {text}")
 
-    def _number(self, key, default, kind):  # type: ignore[no-untyped-def]  # int or float
+    def _number(self, key: str, default: Number | None, kind: Callable[[str], Number]) -> Number:
         if key not in self.values:
             if default is None:
                 raise self.problem(f"'{key}' is missing")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -29,6 +31,18 @@ def machine(answers: Sequence[Answer], session: Session | None) -> dict[str, Any
         "pictures": encode(answers),
         "session": None if session is None else to_json(session),
     }
+
+
+def without_folders(answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """The same without what tells where the pictures lie."""
+    return tuple(
+        replace(
+            answer,
+            picture=(name := PurePath(answer.picture).name),
+            failure=answer.failure and answer.failure.replace(answer.picture, name),
+        )
+        for answer in answers
+    )
 
 
 def _block(answer: Answer) -> RenderableType:

@@ -26,6 +26,9 @@ from tvmscope.workflow import stages
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.run import run_artifact
 
+_MOST_DEATHS = 3
+"""Workers lost one after the other, before the rest of the pictures is given up."""
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -46,6 +49,8 @@ def show_pictures(
     progress, asked = progress or Silent(), options.pictures
     if asked is None:
         raise UsageError("no picture was given")
+    if options.load.inputs_file is not None:
+        raise UsageError("give --image or --inputs, not both")
     artifact = artifacts.read(path)
     artifacts.check(artifact)
     vision = vision_for(artifact, asked)
@@ -153,6 +158,7 @@ def _answer_all(requests: Sequence[Request], options: Options, progress: Progres
     progress.stage("run", requests[0].artifact)
     with ExitStack() as stack:
         worker: Worker | None = None
+        deaths = 0
         for number, request in enumerate(requests):
             if worker is None:
                 env = backend.env(request.threads)
@@ -160,10 +166,14 @@ def _answer_all(requests: Sequence[Request], options: Options, progress: Progres
                 stack.enter_context(worker)
             try:
                 answers.append(worker.call("tvmscope.tasks.answer:answer", request))
-            except (PictureError, WorkerDied) as e:
+                deaths = 0
+            except PictureError as e:
                 answers.append(Answer(picture=request.picture, failure=str(e)))
-                progress.note(str(e))
-                worker = None if isinstance(e, WorkerDied) else worker
+            except WorkerDied as e:
+                worker, deaths = None, deaths + 1
+                if deaths == _MOST_DEATHS:  # then it is the artifact, not the pictures
+                    raise
+                answers.append(Answer(picture=request.picture, failure=str(e)))
             progress.step(number + 1, len(requests), Path(request.picture).name)
     return answers
 
