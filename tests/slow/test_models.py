@@ -68,7 +68,8 @@ def example_inputs(name: str) -> list[list[np.ndarray]]:
     if name == "minilm":
         return [list(minilm.encode_inputs([text]).values()) for text in (CAT, STOCKS)]
     rng = np.random.default_rng(3)
-    return [[rng.standard_normal((1, 3, 224, 224), dtype=np.float32)] for _ in range(2)]
+    side = 416 if name.startswith("yolo") else 224
+    return [[rng.standard_normal((1, 3, side, side), dtype=np.float32)] for _ in range(2)]
 
 
 @pytest.mark.parametrize("name", built_ins())
