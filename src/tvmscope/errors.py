@@ -35,6 +35,10 @@ class RunError(TvmscopeError):
     """An artifact or a backend failed while loading or running."""
 
 
+class PictureError(TvmscopeError):
+    """A file is no picture that can be read, or not one that the model can take."""
+
+
 class AccuracyError(TvmscopeError):
     """An output differs from the reference by more than the tolerance."""
 

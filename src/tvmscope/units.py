@@ -26,6 +26,18 @@ def parse_fraction(text: str) -> float:
     return float(match[1]) / (100.0 if match[2] else 1.0)
 
 
+def parse_numbers(text: str) -> tuple[float, ...]:
+    """`0.485,0.456,0.406`, `255` or `1/255`; commas part the numbers."""
+    numbers = []
+    for part in text.split(","):
+        top, slash, bottom = part.partition("/")
+        try:
+            numbers.append(float(top) / (float(bottom) if slash else 1.0))
+        except (ValueError, ZeroDivisionError) as e:
+            raise UsageError(f"'{part.strip()}' is not a number; write 0.5, 255 or 1/255") from e
+    return tuple(numbers)
+
+
 def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
     """`x:1x3x224x224`, commas join several; names may hold colons, the last one counts."""
     shapes: dict[str, tuple[int, ...]] = {}

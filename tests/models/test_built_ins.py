@@ -14,7 +14,9 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("torchvision") is None:
     pytest.skip("needs torchvision", allow_module_level=True)
 
-FAST, SLOW = ["resnet18"], ["efficientnet_lite0", "minilm", "mobilenet_v2", "resnet50", "vit_b_16"]
+FAST = ["resnet18"]
+SLOW = ["efficientnet_lite0", "minilm", "mobilenet_v2", "resnet50", "vit_b_16", "yolov3_tiny",
+        "yolov3_tiny:scatter", "yolov4_tiny"]  # fmt: skip
 ALL = FAST + [pytest.param(name, marks=pytest.mark.slow) for name in SLOW]
 
 
@@ -98,10 +100,14 @@ def test_efficientnet_knows_the_cat():
     data = pytest.importorskip("skimage.data")
     from PIL import Image
 
+    from tvmscope.core.model import TensorSpec
     from tvmscope.core.options import LoadOptions
     from tvmscope.models import efficientnet_lite0
+    from tvmscope.tasks.preprocess import preprocess
 
-    pixels = efficientnet_lite0.preprocess(Image.fromarray(data.chelsea()))
+    spec = TensorSpec("x", (1, 3, 224, 224), "float32")
+    how = efficientnet_lite0.VISION.preprocess
+    pixels, _ = preprocess(Image.fromarray(data.chelsea()), spec, how)
     assert (pixels.shape, pixels.dtype) == ((1, 3, 224, 224), np.float32)
     module = efficientnet_lite0.load(LoadOptions()).module
     with torch.no_grad():

@@ -12,6 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from models.conftest import tensor, write_onnx
+from tvmscope.core.model import Prepared
+from tvmscope.core.vision import vision_of
 from tvmscope.errors import ImportModelError, SchemaError, UsageError
 from tvmscope.models import download
 from tvmscope.models.folder import read_origin, read_prepared
@@ -181,3 +183,32 @@ def test_a_url_is_cached_with_its_digest(prepare, linear_onnx, server, tmp_path)
     assert prepare(url, offline=False)[0].digest == first.digest
     with pytest.raises(ImportModelError, match="cannot download"):
         prepare(f"{server}/none.onnx", offline=False)
+
+
+def names_only(tmp_path, **about):
+    """A graph whose metadata says something about pictures."""
+    path = write_onnx(
+        tmp_path / "seen.onnx",
+        [helper.make_node("Relu", ["x"], ["y"])],
+        [tensor("x", [1, 3, 8, 8])],
+        [tensor("y", [1, 3, 8, 8])],
+    )
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, about)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize("names", ["{1: 'car', 0: 'cat'}", "['cat', 'car']", '["cat", "car"]'])
+def test_class_names_and_preprocessing_come_from_the_metadata(prepare, tmp_path, names):
+    path = names_only(tmp_path, names=names, task="detect", stride="32")
+    model, folder = prepare(path)
+    vision = vision_of(Prepared(folder, model))
+    assert (vision.labels, vision.task) == (("cat", "car"), "detect")
+    assert (vision.preprocess.fit, vision.preprocess.scale) == ("letterbox", 1 / 255)
+
+
+@pytest.mark.parametrize("names", ["", "__import__('os')", "{'a': 1}", "7", "[" * 500])
+def test_metadata_that_says_nothing_is_no_error(prepare, tmp_path, names):
+    model, folder = prepare(names_only(tmp_path, names=names))
+    assert vision_of(Prepared(folder, model)) is None

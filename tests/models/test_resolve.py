@@ -11,7 +11,8 @@ from tvmscope.errors import UsageError
 from tvmscope.models.catalog import built_ins, catalog, failures
 from tvmscope.models.resolve import classify
 
-BUILT_IN = ["efficientnet_lite0", "minilm", "mobilenet_v2", "resnet18", "resnet50", "vit_b_16"]
+BUILT_IN = ["efficientnet_lite0", "minilm", "mobilenet_v2", "resnet18", "resnet50", "vit_b_16",
+            "yolov3", "yolov3_tiny", "yolov4_tiny"]  # fmt: skip
 
 
 def test_built_ins_are_found_by_their_files():

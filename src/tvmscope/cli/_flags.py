@@ -22,7 +22,8 @@ Models = Annotated[
     typer.Argument(
         metavar="MODEL...",
         help=_(
-            "Built-in name, .onnx, .pt2, file.py[:factory], torchvision:NAME, hf:NAME, or a folder."
+            "Built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME, hf:NAME, or a "
+            "folder."
         ),
         show_default=False,
     ),
@@ -31,7 +32,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help=_("Built-in name, .onnx, .pt2, file.py[:factory], torchvision:NAME or hf:NAME."),
+        help=_("Built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME or hf:NAME."),
         show_default=False,
     ),
 ]

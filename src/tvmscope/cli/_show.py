@@ -91,13 +91,13 @@ class Show:
 
         return [without_names(s) for s in sessions] if self.redact else list(sessions)
 
-    def sessions(self, sessions: Sequence[Session]) -> None:
-        """Tables for people; JSON and raw times where they were asked for."""
+    def sessions(self, sessions: Sequence[Session], *, json: bool = True) -> None:
+        """Tables for people; JSON (unless it comes in another form) and times where asked for."""
         from tvmscope.report import console, json_
 
         shown = self.presentable(sessions)
         self.text(console.render_all(shown, self.percentiles))
-        if self.json:
+        if self.json and json:
             write(json_.render(shown))
         if self.export_times is not None:
             write(json_.times(shown), self.export_times)

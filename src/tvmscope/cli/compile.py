@@ -15,11 +15,12 @@ from tvmscope.workflow.options import Options
 def compile_(model: flags.Model, *, options: Options, show: Show) -> int:
     """Compile a model into an artifact that runs without its framework."""
     from tvmscope.core.codec import encode
+    from tvmscope.models.resolve import classify
     from tvmscope.workflow.compile import compile_model
 
     if show.dry_run:
         return show.plans([model], options)
-    output = options.output or Path(Path(model.rpartition(":")[2]).stem + ".artifact")
+    output = options.output or Path(f"{classify(model).name}.artifact")
     with show.working() as progress:
         artifact = compile_model(model, output, options, progress)
     text = _("{path}: {model} for {target}, {precision}, {size}, built in {time}, ").format(

@@ -30,6 +30,12 @@ def doctor(
             "--roofs", help=_("Measure this CPU's roofs, for one thread and for all; keep them.")
         ),
     ] = False,
+    smoke: Annotated[
+        bool,
+        typer.Option(
+            "--smoke", help=_("Compile, run and check two tiny graphs on each target here.")
+        ),
+    ] = False,
     *,
     show: Show,
 ) -> int:
@@ -46,13 +52,18 @@ def doctor(
     if roofs:
         return _roofs(show)
     with show.working() as progress:
-        progress.stage(_("examining"))
-        checks = examination.examine()
+        if smoke:
+            from tvmscope.workflow.smoke import smoke as test
+
+            checks = test(progress)
+        else:
+            progress.stage(_("examining"))
+            checks = examination.examine()
     failed = any(check.status == "fail" for check in checks)
     show.text(_table(checks))
     if show.json:
         show.machine({"ok": not failed, "checks": encode(checks)})
-    return 5 if failed else 0
+    return (1 if smoke else 5) if failed else 0
 
 
 def _roofs(show: Show) -> int:

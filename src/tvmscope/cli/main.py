@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from tvmscope import __version__
+from tvmscope.cli._aliases import modern
 from tvmscope.cli._command import PANELS, Command, bind
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.messages import _
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        code = build_app()(args=args, prog_name="tvmscope", standalone_mode=False)
+        code = build_app()(args=modern(args), prog_name="tvmscope", standalone_mode=False)
     except Exception as e:  # the one catch site: every failure ends as a line and an exit code
         return _fail(e, verbose="-v" in args or "--verbose" in args)
     if code == 130:

@@ -23,6 +23,7 @@ from tvmscope.core.files import digest_file
 from tvmscope.core.model import Prepared, TensorSpec
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
+from tvmscope.core.vision import vision_of
 from tvmscope.errors import BuildError, one_line
 
 
@@ -59,6 +60,7 @@ def build(
             versions=versions() | _cuda_version(library, target),
             kernels=sources.name_calls(lowered.calls, imported.sources),
             warnings=(*imported.warnings, *lowered.remarks),
+            vision=vision_of(prepared),
         )
         artifacts.save_kernels(lowered.kernels, Path(scratch))
         artifacts.save(described, Path(scratch))

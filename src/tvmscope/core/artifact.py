@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.target import Target
+from tvmscope.core.vision import Vision
 
 ARTIFACT_SCHEMA = 1
 
@@ -43,3 +44,5 @@ class Artifact:
     versions: dict[str, str] = field(default_factory=dict)
     kernels: tuple[KernelCall, ...] = ()
     warnings: tuple[str, ...] = ()
+    vision: Vision | None = None
+    """How to show it pictures, where that is known."""

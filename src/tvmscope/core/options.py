@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
+
+from tvmscope.core.vision import PictureTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,3 +54,19 @@ class MeasureOptions:
     mode: Literal["latency", "throughput"] = "latency"
     timeout_s: float = 600.0
     """A worker that does not answer for this long is a hang."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureOptions:
+    """Pictures to show to an artifact, and how; None leaves it to what the artifact knows."""
+
+    pictures: tuple[Path, ...]
+    task: PictureTask | None = None
+    head: str | None = None
+    """A head's name, or `darknet:model.cfg`, whose anchors are taken."""
+    labels: Path | None = None
+    preprocess: dict[str, Any] = field(default_factory=dict)
+    """Fields of `core.vision.Preprocess` that the user gave."""
+    score_threshold: float = 0.25
+    nms_iou: float = 0.45
+    save_vis: Path | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvmscope.core.options import LoadOptions
+from tvmscope.core.vision import Vision
 from tvmscope.errors import BackendUnavailable, one_line
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class TorchModel:
     kwargs: dict[str, Any] = field(default_factory=dict)
     weights: Literal["pretrained", "random", "file"]
     notes: tuple[str, ...] = ()
+    vision: Vision | None = None
+    """How to show it pictures, for models that take them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,8 @@ class BuiltIn:
     requires: tuple[str, ...] = ("torch",)
     """Modules it needs; `catalog` says which are missing."""
     install: str = EXTRA
+    load_form: Callable[[LoadOptions, str], TorchModel] | None = None
+    """For models that come in several forms: takes what the user wrote after `name:`."""
 
 
 def require(*modules: str, install: str = EXTRA) -> None:

@@ -6,20 +6,28 @@ from collections.abc import Callable
 
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import UsageError
-from tvmscope.models import _hugging_face, _torchvision_models, _user_code
+from tvmscope.models import _darknet, _hugging_face, _torchvision_models, _user_code
 from tvmscope.models._api import TorchModel
 from tvmscope.models._torchvision import make_importable
 from tvmscope.models.catalog import built_ins
 from tvmscope.models.resolve import Source
 
 _LOADERS: dict[str, Callable[[Source, LoadOptions], TorchModel]] = {
-    "builtin": lambda source, options: built_ins()[source.ref].load(options),
+    "builtin": lambda source, options: _load_built_in(source, options),
+    "darknet": _darknet.load,
     "torchvision": lambda source, options: _torchvision_models.load(source.ref, options),
     "hf": _hugging_face.load,
     "pt2": _user_code.load_exported,
     "python": _user_code.load_python,
     "pickled": _user_code.load_pickled,
 }
+
+
+def _load_built_in(source: Source, options: LoadOptions) -> TorchModel:
+    manifest = built_ins()[source.ref]
+    if source.attribute and manifest.load_form:
+        return manifest.load_form(options, source.attribute)
+    return manifest.load(options)
 
 
 def load_torch(source: Source, options: LoadOptions) -> TorchModel:

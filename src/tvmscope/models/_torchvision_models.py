@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import torch
 
 from tvmscope.core.options import LoadOptions
+from tvmscope.core.vision import Preprocess, Vision
 from tvmscope.errors import UsageError, one_line
 from tvmscope.models._api import RANDOM_NOTE, TorchModel
 from tvmscope.models._random_weights import make_alive
@@ -40,12 +41,31 @@ def load(name: str, options: LoadOptions) -> TorchModel:
     example = torch.randn(
         _shape(weights, family), generator=torch.Generator().manual_seed(options.seed)
     )
+    vision = _vision(weights) if family not in ("video", "segmentation") else None
     reason = _load_weights(module, weights, options)
     if reason is None:
-        return TorchModel(module=module, args=(example,), weights="pretrained")
+        return TorchModel(module=module, args=(example,), weights="pretrained", vision=vision)
     make_alive(module, example, seed=options.seed)
     note = RANDOM_NOTE.format(reason=reason)
-    return TorchModel(module=module, args=(example,), weights="random", notes=(note,))
+    return TorchModel(
+        module=module, args=(example,), weights="random", notes=(note,), vision=vision
+    )
+
+
+def _vision(weights: Any) -> Vision | None:
+    """How the published weights were evaluated: resize the shorter side, cut the middle out."""
+    how = weights.transforms()
+    if not hasattr(how, "resize_size"):
+        return None
+    preprocess = Preprocess(
+        fit="crop",
+        crop=how.crop_size[0] / how.resize_size[0],
+        filter=str(how.interpolation.value),  # type: ignore[arg-type]
+        scale=1 / 255,
+        mean=tuple(map(float, how.mean)),
+        std=tuple(map(float, how.std)),
+    )
+    return Vision(task="classify", preprocess=preprocess)
 
 
 def _settings(name: str, family: str) -> dict[str, bool | None]:

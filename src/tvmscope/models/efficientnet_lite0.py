@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
 from tvmscope.core.options import LoadOptions
+from tvmscope.core.vision import Preprocess, Vision
 from tvmscope.models._api import BuiltIn, TorchModel, require
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 SIZE = 224
 CROP = 0.875
@@ -22,16 +16,12 @@ _INSTALL = (
 )
 
 
-def preprocess(image: Image.Image) -> np.ndarray[Any, Any]:
-    """A 1x3x224x224 float32 array: centre crop of 87.5 %, bicubic resize, `(rgb - 127) / 128`."""
-    from PIL.Image import Resampling
-
-    image = image.convert("RGB")
-    side = round(CROP * min(image.size))
-    left, top = (image.width - side) // 2, (image.height - side) // 2
-    crop = image.crop((left, top, left + side, top + side))
-    pixels = np.asarray(crop.resize((SIZE, SIZE), Resampling.BICUBIC), np.float32)
-    return np.ascontiguousarray(((pixels - 127.0) / 128.0).transpose(2, 0, 1)[None])
+VISION = Vision(
+    task="classify",
+    preprocess=Preprocess(
+        fit="crop", crop=CROP, filter="bicubic", mean=(127.0,) * 3, std=(128.0,) * 3
+    ),
+)
 
 
 def load(options: LoadOptions) -> TorchModel:
@@ -45,7 +35,7 @@ def load(options: LoadOptions) -> TorchModel:
     module = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=path).eval()
     generator = torch.Generator().manual_seed(options.seed)
     example = torch.randn((1, 3, SIZE, SIZE), generator=generator)
-    return TorchModel(module=module, args=(example,), weights="pretrained")
+    return TorchModel(module=module, args=(example,), weights="pretrained", vision=VISION)
 
 
 MODEL = BuiltIn(

@@ -9,6 +9,7 @@ from pathlib import Path
 from tvmscope.core.codec import decode, encode
 from tvmscope.core.files import write_text_atomic
 from tvmscope.core.model import Model, Prepared
+from tvmscope.core.vision import Vision
 from tvmscope.errors import SchemaError
 from tvmscope.models.resolve import Source
 
@@ -25,9 +26,15 @@ class TorchOrigin:
     state_digest: str
 
 
-def write_json(folder: Path, model: Model, origin: TorchOrigin | None = None) -> None:
+def write_json(
+    folder: Path,
+    model: Model,
+    origin: TorchOrigin | None = None,
+    vision: Vision | None = None,
+) -> None:
     """The fields of `Model` at the top, and `torch` for workers; written last, and whole."""
-    data = encode(model) | ({"torch": encode(origin)} if origin is not None else {})
+    more = {"torch": origin, "vision": vision}
+    data = encode(model) | {k: encode(v) for k, v in more.items() if v is not None}
     write_text_atomic(folder / "model.json", json.dumps(data, indent=1) + "\n")
 
 

@@ -64,6 +64,7 @@ def prepare(
 def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
     require("onnx", "onnxruntime", install="pip install onnx onnxruntime")
     from tvmscope.models import _onnx_graph as graph
+    from tvmscope.models._onnx_vision import vision_of_onnx
 
     file = fetch(source.ref, offline=options.offline) if source.is_url else Path(source.ref)
     model = graph.read(file, source.text)
@@ -91,7 +92,7 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
         weights="file",
         notes=_dead_notes(reference),
     )
-    write_json(folder, prepared)
+    write_json(folder, prepared, vision=vision_of_onnx(model))
     return prepared
 
 
@@ -128,7 +129,7 @@ def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
         weights=loaded.weights,
         notes=loaded.notes + _dead_notes(reference),
     )
-    write_json(folder, model, TorchOrigin(source, options.seed, state))
+    write_json(folder, model, TorchOrigin(source, options.seed, state), loaded.vision)
     return model
 
 

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 from tvmscope.errors import UsageError
 from tvmscope.models.catalog import built_ins
+from tvmscope.models.darknet_cfg import Parts, parse_parts
 
-Kind = Literal["builtin", "torchvision", "hf", "onnx", "pt2", "python", "pickled"]
+Kind = Literal["builtin", "torchvision", "hf", "onnx", "pt2", "python", "pickled", "darknet"]
 
 _WEIGHTS_ONLY = {".pt", ".pth", ".safetensors", ".bin", ".ckpt"}
 
@@ -26,7 +27,7 @@ class Source:
     name: str
     ref: str
     attribute: str | None = None
-    """The factory function in a Python file."""
+    """The factory function in a Python file; the weights and form of a darknet model."""
 
     @property
     def format(self) -> Literal["torch", "onnx"]:
@@ -52,6 +53,11 @@ def classify(text: str) -> Source:
         return _hub(text, prefix, rest)
     if text in built_ins():
         return Source("builtin", text, text, text)
+    if colon and prefix in built_ins() and built_ins()[prefix].load_form:
+        return _darknet("builtin", text, prefix, prefix, rest)
+    if match := re.fullmatch(r"(.+?\.cfg)(?::(.+))?", text):
+        path = _existing(match[1])
+        return _darknet("darknet", text, path.stem, str(path), match[2] or "")
     if match := re.fullmatch(r"(.+\.py)(?::(\w+))?", text):
         path = _existing(match[1])
         name = f"{path.stem}-{match[2]}" if match[2] else path.stem
@@ -60,6 +66,12 @@ def classify(text: str) -> Source:
         path = _existing(text)
         return Source("onnx" if path.suffix == ".onnx" else "pt2", text, path.stem, str(path))
     raise UsageError(_unknown(text))
+
+
+def _darknet(kind: Kind, text: str, stem: str, ref: str, rest: str) -> Source:
+    parts = parse_parts(rest)
+    name = stem if parts.form == Parts.form else f"{stem}-{parts.form}"
+    return Source(kind, text, name, ref, str(parts) or None)
 
 
 def _url(text: str) -> Source:
@@ -97,7 +109,7 @@ def _unknown(text: str) -> str:
         )
     return (
         f"'{text}' is not a model{_suggest(text, names)}; built-in models: {', '.join(names)}; "
-        "or give torchvision:NAME, hf:NAME, a .onnx, .pt2 or .py file"
+        "or give torchvision:NAME, hf:NAME, a .onnx, .pt2, .cfg or .py file"
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from tvmscope.core.options import CompileOptions, LoadOptions, MeasureOptions
+from tvmscope.core.options import CompileOptions, LoadOptions, MeasureOptions, PictureOptions
 from tvmscope.errors import UsageError
 from tvmscope.units import split_targets
 
@@ -40,6 +40,8 @@ class Options:
     command: str = "tvmscope (Python API)"
     example_inputs: Sequence[Any] | None = None
     """Example inputs of an `nn.Module` that was given in memory."""
+    pictures: PictureOptions | None = None
+    """Pictures to show to an artifact."""
 
     @classmethod
     def of(cls, *, inputs: Sequence[Any] | None = None, **flat: Any) -> Options:

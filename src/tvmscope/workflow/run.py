@@ -86,6 +86,16 @@ def entry_for(artifact: Artifact, folder: str, options: Options) -> Entry:
     )
 
 
+def check_device(path: Path, device: str) -> None:
+    """An artifact runs where it was compiled for; a script that says otherwise is told so."""
+    built = artifacts.read(path).target.device
+    named = device.split(":")[0].replace("gpu", "cuda").replace("llvm", "cpu")
+    if named not in ("auto", built):
+        raise UsageError(
+            f"{path} is compiled for {built}, not {device}; compile with --target {named}"
+        )
+
+
 def inputs_for(artifact: Artifact, options: Options) -> dict[str, np.ndarray]:
     """Inputs from `--inputs`, or seeded ones that fit the artifact."""
     file = options.load.inputs_file

@@ -1,0 +1,86 @@
+"""Spellings known from other TVM scripts, turned into ours before the command line is parsed.
+
+`--onnx m.onnx --out_dir x` means `m.onnx --output x`. None of them shows in `--help`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from tvmscope.errors import UsageError
+from tvmscope.messages import _
+
+_RENAMED = {
+    "compile": {"--out-dir": "--output", "--device": "--target"},
+    "run": {
+        "--out-dir": "--output",
+        "--iters": "--iterations",
+        "--score-thresh": "--score-threshold",
+    },
+}
+_POSITIONAL = {"compile": "--onnx", "run": "--artifact-dir"}
+"""The flag whose value is the command's first argument."""
+_SWITCH = re.compile(r"0|1|true|false|on|off|yes|no", re.IGNORECASE)
+_OFF = ("0", "false", "off", "no")
+_NUMBER = re.compile(r"\d*\.?\d+")
+
+Words = list[str]
+
+
+def modern(args: Sequence[str]) -> Words:
+    """The arguments in tvmscope's own words; commands besides `compile` and `run` keep theirs."""
+    if not args or args[0] not in _RENAMED:
+        return list(args)
+    command, words = args[0], list(args[1:])
+    first: Words = []
+    ours: Words = []
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            ours += [word, *words]
+            break
+        if not word.startswith("--"):
+            ours.append(word)
+            continue
+        name, equals, value = word.partition("=")
+        name = name.replace("_", "-")
+        if equals:
+            words.insert(0, value)
+        if name == _POSITIONAL[command]:
+            first.append(words.pop(0) if words else "")
+        elif name in _SPECIAL:
+            ours += _SPECIAL[name](command, words)
+        else:
+            name = _RENAMED[command].get(name, name)
+            ours.append(f"{name}={words.pop(0)}" if equals else name)
+    return [command, *first, *ours]
+
+
+def _nms(command: str, words: Words) -> Words:
+    """Suppression is always on; a number after the flag is its overlap."""
+    if words and _NUMBER.fullmatch(words[0]):
+        return ["--nms-iou", words.pop(0)]
+    return []
+
+
+def _fast_scatter(command: str, words: Words) -> Words:
+    """On by default when compiling, and nothing to choose when running."""
+    off = bool(words) and bool(_SWITCH.fullmatch(words[0])) and words.pop(0).lower() in _OFF
+    return ["--no-fast-scatter"] if off and command == "compile" else []
+
+
+def _profile_top(command: str, words: Words) -> Words:
+    return ["--profile", "--top", *([words.pop(0)] if words else [])]
+
+
+def _tune(command: str, words: Words) -> Words:
+    raise UsageError(_("--tune: compile and run do not tune; leave it out"))
+
+
+_SPECIAL: dict[str, Callable[[str, Words], Words]] = {
+    "--nms": _nms,
+    "--fast-scatter-nd": _fast_scatter,
+    "--profile-topk": _profile_top,
+    "--tune": _tune,
+}

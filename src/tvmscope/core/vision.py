@@ -1,0 +1,99 @@
+"""How a model sees pictures, and what it says about one: plain values that travel as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tvmscope.core.codec import decode
+from tvmscope.core.model import Prepared
+
+Fit = Literal["stretch", "letterbox", "crop"]
+Layout = Literal["NCHW", "NHWC"]
+PictureTask = Literal["classify", "detect"]
+Head = Literal["yolov5", "yolov8", "darknet", "nms", "end2end"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocess:
+    """From RGB pixels to the input: fit to its size, then (x * scale - mean) / std.
+
+    The input's height and width are the artifact's own, since shapes are fixed when compiling.
+    """
+
+    fit: Fit = "stretch"
+    crop: float = 1.0
+    """For `crop`: the share of the shorter side that the square in the middle keeps."""
+    fill: int = 114
+    """For `letterbox`: the grey of the bars."""
+    filter: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
+    scale: float = 1.0
+    mean: tuple[float, ...] = ()
+    """Of scaled values, one per channel; none means 0."""
+    std: tuple[float, ...] = ()
+    layout: Layout | None = None
+    """Where the channels are; None where the input's shape tells."""
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """A darknet head: anchor boxes in input pixels, and how far a centre may leave its cell."""
+
+    sizes: tuple[tuple[float, float], ...]
+    scale_xy: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vision:
+    """What a model that takes pictures needs around it; stored in the artifact's meta.json."""
+
+    task: PictureTask | None = None
+    preprocess: Preprocess = field(default_factory=Preprocess)
+    labels: tuple[str, ...] = ()
+    """Names that came with the model; empty means that the class count decides."""
+    head: Head | None = None
+    anchors: tuple[Anchors, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Label:
+    """A class with its score, 0 to 1."""
+
+    index: int
+    name: str
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """A found object; the corners are in the picture's own pixels."""
+
+    index: int
+    name: str
+    score: float
+    corners: tuple[float, float, float, float]
+    """Left, top, right, bottom."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a model said about one picture, or why it could not be asked."""
+
+    picture: str
+    width: int | None = None
+    height: int | None = None
+    task: PictureTask | None = None
+    labels: tuple[Label, ...] = ()
+    boxes: tuple[Box, ...] = ()
+    times_s: dict[str, float] = field(default_factory=dict)
+    """Seconds of `decode`, `preprocess`, `inference` and `postprocess`."""
+    failure: str | None = None
+
+
+def vision_of(prepared: Prepared) -> Vision | None:
+    """What the prepared folder says about pictures; None for models that do not take them."""
+    if not prepared.json_path.is_file():
+        return None
+    data = json.loads(prepared.json_path.read_text(encoding="utf-8")).get("vision")
+    return None if data is None else decode(Vision, data)

@@ -1,0 +1,135 @@
+"""Reads darknet's `model.cfg` text: a list of layers with their settings, and the anchor boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tvmscope.core.vision import Anchors
+from tvmscope.errors import ImportModelError, UsageError
+
+WEIGHTS_SUFFIX = ".weights"
+FORMS = ("concat", "scatter", "raw")
+"""How the boxes are decoded: put together, assigned in place (ScatterND in ONNX), or not at all."""
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A `[name]` of the file with its `key=value` lines."""
+
+    name: str
+    values: dict[str, str]
+    line: int
+
+    def whole(self, key: str, default: int | None = None) -> int:
+        """A whole number; without a default it must be there."""
+        return self._number(key, default, int)
+
+    def real(self, key: str, default: float) -> float:
+        """A number."""
+        return self._number(key, default, float)
+
+    def wholes(self, key: str) -> list[int]:
+        """Whole numbers with commas between; none when the key is missing."""
+        return [int(x) for x in self._numbers(key)]
+
+    def reals(self, key: str) -> list[float]:
+        """Numbers with commas between; none when the key is missing."""
+        return self._numbers(key)
+
+    def problem(self, text: str) -> ImportModelError:
+        """An error that says where in the file it is."""
+        return ImportModelError(f"[{self.name}] in line {self.line} of the .cfg: {text}")
+
+    def _number(self, key: str, default: Number | None, kind: Callable[[str], Number]) -> Number:
+        if key not in self.values:
+            if default is None:
+                raise self.problem(f"'{key}' is missing")
+            return default
+        try:
+            return kind(self.values[key])
+        except ValueError as e:
+            raise self.problem(f"{key}={self.values[key]} is not a number") from e
+
+    def _numbers(self, key: str) -> list[float]:
+        parts = [part for part in self.values.get(key, "").split(",") if part.strip()]
+        try:
+            return [float(part) for part in parts]
+        except ValueError as e:
+            raise self.problem(f"{key}={self.values[key]} are not numbers") from e
+
+
+def parse(text: str) -> tuple[Section, list[Section]]:
+    """The `[net]` section and the layers after it."""
+    sections: list[Section] = []
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.split("#")[0].split(";")[0].strip()
+        if line.startswith("[") and line.endswith("]"):
+            sections.append(Section(line[1:-1].strip().lower(), {}, number))
+        elif line:
+            key, equals, value = line.partition("=")
+            if not equals or not sections:
+                raise ImportModelError(f"line {number} of the .cfg is no setting: '{line[:60]}'")
+            sections[-1].values[key.strip()] = value.strip()
+    if not sections or sections[0].name not in ("net", "network"):
+        raise ImportModelError("the .cfg does not begin with [net]: not a darknet network")
+    return sections[0], sections[1:]
+
+
+def read_text(path: Path) -> str:
+    """The file's text; not a file or not text is a clear error."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ImportModelError(f"'{path}' cannot be read as a .cfg: {e}") from e
+
+
+def anchors(layers: list[Section]) -> tuple[Anchors, ...]:
+    """One entry per `[yolo]` layer, in order."""
+    return tuple(_anchors(layer) for layer in layers if layer.name == "yolo")
+
+
+def _anchors(layer: Section) -> Anchors:
+    if layer.whole("new_coords", 0):
+        raise layer.problem("new_coords=1 (scaled YOLOv4) is not supported")
+    numbers = layer.reals("anchors")
+    pairs = list(zip(numbers[::2], numbers[1::2], strict=False))
+    mask = layer.wholes("mask") or list(range(len(pairs)))
+    if not pairs or len(numbers) % 2 or not all(0 <= m < len(pairs) for m in mask):
+        raise layer.problem("anchors and mask do not fit together")
+    return Anchors(tuple(pairs[m] for m in mask), layer.real("scale_x_y", 1.0))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What may follow a darknet model's name: `:file.weights`, `:scatter`, or both."""
+
+    weights: str | None = None
+    form: str = FORMS[0]
+
+    def __str__(self) -> str:
+        form = None if self.form == FORMS[0] else self.form
+        return ":".join(part for part in (self.weights, form) if part)
+
+
+def parse_parts(text: str) -> Parts:
+    """Read them; a weights file becomes an absolute path, so that any process finds it."""
+    found = Parts()
+    for part in filter(None, text.split(":")):
+        if part in FORMS:
+            found = Parts(found.weights, part)
+        elif part.endswith(WEIGHTS_SUFFIX):
+            path = Path(part).expanduser()
+            if not path.is_file():
+                raise UsageError(f"there is no weights file '{part}'")
+            found = Parts(str(path.resolve()), found.form)
+        else:
+            raise UsageError(
+                f"'{part}' after a darknet model is neither a {WEIGHTS_SUFFIX} file "
+                f"nor one of {', '.join(FORMS)}"
+            )
+    return found

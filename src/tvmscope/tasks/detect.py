@@ -1,0 +1,40 @@
+"""From a detector's outputs to named boxes in the picture's own pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tvmscope.core.vision import Box
+from tvmscope.tasks.boxes import suppress
+from tvmscope.tasks.heads import Candidates
+from tvmscope.tasks.preprocess import Placement
+
+Names = Callable[[int | None], Callable[[int], str]]
+
+
+def detect(
+    found: Candidates, placement: Placement, names: Names, *, score: float, iou: float
+) -> tuple[Box, ...]:
+    """Boxes that score at least `score` and are left after suppression at `iou`, best first."""
+    usable = (found.scores >= score) & np.isfinite(found.corners).all(1)
+    corners, scores, classes = (
+        values[usable] for values in (found.corners, found.scores, found.classes)
+    )
+    kept = suppress(corners, scores, classes, iou)
+    placed = corners[kept].astype(np.float64)
+    if found.in_picture:
+        placed = np.clip(placed, 0, [placement.width, placement.height] * 2)
+    else:
+        placed = placement.to_picture(placed)
+    name = names(found.class_count)
+    return tuple(
+        Box(
+            index=int(classes[i]),
+            name=name(int(classes[i])),
+            score=float(scores[i]),
+            corners=tuple(round(float(c), 2) for c in box),  # type: ignore[arg-type]
+        )
+        for i, box in zip(kept, placed, strict=True)
+    )

@@ -1,0 +1,100 @@
+"""Reads any picture file as RGB, upright and in 8 bits, or says in one line why it cannot."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tvmscope.errors import PictureError, UsageError, one_line
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MAX_PIXELS = 178_956_970
+"""Half a gigabyte of RGB; Pillow's own limit, against small files that unpack to gigabytes."""
+
+
+def read(path: Path) -> Image:
+    """The picture as RGB, as a viewer shows it: turned by its EXIF tag, transparent over white."""
+    from PIL import Image, ImageOps
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # half the limit
+            with Image.open(path) as file:
+                _check_size(path, file)
+                file.load()
+                return to_rgb(ImageOps.exif_transpose(file))
+    except PictureError:
+        raise
+    except FileNotFoundError as e:
+        raise PictureError(f"there is no picture '{path}'") from e
+    except Image.DecompressionBombError as e:
+        raise PictureError(_too_large(path, "more pixels than its file should hold")) from e
+    except Image.UnidentifiedImageError as e:
+        raise PictureError(f"'{path}' is not a picture that Pillow knows") from e
+    except Exception as e:  # decoders raise everything from SyntaxError to struct.error
+        raise PictureError(f"'{path}' cannot be decoded: {one_line(e)}") from e
+
+
+def to_rgb(image: Image) -> Image:
+    """Any mode as 8-bit RGB."""
+    from PIL import Image
+
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        return _from_deep(image).convert("RGB")
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        white = Image.new("RGBA", layer.size, "white")
+        return Image.alpha_composite(white, layer).convert("RGB")
+    return image.convert("RGB")
+
+
+def _from_deep(image: Image) -> Image:
+    """Greys of 16 or 32 bits, or floats, which Pillow's own conversion would cut off at 255."""
+    from PIL import Image
+
+    values = np.nan_to_num(np.asarray(image).astype(np.float64))
+    top = float(values.max())
+    if image.mode.startswith("I;16") or top > 255:
+        scale = 255.0 / max(65535.0, top)
+    else:
+        scale = 255.0 if image.mode == "F" and top <= 1 else 1.0
+    return Image.fromarray(np.clip(np.rint(values * scale), 0, 255).astype(np.uint8))
+
+
+def _check_size(path: Path, image: Image) -> None:
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise PictureError(_too_large(path, f"{width}x{height} pixels"))
+    if width * height == 0:
+        raise PictureError(f"'{path}' has no pixels")
+
+
+def _too_large(path: Path, how: str) -> str:
+    return f"'{path}' has {how}; the limit is {MAX_PIXELS:,} pixels: scale it down first"
+
+
+def find(places: Iterable[Path]) -> list[Path]:
+    """The files that are named, and the pictures of the folders among them, in order of name."""
+    found: list[Path] = []
+    for place in places:
+        if not place.is_dir():
+            found.append(place)
+            continue
+        inside = [file for file in sorted(place.iterdir()) if _looks_like_picture(file)]
+        if not inside:
+            raise UsageError(f"the folder {place} holds no pictures (.jpg, .png, .webp, ...)")
+        found += inside
+    return found
+
+
+def _looks_like_picture(file: Path) -> bool:
+    from PIL import Image
+
+    known = Image.registered_extensions()
+    return file.is_file() and not file.name.startswith(".") and file.suffix.lower() in known

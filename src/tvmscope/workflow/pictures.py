@@ -1,0 +1,191 @@
+"""Show pictures to an artifact: one worker for all, one answer each, and none lost to a bad one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmscope.backends import all_backends
+from tvmscope.compiler import artifact as artifacts
+from tvmscope.core.artifact import Artifact
+from tvmscope.core.options import PictureOptions
+from tvmscope.core.progress import Progress, Silent
+from tvmscope.core.session import Session
+from tvmscope.core.vision import Answer, Vision
+from tvmscope.errors import PictureError, UsageError
+from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.models import darknet_cfg
+from tvmscope.models.inputs import Array, read_npz, write_npz
+from tvmscope.tasks import answer as tasks
+from tvmscope.tasks import heads, images, labels
+from tvmscope.tasks.answer import Request
+from tvmscope.workflow import stages
+from tvmscope.workflow.options import Options
+from tvmscope.workflow.run import run_artifact
+
+_MOST_DEATHS = 3
+"""Workers lost one after the other, before the rest of the pictures is given up."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Answers in the order of the pictures, and the measured session if one was asked for."""
+
+    answers: tuple[Answer, ...]
+    session: Session | None = None
+
+
+def show_pictures(
+    path: Path,
+    options: Options,
+    *,
+    save_outputs: Path | None = None,
+    progress: Progress | None = None,
+) -> Shown:
+    """An answer per picture; with counts or a duration, the first good one is timed too."""
+    progress, asked = progress or Silent(), options.pictures
+    if asked is None:
+        raise UsageError("no picture was given")
+    if options.load.inputs_file is not None:
+        raise UsageError("give --image or --inputs, not both")
+    artifact = artifacts.read(path)
+    artifacts.check(artifact)
+    vision = vision_for(artifact, asked)
+    tasks.picture_input(artifact)
+    tasks.task_of(artifact, vision)
+    files = images.find(asked.pictures)
+    written = [*_drawings(asked.save_vis, files), save_outputs]
+    _refuse_overwrite([Path(file) for file in written if file is not None], options.force)
+    with TemporaryDirectory(prefix="tvmscope-") as scratch:
+        requests = _requests(path, files, vision, asked, options, Path(scratch))
+        answers = _answer_all(requests, options, progress)
+        if save_outputs is not None:
+            _gather(requests, answers, save_outputs)
+        session = None
+        good = [r for r, a in zip(requests, answers, strict=True) if a.failure is None]
+        if good and asks_for_times(options):
+            load = replace(options.load, inputs_file=good[0].save_inputs)
+            session = run_artifact(path, replace(options, load=load), progress=progress)
+    return Shown(tuple(answers), session)
+
+
+def asks_for_times(options: Options) -> bool:
+    """Whether counts or a duration were given; pictures alone need no statistics."""
+    default = Options().measure
+    return options.measure.iterations is not None or options.measure != replace(
+        default, warmup=options.measure.warmup, seed=options.measure.seed
+    )
+
+
+def vision_for(artifact: Artifact, asked: PictureOptions) -> Vision:
+    """What the artifact knows, with what the user said on top."""
+    known = artifact.vision or Vision()
+    vision = replace(known, preprocess=replace(known.preprocess, **asked.preprocess))
+    if asked.labels is not None:
+        vision = replace(vision, labels=labels.read(asked.labels))
+    if asked.task is not None:
+        vision = replace(vision, task=asked.task)
+    return vision if asked.head is None else _with_head(vision, asked.head)
+
+
+def _with_head(vision: Vision, text: str) -> Vision:
+    """`--head yolov8`, or `--head darknet:model.cfg` with the file that has the anchors."""
+    name, _, file = text.partition(":")
+    if name not in heads.NAMES or (file and name != "darknet"):
+        raise UsageError(f"--head {text} is none of {', '.join(heads.NAMES)}, darknet:FILE.cfg")
+    anchors = vision.anchors
+    if file:
+        _, layers = darknet_cfg.parse(darknet_cfg.read_text(Path(file)))
+        anchors = darknet_cfg.anchors(layers)
+    return replace(vision, task="detect", head=name, anchors=anchors)
+
+
+def _requests(
+    path: Path,
+    files: Sequence[Path],
+    vision: Vision,
+    asked: PictureOptions,
+    options: Options,
+    scratch: Path,
+) -> list[Request]:
+    warmup = options.measure.warmup
+    drawings = _drawings(asked.save_vis, files)
+    return [
+        Request(
+            artifact=str(path.resolve()),
+            picture=str(file),
+            vision=vision,
+            threads=stages.threads_of(options),
+            warmup=1 if warmup is None else warmup,
+            score_threshold=asked.score_threshold,
+            nms_iou=asked.nms_iou,
+            save_vis=drawings[number],
+            save_outputs=str(scratch / f"outputs{number}.npz"),
+            save_inputs=str(scratch / f"inputs{number}.npz"),
+        )
+        for number, file in enumerate(files)
+    ]
+
+
+def _drawings(place: Path | None, files: Sequence[Path]) -> list[str | None]:
+    """One picture goes to a file (or into a folder that is there), several into a folder."""
+    if place is None:
+        return [None] * len(files)
+    if len(files) == 1 and not place.is_dir():
+        return [str(place)]
+    if place.suffix and not place.is_dir():
+        raise UsageError(f"--save-vis {place}: {len(files)} pictures need a folder")
+    names = [f"{file.stem}.jpg" for file in files]
+    for number, name in enumerate(names):  # a.png and a.jpg, or a.jpg of two folders
+        if name in names[:number]:
+            names[number] = f"{Path(name).stem}-{number + 1}.jpg"
+    return [str(place / name) for name in names]
+
+
+def _refuse_overwrite(files: Sequence[Path], force: bool) -> None:
+    for file in files:
+        if file.exists() and not force:
+            raise UsageError(f"{file} exists; will not overwrite without --force")
+
+
+def _answer_all(requests: Sequence[Request], options: Options, progress: Progress) -> list[Answer]:
+    """Ask one after the other; a picture that brings the worker down gets the next a new one."""
+    backend = all_backends()[0]["tvmscope"]
+    answers: list[Answer] = []
+    progress.stage("run", requests[0].artifact)
+    with ExitStack() as stack:
+        worker: Worker | None = None
+        deaths = 0
+        for number, request in enumerate(requests):
+            if worker is None:
+                env = backend.env(request.threads)
+                worker = Worker("tvmscope", env=env, timeout_s=options.measure.timeout_s)
+                stack.enter_context(worker)
+            try:
+                answers.append(worker.call("tvmscope.tasks.answer:answer", request))
+                deaths = 0
+            except PictureError as e:
+                answers.append(Answer(picture=request.picture, failure=str(e)))
+            except WorkerDied as e:
+                worker, deaths = None, deaths + 1
+                if deaths == _MOST_DEATHS:  # then it is the artifact, not the pictures
+                    raise
+                answers.append(Answer(picture=request.picture, failure=str(e)))
+            progress.step(number + 1, len(requests), Path(request.picture).name)
+    return answers
+
+
+def _gather(requests: Sequence[Request], answers: Sequence[Answer], place: Path) -> None:
+    """One picture's outputs keep their names; those of several get the picture's before them."""
+    kept: dict[str, Array] = {}
+    for request, said in zip(requests, answers, strict=True):
+        if said.failure is None and request.save_outputs is not None:
+            prefix = f"{Path(request.picture).name}/" if len(requests) > 1 else ""
+            arrays = read_npz(request.save_outputs)
+            kept |= {f"{prefix}{name}": array for name, array in arrays.items()}
+    if kept:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_npz(place, kept)

