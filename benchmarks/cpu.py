@@ -33,7 +33,7 @@ def main() -> None:
     best = []
     for name in args.models.split(","):
         with TemporaryDirectory() as folder:
-            session = tvmscope.analyze(
+            session = tvmscope.bench(
                 name,
                 target="cpu",
                 backends=backends,

@@ -39,6 +39,15 @@ class FakeRunner:
         return {"y": OUTPUTS["y"] + (0.5 if self._fault == "wrong" else 0)}
 
 
+class FakeBusyRunner(FakeRunner):
+    """Computes instead of sleeping."""
+
+    def run(self) -> None:
+        until = time.perf_counter() + self._run_s
+        while time.perf_counter() < until:
+            pass
+
+
 class FakeDeviceRunner(FakeRunner):
     """Also has a clock on the device."""
 
@@ -107,6 +116,10 @@ def _exhaust_memory() -> None:
 
 def load(request: dict[str, Any]) -> FakeRunner:
     return FakeRunner(**request)
+
+
+def load_busy(request: dict[str, Any]) -> FakeRunner:
+    return FakeBusyRunner(**request)
 
 
 def load_device(request: dict[str, Any]) -> FakeRunner:

@@ -85,7 +85,7 @@ def test_odd_shapes_match_pytorch(name: str, host: Target) -> None:
 
 
 @pytest.mark.parametrize("groups", [2, 4])
-def test_grouped_convolution_is_declined_and_right(groups: int, host: Target) -> None:
+def test_groups_that_fill_no_block_are_declined_and_right(groups: int, host: Target) -> None:
     graph = Graph()
     x = graph.conv2d(graph.input(3, 5, 9, 7), 4 * groups, 1)
     ran = graph.check(
@@ -96,19 +96,19 @@ def test_grouped_convolution_is_declined_and_right(groups: int, host: Target) ->
     assert any("conv2d" in kernel for kernel in ran.taken_by("fallback"))
 
 
-def test_transposed_convolution_is_declined_and_right(host: Target) -> None:
+@pytest.mark.parametrize(
+    ("groups", "inputs", "outputs"), [(3, 16, 32), (8, 4, 4), (4, 8, 12), (16, 1, 2), (2, 32, 48)]
+)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_grouped_convolutions_match_pytorch(
+    groups: int, inputs: int, outputs: int, stride: int, host: Target
+) -> None:
     graph = Graph()
-    x = graph.conv2d(graph.input(3, 5, 9, 7), 17, 1)
-    weight = graph.constant(graph.random(17, 5, 3, 3, scale=0.1))
-    y = graph.apply(
-        lambda v, w: relax.op.nn.conv2d_transpose(v, w, strides=2, padding=1, output_padding=1),
-        lambda v, w: nnf.conv_transpose2d(v, w, None, 2, 1, 1),
-        x,
-        weight,
-    )
+    x = graph.conv2d(graph.input(2, 5, 9, 13), inputs * groups, 1)
+    y = graph.conv2d(x, outputs * groups, groups=groups, stride=stride, padding=1)
     ran = graph.check(graph.relu(graph.bias(y)), target=host)
-    assert len(ran.taken_by("conv2d")) == 1
-    assert any("conv2d_transpose" in kernel for kernel in ran.taken_by("fallback"))
+    assert len(ran.taken_by("conv2d")) == 2
+    assert ran.taken_by("fallback") == []
 
 
 def test_computed_weights_are_declined_and_right(host: Target) -> None:

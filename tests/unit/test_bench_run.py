@@ -71,6 +71,16 @@ def alive() -> list[str]:
     return found
 
 
+def test_a_row_that_leaves_cores_idle_says_so(bench: Bench) -> None:
+    rows = bench.run(entry("lazy"), entry("busy", load="fakes:load_busy"))
+    lazy, busy = rows["lazy"], rows["busy"]
+    assert lazy.cores_used is not None
+    assert busy.cores_used is not None
+    assert lazy.cores_used < 0.5 < busy.cores_used
+    assert any("cores; busy" in text for text in lazy.warnings)
+    assert not any("cores;" in text for text in busy.warnings)
+
+
 def test_a_good_row_has_everything(bench: Bench) -> None:
     row = bench.run(replace(entry("a"), build_s=1.5, warnings=("mind the gap",)))["a"]
     assert (row.status, row.reason) == ("ok", None)

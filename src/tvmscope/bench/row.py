@@ -30,6 +30,7 @@ class Row:
     accuracy: Accuracy | None = None
     memory: MemoryUse | None = None
     lane: Lane | None = None
+    cores: float | None = None
     failure: TvmscopeError | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -70,11 +71,12 @@ class Row:
         self.lane = Lane(self.label, self.worker, self.info.has_device_timer)
 
     def finish(self) -> None:
-        """Note the peak of memory after all runs."""
+        """Note the peak of memory, and the cores that were busy, after all runs."""
         if self.lane is None or self.lane.failure is not None or self.worker is None:
             return
         try:
             self.memory = self.worker.peak_memory_bytes()
+            self.cores = self.worker.cores_used()
         except TvmscopeError as e:  # all times are in: keep them, and the peak after loading
             self.warnings.append(f"ended after the last round: {one_line(e)}")
 
@@ -101,6 +103,7 @@ class Row:
             build_s=self.entry.build_s,
             load_s=self.info.load_s if self.info else None,
             peak_memory_bytes=self.memory.peak_bytes if self.memory else None,
+            cores_used=self.cores,
             settings=self.info.settings if self.info else None,
             warnings=warnings,
             items=self.entry.items,

@@ -24,6 +24,7 @@ from tvmscope.measure.machine import disturbances, snapshot
 __all__ = ["Entry", "compare_all", "run"]
 
 Results = tuple[Result, ...]
+FEWER_CORES = 0.8
 CORES_PER_CHAIN = 2
 """Building and loading compile (TVM, torch.compile): fewer cores would only queue up."""
 
@@ -153,6 +154,18 @@ def _measure(
             row.finish()
             if row.lane.failure is not None:
                 _tell(row, progress)
+    _warn_of_idle_cores(rows)
+
+
+def _warn_of_idle_cores(rows: Sequence[Row]) -> None:
+    """Say so where a row left cores idle that another one used: the two are not quite a pair."""
+    used = {r.label: r.cores for r in rows if r.cores and r.entry.task.target.startswith("cpu")}
+    if not used:
+        return
+    busiest = max(used, key=lambda label: used[label] or 0.0)
+    for row in rows:
+        if row.label in used and (row.cores or 0.0) < FEWER_CORES * (used[busiest] or 0.0):
+            row.warnings.append(f"used {row.cores:.1f} cores; {busiest} used {used[busiest]:.1f}")
 
 
 def _done(rows: list[Row], options: MeasureOptions) -> tuple[float, float]:

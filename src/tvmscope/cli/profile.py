@@ -10,7 +10,7 @@ import typer
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import MEASURE, Command
 from tvmscope.cli._option import option
-from tvmscope.cli._show import Show, redacted, refuse_overwrite, write
+from tvmscope.cli._show import Show, refuse_overwrite, write
 from tvmscope.messages import _
 from tvmscope.workflow.options import Options
 
@@ -46,6 +46,7 @@ def profile(
     from tvmscope.report import json_, profile_table
     from tvmscope.workflow.places import claim
     from tvmscope.workflow.profile import profile as run
+    from tvmscope.workflow.reports import without_names
 
     if options.output is not None:
         claim(options.output, force=options.force)
@@ -54,7 +55,7 @@ def profile(
         session = run(model, options, progress)
     if options.output is not None:
         save(session, options.output)
-    session = redacted(session) if redact else session
+    session = without_names(session) if redact else session
     show.text(profile_table.render(session, top))
     if show.json:
         write(json_.render([session]))

@@ -10,7 +10,7 @@ import typer
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import DEPLOY, Command
 from tvmscope.cli._picture_flags import pictures
-from tvmscope.cli._show import Show, exit_code, redacted, refuse_overwrite
+from tvmscope.cli._show import Show, exit_code, refuse_overwrite
 from tvmscope.messages import _
 from tvmscope.workflow.options import Options
 
@@ -67,7 +67,7 @@ def _show_pictures(artifact: Path, save_outputs: Path | None, options: Options, 
         show.sessions([session], json=False)
         code = exit_code([session])
     if show.json:
-        hidden = redacted(session) if session and show.redact else session
+        (hidden,) = show.presentable([session]) if session else (None,)
         show.machine(answers.machine(said, hidden))
     return 1 if any(answer.failure is not None for answer in said) else code
 

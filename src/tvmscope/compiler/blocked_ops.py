@@ -70,9 +70,11 @@ def conv2d(
     computed_width: int,
     out_dtype: str,
     channels: int,
+    groups: int = 1,
 ) -> te.Tensor:
-    """Dense convolution over `channels` inputs, summed in `out_dtype`; `data` is blocked (5-D) or
-    plain NCHW (4-D), `weight` is (O/16, I/b, kh, kw, b, 16), b = 16 for blocked data, else I."""
+    """Dense convolution over `channels` inputs (of each group), summed in `out_dtype`; `data` is
+    blocked (5-D) or plain NCHW (4-D), `weight` is (O/16, I/b, kh, kw, b, 16), b = 16 for blocked
+    data, else I. Groups are whole blocks, of blocked data."""
     blocks, _, kh, kw, inner, _ = (int(d) for d in weight.shape)
     size = (int(data.shape[2]), int(data.shape[3]))
     rows, width = window.output(size, (kh, kw))
@@ -81,15 +83,16 @@ def conv2d(
     y, x = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
     (sy, sx), (dy, dx) = window.strides, window.dilation
 
-    def value(n: tirx.Var, row: tirx.Expr, column: tirx.Expr) -> tirx.Expr:
+    def value(n: tirx.Var, o: tirx.Var, row: tirx.Expr, column: tirx.Expr) -> tirx.Expr:
         if len(data.shape) == 4:
             return padded(n, ic, row, column)
-        return padded(n, ic // inner, row, column, ic % inner)
+        first = o // (blocks // groups) * int(weight.shape[1]) if groups > 1 else 0
+        return padded(n, first + ic // inner, row, column, ic % inner)
 
     result = te.compute(
         (data.shape[0], blocks, rows, computed_width, CHANNEL_BLOCK),
         lambda n, o, h, w, b: te.sum(
-            value(n, h * sy + y * dy, w * sx + x * dx).astype(out_dtype)
+            value(n, o, h * sy + y * dy, w * sx + x * dx).astype(out_dtype)
             * weight[o, ic // inner, y, x, ic % inner, b].astype(out_dtype),
             axis=[ic, y, x],
         ),

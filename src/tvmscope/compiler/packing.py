@@ -31,6 +31,25 @@ def pack_dense(kernel: Array, *, blocked_input: bool) -> Array:
     return np.ascontiguousarray(split.transpose(0, 2, 4, 5, 3, 1))
 
 
+def merge_groups(kernel: Array, groups: int) -> tuple[Array, int] | None:
+    """A grouped kernel with as few groups made into one as fill whole blocks of channels.
+
+    The merged kernel has zeros between its groups; None where no number of groups fills blocks.
+    """
+    outputs, inputs = kernel.shape[0] // groups, kernel.shape[1]
+    for merged in range(1, groups + 1):
+        whole = inputs * merged % CHANNEL_BLOCK == 0 == outputs * merged % CHANNEL_BLOCK
+        if groups % merged == 0 and whole:
+            break
+    else:
+        return None
+    wide = np.zeros((kernel.shape[0], inputs * merged, *kernel.shape[2:]), kernel.dtype)
+    for group in range(groups):
+        o, i = group * outputs, group % merged * inputs
+        wide[o : o + outputs, i : i + inputs] = kernel[o : o + outputs]
+    return wide, groups // merged
+
+
 def pack_depthwise(kernel: Array) -> Array:
     """(C, 1, kh, kw) to (C/16, kh, kw, 16)."""
     kernel = filled(kernel, 0)[:, 0]

@@ -30,6 +30,7 @@ from tvmscope.compiler.passes.pack_matmul import pack_matmul
 from tvmscope.compiler.passes.row_kernels import row_kernels
 from tvmscope.compiler.passes.scalar_operands import scalar_operands
 from tvmscope.compiler.passes.sink_reshapes import sink_reshapes
+from tvmscope.compiler.passes.subpixel_transposed import subpixel_transposed
 from tvmscope.compiler.passes.wide_sums import wide_sums
 from tvmscope.compiler.schedules import cpu, gpu
 from tvmscope.core.options import CompileOptions
@@ -101,6 +102,7 @@ STEPS: tuple[Step, ...] = (
     Step("tidy", "common-subexpressions", lambda c: rx.EliminateCommonSubexpr()),
     Step("tidy", "dead-code", lambda c: rx.DeadCodeElimination()),
     Step("tidy", "sink-reshapes", lambda c: sink_reshapes()),
+    Step("layout", "subpixel-transposed", lambda c: subpixel_transposed(), ours=_CPU),
     Step("layout", "fuse-attention", lambda c: fuse_attention(c.target), ours=_CPU),
     Step("layout", "pack-matmul", lambda c: pack_matmul(c.target), ours=_CPU),
     Step("layout", "block-layout", _block_layout, ours=_CPU),

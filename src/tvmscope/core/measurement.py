@@ -42,6 +42,8 @@ class Result:
     build_s: float | None = None
     load_s: float | None = None
     peak_memory_bytes: int | None = None
+    cores_used: float | None = None
+    """Cores that were busy on average while it was timed."""
     settings: dict[str, str] | None = None
     warnings: tuple[str, ...] = ()
     items: int | None = None

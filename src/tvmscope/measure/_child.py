@@ -33,6 +33,7 @@ class Child:
         self._runner: Any = None
         self._before_load_bytes: int | None = None
         self._flush: Callable[[], None] | None = None
+        self._wall_s = self._cpu_s = 0.0
 
     def call(self, dotted: str, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
         return resolve(dotted)(*args, **kw)
@@ -55,6 +56,7 @@ class Child:
             self._flush = _cache_flusher()
         told = time.monotonic()
         gc.disable()  # as timeit does: a collection belongs to no run
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
         try:
             for _ in range(n):
                 if cold and self._flush is not None:
@@ -68,7 +70,13 @@ class Child:
                     told = time.monotonic()
         finally:
             gc.enable()
+            if not cold:  # emptying the caches takes all cores
+                self._wall_s += time.perf_counter() - wall_s
+                self._cpu_s += time.process_time() - cpu_s
         return values
+
+    def cores(self) -> float | None:
+        return self._cpu_s / self._wall_s if self._wall_s > 0 else None
 
     def time_device(self, n: int) -> list[float]:
         return [float(v) for v in self._runner.time_device(n)]

@@ -138,6 +138,12 @@ class Worker:
         """Memory before the load and the peak until now."""
         return MemoryUse(*self._ask("memory"))
 
+    def cores_used(self) -> float | None:
+        """How many cores were busy on average in the runs that were timed; waiting threads that
+        spin count too."""
+        cores: float | None = self._ask("cores")
+        return cores
+
     def pause(self) -> None:
         """Stop the process and its children: an idle thread pool would spin beside the others."""
         self._signal(signal.SIGSTOP)

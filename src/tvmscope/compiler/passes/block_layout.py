@@ -1,8 +1,8 @@
 """Runs convolution networks on channel blocks (NCHW16c) from end to end.
 
 Rules, for float tensors of four static dimensions:
-- a convolution with constant weights (dense or depthwise) takes blocked or plain data and gives
-  blocks; its weights are packed here, channels that do not fill a block filled up with zeros
+- a convolution with constant weights (dense, grouped or depthwise) takes blocked or plain data and
+  gives blocks; its weights are packed here, channels that do not fill a block filled up with zeros
 - pooling, means over the image, channel concatenation and elementwise operators stay in blocks
 - anything else gets plain data; a value is converted at most once in each direction
 Filled-up channels carry finite values that no one reads: the weights that meet them are zero.
@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler import blocked_ops, tiles, winograd
+from tvmscope.compiler import blocked_ops
 from tvmscope.compiler.blocked_ops import Window
-from tvmscope.compiler.packing import block_constant, pack_dense, pack_depthwise
-from tvmscope.compiler.passes.rewrite import OUT_ELEMENTWISE_FUSABLE
+from tvmscope.compiler.convolutions import Convolution, choose
+from tvmscope.compiler.packing import block_constant
 from tvmscope.compiler.tiles import CHANNEL_BLOCK
 from tvmscope.core.target import Target
 
@@ -176,57 +174,26 @@ class _Rewriter:
         layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
         if not isinstance(weight, GenericConst) or layouts != ("NCHW", "OIHW", "NCHW"):
             return None
-        kernel = weight.value.numpy()
         padding = tuple(int(p) for p in attrs.padding)
-        window = Window(_pair(attrs.strides), (*padding, *padding)[:4], _pair(attrs.dilation))
-        outputs, _, width = (int(d) for d in list(call.ty.shape)[1:])
-        computed = tiles.padded(width, self.target)
-        groups, channels = int(attrs.groups), _shape(data)[1]
-        if groups == 1 and self.winograd and self.is_blocked(data):
-            fast = self.winograd_conv2d(call, data, kernel, window)
-            if fast is not None:
-                return fast
-        if groups == 1:
-            source = self.blocked(data) if self.is_blocked(data) else self.plain_expr(data)
-            packed = pack_dense(kernel, blocked_input=len(_shape(source)) == 5)
-            compute = partial(blocked_ops.conv2d, channels=channels)
-            name = "conv2d"
-        elif groups == channels == outputs and (source := self.blocked(data)) is not None:
-            packed, compute = pack_depthwise(kernel), blocked_ops.depthwise_conv2d
-            name = "depthwise_conv2d"
-        else:
+        convolution = Convolution(
+            kernel=weight.value.numpy(),
+            window=Window(_pair(attrs.strides), (*padding, *padding)[:4], _pair(attrs.dilation)),
+            groups=int(attrs.groups),
+            inputs=_shape(data)[1],
+            result=_shape(call),
+            dtype=str(call.ty.dtype),
+        )
+        chosen = choose(convolution, self.target, self.is_blocked(data), winograd=self.winograd)
+        if chosen is None:
             return None
         result = self.builder.call_te(
-            partial(compute, window=window, computed_width=computed, out_dtype=str(call.ty.dtype)),
-            source,
-            relax.const(packed, str(packed.dtype)),
-            primfunc_name_hint=name,
+            chosen.compute,
+            self.blocked(data) if chosen.takes_blocks else self.plain_expr(data),
+            relax.const(chosen.weight, str(chosen.weight.dtype)),
+            primfunc_name_hint=chosen.name,
+            primfunc_attrs=chosen.attrs,
         )
-        return _Value(None, self.emit(result), outputs)
-
-    def winograd_conv2d(
-        self, call: relax.Call, data: relax.Expr, kernel: np.ndarray[Any, Any], window: Window
-    ) -> _Value | None:
-        """The convolution by Winograd's algorithm, where that is predicted to be cheaper."""
-        batch, outputs, rows, columns = _shape(call)
-        if kernel.shape[2:] != (3, 3) or str(call.ty.dtype) != "float32":
-            return None
-        if kernel.dtype != np.float32:
-            return None  # the transforms magnify the rounding of half precision
-        if window.strides != (1, 1) or window.dilation != (1, 1):
-            return None
-        transform = winograd.best(batch, rows, columns, self.target)
-        if transform is None:
-            return None
-        result = self.builder.call_te(
-            partial(winograd.conv2d, window=window, transform=transform),
-            self.blocked(data),
-            relax.const(winograd.pack_weight(kernel, transform)),
-            primfunc_name_hint="winograd_conv2d",
-            # Its several stages hide from TVM's analysis that elementwise operators may follow.
-            primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE},
-        )
-        return _Value(None, self.emit(result), outputs)
+        return _Value(None, self.emit(result), convolution.result[1])
 
     def unary(self, call: relax.Call) -> _Value:
         data = self.values[call.args[0]]

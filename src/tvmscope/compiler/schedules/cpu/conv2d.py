@@ -34,8 +34,13 @@ _WEIGHTS_STAY_BYTES = 256 * 1024
 """Weights up to this size stay in a second-level cache while all rows of the image pass by."""
 
 
-def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
-    """Takes functions with a blocked convolution and injective blocks around it."""
+def schedule_conv2d(
+    func: tirx.PrimFunc, target: Target, *, columns: int | None = None, finish: bool | None = None
+) -> s_tir.Schedule | None:
+    """Takes functions with a blocked convolution and injective blocks around it.
+
+    The tile's columns, and whether each is finished at once, follow from the shapes unless given.
+    """
     sch = s_tir.Schedule(func)
     conv = find_op(sch, "conv2d")
     if conv is None:
@@ -43,9 +48,11 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     epilogue = inline_epilogue(sch, conv)
     schedule_copies(sch, before=conv)
     n, oc, oh, ow, block, ic, kh, kw = sch.get_loops(conv)
-    width = tiles.columns(int(sch.get(ow).extent), target)
-    finish = _finishes_tiles(sch, conv, epilogue, width)
-    chunk = int(sch.get(ic).extent) if finish else _chunk(int(sch.get(ic).extent))
+    width = columns or tiles.columns(int(sch.get(ow).extent), target)
+    if finish is None:
+        finish = _finishes_tiles(sch, conv, epilogue, width)
+    channels = int(sch.get(ic).extent)
+    chunk = channels if finish else _chunk(channels)
     ow_o, ow_i = sch.split(ow, factors=[None, width])
     ic_o, ic_i = sch.split(ic, factors=[None, chunk])
     outer = (ow_o, ic_o) if finish else (ic_o, ow_o)
