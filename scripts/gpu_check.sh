@@ -18,7 +18,7 @@ run doctor
 for model in resnet50 efficientnet_lite0 minilm; do
     backends=tvmscope,torch,torch-compile
     [ "$model" = resnet50 ] && backends=$backends,tvm   # the baseline's build is the slowest
-    run analyze "$model" --target cuda --precision float32,float16 --duration 0.6s \
+    run analyze "$model" --target cuda --precision float32,float16 --duration 0.6s --no-profile \
         --backends "$backends" --output "$out/$model" --force
     rm -rf "$out/$model/artifacts"   # the libraries carry the weights; sessions are what is kept
 done
