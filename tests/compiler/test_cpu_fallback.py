@@ -19,12 +19,6 @@ Pair = tuple[Callable[..., Any], Callable[..., Any]]
 op = relax.op
 
 
-def norm(v: relax.Expr) -> relax.Expr:
-    size = int(v.ty.shape[-1])
-    one, zero = (relax.const(t.numpy()) for t in (torch.ones(size), torch.zeros(size)))
-    return op.nn.layer_norm(v, one, zero, axes=[-1])
-
-
 ONE: dict[str, Pair] = {
     "relu": (op.nn.relu, torch.relu),
     "sum of all": (lambda v: op.sum(v), lambda v: v.sum()),
@@ -32,11 +26,9 @@ ONE: dict[str, Pair] = {
     "sum of the last": (lambda v: op.sum(v, [-1]), lambda v: v.sum(-1)),
     "largest of the last": (lambda v: op.max(v, [-1], True), lambda v: v.amax(-1, True)),
     "index of the largest": (lambda v: op.argmax(v, -1), lambda v: v.argmax(-1)),
-    "softmax over the last": (lambda v: op.nn.softmax(v, -1), lambda v: v.softmax(-1)),
     "softmax over the first": (lambda v: op.nn.softmax(v, 0), lambda v: v.softmax(0)),
     "log softmax": (lambda v: op.nn.log_softmax(v, -1), lambda v: v.log_softmax(-1)),
     "variance": (lambda v: op.variance(v, [-1]), lambda v: v.var(-1, correction=0)),
-    "layer norm": (norm, lambda v: nnf.layer_norm(v, v.shape[-1:])),
     "transpose": (op.permute_dims, lambda v: v.permute(*range(v.ndim - 1, -1, -1))),
     "flatten": (lambda v: op.reshape(v, (-1,)), lambda v: v.reshape(-1)),
     "every second": (

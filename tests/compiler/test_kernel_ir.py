@@ -84,19 +84,20 @@ def test_a_symbolic_size_is_unknown_work() -> None:
 
 
 def test_winograd_counts_what_it_executes_not_the_direct_convolution() -> None:
-    channels, side = 16, 8
+    channels, side, f4 = 16, 8, winograd.F4
     data = te.placeholder((1, 1, side, side, 16), name="data")
     weight = te.placeholder(
-        winograd.pack_weight(np.zeros((channels, channels, 3, 3), np.float32)).shape, name="weight"
+        winograd.pack_weight(np.zeros((channels, channels, 3, 3), np.float32), f4).shape,
+        name="weight",
     )
-    out = winograd.conv2d(data, weight, Window((1, 1), (1, 1, 1, 1), (1, 1)))
+    out = winograd.conv2d(data, weight, Window((1, 1), (1, 1, 1, 1), (1, 1)), f4)
     flops = kernel_work.count(_func(data, weight, out)).flops
-    tiles = (side // winograd.TILE) ** 2
-    products = 2 * winograd.ALPHA**2 * channels * channels * tiles
+    tiles = (side // f4.tile) ** 2
+    products = 2 * f4.alpha**2 * channels * channels * tiles
     direct = 2 * 9 * channels * channels * side * side
     # the transforms, by hand: additions and multiplications by constants other than one
     nonzero = [(np.count_nonzero(m), np.count_nonzero((m != 0) & (m != 1)), len(m)) for m in
-               (winograd.BT, winograd.AT)]  # fmt: skip
+               (f4.bt, f4.at)]  # fmt: skip
     (bt, bt_mul, bt_rows), (at, at_mul, at_rows) = nonzero
     into = (bt - bt_rows + bt_mul) * (6 + 6) * channels * tiles
     back = (at - at_rows + at_mul) * (6 + 4) * channels * tiles

@@ -37,6 +37,25 @@ def product(graph: Graph) -> Node:
     return graph.relu(graph.apply(relax.op.matmul, torch.matmul, graph.input(7, 31), weight))
 
 
+def rows(graph: Graph) -> Node:
+    return graph.apply(
+        lambda v: relax.op.nn.softmax(v, -1), lambda v: v.softmax(-1), graph.input(7, 31)
+    )
+
+
+def attention(graph: Graph) -> Node:
+    def weigh(q: relax.Expr, k: relax.Expr, v: relax.Expr) -> relax.Expr:
+        return relax.op.matmul(relax.op.nn.softmax(relax.op.matmul(q, k), -1), v)
+
+    return graph.apply(
+        weigh,
+        lambda q, k, v: torch.softmax(q @ k, -1) @ v,
+        graph.input(2, 7, 5),
+        graph.input(2, 5, 9),
+        graph.input(2, 9, 3),
+    )
+
+
 def elementwise(graph: Graph) -> Node:
     return graph.relu(graph.add(graph.input(7, 31), graph.input(31)))
 
@@ -66,6 +85,8 @@ def test_each_rule_takes_its_own_operator_and_declines_the_others(host: Target) 
         depthwise: ["depthwise"],
         winograd: ["conv2d", "winograd"],
         product: ["matmul"],
+        rows: ["rows"],
+        attention: ["attention"],
         elementwise: [],
         library_call: [],
     }
