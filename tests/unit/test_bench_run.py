@@ -64,9 +64,10 @@ def alive() -> list[str]:
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            command = (path.parent / "cmdline").read_bytes()
         except OSError:
             continue
-        if int(parent) == os.getpid() and state != "Z":
+        if int(parent) == os.getpid() and state != "Z" and b"measure._child" in command:
             found.append(path.parent.name)
     return found
 

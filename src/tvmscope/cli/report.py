@@ -49,7 +49,7 @@ def report(
         refuse_overwrite(file, options.force)
     shown = show.presentable([load(path) for path in paths])
     if options.output is not None:
-        files = chosen.write(shown, options.output)
+        files = chosen.write(shown, options.output, force=options.force)
         for file in files[1:]:  # the first is where the user asked for it
             show.text(_("beside it: {file}").format(file=file))
     elif chosen.name == "console":

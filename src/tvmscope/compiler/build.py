@@ -61,6 +61,8 @@ def build(
             kernels=sources.name_calls(lowered.calls, imported.sources),
             warnings=(*imported.warnings, *lowered.remarks),
             vision=vision_of(prepared),
+            weights=prepared.model.weights,
+            format=prepared.model.format,
         )
         artifacts.save_kernels(lowered.kernels, Path(scratch))
         artifacts.save(described, Path(scratch))

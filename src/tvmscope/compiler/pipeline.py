@@ -252,8 +252,14 @@ def _user_passes(text: str, tvm_target: Any) -> list[tvm.transform.Pass]:
     make = getattr(loaded, function, None)
     if make is None:
         raise UsageError(f"{file} has no function '{function}'")
-    made = make(tvm_target)
-    passes = [made] if isinstance(made, tvm.transform.Pass) else list(made)
-    if not passes:
-        raise UsageError(f"{text} returned no passes")
+    try:
+        made = make(tvm_target) if callable(make) else make
+        passes = [made] if isinstance(made, tvm.transform.Pass) else list(made)
+    except Exception as e:  # the user's own code may raise anything
+        raise UsageError(
+            f"{text} fails: {type(e).__name__}: {one_line(e)}; it must be function(target) that "
+            "gives a pass or a list of passes"
+        ) from e
+    if not passes or not all(isinstance(p, tvm.transform.Pass) for p in passes):
+        raise UsageError(f"{text} gives no pass or list of passes")
     return passes

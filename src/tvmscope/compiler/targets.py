@@ -27,6 +27,9 @@ ARM64_TRIPLE = "aarch64-linux-gnu"
 _X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 _OLD_KEYS = {"mcpu", "mattr", "mtriple", "arch", "num-cores", "keys", "libs", "device", "model"}
 
+CROSS_ARCH = "sm_90"
+"""What `cuda` means where there is no GPU; `cuda:sm_NN` names another."""
+
 
 def resolve(text: str, *, cores: int | None = None, cache: Path | None = None) -> Target:
     """The target that `text` names; see the module's first lines for the forms."""
@@ -133,12 +136,10 @@ def _detect_host() -> Target:
 
 
 def cuda_target() -> Target:
-    """The first GPU of this machine."""
+    """The first GPU of this machine; without one, an architecture to cross-compile for."""
     device = cuda_device.find()
     if device is None:
-        raise UsageError(
-            "no CUDA device here; name an architecture to cross-compile, e.g. --target cuda:sm_90"
-        )
+        return Target(kind="cuda", arch=CROSS_ARCH, attrs=_cuda_limits(CROSS_ARCH))
     return Target(kind="cuda", arch=device.arch, attrs=device.attrs)
 
 

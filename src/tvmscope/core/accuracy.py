@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ITSELF = "its own first run"
+"""A reference that proves nothing but that the same comes out again."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.target import Target
@@ -44,5 +45,8 @@ class Artifact:
     versions: dict[str, str] = field(default_factory=dict)
     kernels: tuple[KernelCall, ...] = ()
     warnings: tuple[str, ...] = ()
+    weights: Literal["pretrained", "random", "file"] = "file"
+    format: Literal["torch", "onnx"] = "torch"
+    """Of the model that it was made from."""
     vision: Vision | None = None
     """How to show it pictures, where that is known."""

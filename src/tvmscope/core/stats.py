@@ -143,7 +143,7 @@ def ratio_interval(a_rounds: Rounds, b_rounds: Rounds) -> RatioInterval:
     if logs.size == 1:
         return RatioInterval(float(np.exp(logs[0])), None, None, None)
     centre, low, high = _wilcoxon(logs) if logs.size >= _WILCOXON_MIN else _student(logs)
-    detectable = float(np.expm1((high - low) / 2))
+    detectable = float(np.expm1(max(high - centre, centre - low)))  # the wider side decides
     return RatioInterval(float(np.exp(centre)), float(np.exp(low)), float(np.exp(high)), detectable)
 
 

@@ -68,9 +68,17 @@ def wanted_shapes(defaults: Mapping[str, Shape], options: LoadOptions) -> dict[s
 
 
 def check_batch(options: LoadOptions) -> None:
-    """Refuse a batch that holds nothing."""
-    if options.batch_size is not None and options.batch_size < 1:
+    """Refuse a batch that holds nothing, or contradicts a shape."""
+    if options.batch_size is None:
+        return
+    if options.batch_size < 1:
         raise UsageError(f"--batch-size {options.batch_size}: a batch holds at least one item")
+    for name, shape in options.shapes.items():
+        if shape and shape[0] != options.batch_size:
+            raise UsageError(
+                f"--batch-size {options.batch_size} and --shapes {name}:"
+                f"{'x'.join(map(str, shape))} contradict each other; give one of them"
+            )
 
 
 def check_names(what: str, given: Iterable[str], valid: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from tvmscope.core import stats
+from tvmscope.core.accuracy import ITSELF
 from tvmscope.core.comparison import Comparison
 from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.session import Session
@@ -78,6 +79,8 @@ class Row:
         error = (
             "" if accuracy.error is None else f"{accuracy.error:.1e} " if accuracy.error else "0 "
         )
+        if accuracy.reference == ITSELF:
+            return _("repeats") if accuracy.passed else _("DIFFERS")
         return error + (_("pass") if accuracy.passed else _("FAIL"))
 
     @property

@@ -23,13 +23,16 @@ class Renderer:
     """For a document of several files: all of them by their path beside the document, given its
     file name."""
 
-    def write(self, sessions: list[Session], file: Path) -> list[Path]:
+    def write(self, sessions: list[Session], file: Path, *, force: bool = True) -> list[Path]:
         """Write the document, and what belongs beside it; the document comes first."""
         documents = {file.name: ""}  # its place in the order
         if self.files is None:
             documents[file.name] = self.render(sessions)
         else:
             documents |= self.files(sessions, file.name)
+        there = [name for name in documents if (file.parent / name).exists()]
+        if there and not force:
+            raise UsageError(f"{file.parent / there[0]} exists; will not overwrite without --force")
         for name, text in documents.items():
             write_text_atomic(file.parent / name, text)
         return [file.parent / name for name in documents]

@@ -62,7 +62,9 @@ class Options:
                 and not (home == "compile" and key in ("precision", "threads", "graph"))
             ]
             if not homes:
-                raise UsageError(f"unknown option '{key}'; see tvmscope.workflow.options.Options")
+                known = {f.name for owner in owners.values() for f in dataclasses.fields(owner)}
+                names = ", ".join(sorted(known - set(owners) | {"target", "precision"}))
+                raise UsageError(f"unknown option '{key}'; there are: {names}")
             for home in homes:  # `seed` means the same everywhere
                 parts[home][key] = value
         made = cls(

@@ -15,6 +15,7 @@ from tvmscope.backends._api import LoadRequest
 from tvmscope.bench.plan import Entry
 from tvmscope.bench.run import run
 from tvmscope.compiler import artifact as artifacts
+from tvmscope.core.accuracy import ITSELF
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Model, TensorSpec
@@ -56,7 +57,7 @@ def run_artifact(
             [entry],
             options.measure,
             reference=outputs,
-            reference_name="its own first run",
+            reference_name=ITSELF,
             tolerances=lambda task: stages.tolerance(options, task),
             progress=progress,
             on_update=lambda partial: None,
@@ -137,11 +138,11 @@ def session_of(artifact: Artifact, options: Options, results: tuple[Result, ...]
     model = Model(
         name=artifact.model,
         source=artifact.source,
-        format="torch",
+        format=artifact.format,
         inputs=artifact.inputs,
         outputs=artifact.outputs,
         digest=artifact.model_digest,
-        weights="file",
+        weights=artifact.weights,
     )
     return Session(
         command=options.command,

@@ -19,8 +19,8 @@ from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Model, Prepared
 from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
-from tvmscope.errors import TvmscopeError, UsageError
-from tvmscope.measure.worker import run_isolated
+from tvmscope.errors import ImportModelError, TvmscopeError, UsageError
+from tvmscope.measure.worker import WorkerDied, run_isolated
 from tvmscope.models.torch_module import pickle_module
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
@@ -93,14 +93,19 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
                 raise UsageError("a model given in memory needs example inputs: inputs=(x, ...)")
             pickled = str(Path(scratch) / "module.pickle")
             pickle_module(model, options.example_inputs, Path(pickled))
-        described: Model = run_isolated(
-            "tvmscope.models.prepare:prepare",
-            source,
-            str(folder),
-            options.load,
-            pickled,
-            timeout_s=LOAD_TIMEOUT_S,
-        )
+        try:
+            described: Model = run_isolated(
+                "tvmscope.models.prepare:prepare",
+                source,
+                str(folder),
+                options.load,
+                pickled,
+                timeout_s=LOAD_TIMEOUT_S,
+            )
+        except WorkerDied as e:
+            raise ImportModelError(
+                f"'{source}' could not be loaded: {e.reason}; run its code by itself to see why"
+            ) from e
         yield Prepared(folder, described)
 
 

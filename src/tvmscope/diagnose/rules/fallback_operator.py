@@ -54,7 +54,7 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
                 intensity=min(k.intensity or 0.0 for k in found), failed=_failed(subject, found),
             )
         ),
-        advice=_("Write a schedule rule for this loop pattern, or tune the kernel."),
+        advice=_("Write a schedule rule for this loop pattern."),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,

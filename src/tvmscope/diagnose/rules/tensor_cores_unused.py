@@ -107,7 +107,7 @@ _CAUSES: dict[str, tuple[str, str, dict[str, str], str]] = {
     ),
     "intrinsic": (
         _("no rule with matrix instructions took the kernel"),
-        _("Tune the kernel, or write a rule that tensorises its loop pattern."),
+        _("Write a rule that tensorises its loop pattern."),
         {},
         "retune",
     ),

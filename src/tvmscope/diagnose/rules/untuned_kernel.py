@@ -66,7 +66,7 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
                 time=format_s(worst.total_s), share=worst.roof_share, reached=REACHED,
             )
         ),
-        advice=_("Tune them: a search tries tile sizes that the general schedule does not."),
+        advice=_("Try other tile sizes and loop orders than the general schedule takes."),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
