@@ -287,3 +287,29 @@ def test_existing_file_is_kept_by_flags_that_write_one(artifact: Path, tmp_path:
         refuses(run("run", str(artifact), "-q", flag, str(file)), 2, "--force")
     refuses(run("run", str(artifact), "-q", "-o", str(file)), 2, "is a file")
     assert file.read_text() == "mine"
+
+
+def test_a_batch_that_contradicts_a_shape(relu: Path, tmp_path: Path) -> None:
+    done = run("compile", str(relu), "--batch-size", "4", "--shapes", "x:1x8", "-q", cwd=tmp_path)
+    refuses(done, 2, "--batch-size 4", "x:1x8", "give one")
+
+
+def test_a_model_file_that_crashes_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
+    done = run("compile", "bad.py", "-q", cwd=tmp_path)
+    refuses(done, 1, "bad.py", "segmentation fault")
+
+
+@pytest.mark.parametrize(
+    "code", ["def fn(target): return lambda m: m", "def fn(): return []", "fn = 3"]
+)
+def test_a_pipeline_of_another_form_is_refused(code: str, relu: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(code)
+    done = run("compile", str(relu), "--pipeline", "mine.py:fn", "-q", cwd=tmp_path)
+    refuses(done, 2, "mine.py:fn", "list of passes")
+
+
+def test_a_run_alone_claims_no_more_than_it_proves(artifact: Path, tmp_path: Path) -> None:
+    done = run("run", str(artifact), "--iterations", "3", cwd=tmp_path, COLUMNS="140")
+    assert "repeats" in done.stderr
+    assert "pass" not in done.stderr

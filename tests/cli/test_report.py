@@ -45,6 +45,16 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "session"
 
 
+def test_a_file_beside_the_report_is_not_overwritten(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "out-kernels.csv").write_text("mine")
+    done = run("report", str(saved), "--format", "csv", "-o", "out.csv", cwd=tmp_path)
+    refuses(done, 2, "out-kernels.csv", "--force")
+    assert (tmp_path / "out-kernels.csv").read_text() == "mine"
+    assert not (tmp_path / "out.csv").exists()
+    run("report", str(saved), "--format", "csv", "-o", "out.csv", "--force", cwd=tmp_path)
+    assert (tmp_path / "out-kernels.csv").read_text() != "mine"
+
+
 @pytest.mark.parametrize(
     ("form", "start"),
     [
