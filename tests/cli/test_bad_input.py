@@ -291,7 +291,7 @@ def test_existing_file_is_kept_by_flags_that_write_one(artifact: Path, tmp_path:
 
 def test_a_batch_that_contradicts_a_shape(relu: Path, tmp_path: Path) -> None:
     done = run("compile", str(relu), "--batch-size", "4", "--shapes", "x:1x8", "-q", cwd=tmp_path)
-    refuses(done, 2, "--batch-size 4", "x:1x8", "give one")
+    refuses(done, 2, "--batch-size 4", "--shapes", "give one")
 
 
 def test_a_model_file_that_crashes_is_named(tmp_path: Path) -> None:

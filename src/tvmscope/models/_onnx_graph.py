@@ -65,7 +65,7 @@ def bind(
     """
     inputs = {value.name: value for value in model.graph.input}
     check_names("--shapes", options.shapes, inputs)
-    check_batch(options)
+    check_batch(options, inputs)
     dims = {name: _dims(value) for name, value in inputs.items()}
     symbols: dict[str, int] = {}
     given = {n: a.shape for n, a in (arrays or {}).items() if n in inputs} | options.shapes

@@ -54,7 +54,7 @@ def resample(example: Array, shape: Shape, seed: int, name: str) -> Array:
 def wanted_shapes(defaults: Mapping[str, Shape], options: LoadOptions) -> dict[str, Shape]:
     """The shapes to use: `--shapes` first, then `--batch-size` for inputs that share dim 0."""
     check_names("--shapes", options.shapes, defaults)
-    check_batch(options)
+    check_batch(options, defaults)
     batch = next((shape[0] for shape in defaults.values() if shape), None)
     wanted: dict[str, Shape] = {}
     for name, shape in defaults.items():
@@ -67,18 +67,18 @@ def wanted_shapes(defaults: Mapping[str, Shape], options: LoadOptions) -> dict[s
     return wanted
 
 
-def check_batch(options: LoadOptions) -> None:
-    """Refuse a batch that holds nothing, or contradicts a shape."""
+def check_batch(options: LoadOptions, inputs: Iterable[str]) -> None:
+    """Refuse a batch that holds nothing, or that no input could take."""
     if options.batch_size is None:
         return
     if options.batch_size < 1:
         raise UsageError(f"--batch-size {options.batch_size}: a batch holds at least one item")
-    for name, shape in options.shapes.items():
-        if shape and shape[0] != options.batch_size:
-            raise UsageError(
-                f"--batch-size {options.batch_size} and --shapes {name}:"
-                f"{'x'.join(map(str, shape))} contradict each other; give one of them"
-            )
+    shapes = [options.shapes.get(name) for name in inputs]
+    if shapes and all(shape and shape[:1] != (options.batch_size,) for shape in shapes):
+        raise UsageError(
+            f"--batch-size {options.batch_size} contradicts --shapes, which fix every input; "
+            "give one of them"
+        )
 
 
 def check_names(what: str, given: Iterable[str], valid: Iterable[str]) -> None:
