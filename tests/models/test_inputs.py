@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tvmscope.core.files import write_npz
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import UsageError
@@ -108,6 +109,6 @@ def test_unreadable_inputs_files_are_explained(tmp_path):
 
 def test_any_name_can_be_stored(tmp_path):
     arrays = {"file": np.ones(2), "/a/b.0": np.zeros(3), "args": np.array(1.0)}
-    inputs.write_npz(tmp_path / "x.npz", arrays)
+    write_npz(tmp_path / "x.npz", arrays)
     back = inputs.read_npz(str(tmp_path / "x.npz"))
     assert {n: a.tolist() for n, a in back.items()} == {n: a.tolist() for n, a in arrays.items()}

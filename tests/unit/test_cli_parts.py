@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,23 @@ def test_flags_reach_their_options() -> None:
 )
 def test_exit_code(session: Session, asked: tuple[str, ...], code: int) -> None:
     assert exit_code([session], asked) == code
+
+
+def compiled(status: str, **more: object) -> Session:
+    """A session in which our own row came to `status` and a peer was measured."""
+    row = samples.result("tvmscope", None, status=status, reason="because", **more)
+    variant = replace(row.task.variant, pipeline="tvmscope")
+    row = replace(row, task=replace(row.task, variant=variant))
+    return samples.session(row, samples.result("onnxruntime", 0.05))
+
+
+def test_a_compiled_row_that_failed_is_a_failure_although_peers_ran() -> None:
+    assert exit_code([compiled("failed", build_s=None)]) == 1
+
+
+def test_what_was_cross_compiled_as_asked_is_no_missing_dependency() -> None:
+    assert exit_code([compiled("unavailable", build_s=2.0)], ("tvmscope",)) == 0
+    assert exit_code([compiled("unavailable", build_s=None)], ("tvmscope",)) == 5
 
 
 def test_interruption_names_the_saved_session() -> None:

@@ -78,8 +78,8 @@ def test_foreign_text_cannot_reach_the_terminal() -> None:
 def test_bars_are_proportional_until_one_row_dwarfs_the_others() -> None:
     near = [_view.Row(samples.result("a", 0.01)), _view.Row(samples.result("b", 0.02))]
     far = [_view.Row(samples.result("a", 0.01)), _view.Row(samples.result("b", 1.0))]
-    assert _view.fraction(0.01, near) == pytest.approx(0.5, rel=1e-3)
-    assert 0.1 < _view.fraction(0.01, far) < 0.2
+    assert console.fraction(0.01, near) == pytest.approx(0.5, rel=1e-3)
+    assert 0.1 < console.fraction(0.01, far) < 0.2
     assert "time (log)" in text("complete")
     assert "time (log)" not in text("failed_backend")
 

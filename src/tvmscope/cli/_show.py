@@ -121,17 +121,21 @@ def refuse_overwrite(file: Path | None, force: bool) -> None:
 
 
 def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
-    """3 when an output is wrong, 130 when interrupted, 5 or 1 when a backend asked for has no row.
+    """3 when an output is wrong, 130 when interrupted, 5 or 1 when a backend asked for has no row,
+    1 when a compiled row failed.
 
     Backends that nobody named may be missing: that is a line in the table, not a failure, unless
-    none is left (5).
+    none is left (5). What was cross-compiled for another machine is what was asked for.
     """
     results = [result for session in sessions for result in session.results]
     if any(r.status == "wrong" for r in results):
         return 3
     if any(not session.complete for session in sessions):
         return 130
-    statuses = {r.status for r in results if r.task.variant.backend in asked}
+    if any(r.status == "failed" and r.task.variant.pipeline is not None for r in results):
+        return 1
+    named = [r for r in results if r.task.variant.backend in asked and r.build_s is None]
+    statuses = {r.status for r in named}
     if "unavailable" in statuses:
         return 5
     if results and all(r.status == "unavailable" for r in results):

@@ -1,19 +1,20 @@
-"""Chooses the kernel for a convolution with constant weights, and packs its weights."""
+"""Reads a convolution with constant weights, chooses its kernel, and packs its weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import numpy as np
-from tvm import te
+from tvm import relax, te
+from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler import blocked_ops, tiles, winograd
 from tvmscope.compiler.blocked_ops import Window
 from tvmscope.compiler.packing import Array, merge_groups, pack_dense, pack_depthwise
-from tvmscope.compiler.passes.rewrite import OUT_ELEMENTWISE_FUSABLE
+from tvmscope.compiler.passes.rewrite import OUT_ELEMENTWISE_FUSABLE, static_shape
 from tvmscope.core.target import Target
 
 
@@ -42,6 +43,31 @@ class Kernel:
     takes_blocks: bool = True
     attrs: dict[str, Any] = field(default_factory=dict)
     """Of the function that it becomes."""
+
+
+def read(call: relax.Call) -> Convolution | None:
+    """What a call of `relax.nn.conv2d` asks for; None in other layouts or with computed weights."""
+    attrs, (data, weight) = call.attrs, call.args
+    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
+    given, result = static_shape(data), static_shape(call)
+    if not isinstance(weight, GenericConst) or layouts != ("NCHW", "OIHW", "NCHW"):
+        return None
+    if given is None or result is None:
+        return None
+    padding = tuple(int(p) for p in attrs.padding)
+    return Convolution(
+        kernel=weight.value.numpy(),
+        window=Window(_pair(attrs.strides), (*padding, *padding)[:4], _pair(attrs.dilation)),
+        groups=int(attrs.groups),
+        inputs=given[1],
+        result=result,
+        dtype=str(call.ty.dtype),
+    )
+
+
+def _pair(values: Sequence[Any]) -> tuple[int, int]:
+    first, *rest = (int(v) for v in values)
+    return first, (rest[0] if rest else first)
 
 
 def choose(conv: Convolution, target: Target, is_blocked: bool, *, winograd: bool) -> Kernel | None:

@@ -11,13 +11,13 @@ import signal
 import sys
 import time
 import traceback
-import zipfile
 from collections.abc import Callable
 from itertools import repeat
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from tvmscope.core.files import write_npz
 from tvmscope.errors import TvmscopeError, one_line
 
 _PR_SET_PDEATHSIG = 1
@@ -82,7 +82,8 @@ class Child:
         return [float(v) for v in self._runner.time_device(n)]
 
     def outputs(self, path: str) -> None:
-        _write_npz(path, self._runner.outputs())
+        outputs = self._runner.outputs()
+        write_npz(Path(path), {name: _storable(value) for name, value in outputs.items()})
 
     def memory(self) -> tuple[int | None, int | None]:
         return self._before_load_bytes, _status_bytes("VmHWM")
@@ -104,17 +105,12 @@ def _status_bytes(field: str) -> int | None:
     return None if line is None else int(line.split()[1]) * 1024
 
 
-def _write_npz(path: str, outputs: dict[str, Any]) -> None:
-    """As numpy.savez, which takes names as keywords and so cannot hold one called `file`."""
+def _storable(value: Any) -> Any:
+    """As an array; bfloat16 and the like, which npz cannot hold, become float32."""
     import numpy as np
 
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for name, value in outputs.items():
-            array = np.asarray(value)
-            if array.dtype.kind not in "biufc":  # bfloat16 and the like, which npz cannot hold
-                array = array.astype(np.float32)
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                np.lib.format.write_array(stream, array, allow_pickle=False)
+    array = np.asarray(value)
+    return array if array.dtype.kind in "biufc" else array.astype(np.float32)
 
 
 def _cache_flusher() -> Callable[[], None]:

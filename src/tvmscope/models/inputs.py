@@ -6,7 +6,6 @@ import difflib
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -129,14 +128,6 @@ def from_file(path: str, specs: Iterable[TensorSpec]) -> dict[str, Array]:
                 f"save it as array.astype('{spec.dtype}')"
             )
     return {name: arrays[name] for name in wanted}
-
-
-def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Like np.savez, which cannot store an array that is called "file"."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
-                np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
 
 
 def choose(examples: Mapping[str, Array], options: LoadOptions) -> dict[str, Array]:

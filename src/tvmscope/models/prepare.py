@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tvmscope.core import operators
+from tvmscope.core.files import write_npz
 from tvmscope.core.model import Model, TensorSpec
 from tvmscope.core.operators import Operators
 from tvmscope.core.options import LoadOptions
@@ -221,8 +222,8 @@ def _export_onnx(
 def _save_arrays(
     folder: Path, arrays: Mapping[str, make.Array], reference: Mapping[str, make.Array]
 ) -> None:
-    make.write_npz(folder / "inputs.npz", arrays)
-    make.write_npz(folder / "reference.npz", reference)
+    write_npz(folder / "inputs.npz", arrays)
+    write_npz(folder / "reference.npz", reference)
 
 
 def _specs(arrays: Mapping[str, make.Array]) -> tuple[TensorSpec, ...]:

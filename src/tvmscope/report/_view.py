@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -18,6 +17,7 @@ from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.units import format_bytes, format_rate, format_s, format_shape
 
 OWN = "tvmscope"
+
 LOG_RATIO = 20.0
 """Beyond this ratio a linear bar of the fast rows is a speck, so bars turn logarithmic."""
 
@@ -285,18 +285,3 @@ def warnings(session: Session) -> list[str]:
     if not session.complete:
         lines.insert(0, _("this session was interrupted: it holds what was measured until then"))
     return lines
-
-
-def fraction(value_s: float, rows: Iterable[Row]) -> float:
-    """A bar's length in 0..1: proportional to time, logarithmic for very unlike rows."""
-    times = [r.median_s for r in rows if r.median_s]
-    low, high = min(times), max(times)
-    if is_log(times):
-        return math.log1p(value_s / low) / math.log1p(high / low)
-    return value_s / high
-
-
-def is_log(times: Iterable[float]) -> bool:
-    """Whether bars of these times are drawn on a logarithmic scale."""
-    values = list(times)
-    return bool(values) and max(values) > LOG_RATIO * min(values)

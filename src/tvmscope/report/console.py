@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 
@@ -122,8 +123,8 @@ class SessionView:
             yield Column("rate", _("items/s"), [Text(r.rate) for r in rows], "right")
         for p in self.percentiles:
             yield Column(p, p, [Text(r.percentile(p)) for r in rows], "right")
-        log = _view.is_log(r.median_s for r in rows if r.median_s)
-        bars = [Bar(_view.fraction(r.median_s or 0.0, rows), bar_width) for r in rows]
+        log = is_log(r.median_s for r in rows if r.median_s)
+        bars = [Bar(fraction(r.median_s or 0.0, rows), bar_width) for r in rows]
         yield Column("bar", _("time (log)") if log else _("time"), bars)
         if any(r.versus for r in rows):
             yield Column("versus", _view.versus_title(rows), [_versus(r) for r in rows])
@@ -229,3 +230,18 @@ def to_text(sessions: Sequence[Session], width: int = TEXT_WIDTH) -> str:
 
 
 RENDERER = Renderer("console", ".txt", to_text)
+
+
+def fraction(value_s: float, rows: Iterable[Row]) -> float:
+    """A bar's length in 0..1: proportional to time, logarithmic for very unlike rows."""
+    times = [r.median_s for r in rows if r.median_s]
+    low, high = min(times), max(times)
+    if is_log(times):
+        return math.log1p(value_s / low) / math.log1p(high / low)
+    return value_s / high
+
+
+def is_log(times: Iterable[float]) -> bool:
+    """Whether bars of these times are drawn on a logarithmic scale."""
+    values = list(times)
+    return bool(values) and max(values) > _view.LOG_RATIO * min(values)

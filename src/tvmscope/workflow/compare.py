@@ -39,10 +39,9 @@ def _is_artifact(path: Path) -> bool:
 
 def _artifacts(before: Path, after: Path, options: Options, progress: Progress) -> Changes:
     """Both in one measurement; the second is verified against the outputs of the first."""
-    import numpy as np
-
     from tvmscope.bench.run import run
     from tvmscope.compiler import artifact as artifacts
+    from tvmscope.core.files import write_npz
     from tvmscope.measure.worker import Worker
     from tvmscope.workflow import stages
     from tvmscope.workflow.run import entry_for, inputs_for
@@ -53,7 +52,7 @@ def _artifacts(before: Path, after: Path, options: Options, progress: Progress) 
     if found[0].model_digest != found[1].model_digest or found[0].inputs != found[1].inputs:
         raise Incomparable(f"{before} and {after} are artifacts of different models or shapes")
     with TemporaryDirectory(prefix="tvmscope-") as scratch:
-        np.savez(Path(scratch) / "inputs.npz", **inputs_for(found[0], options))  # type: ignore[arg-type]
+        write_npz(Path(scratch) / "inputs.npz", inputs_for(found[0], options))
         entries = [entry_for(artifact, scratch, options) for artifact in found]
         outputs = Path(scratch) / "outputs.npz"
         first = entries[0]

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from tvmscope.backends import all_backends
 from tvmscope.compiler import artifact as artifacts
 from tvmscope.core.artifact import Artifact
+from tvmscope.core.files import write_npz
 from tvmscope.core.options import PictureOptions
 from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session
@@ -18,7 +19,7 @@ from tvmscope.core.vision import Answer, Vision
 from tvmscope.errors import PictureError, UsageError
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.models import darknet_cfg
-from tvmscope.models.inputs import Array, read_npz, write_npz
+from tvmscope.models.inputs import Array, read_npz
 from tvmscope.tasks import answer as tasks
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import Request

@@ -11,11 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from tvmscope.bench.plan import Entry
 from tvmscope.compiler import artifact as artifacts
 from tvmscope.compiler.artifact import META, cpu_problem
+from tvmscope.core.files import write_npz
 from tvmscope.core.model import Prepared
 from tvmscope.core.profile import KernelIR, Profile
 from tvmscope.core.progress import Progress, Silent
@@ -184,7 +183,7 @@ def _profile_artifact(path: Path, options: Options, progress: Progress) -> Sessi
         raise UsageError("an artifact runs on TVM alone; --backends needs the model itself")
     session = session_of(artifact, options)
     with TemporaryDirectory(prefix="tvmscope-") as folder:
-        np.savez(Path(folder) / "inputs.npz", **inputs_for(artifact, options))  # type: ignore[arg-type]
+        write_npz(Path(folder) / "inputs.npz", inputs_for(artifact, options))
         entry = entry_for(artifact, folder, options)
         return _last(session, profile_entries(session, [entry], options, progress))
 

@@ -17,6 +17,7 @@ from tvmscope.bench.run import run
 from tvmscope.compiler import artifact as artifacts
 from tvmscope.core.accuracy import ITSELF
 from tvmscope.core.artifact import Artifact
+from tvmscope.core.files import write_npz
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Model, TensorSpec
 from tvmscope.core.progress import Progress, Silent
@@ -43,7 +44,7 @@ def run_artifact(
         raise UsageError(f"{save_outputs} exists; will not overwrite without --force")
     with TemporaryDirectory(prefix="tvmscope-") as scratch:
         folder = Path(scratch)
-        np.savez(folder / "inputs.npz", **inputs_for(artifact, options))  # type: ignore[arg-type]
+        write_npz(folder / "inputs.npz", inputs_for(artifact, options))
         entry = entry_for(artifact, scratch, options)
         outputs = folder / "outputs.npz"
         progress.stage("run", str(path))

@@ -19,9 +19,9 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler import blocked_ops
-from tvmscope.compiler.blocked_ops import Window
-from tvmscope.compiler.convolutions import Convolution, choose
+from tvmscope.compiler.convolutions import choose, read
 from tvmscope.compiler.packing import block_constant
+from tvmscope.compiler.passes.rewrite import static_shape
 from tvmscope.compiler.tiles import CHANNEL_BLOCK
 from tvmscope.core.target import Target
 
@@ -170,20 +170,10 @@ class _Rewriter:
         return handler(call) if handler else None
 
     def conv2d(self, call: relax.Call) -> _Value | None:
-        attrs, data, weight = call.attrs, call.args[0], call.args[1]
-        layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
-        if not isinstance(weight, GenericConst) or layouts != ("NCHW", "OIHW", "NCHW"):
+        data, asked = call.args[0], read(call)
+        if asked is None:
             return None
-        padding = tuple(int(p) for p in attrs.padding)
-        convolution = Convolution(
-            kernel=weight.value.numpy(),
-            window=Window(_pair(attrs.strides), (*padding, *padding)[:4], _pair(attrs.dilation)),
-            groups=int(attrs.groups),
-            inputs=_shape(data)[1],
-            result=_shape(call),
-            dtype=str(call.ty.dtype),
-        )
-        chosen = choose(convolution, self.target, self.is_blocked(data), winograd=self.winograd)
+        chosen = choose(asked, self.target, self.is_blocked(data), winograd=self.winograd)
         if chosen is None:
             return None
         result = self.builder.call_te(
@@ -193,7 +183,7 @@ class _Rewriter:
             primfunc_name_hint=chosen.name,
             primfunc_attrs=chosen.attrs,
         )
-        return _Value(None, self.emit(result), convolution.result[1])
+        return _Value(None, self.emit(result), asked.result[1])
 
     def unary(self, call: relax.Call) -> _Value:
         data = self.values[call.args[0]]
@@ -270,15 +260,8 @@ class _Rewriter:
 
 
 def _shape(value: relax.Expr) -> tuple[int, ...]:
-    shape = getattr(value.ty, "shape", None)
-    if not isinstance(shape, relax.ShapeExpr):
-        return ()
-    return tuple(int(d) if isinstance(d, tvm.tirx.IntImm) else -1 for d in shape)
-
-
-def _pair(values: Sequence[Any]) -> tuple[int, int]:
-    first, *rest = (int(v) for v in values)
-    return first, (rest[0] if rest else first)
+    """The shape; empty where a part of it is not known."""
+    return static_shape(value) or ()
 
 
 def _flat(args: Sequence[relax.Expr]) -> list[relax.Expr]:
@@ -296,7 +279,6 @@ def _is_static_float(call: relax.Call) -> bool:
     return (
         isinstance(kind, relax.TensorType)
         and str(kind.dtype).startswith("float")
-        and -1 not in _shape(call)
         and bool(_shape(call))
     )
 
