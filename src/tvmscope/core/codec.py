@@ -44,6 +44,17 @@ def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
+def _decode_any(hints: list[Any], data: Any, where: str) -> Any:
+    """By the first hint that takes it."""
+    *others, last = hints
+    for hint in others:
+        try:
+            return _decode(hint, data, where)
+        except SchemaError:
+            continue
+    return _decode(last, data, where)
+
+
 def _decode(hint: Any, data: Any, where: str) -> Any:
     if hint is Any:
         return data
@@ -51,7 +62,7 @@ def _decode(hint: Any, data: Any, where: str) -> Any:
     if origin in (typing.Union, types.UnionType):
         if data is None and type(None) in args:
             return None
-        return _decode(next(a for a in args if a is not type(None)), data, where)
+        return _decode_any([a for a in args if a is not type(None)], data, where)
     if origin is typing.Literal:
         if data not in args:
             raise SchemaError(f"'{where}': {data!r} is none of {', '.join(map(str, args))}")

@@ -1,0 +1,96 @@
+"""What tuning works with: tasks, candidates, records of trials, and the choices that follow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tvmscope.core.target import Target
+
+Params = dict[str, int | str]
+"""A rule's parameters by name; what is not named follows from the rule's own model."""
+
+Status = Literal["ok", "failed", "wrong"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One way to compute a task: a rule's parameters, or a recorded MetaSchedule trace."""
+
+    params: Params = field(default_factory=dict)
+    trace: str | None = None
+    """JSON of a schedule trace, to be replayed on the kernel without a rule."""
+
+    @property
+    def id(self) -> str:
+        """The same for the same candidate, in every process and version."""
+        text = json.dumps([sorted(self.params.items()), self.trace], separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lowering:
+    """A kernel before scheduling, in a file, for those candidates that begin with `params`."""
+
+    params: Params
+    """Those that were decided while the graph was lowered: layout, Winograd or direct ..."""
+    function: str
+    """Path of a file with the function as TVM's JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningTask:
+    """A heavy kernel of a model, once for all the places where it occurs."""
+
+    key: str
+    """The workload: operator, shapes and dtype in one line; the same in every model."""
+    rule: str | None
+    """The schedule rule that takes it; None where only MetaSchedule can."""
+    kernel: str
+    """Its name in the model as compiled untuned."""
+    calls: int
+    """How often a run of the model calls it."""
+    flops: float | None
+    bytes: float | None
+    """Of one call."""
+    lowerings: tuple[Lowering, ...]
+    """The first one is what is compiled without records."""
+    candidates: tuple[Candidate, ...] = ()
+    """The rule's own search space, the untuned candidate (no params) first."""
+    source_ops: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One line of the database: a candidate that was built and measured, or why not."""
+
+    workload: str
+    candidate: Candidate
+    target: Target
+    threads: int
+    status: Status
+    seconds: tuple[float, ...] = ()
+    """Raw times of one call."""
+    reason: str | None = None
+    cpu: str = ""
+    """The CPU's or GPU's model name."""
+    clock_hz: float | None = None
+    tvm: str = ""
+    date: str = ""
+    """UTC, ISO 8601."""
+    seed: int | None = None
+    stage: Literal["search", "validated"] = "search"
+    """`validated` trials were measured again, interleaved with the untuned kernel."""
+    baseline_s: tuple[float, ...] = ()
+    """Of a validated trial: the untuned kernel's times in the same interleaved run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What a compilation uses for a workload, and where it comes from."""
+
+    candidate: Candidate
+    source: str
+    """The database's name: `shipped`, or a file's."""
