@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -61,15 +60,9 @@ class Builders:
         with self._lock:
             return [worker.pid for worker in self._workers]
 
-    def build(self, jobs: Sequence[Job]) -> Iterator[Built]:
-        """Build them all at once, as far as there are processes; each is yielded when done."""
-        futures: list[Future[Built]] = [self._threads.submit(self._one, job) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            for future in futures:
-                future.cancel()
+    def submit(self, job: Job) -> Future[Built]:
+        """Build it when a process is free; what goes wrong is in the result."""
+        return self._threads.submit(self._one, job)
 
     def arguments(self, file: Path) -> Any:
         """The arguments of the function in `file`, which only TVM can read."""
@@ -109,10 +102,12 @@ class Builders:
         worker = self._idle.get()
         try:
             worker = worker or self._start()
+            worker.call("tvmscope.tuning.kernels:warm")  # the first time this takes seconds
+            worker.timeout_s = self.timeout_s
             return worker.call(dotted, *args)
         except WorkerDied:
             with self._lock:
-                self._workers.discard(worker)  # type: ignore[arg-type]  # it was started
+                self._workers -= {worker}
             worker = None
             raise
         finally:
@@ -124,9 +119,7 @@ class Builders:
                 raise TvmscopeError("building was stopped")
             worker = Worker("builder", env={"TVM_NUM_THREADS": "1"}, timeout_s=START_TIMEOUT_S)
             self._workers.add(worker)
-        worker.call("tvmscope.tuning.kernels:warm")
-        worker.timeout_s = self.timeout_s
-        return worker
+            return worker
 
     def __enter__(self) -> Self:
         return self

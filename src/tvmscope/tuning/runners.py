@@ -82,8 +82,8 @@ class LocalRunner:
         timeout_s: float,
     ) -> tuple[float, ...]:
         """See `Runner`; fewer values where so many would not end in time."""
-        self.timeout_s = timeout_s
         worker = self._ready(library, args, seed)
+        worker.timeout_s = timeout_s
         try:
             first_s = min(worker.time(2))
             loops = 1 if self.cold else max(1, ceil(min_repeat_ms * 1e-3 / max(first_s, 1e-9)))
