@@ -43,6 +43,9 @@ class Runner(Protocol):
     def outputs(self, library: Path, args: Arguments, seed: int) -> Arrays:
         """The arguments that one call changes, in order; all are filled by `kernels.fill`."""
 
+    def pause(self) -> None:
+        """Be quiet while others use this machine's cores; the next request goes on."""
+
     def close(self) -> None:
         """End it."""
 

@@ -13,7 +13,7 @@ from tvmscope.tuning.metaschedule import Proposer
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.proposals import next_of
 from tvmscope.tuning.state import UNTUNED, State
-from tvmscope.tuning.workshop import Pair, Workshop, lowering_of
+from tvmscope.tuning.workshop import NO_REFERENCE, Pair, Workshop, lowering_of
 
 SECOND_LAYER = 2
 """By how many halvings MetaSchedule's candidates stand back where a rule has had its turn: from
@@ -121,7 +121,6 @@ class Search:
 
     def _is_over(self, state: State) -> bool:
         stop, most = self.limits.early_stopping, self.limits.per_task
-        state.over = state.over or self.workshop.blocked.get(state.task.key)
         if state.over is None and stop is not None and state.without_progress >= stop:
             state.over = f"no progress in {state.without_progress} trials"
         if state.over is None and most is not None and len(state.tried) >= most:
@@ -174,7 +173,8 @@ class Search:
             pairs = pairs[: max(0, self.limits.trials - self.new)]
         for task, trial in self.workshop.try_all(pairs, self.limits.deadline):
             state = self.states[task.key]
-            self.records.append(trial, function=_function(task, trial))
+            if not (trial.reason or "").startswith(NO_REFERENCE):
+                self.records.append(trial, function=_function(task, trial))
             state.add(trial, self.elapsed_s)
             self.new += 1
             self._on_trial(self, state)

@@ -26,6 +26,8 @@ from tvmscope.tuning.runners import Arrays, Runner
 TOLERANCES = {"float16": 2e-2, "bfloat16": 1e-1}
 """Of the error relative to the reference's largest value; single precision below."""
 _TOLERANCE = 1e-4
+NO_REFERENCE = "no reference: "
+"""Begins the reason of trials that failed for no fault of the candidate; they are not recorded."""
 
 Pair = tuple[TuningTask, Candidate]
 _Came = tuple[TuningTask, Trial | None] | BaseException
@@ -80,8 +82,6 @@ class Workshop:
         self.setting = setting
         self.take_turns = take_turns
         self._clock = clock
-        self.blocked: dict[str, str] = {}
-        """Why a task cannot be tried at all, by its key."""
         self._references: dict[Path, _Reference | TuneError] = {}
         self._lock = Lock()
         # a worker process lives no longer than the thread that made it, so this one stays
@@ -122,9 +122,18 @@ class Workshop:
         self.builders.pause()
         return [job.output if job.output.is_file() else None for job in jobs]
 
-    def arguments(self, lowering: Lowering) -> Arguments:
-        """What a lowering's kernels are called with."""
-        return self._reference(lowering).args
+    def arguments(self, task: TuningTask, candidate: Candidate) -> Arguments:
+        """What the candidate's kernel is called with."""
+        return self._reference(lowering_of(task, candidate)).args
+
+    def check(self, task: TuningTask, candidate: Candidate, library: Path, seed: int) -> str | None:
+        """Why a library's results are wrong on the inputs of another seed; None if they are not."""
+        lowering = lowering_of(task, candidate)
+        reference = self._reference(lowering)
+        plain = self._plain_job(Path(lowering.function)).output
+        wanted = self.runner.outputs(plain, reference.args, seed)
+        got = self.runner.outputs(library, reference.args, seed)
+        return difference(got, wanted, reference.tolerance)
 
     def trial(self, task: TuningTask, candidate: Candidate, status: Status, **more: object) -> Trial:
         """A trial as it is recorded, dated now."""
@@ -190,9 +199,6 @@ class Workshop:
                 trial = self._measure(task, future.result())
                 over = self._clock() > deadline and trial.status != "ok"
                 done.put((task, None if over else trial))
-            except TuneError as e:
-                self.blocked[task.key] = str(e)
-                done.put((task, None))
             except BaseException as e:  # carried to the thread that waits
                 done.put(e)
 
@@ -206,9 +212,9 @@ class Workshop:
         assert candidate is not None
         if built.failure is not None:
             return self.trial(task, candidate, "failed", reason=built.failure)
-        reference = self._reference(lowering_of(task, candidate))
         s = self.setting
         try:
+            reference = self._reference(lowering_of(task, candidate))
             outputs = self.runner.outputs(built.job.output, reference.args, s.seed)
             if problem := difference(outputs, reference.outputs, reference.tolerance):
                 return self.trial(task, candidate, "wrong", reason=problem)
@@ -220,6 +226,8 @@ class Workshop:
                 min_repeat_ms=s.min_repeat_ms,
                 timeout_s=s.timeout_s,
             )
+        except TuneError as e:
+            return self.trial(task, candidate, "failed", reason=str(e))
         except TvmscopeError as e:
             reason = e.reason if isinstance(e, WorkerDied) else one_line(e)
             return self.trial(task, candidate, "failed", reason=f"running: {reason}")
@@ -233,7 +241,7 @@ class Workshop:
                 try:
                     self._references[function] = self._plain(function)
                 except TvmscopeError as e:
-                    self._references[function] = TuneError(f"no reference: {one_line(e)}")
+                    self._references[function] = TuneError(NO_REFERENCE + one_line(e))
             found = self._references[function]
         if isinstance(found, TuneError):
             raise found
