@@ -32,6 +32,15 @@ class Command:
     """The heading it stands under in `tvmscope --help`, one of `PANELS`."""
 
 
+@dataclass(frozen=True)
+class Family:
+    """Commands under one name (`tvmscope db list`); a member's name is its function's."""
+
+    help: str
+    members: tuple[Command, ...]
+    panel: str
+
+
 def bind(command: Command) -> Callable[..., int]:
     """A function with all flags as parameters, the shape that typer reads."""
     own = inspect.signature(command.run, eval_str=True).parameters

@@ -11,7 +11,7 @@ import typer
 
 from tvmscope import __version__
 from tvmscope.cli._aliases import modern
-from tvmscope.cli._command import PANELS, Command, bind
+from tvmscope.cli._command import PANELS, Command, Family, bind
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.messages import _
 from tvmscope.plugins import discover
@@ -47,11 +47,21 @@ def build_app() -> typer.Typer:
 
     found, _failures = discover("tvmscope.cli", "COMMAND")
     for name, command in sorted(found.items(), key=_place):
-        app.command(name.replace("_", "-"), rich_help_panel=command.panel)(bind(command))
+        if isinstance(command, Family):
+            app.add_typer(_family(command), name=name, rich_help_panel=command.panel)
+        else:
+            app.command(name.replace("_", "-"), rich_help_panel=command.panel)(bind(command))
     return app
 
 
-def _place(item: tuple[str, Command]) -> tuple[int, str]:
+def _family(family: Family) -> typer.Typer:
+    app = typer.Typer(help=family.help, no_args_is_help=True)
+    for member in family.members:
+        app.command(member.run.__name__.strip("_"))(bind(member))
+    return app
+
+
+def _place(item: tuple[str, Command | Family]) -> tuple[int, str]:
     name, command = item
     return (PANELS.index(command.panel) if command.panel in PANELS else len(PANELS), name)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,19 @@ def prefer_source_build() -> Path | None:
         if folder.is_dir() and str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
     return Path(home)
+
+
+def installed_version() -> str:
+    """TVM's version without importing it; a source build's is the one that its Python part says."""
+    source = prefer_source_build()
+    if source is None:
+        return metadata.version("apache-tvm")
+    for name in ("_version.py", "libinfo.py"):  # the first is written when it is built
+        file = source / "python" / "tvm" / name
+        text = file.read_text() if file.exists() else ""
+        if found := re.search(r"^\s*(?:__)?version(?:__)? *= *[\"'](.+?)[\"']", text, re.MULTILINE):
+            return found[1]
+    return f"source {source}"
 
 
 def import_tvm(*, torch: bool) -> Any:

@@ -1,0 +1,204 @@
+"""What `tvmscope db` does: lists, shows, merges, prunes, exports, imports and verifies records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from tvmscope.core.tuning import Trial
+from tvmscope.errors import TuneError, UsageError
+from tvmscope.measure.worker import run_isolated
+from tvmscope.tuning import functions, upkeep
+from tvmscope.tuning.database import Database, read
+from tvmscope.tuning.lines import to_line
+from tvmscope.tuning.trace_export import TraceRecord
+from tvmscope.tuning.upkeep import Fault, Moved, Pruned, Report
+from tvmscope.workflow import records
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which records a command is about."""
+
+    db: str | None = None
+    target: str | None = None
+    """A target's label or the beginning of one: `cpu`, `cpu:znver4`."""
+    workload: str | None = None
+    """A part of the workload's name."""
+
+    def databases(self) -> list[Database]:
+        """The files; one that was named must be there."""
+        if self.db not in (None, records.OFF) and not Path(str(self.db)).exists():
+            raise UsageError(f"there is no database {self.db}")
+        return records.databases(self.db)
+
+    def takes(self, trial: Trial) -> bool:
+        """Whether a trial is meant."""
+        label = trial.target.label
+        named = self.target is None or label == self.target or label.startswith(f"{self.target}:")
+        return named and (self.workload or "") in trial.workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What a file holds for one workload, target and number of threads."""
+
+    workload: str
+    target: str
+    threads: int
+    summary: upkeep.Summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSummary:
+    """What a file holds."""
+
+    name: str
+    path: str
+    rows: tuple[Row, ...]
+    rejected: int
+    trouble: str | None = None
+
+    @property
+    def trials(self) -> int:
+        """Everything that it holds."""
+        return sum(row.summary.trials + row.summary.validated for row in self.rows)
+
+
+def summaries(chosen: Selection) -> list[FileSummary]:
+    """What each file holds."""
+    return [_summary(database, chosen) for database in chosen.databases()]
+
+
+def _summary(database: Database, chosen: Selection) -> FileSummary:
+    faults = list[int]()
+    try:
+        stream = read(database.path, lambda line, _why: faults.append(line))
+        found = upkeep.summarize(trial for trial in stream if chosen.takes(trial))
+    except OSError as e:
+        found, database.trouble = {}, str(e.strerror or e)
+    rows = (Row(workload=w, target=t, threads=n, summary=s) for (w, t, n), s in found.items())
+    return FileSummary(
+        name=database.name,
+        path=str(database.path),
+        rows=tuple(sorted(rows, key=lambda row: (row.target, row.workload, row.threads))),
+        rejected=len(faults),
+        trouble=database.trouble,
+    )
+
+
+def fastest(chosen: Selection, top: int) -> list[tuple[str, Trial]]:
+    """The fastest trials of each workload that is meant, each with its file's name."""
+    groups: dict[upkeep.Group, list[tuple[float, str, Trial]]] = {}
+    for database in chosen.databases():
+        for trial in _readable(database, chosen):
+            key = (trial.workload, trial.target.label, trial.threads)
+            time = median(trial.seconds) if trial.status == "ok" else float("inf")
+            group = groups.setdefault(key, [])
+            group.append((time, database.name, trial))
+            group.sort(key=lambda entry: entry[0])
+            del group[top:]
+    return [(name, trial) for key in sorted(groups) for _time, name, trial in groups[key]]
+
+
+def _readable(database: Database, chosen: Selection) -> Iterator[Trial]:
+    return (trial for trial in database.trials() if chosen.takes(trial))
+
+
+def merge(sources: list[Path], output: Path, *, force: bool) -> Moved:
+    """Several files into one new one."""
+    _must_exist(sources)
+    if output.exists() and not force:
+        raise UsageError(f"{output} exists; --force adds to it")
+    if any(output.exists() and output.samefile(source) for source in sources):
+        raise UsageError(f"{output} is one of the files to merge; give another")
+    return upkeep.merge(sources, output)
+
+
+def prune(file: Path, keep: int, *, yes: bool) -> Pruned:
+    """Keep the best; the file as it was stays beside it unless `yes`."""
+    _must_exist([file])
+    return upkeep.prune(file, keep, backup=None if yes else _free(file))
+
+
+def _free(file: Path) -> Path:
+    """A name for a backup that is not taken."""
+    backup, count = file.with_name(f"{file.name}.bak"), 1
+    while backup.exists():
+        count += 1
+        backup = file.with_name(f"{file.name}.bak{count}")
+    return backup
+
+
+def lines(chosen: Selection) -> Iterator[bytes]:
+    """The records that are meant, as lines."""
+    for database in chosen.databases():
+        yield from map(to_line, _readable(database, chosen))
+
+
+@dataclass(kw_only=True)
+class Exported:
+    """What a MetaSchedule database was made of."""
+
+    written: int = 0
+    without_trace: int = 0
+    without_function: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def to_metaschedule(chosen: Selection, folder: Path) -> Exported:
+    """Write the trace records that are meant as a MetaSchedule database into a new folder."""
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty; give a new folder")
+    done, found = Exported(), list[TraceRecord]()
+    for database in chosen.databases():
+        for trial in _readable(database, chosen):
+            if trial.candidate.trace is None or trial.status != "ok":
+                done.without_trace += trial.candidate.trace is None
+            elif (function := functions.of(database.path, trial)) is None:
+                done.without_function += 1
+            else:
+                found.append(
+                    TraceRecord(
+                        function=str(function),
+                        trace=trial.candidate.trace,
+                        seconds=trial.seconds,
+                        target=trial.target,
+                    )
+                )
+    if not found:
+        raise TuneError(
+            "no trace record with its function to export: "
+            f"{done.without_trace} records have no trace, {done.without_function} no function"
+        )
+    written = run_isolated("tvmscope.tuning.trace_export:write", found, str(folder))
+    done.written, done.failures = written
+    return done
+
+
+def take_in(file: Path, db: str | None) -> dict[str, Moved]:
+    """Add a file's records to the user's, each to its own target's file; by file what was done."""
+    _must_exist([file])
+    rejected = list[Fault]()
+    places: dict[Path, list[Trial]] = {}
+    for trial in read(file, lambda line, why: rejected.append(Fault(line=line, what=why))):
+        places.setdefault(records.file_to_write(db, trial.target), []).append(trial)
+    done = {str(place): upkeep.add(trials, place) for place, trials in places.items()}
+    if rejected:
+        done[str(file)] = Moved(rejected=rejected)
+    return done
+
+
+def verify(files: list[Path], db: str | None) -> dict[str, Report]:
+    """What is wrong in each file; without files, in all that are searched."""
+    _must_exist(files)
+    found = files or [database.path for database in Selection(db=db).databases()]
+    return {str(file): upkeep.verify(file) for file in found}
+
+
+def _must_exist(files: list[Path]) -> None:
+    for file in files:
+        if not file.is_file():
+            raise UsageError(f"there is no file {file}")
