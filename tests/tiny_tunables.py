@@ -1,11 +1,12 @@
 """A small tunable matmul for the tests of the tuning engine, with candidates that misbehave.
 
-`build_candidate` stands where `tvmscope.compiler.tunables.build_candidate` does: params `tile` and
-`unroll` schedule it, `fault` plants a failure.
+It stands where `tvmscope.compiler.tunables` does: params `tile` and `unroll` schedule the matmul,
+`fault` plants a failure.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from functools import partial
@@ -16,7 +17,7 @@ from tvmscope.compiler import tvm_compat
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 
-BUILD = "tiny_tunables:build_candidate"
+NAME = "tiny_tunables"
 SIZE = 64
 
 
@@ -53,13 +54,7 @@ def make_task(
     )
 
 
-def build_candidate(
-    rule: str | None, file: Path, candidate: Candidate, target: Target, output: Path
-) -> None:
-    from tvmscope.compiler.linkers import link, linker_for
-    from tvmscope.compiler.targets import to_tvm
-    from tvmscope.tuning.kernels import read_function
-
+def build_candidate(file: Path, candidate: Candidate, target: Target, output: Path) -> None:
     tvm = tvm_compat.import_tvm(torch=False)
     from tvm import s_tir
 
@@ -68,16 +63,34 @@ def build_candidate(
         os.abort()
     if params.get("fault") == "build hang":
         time.sleep(600)
-    sch = s_tir.Schedule(read_function(file))
+    sch = s_tir.Schedule(_read(file))
     if candidate.trace is not None:
-        import json
-
         s_tir.schedule.Trace.apply_json_to_schedule(json.loads(candidate.trace), sch)
     elif "tile" in params:
         _schedule(sch, params)
     function = sch.mod["main"]
     if params.get("fault") in ("run crash", "run hang", "wrong"):
         function = _faulty(tvm, str(params["fault"]))
+    _write(function, target, output)
+
+
+def build_plain(file: Path, target: Target, output: Path) -> None:
+    _write(_read(file), target, output)
+
+
+def arguments(file: Path) -> tuple[tuple[tuple[int, ...], str], ...]:
+    return tuple((tuple(map(int, p.shape)), str(p.dtype)) for p in _read(file).params)
+
+
+def _read(file: Path) -> Any:
+    return tvm_compat.import_tvm(torch=False).ir.load_json(file.read_text())
+
+
+def _write(function: Any, target: Target, output: Path) -> None:
+    from tvmscope.compiler.linkers import link, linker_for
+    from tvmscope.compiler.targets import to_tvm
+
+    tvm = tvm_compat.import_tvm(torch=False)
     module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
     built = tvm.compile(module, to_tvm(target))
     built.export_library(str(output), fcompile=partial(link, linker_for(target)))

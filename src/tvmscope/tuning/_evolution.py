@@ -14,7 +14,6 @@ from typing import Any
 
 from tvmscope.compiler import tvm_compat
 from tvmscope.core.target import Target
-from tvmscope.tuning.kernels import read_function
 
 Times = Mapping[str, tuple[float, ...] | None]
 """Seconds by trace; None where it failed."""
@@ -40,7 +39,8 @@ class Evolution:
         from tvmscope.compiler.targets import to_tvm
 
         self.ms = ms
-        function = read_function(file).with_attr("global_symbol", "main")
+        text = file.read_text(encoding="utf-8")
+        function = self.tvm.ir.load_json(text).with_attr("global_symbol", "main")
         self.target = self.tvm.target.Target(to_tvm(target))
         self.context = ms.TuneContext(
             mod=self.tvm.IRModule({"main": function}),

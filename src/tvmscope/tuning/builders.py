@@ -15,15 +15,14 @@ from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.tuning.runners import START_TIMEOUT_S
 
-BUILD = "tvmscope.compiler.tunables:build_candidate"
-BUILD_PLAIN = "tvmscope.tuning.kernels:build_plain"
+TUNABLES = "tvmscope.compiler.tunables"
+"""The module that knows how: `build_candidate`, `build_plain` and `arguments`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A candidate to build; without one, the function as it is, the reference of the others."""
 
-    rule: str | None
     function: Path
     """The lowering's file."""
     candidate: Candidate | None
@@ -42,9 +41,9 @@ class Built:
 class Builders:
     """Up to `count` processes, started by the first jobs and kept warm."""
 
-    def __init__(self, count: int, *, timeout_s: float = 60.0, build: str = BUILD) -> None:
+    def __init__(self, count: int, *, timeout_s: float = 60.0, tunables: str = TUNABLES) -> None:
         self.timeout_s = timeout_s
-        self._call = build
+        self._tunables = tunables
         self._workers: set[Worker] = set()
         self._idle: SimpleQueue[Worker | None] = SimpleQueue()
         for _ in range(count):
@@ -66,7 +65,7 @@ class Builders:
 
     def arguments(self, file: Path) -> Any:
         """The arguments of the function in `file`, which only TVM can read."""
-        return self._threads.submit(self._ask, "tvmscope.tuning.kernels:arguments", file).result()
+        return self._threads.submit(self._ask, "arguments", file).result()
 
     def pause(self) -> None:
         """Stop the idle processes: nothing may disturb a measurement."""
@@ -86,10 +85,10 @@ class Builders:
         job.output.parent.mkdir(parents=True, exist_ok=True)
         try:
             if job.candidate is None:
-                self._ask(BUILD_PLAIN, job.function, job.target, job.output)
+                self._ask("build_plain", job.function, job.target, job.output)
             else:
-                args = (job.rule, job.function, job.candidate, job.target, job.output)
-                self._ask(self._call, *args)
+                args = (job.function, job.candidate, job.target, job.output)
+                self._ask("build_candidate", *args)
         except WorkerDied as e:
             return Built(job, f"building: {e.reason}")
         except TvmscopeError as e:
@@ -98,13 +97,13 @@ class Builders:
             return Built(job, "building: no library was written")
         return Built(job)
 
-    def _ask(self, dotted: str, *args: Any) -> Any:
+    def _ask(self, name: str, *args: Any) -> Any:
         worker = self._idle.get()
         try:
             worker = worker or self._start()
             worker.call("tvmscope.tuning.kernels:warm")  # the first time this takes seconds
             worker.timeout_s = self.timeout_s
-            return worker.call(dotted, *args)
+            return worker.call(f"{self._tunables}:{name}", *args)
         except WorkerDied:
             with self._lock:
                 self._workers -= {worker}

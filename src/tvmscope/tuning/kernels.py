@@ -1,17 +1,15 @@
-"""A kernel alone, in a worker process: its arguments, its plain build, and a runner to time it."""
+"""A built kernel alone in a worker process: its arguments in place, ready to be timed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tvmscope.compiler import tvm_compat
-from tvmscope.core.target import Target
-from tvmscope.errors import BuildError, RunError, one_line
+from tvmscope.errors import RunError
 
 Arguments = tuple[tuple[tuple[int, ...], str], ...]
 """Shape and dtype of every argument of a kernel, its outputs last."""
@@ -22,32 +20,6 @@ def warm(device: str = "cpu") -> None:
     tvm_compat.import_tvm(torch=False)
     if device == "cuda":
         tvm_compat.import_tensor_intrinsics()
-
-
-def read_function(file: Path) -> Any:
-    """The unscheduled function that a lowering's file holds."""
-    tvm = tvm_compat.import_tvm(torch=False)
-    try:
-        return tvm.ir.load_json(file.read_text(encoding="utf-8"))
-    except Exception as e:  # TVM raises many types on JSON that is not its own
-        raise BuildError(f"{file} holds no function: {one_line(e)}") from e
-
-
-def arguments(file: Path) -> Arguments:
-    """What the function in `file` is called with."""
-    buffers = read_function(file).params  # in this TVM a parameter is its buffer
-    return tuple((tuple(int(d) for d in b.shape), str(b.dtype)) for b in buffers)
-
-
-def build_plain(file: Path, target: Target, output: Path) -> None:
-    """Build the function as it is, its loops in order: the reference of all its candidates."""
-    from tvmscope.compiler.linkers import link, linker_for
-    from tvmscope.compiler.targets import to_tvm
-
-    tvm = tvm_compat.import_tvm(torch=False)
-    function = read_function(file).with_attr("global_symbol", "main")
-    built = tvm.compile(tvm.IRModule({"main": function}), to_tvm(target))
-    built.export_library(str(output), fcompile=partial(link, linker_for(target)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,7 +60,7 @@ class PlannedTask:
     @property
     def left(self) -> int:
         """Candidates that a search would try."""
-        if not self.task.candidates:
+        if len(self.task.candidates) <= 1:
             return SECOND_LAYER_TRIALS
         return max(0, len(self.task.candidates) - self.tried)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
+from tvmscope.tuning.database import same_target
 from tvmscope.tuning.metaschedule import Proposer
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.proposals import next_of
@@ -103,7 +104,7 @@ class Search:
         s = self.workshop.setting
         for trial in self.records.trials(state.task.key):
             same = trial.threads == s.threads and trial.tvm == s.tvm and trial.cpu == s.cpu
-            if same and trial.target == s.target and trial.stage == "search":
+            if same and same_target(trial.target, s.target) and trial.stage == "search":
                 state.add(trial, None)
 
     def _finished(self) -> bool:
@@ -158,7 +159,7 @@ class Search:
             state.over = state.over or "every candidate was tried"
             return
         state.second_layer = True
-        state.stale += SECOND_LAYER if space else 0
+        state.stale += SECOND_LAYER if len(space) > 1 else 0
 
     def _allowed(self, state: State) -> int:
         rest = [self.batch]

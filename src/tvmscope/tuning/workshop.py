@@ -167,7 +167,6 @@ class Workshop:
     def _job(self, task: TuningTask, candidate: Candidate) -> Job:
         function = Path(lowering_of(task, candidate).function)
         return Job(
-            rule=task.rule,
             function=function,
             candidate=candidate,
             target=self.setting.target,
@@ -176,7 +175,6 @@ class Workshop:
 
     def _plain_job(self, function: Path) -> Job:
         return Job(
-            rule=None,
             function=function,
             candidate=None,
             target=self.setting.target,
