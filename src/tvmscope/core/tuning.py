@@ -110,7 +110,7 @@ class TuningPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class TunedTask:
-    """What a search found for one task; the session keeps these."""
+    """A task as it was planned, and what a search found for it; the session keeps these."""
 
     workload: str
     kernel: str
@@ -118,24 +118,42 @@ class TunedTask:
     calls: int
     total_s: float
     """Of all calls in a run of the untuned model, as profiled."""
-    roof_share: float | None
-    """Of the limiting roof, untuned."""
+    share: float
+    """Of the untuned model's time."""
+    least_s: float
+    """What the roof allows for all calls; 0 where no roof is known."""
     flops: float | None
     """Of one call."""
-    trials: int
-    """In this run; `earlier` ones were not repeated."""
+    candidates: int
+    """The size of the rule's own space."""
+    expected_s: float | None = None
+    """What would be saved if it came as near its roof as the best kernel of its rule."""
+    expected_per_minute_s: float | None = None
+    trials: int = 0
+    """Of this run."""
     earlier: int = 0
+    """Of earlier runs; they were not repeated."""
     failed: int = 0
     wrong: int = 0
     untuned_s: float | None = None
     best_s: float | None = None
-    """Of one call on the bench, in the search."""
+    """Of one call, on the bench of the search."""
     points: tuple[TuningPoint, ...] = ()
     chosen: Candidate | None = None
     """What the tuned model uses; None where the untuned kernel stays."""
     speedup: float | None = None
-    """Of the chosen candidate, validated against the untuned kernel in interleaved runs."""
+    """Of the chosen kernel over the untuned one, in interleaved runs."""
     interval: tuple[float, float] | None = None
     """95 % of `speedup`."""
     note: str = ""
-    """Why nothing was chosen, or why it was not searched."""
+    """Why it was not searched, or why nothing was chosen."""
+
+    @property
+    def roof_share(self) -> float | None:
+        """How much of what its roof allows it reached untuned."""
+        return self.least_s / self.total_s if self.least_s and self.total_s else None
+
+    @property
+    def headroom_s(self) -> float:
+        """What could be saved per run of the model, at the very most."""
+        return max(0.0, self.total_s - self.least_s)

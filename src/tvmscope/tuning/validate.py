@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Self
+from typing import Any, Self
 
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.stats import ratio_interval
-from tvmscope.core.tuning import Candidate, Trial, TuningTask
+from tvmscope.core.tuning import Candidate, Status, Trial, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.interleave import Lane, Subject, interleave
 from tvmscope.measure.worker import Worker
@@ -120,8 +120,8 @@ class Validator:
         self.workshop.builders.pause()
         self.workshop.runner.pause()
 
-    def _trial(self, task: TuningTask, candidate: Candidate, status: str, **more: object) -> Trial:
-        return self.workshop.trial(task, candidate, status, stage="validated", **more)  # type: ignore[arg-type]
+    def _trial(self, task: TuningTask, candidate: Candidate, status: Status, **more: Any) -> Trial:
+        return self.workshop.trial(task, candidate, status, stage="validated", **more)
 
     def _verdict(self, task: TuningTask, candidate: Candidate, base: Lane, lane: Lane) -> Verdict:
         failure = lane.failure or base.failure

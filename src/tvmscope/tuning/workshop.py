@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -135,7 +135,9 @@ class Workshop:
         got = self.runner.outputs(library, reference.args, seed)
         return difference(got, wanted, reference.tolerance)
 
-    def trial(self, task: TuningTask, candidate: Candidate, status: Status, **more: object) -> Trial:
+    def trial(
+        self, task: TuningTask, candidate: Candidate, status: Status, **more: object
+    ) -> Trial:
         """A trial as it is recorded, dated now."""
         s = self.setting
         return Trial(
@@ -149,7 +151,7 @@ class Workshop:
             seed=s.seed,
             date=datetime.now(UTC).isoformat(timespec="seconds"),
             status=status,
-            **more,  # type: ignore[arg-type]  # the fields that differ
+            **more,
         )
 
     def close(self) -> None:
