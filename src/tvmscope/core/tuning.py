@@ -127,7 +127,7 @@ class TunedTask:
     candidates: int
     """The size of the rule's own space."""
     expected_s: float | None = None
-    """What would be saved if it came as near its roof as the best kernel of its rule."""
+    """What a search may hope to save in a run; an assumption (see `tuning.plan`)."""
     expected_per_minute_s: float | None = None
     trials: int = 0
     """Of this run."""

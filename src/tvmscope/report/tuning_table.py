@@ -15,7 +15,7 @@ from tvmscope.report._charts import percent
 from tvmscope.report.escape import clean
 from tvmscope.units import format_s
 
-_NAME = 60
+_NAME = 48
 
 
 def plan(session: Session) -> RenderableType:
@@ -28,19 +28,17 @@ def plan(session: Session) -> RenderableType:
         _("share"),
         _("of roof"),
         _("headroom"),
-        _("expected"),
-        _("per minute"),
-        _("candidates"),
+        _("gain/min"),
+        _("to try"),
     )
     for task in wanted:
         table.add_row(
-            clean(task.workload, _NAME),
+            _name(task),
             str(task.calls),
             format_s(task.total_s),
             percent(task.share),
             percent(task.roof_share),
             format_s(task.headroom_s),
-            format_s(task.expected_s),
             format_s(task.expected_per_minute_s),
             _candidates(task),
         )
@@ -51,8 +49,15 @@ def plan(session: Session) -> RenderableType:
 
 def _candidates(task: TunedTask) -> str:
     if task.candidates <= 1:
-        return _("MetaSchedule")
+        return "MetaSchedule"
     return f"{task.candidates - task.earlier}/{task.candidates}"
+
+
+def _name(task: TunedTask) -> str:
+    """Operator and shapes; what has no such name goes by its kernel's."""
+    if task.rule is None:
+        return clean(task.kernel, _NAME)
+    return clean(" ".join(task.workload.split(" ")[:3]), _NAME)
 
 
 def _left_alone(tasks: Sequence[TunedTask]) -> list[Text]:
@@ -92,7 +97,7 @@ def summary(session: Session) -> RenderableType:
     searched = [t for t in session.tuning if t.trials or t.earlier]
     for task in sorted(searched, key=lambda t: -t.total_s):
         table.add_row(
-            clean(task.workload, _NAME),
+            _name(task),
             str(task.calls),
             percent(task.share),
             f"{task.trials}" + (f"+{task.earlier}" if task.earlier else ""),

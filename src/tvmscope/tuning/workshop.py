@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
