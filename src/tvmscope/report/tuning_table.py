@@ -12,10 +12,9 @@ from tvmscope.core.session import Session
 from tvmscope.core.tuning import TunedTask
 from tvmscope.messages import _, plural
 from tvmscope.report._charts import percent
+from tvmscope.report._tuning import TaskRow, searched
 from tvmscope.report.escape import clean
 from tvmscope.units import format_s
-
-_NAME = 48
 
 
 def plan(session: Session) -> RenderableType:
@@ -33,7 +32,7 @@ def plan(session: Session) -> RenderableType:
     )
     for task in wanted:
         table.add_row(
-            _name(task),
+            TaskRow(task).name,
             str(task.calls),
             format_s(task.total_s),
             percent(task.share),
@@ -51,13 +50,6 @@ def _candidates(task: TunedTask) -> str:
     if task.candidates <= 1:
         return "MetaSchedule"
     return f"{task.candidates - task.earlier}/{task.candidates}"
-
-
-def _name(task: TunedTask) -> str:
-    """Operator and shapes; what has no such name goes by its kernel's."""
-    if task.rule is None:
-        return clean(task.kernel, _NAME)
-    return clean(" ".join(task.workload.split(" ")[:3]), _NAME)
 
 
 def _left_alone(tasks: Sequence[TunedTask]) -> list[Text]:
@@ -94,41 +86,20 @@ def summary(session: Session) -> RenderableType:
         _("validated"),
         _("used"),
     )
-    searched = [t for t in session.tuning if t.trials or t.earlier]
-    for task in sorted(searched, key=lambda t: -t.total_s):
+    rows = searched(session)
+    for row in rows:
         table.add_row(
-            _name(task),
-            str(task.calls),
-            percent(task.share),
-            f"{task.trials}" + (f"+{task.earlier}" if task.earlier else ""),
-            str(task.failed + task.wrong),
-            _speed(task, task.untuned_s),
-            _speed(task, task.best_s),
-            _validated(task),
-            _words(task),
+            row.name,
+            str(row.task.calls),
+            percent(row.task.share),
+            row.trials,
+            str(row.task.failed + row.task.wrong),
+            row.untuned,
+            row.best,
+            row.validated,
+            row.used,
         )
-    return Group(table, Text(_totals(searched)))
-
-
-def _speed(task: TunedTask, seconds: float | None) -> str:
-    if seconds is None or task.flops is None:
-        return format_s(seconds)
-    return f"{task.flops / seconds / 1e9:.1f} GFLOP/s"
-
-
-def _validated(task: TunedTask) -> str:
-    if task.speedup is None or task.interval is None:
-        return "-"
-    low, high = task.interval
-    return f"{task.speedup:.2f}x ({low:.2f}-{high:.2f})"
-
-
-def _words(task: TunedTask) -> str:
-    if task.chosen is None:
-        return clean(task.note, _NAME)
-    if task.chosen.trace is not None:
-        return _("a MetaSchedule trace")
-    return clean(", ".join(f"{k}={v}" for k, v in task.chosen.params.items()), _NAME)
+    return Group(table, Text(_totals([row.task for row in rows])))
 
 
 def _totals(tasks: Sequence[TunedTask]) -> str:

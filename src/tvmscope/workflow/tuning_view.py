@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tvmscope.core.tuning import TunedTask
@@ -77,8 +78,6 @@ def _tuned(p: PlannedTask, state: State | None, proof: Proof | None) -> TunedTas
 
 
 def _searched(plain: TunedTask, state: State, proof: Proof | None) -> TunedTask:
-    from dataclasses import replace
-
     used = proof is not None and proof.accepted is True
     choice = proof.choices.get(plain.workload) if proof and used else None
     verdicts = proof.verdicts.get(plain.workload, []) if proof else []
@@ -104,6 +103,6 @@ def _note(state: State, verdicts: Sequence[object], chosen: bool, proof: Proof |
         return ""
     if state.fastest(1) == []:
         return "no candidate was faster"
-    if proof is None or proof.accepted is None or not verdicts:
+    if proof is None or not verdicts:
         return "not validated"
-    return "not surely faster when measured again" if proof.accepted else proof.reason
+    return proof.reason if proof.accepted is False else "not surely faster when measured again"
