@@ -10,6 +10,7 @@ from tvmscope.messages import _
 from tvmscope.units import parse_duration_s, parse_fraction
 
 _SEARCH = _("How to search")
+_HOW = _("How to compile")
 
 
 def searching(
@@ -128,7 +129,7 @@ def database(
     db: Annotated[
         str | None,
         option(
-            _SEARCH,
+            _HOW,
             "--db",
             metavar="PATH|none",
             help=_("Tuning records: a file or a folder; none turns them off."),
@@ -137,6 +138,19 @@ def database(
     ] = None,
 ) -> dict[str, Any]:
     return given(db=db)
+
+
+def first(
+    tune: Annotated[
+        str | None,
+        option(
+            _HOW, "--tune", metavar="TIME", help=_("Tune the model first, as long as this: 10m.")
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    if tune is None:
+        return {}
+    return {"tune_first": True, "budget_s": _duration("--tune", tune)}
 
 
 def _duration(flag: str, text: str) -> float:

@@ -13,6 +13,7 @@ from tvmscope.errors import UsageError
 from tvmscope.workflow import places, records, stages
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
+from tvmscope.workflow.tune import tune
 
 
 def compile_model(
@@ -24,6 +25,8 @@ def compile_model(
         raise UsageError("compile takes one target and one precision; run it once for each")
     places.claim(output, force=options.force, marker=META)
     (target,) = stages.resolve_targets(options)
+    if options.tune_first:
+        tune(model, replace(options, output=None), progress)
     progress.stage("load", stages.name_of(model))
     bare = replace(options, load=replace(options.load, need_onnx=False))
     with stages.prepared(model, bare) as ready:

@@ -44,6 +44,8 @@ class Options:
     compile: CompileOptions = field(default_factory=CompileOptions)
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     tune: TuneOptions = field(default_factory=TuneOptions)
+    tune_first: bool = False
+    """Tune before measuring or compiling, within the budget of `tune`."""
     db: str | None = None
     """Tuning records: a file or folder, `none`, or by default all that are found."""
     command: str = "tvmscope (Python API)"
