@@ -23,6 +23,7 @@ from tvmscope.tuning.database import Database
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.search import Limits, Search
 from tvmscope.tuning.state import State
+from tvmscope.tuning.workshop import Workshop
 from tvmscope.workflow import places, records, reports, stages, tuning_proof, tuning_setup
 from tvmscope.workflow.analyze import begin
 from tvmscope.workflow.options import Options
@@ -103,7 +104,8 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
     try:
         if chosen:
             workshop = stack.enter_context(tuning_setup.workshop(run))
-            search = _search(run, chosen, planned, workshop, stack)
+            search = _prepare_search(run, chosen, workshop, stack)
+            search.run()
             proof = tuning_proof.validate(run, list(search.states.values()), workshop)
             workshop.close()
         proof = tuning_proof.prove(run, proof)
@@ -116,17 +118,12 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
     return run.session
 
 
-def _search(
-    run: Tuned,
-    chosen: Sequence[PlannedTask],
-    planned: Sequence[PlannedTask],
-    workshop: Any,
-    stack: ExitStack,
+def _prepare_search(
+    run: Tuned, chosen: Sequence[PlannedTask], workshop: Workshop, stack: ExitStack
 ) -> Search:
-    tune = run.options.tune
-    deadline = run.began + tune.budget_s - tuning_proof.reserve_s(run, len(chosen))
-    cores = stages.threads_of(run.options)
-    profile = run.session.profiles[0]
+    tune, reserve_s = run.options.tune, tuning_proof.reserve_s(run, len(chosen))
+    deadline = run.began + tune.budget_s - reserve_s
+    batch = _BATCH_PER_CORE * run.threads
     search = Search(
         chosen,
         workshop,
@@ -138,28 +135,19 @@ def _search(
             until=tune.until,
             early_stopping=tune.early_stopping,
         ),
-        proposer=tuning_setup.proposer(run, stack, _BATCH_PER_CORE * cores),
-        batch=_BATCH_PER_CORE * cores,
-        rest_s=profile.end_to_end_s - sum(p.total_s for p in chosen),
+        proposer=tuning_setup.proposer(run, stack, batch),
+        batch=batch,
+        rest_s=run.session.profiles[0].end_to_end_s - sum(p.total_s for p in chosen),
         on_trial=lambda search, state: _show(run, search, state, deadline),
     )
-    if time.monotonic() >= deadline:
-        spent = time.monotonic() - run.began
+    if run.spent_s() >= tune.budget_s - reserve_s:
         run.progress.note(
-            f"the budget leaves no time to search: preparing took {spent:.0f} s and proving is "
-            f"given {tuning_proof.reserve_s(run, len(chosen)):.0f} s; give a larger --budget"
+            f"the budget leaves no time to search: preparing took {run.spent_s():.0f} s and the "
+            f"proof is given {reserve_s:.0f} s; give a larger --budget"
         )
-    earlier = sum(state.earlier for state in search.states.values())
-    if earlier:
+    if earlier := sum(state.earlier for state in search.states.values()):
         run.progress.note(f"{earlier} earlier trials are not repeated")
     run.progress.stage("search", f"{len(chosen)} tasks")
-    try:
-        search.run()
-    except KeyboardInterrupt:
-        states, proof = search.states, tuning_proof.Proof()
-        run.session = replace(run.session, tuning=tuned_tasks(planned, states, proof))
-        save(run.session, run.folder)
-        raise
     return search
 
 
