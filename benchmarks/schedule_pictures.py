@@ -20,18 +20,21 @@ import numpy as np
 REPEATS = 60
 
 
-def convolution(inputs: int, size: tuple[int, int], outputs: int, kernel: int, width: int) -> Any:
+def convolution(
+    inputs: int, size: tuple[int, int], outputs: int, kernel: int, width: int, **params: int
+) -> Any:
     """A padded convolution on channel blocks with its bias, as TIR."""
     from tvm import te
 
-    from tvmscope.compiler import blocked_ops
+    from tvmscope.compiler import blocked_ops, knobs
 
     pad = (kernel // 2,) * 4
     window = blocked_ops.Window((1, 1), pad, (1, 1))
     x = te.placeholder((1, inputs // 16, *size, 16), name="x")
     w = te.placeholder((outputs // 16, inputs // 16, kernel, kernel, 16, 16), name="w")
     b = te.placeholder((1, outputs // 16, 1, 1, 16), name="b")
-    y = blocked_ops.conv2d(x, w, window, width, "float32", inputs)
+    notes = knobs.notes("picture", params)
+    y = blocked_ops.conv2d(x, w, window, width, "float32", inputs, notes=notes)
     out = te.compute(y.shape, lambda n, o, i, j, c: y(n, o, i, j, c) + b(n, o, 0, 0, c))
     return te.create_prim_func([x, w, b, out]).with_attr("global_symbol", "main")
 
@@ -63,8 +66,8 @@ def register_tile(host: Any, target: Any) -> list[tuple[float, float]]:
     points = []
     for columns in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28):
         row = columns * max(2, round(56 / columns))
-        function = convolution(256, (28, row), 128, 1, row)
-        schedule = schedule_conv2d(function, host, columns=columns)
+        function = convolution(256, (28, row), 128, 1, row, columns=columns)
+        schedule = schedule_conv2d(function, host)
         flops = 2.0 * 256 * 128 * 28 * row
         points.append((columns, flops / best_s(schedule.mod, target) / 1e9))
     return points
@@ -80,9 +83,9 @@ def blocking(host: Any, target: Any) -> dict[str, list[tuple[float, float]]]:
     }
     for channels in (16, 32, 64, 128, 256, 512):
         flops = 2.0 * channels * 128 * 56 * 56
-        for (_, line), finish in zip(lines.items(), (True, False), strict=True):
-            function = convolution(channels, (56, 56), 128, 1, 56)
-            schedule = schedule_conv2d(function, host, finish=finish)
+        for (_, line), finish in zip(lines.items(), (1, 0), strict=True):
+            function = convolution(channels, (56, 56), 128, 1, 56, finish=finish)
+            schedule = schedule_conv2d(function, host)
             line.append((channels, flops / best_s(schedule.mod, target) / 1e9))
     return lines
 

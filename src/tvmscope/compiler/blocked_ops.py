@@ -6,13 +6,17 @@ after it has been fused with what follows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tvm import te, tirx
 
 from tvmscope.compiler.tiles import CHANNEL_BLOCK
 
 OP = "tvmscope.op"
+NO_NOTES: Mapping[str, str] = MappingProxyType({})
+"""Further annotations of the main block: see `knobs`."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ def conv2d(
     out_dtype: str,
     channels: int,
     groups: int = 1,
+    notes: Mapping[str, str] = NO_NOTES,
 ) -> te.Tensor:
     """Dense convolution over `channels` inputs (of each group), summed in `out_dtype`; `data` is
     blocked (5-D) or plain NCHW (4-D), `weight` is (O/16, I/b, kh, kw, b, 16), b = 16 for blocked
@@ -97,13 +102,18 @@ def conv2d(
             axis=[ic, y, x],
         ),
         name="conv2d_nchwc",
-        attrs={OP: "conv2d"},
+        attrs={OP: "conv2d", **notes},
     )
     return _crop(result, width)
 
 
 def depthwise_conv2d(
-    data: te.Tensor, weight: te.Tensor, window: Window, computed_width: int, out_dtype: str
+    data: te.Tensor,
+    weight: te.Tensor,
+    window: Window,
+    computed_width: int,
+    out_dtype: str,
+    notes: Mapping[str, str] = NO_NOTES,
 ) -> te.Tensor:
     """Depthwise convolution of blocks, summed in `out_dtype`; `weight` is (C/16, kh, kw, 16)."""
     kh, kw = int(weight.shape[1]), int(weight.shape[2])
@@ -119,7 +129,7 @@ def depthwise_conv2d(
             axis=[y, x],
         ),
         name="depthwise_nchwc",
-        attrs={OP: "depthwise"},
+        attrs={OP: "depthwise", **notes},
     )
     return _crop(result, width)
 
@@ -150,7 +160,12 @@ def from_blocks(data: te.Tensor, channels: int) -> te.Tensor:
 
 
 def matmul(
-    data: te.Tensor, packed: te.Tensor, columns: int, computed_rows: int, out_dtype: str
+    data: te.Tensor,
+    packed: te.Tensor,
+    columns: int,
+    computed_rows: int,
+    out_dtype: str,
+    notes: Mapping[str, str] = NO_NOTES,
 ) -> te.Tensor:
     """(..., M, K) times column panels (N/p, K, p), or (..., N/p, K, p) with batches."""
     *batch, wanted, depth = (int(d) for d in data.shape)
@@ -167,7 +182,10 @@ def matmul(
         return te.sum(data(*b, m, k).astype(out_dtype) * right.astype(out_dtype), axis=[k])
 
     result = te.compute(
-        (*batch, computed_rows, panels * panel), element, name="matmul", attrs={OP: "matmul"}
+        (*batch, computed_rows, panels * panel),
+        element,
+        name="matmul",
+        attrs={OP: "matmul", **notes},
     )
     if computed_rows == wanted and panels * panel == columns:
         return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,11 +11,16 @@ import numpy as np
 from tvm import relax, te
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler import blocked_ops, tiles, winograd
+from tvmscope.compiler import blocked_ops, tiles
+from tvmscope.compiler import winograd as fast
 from tvmscope.compiler.blocked_ops import Window
+from tvmscope.compiler.knobs import Knobs, int_of, notes, ranked
 from tvmscope.compiler.packing import Array, merge_groups, pack_dense, pack_depthwise
 from tvmscope.compiler.passes.rewrite import OUT_ELEMENTWISE_FUSABLE, static_shape
 from tvmscope.core.target import Target
+from tvmscope.core.tuning import Params
+
+DIRECT = "direct"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +31,25 @@ class Convolution:
     """OIHW"""
     window: Window
     groups: int
-    inputs: int
+    given: tuple[int, ...]
     result: tuple[int, ...]
-    """NCHW"""
+    """NCHW, both"""
     dtype: str
     """Of the result, in which it is summed."""
+
+    @property
+    def inputs(self) -> int:
+        """Channels of the data."""
+        return self.given[1]
+
+    def workload(self, is_blocked: bool) -> str:
+        """What a database knows it by."""
+        window = self.window
+        return (
+            f"conv2d {_by(self.given)} {_by(self.kernel.shape)} stride {_by(window.strides)} "
+            f"padding {_by(window.padding)} dilation {_by(window.dilation)} groups {self.groups} "
+            f"{self.kernel.dtype}->{self.dtype} {'blocks' if is_blocked else 'plain'}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +78,14 @@ def read(call: relax.Call) -> Convolution | None:
         kernel=weight.value.numpy(),
         window=Window(_pair(attrs.strides), (*padding, *padding)[:4], _pair(attrs.dilation)),
         groups=int(attrs.groups),
-        inputs=given[1],
+        given=given,
         result=result,
         dtype=str(call.ty.dtype),
     )
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))
 
 
 def _pair(values: Sequence[Any]) -> tuple[int, int]:
@@ -70,42 +93,76 @@ def _pair(values: Sequence[Any]) -> tuple[int, int]:
     return first, (rest[0] if rest else first)
 
 
-def choose(conv: Convolution, target: Target, is_blocked: bool, *, winograd: bool) -> Kernel | None:
-    """The kernel that is predicted to be fastest; None where there is none for it."""
+def choose(
+    conv: Convolution, target: Target, is_blocked: bool, *, winograd: bool, knobs: Knobs
+) -> Kernel | None:
+    """The kernel that is known or else predicted to be fastest; None where there is none for it.
+
+    Parameters: `kernel` is `direct`, `winograd2` or `winograd4`; `columns` is the tile's width.
+    """
+    workload = conv.workload(is_blocked)
+    predicted = _predict(conv, target) if winograd and is_blocked else None
+    chosen, params = _settle(knobs.of(workload), predicted)
+    if chosen != DIRECT:
+        return _winograd(conv, target, chosen, params, workload)
+    params = ranked(params, "columns", tiles.ranked_columns(conv.result[3], target))
+    common = _common(conv, target, params, notes(workload, params))
     if conv.groups == 1:
-        fast = _winograd(conv, target) if winograd and is_blocked else None
-        return fast or _dense(conv, target, is_blocked)
+        return _dense(conv, is_blocked, common)
     if conv.groups == conv.inputs == conv.result[1]:
-        return _depthwise(conv, target)
-    return _grouped(conv, target)
+        return _depthwise(conv, common)
+    return _grouped(conv, common)
 
 
-def _common(conv: Convolution, target: Target) -> dict[str, Any]:
+def _predict(conv: Convolution, target: Target) -> str | None:
+    """The kernel that promises most; None where a direct one is the only one."""
+    # The transforms magnify the rounding of half precision.
+    single = conv.dtype == "float32" and conv.kernel.dtype == np.float32
+    plain = conv.window.strides == (1, 1) == conv.window.dilation and conv.groups == 1
+    if not single or not plain or conv.kernel.shape[2:] != (3, 3):
+        return None
+    batch, _, rows, columns = conv.result
+    return fast.best_name(batch, rows, columns, target) or DIRECT
+
+
+def _settle(asked: Params, predicted: str | None) -> tuple[str, Params]:
+    """The kernel to take, and the parameters without what goes without saying."""
+    params = {name: value for name, value in asked.items() if name != "kernel"}
+    if predicted is None:
+        return DIRECT, params
+    chosen = str(asked.get("kernel", predicted))
+    return chosen, params if chosen == predicted else {**params, "kernel": chosen}
+
+
+def _common(
+    conv: Convolution, target: Target, params: Params, noted: Mapping[str, str]
+) -> dict[str, Any]:
     return {
         "window": conv.window,
-        "computed_width": tiles.padded(conv.result[3], target),
+        "computed_width": tiles.padded(conv.result[3], target, int_of(params, "columns")),
         "out_dtype": conv.dtype,
+        "notes": noted,
     }
 
 
-def _dense(conv: Convolution, target: Target, is_blocked: bool) -> Kernel:
+def _dense(conv: Convolution, is_blocked: bool, common: Mapping[str, Any]) -> Kernel:
     return Kernel(
         name="conv2d",
-        compute=partial(blocked_ops.conv2d, channels=conv.inputs, **_common(conv, target)),
+        compute=partial(blocked_ops.conv2d, channels=conv.inputs, **common),
         weight=pack_dense(conv.kernel, blocked_input=is_blocked),
         takes_blocks=is_blocked,
     )
 
 
-def _depthwise(conv: Convolution, target: Target) -> Kernel:
+def _depthwise(conv: Convolution, common: Mapping[str, Any]) -> Kernel:
     return Kernel(
         name="depthwise_conv2d",
-        compute=partial(blocked_ops.depthwise_conv2d, **_common(conv, target)),
+        compute=partial(blocked_ops.depthwise_conv2d, **common),
         weight=pack_depthwise(conv.kernel),
     )
 
 
-def _grouped(conv: Convolution, target: Target) -> Kernel | None:
+def _grouped(conv: Convolution, common: Mapping[str, Any]) -> Kernel | None:
     merged = merge_groups(conv.kernel, conv.groups)
     if merged is None:
         return None
@@ -113,26 +170,28 @@ def _grouped(conv: Convolution, target: Target) -> Kernel | None:
     sizes = {"channels": kernel.shape[1], "groups": groups}
     return Kernel(
         name="grouped_conv2d",
-        compute=partial(blocked_ops.conv2d, **sizes, **_common(conv, target)),
+        compute=partial(blocked_ops.conv2d, **sizes, **common),
         weight=pack_dense(kernel, blocked_input=True),
     )
 
 
-def _winograd(conv: Convolution, target: Target) -> Kernel | None:
+def _winograd(conv: Convolution, target: Target, name: str, asked: Params, workload: str) -> Kernel:
     batch, _, rows, columns = conv.result
-    if conv.kernel.shape[2:] != (3, 3) or conv.dtype != "float32":
-        return None
-    if conv.kernel.dtype != np.float32:
-        return None  # the transforms magnify the rounding of half precision
-    if conv.window.strides != (1, 1) or conv.window.dilation != (1, 1):
-        return None
-    transform = winograd.best(batch, rows, columns, target)
-    if transform is None:
-        return None
+    transform = fast.BY_NAME[name]
+    count = fast.tile_count(batch, rows, columns, transform)
+    ranking = fast.ranked_product_columns(count, target)
+    params = ranked(asked, "columns", ranking)
+    width = int_of(params, "columns") or ranking[0]
     return Kernel(
         name="winograd_conv2d",
-        compute=partial(winograd.conv2d, window=conv.window, transform=transform),
-        weight=winograd.pack_weight(conv.kernel, transform),
+        compute=partial(
+            fast.conv2d,
+            window=conv.window,
+            transform=transform,
+            computed_tiles=tiles.padded(count, target, width),
+            notes=notes(workload, params),
+        ),
+        weight=fast.pack_weight(conv.kernel, transform),
         # Its several stages hide from TVM's analysis that elementwise operators may follow.
         attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE},
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 
 from tvmscope.compiler import kernel_work
+from tvmscope.compiler.knobs import workload_of
 from tvmscope.core.profile import Buffer, KernelIR, Loop
+from tvmscope.core.tuning import Choice
 from tvmscope.errors import one_line
 
 RULE = "tvmscope.rule"
@@ -25,7 +27,10 @@ _MODES = {
 
 
 def describe(
-    before: tvm.IRModule, scheduled: tvm.IRModule, remarks: list[str]
+    before: tvm.IRModule,
+    scheduled: tvm.IRModule,
+    remarks: list[str],
+    choices: Mapping[str, Choice] | None = None,
 ) -> tuple[KernelIR, ...]:
     """All kernels of a module; their work is counted in the functions as they were `before`."""
     plain = {var.name_hint: func for var, func in before.functions_items()}
@@ -34,14 +39,18 @@ def describe(
         if not isinstance(func, tirx.PrimFunc):
             continue
         try:
-            found.append(_describe(var.name_hint, plain.get(var.name_hint, func), func))
+            written = plain.get(var.name_hint, func)
+            found.append(_describe(var.name_hint, written, func, choices or {}))
         except Exception as e:  # a node this does not know costs a description, not the build
             remarks.append(f"kernel {var.name_hint} cannot be described: {one_line(e)}")
     return tuple(found)
 
 
-def _describe(name: str, plain: tirx.PrimFunc, func: tirx.PrimFunc) -> KernelIR:
+def _describe(
+    name: str, plain: tirx.PrimFunc, func: tirx.PrimFunc, choices: Mapping[str, Choice]
+) -> KernelIR:
     work = kernel_work.count(plain)
+    workload = workload_of(plain)
     attributes = func.attrs or {}
     params = [p for p in func.params if isinstance(p.ty, tirx.BufferType)]
     return KernelIR(
@@ -50,6 +59,8 @@ def _describe(name: str, plain: tirx.PrimFunc, func: tirx.PrimFunc) -> KernelIR:
         buffers=tuple(_buffer(b) for b in (*params, *_allocated(func.body))),
         trace=tuple(str(line) for line in attributes.get(TRACE) or ()),
         rule=_rule(attributes),
+        workload=workload,
+        tuned=choices.get(workload),
         kind="layout" if work.moves_only else "compute",
         flops=work.flops,
         bytes=work.bytes,

@@ -7,7 +7,7 @@ the list.
 
 from __future__ import annotations
 
-import importlib.util
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from tvm.relax import transform as rx
 from tvm.s_tir import dlight as dl
 
 from tvmscope.compiler import kernel_ir, sources, tvm_compat
+from tvmscope.compiler.knobs import Knobs
 from tvmscope.compiler.passes.apply_schedules import apply_schedules
 from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.compiler.passes.fast_math import fast_math
@@ -33,6 +34,7 @@ from tvmscope.compiler.passes.sink_reshapes import sink_reshapes
 from tvmscope.compiler.passes.subpixel_transposed import subpixel_transposed
 from tvmscope.compiler.passes.wide_sums import wide_sums
 from tvmscope.compiler.schedules import cpu, gpu
+from tvmscope.compiler.user_pipeline import user_passes
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
@@ -51,6 +53,11 @@ class Context:
     target: Target
     options: CompileOptions
     remarks: list[str] = field(default_factory=list)
+
+    @property
+    def knobs(self) -> Knobs:
+        """The parameters of kernels: those of records, or one set for all."""
+        return Knobs(self.options.choices, self.options.overrides.get("params", {}))
 
 
 @dataclass(frozen=True)
@@ -74,12 +81,18 @@ def _dlight(_: Context) -> tvm.transform.Pass:
 
 def _block_layout(context: Context) -> tvm.transform.Pass:
     winograd = bool(context.options.overrides.get("winograd", True))
-    return block_layout(context.target, winograd=winograd)
+    return block_layout(context.target, winograd=winograd, knobs=context.knobs)
+
+
+def _cpu_rules(context: Context) -> tvm.transform.Pass:
+    choices = context.options.choices
+    return apply_schedules(cpu.RULES, context.target, context.remarks, choices)
 
 
 def _gpu_rules(context: Context) -> tvm.transform.Pass:
     tvm_compat.import_tensor_intrinsics()
-    return apply_schedules(gpu.RULES, context.target, context.remarks)
+    choices = context.options.choices
+    return apply_schedules(gpu.RULES, context.target, context.remarks, choices)
 
 
 STEPS: tuple[Step, ...] = (
@@ -104,7 +117,7 @@ STEPS: tuple[Step, ...] = (
     Step("tidy", "sink-reshapes", lambda c: sink_reshapes()),
     Step("layout", "subpixel-transposed", lambda c: subpixel_transposed(), ours=_CPU),
     Step("layout", "fuse-attention", lambda c: fuse_attention(c.target), ours=_CPU),
-    Step("layout", "pack-matmul", lambda c: pack_matmul(c.target), ours=_CPU),
+    Step("layout", "pack-matmul", lambda c: pack_matmul(c.target, c.knobs), ours=_CPU),
     Step("layout", "block-layout", _block_layout, ours=_CPU),
     Step("layout", "row-kernels", lambda c: row_kernels(), ours=_CPU),
     Step("layout", "fast-math", lambda c: fast_math(), ours=_CPU),
@@ -117,7 +130,7 @@ STEPS: tuple[Step, ...] = (
     Step("fuse", "fuse-tir", lambda c: rx.FuseTIR(), tvm=_CUDA),
     Step("schedule", "dlight", _dlight, tvm=_CUDA, ours=_NONE),
     Step("schedule", "cpu-rules",
-         lambda c: apply_schedules(cpu.RULES, c.target, c.remarks), ours=_CPU),
+         _cpu_rules, ours=_CPU),
     Step("schedule", "gpu-rules",
          _gpu_rules, ours=_CUDA),
     Step("lower", "reshape-views", lambda c: rx.RewriteDataflowReshape(), tvm=_BOTH),
@@ -169,13 +182,28 @@ def select(options: CompileOptions, target: Target) -> list[Step]:
     ]
 
 
-def run(module: tvm.IRModule, target: Target, tvm_target: Any, options: CompileOptions) -> Lowered:
-    """Run the chosen pipeline and keep track of time and of where kernels come from."""
+def run(
+    module: tvm.IRModule,
+    target: Target,
+    tvm_target: Any,
+    options: CompileOptions,
+    *,
+    since: str | None = None,
+    until: str | None = None,
+) -> Lowered:
+    """Run the chosen pipeline and keep track of time and of where kernels come from.
+
+    `until` names a phase before which it ends: `schedule` leaves the kernels as they are written.
+    `since` names the phase where it begins, with a module that ended there.
+    """
     context = Context(target, options)
     if options.pipeline in ("tvm", "tvmscope"):
-        named = [(s.phase, s.name, s.make(context)) for s in select(options, target)]
+        steps = itertools.takewhile(lambda s: s.phase != until, select(options, target))
+        if since is not None:
+            steps = itertools.dropwhile(lambda s: s.phase != since, steps)
+        named = [(s.phase, s.name, s.make(context)) for s in steps]
     else:
-        passes = _user_passes(options.pipeline, tvm_target)
+        passes = user_passes(options.pipeline, tvm_target)
         named = [("user", f"{i:02d}-{_pass_name(p)}", p) for i, p in enumerate(passes)]
     times: dict[str, float] = {}
     calls: list[sources.Call] = []
@@ -192,9 +220,11 @@ def run(module: tvm.IRModule, target: Target, tvm_target: Any, options: CompileO
             module, calls = _track(name, module, after, calls)
             if options.dump_ir and _phase_ends(named, index):
                 _dump(module, Path(options.dump_ir), len(times), phase)
+    if until is not None:
+        return Lowered(module, times, calls, tuple(context.remarks))
     scheduled = reached.get("lower", module)  # a user's own pipeline has no phases
     plain = reached.get("schedule", scheduled)
-    kernels = kernel_ir.describe(plain, scheduled, context.remarks)
+    kernels = kernel_ir.describe(plain, scheduled, context.remarks, options.choices)
     return Lowered(module, times, calls, tuple(context.remarks), kernels)
 
 
@@ -234,32 +264,3 @@ def _dump(module: tvm.IRModule, folder: Path, index: int, phase: str) -> None:
 
 def _pass_name(step: tvm.transform.Pass) -> str:
     return str(step.info.name)
-
-
-def _user_passes(text: str, tvm_target: Any) -> list[tvm.transform.Pass]:
-    """Run `file.py:function(target)`; it returns a pass or a list of passes.
-
-    This executes the file: it is the user's own code, named on the command line.
-    """
-    file, colon, function = text.rpartition(":")
-    if not colon or not file.endswith(".py"):
-        raise UsageError(f"pipeline '{text}' is neither tvm nor tvmscope nor file.py:function")
-    spec = importlib.util.spec_from_file_location("tvmscope_user_pipeline", file)
-    if spec is None or spec.loader is None or not Path(file).is_file():
-        raise UsageError(f"pipeline file {file} cannot be read")
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    make = getattr(loaded, function, None)
-    if make is None:
-        raise UsageError(f"{file} has no function '{function}'")
-    try:
-        made = make(tvm_target) if callable(make) else make
-        passes = [made] if isinstance(made, tvm.transform.Pass) else list(made)
-    except Exception as e:  # the user's own code may raise anything
-        raise UsageError(
-            f"{text} fails: {type(e).__name__}: {one_line(e)}; it must be function(target) that "
-            "gives a pass or a list of passes"
-        ) from e
-    if not passes or not all(isinstance(p, tvm.transform.Pass) for p in passes):
-        raise UsageError(f"{text} gives no pass or list of passes")
-    return passes

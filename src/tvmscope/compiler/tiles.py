@@ -37,21 +37,27 @@ def most_columns(target: Target) -> int:
 
 def columns(extent: int, target: Target) -> int:
     """The tile width for a row of `extent`: least padding first, then the widest."""
+    return ranked_columns(extent, target)[0]
+
+
+def ranked_columns(extent: int, target: Target) -> list[int]:
+    """All sensible tile widths for a row of `extent`, the one that promises most first."""
     most = most_columns(target)
-    if extent <= most:
-        return max(1, extent)
-    candidates = range(_MIN_COLUMNS, most + 1)
+    whole = [max(1, extent)] if extent <= most else []
+    widths = range(_MIN_COLUMNS, min(most, extent) + 1)
 
-    def padding(width: int) -> int:
-        return -extent % width
+    def cost(width: int) -> float:
+        padding = -extent % width
+        # A few padded columns cost less than a tile that is much narrower.
+        return (extent + padding) * (1 + 1 / width)
 
-    # A few padded columns cost less than a tile that is much narrower.
-    return min(candidates, key=lambda w: ((extent + padding(w)) * (1 + 1 / w), -w))
+    others = sorted((w for w in widths if w not in whole), key=lambda w: (cost(w), -w))
+    return whole + others
 
 
-def padded(extent: int, target: Target) -> int:
-    """The row length that is computed."""
-    width = columns(extent, target)
+def padded(extent: int, target: Target, width: int | None = None) -> int:
+    """The row length that is computed, in tiles of `width` where that is given."""
+    width = width or columns(extent, target)
     return -(-extent // width) * width
 
 
@@ -65,14 +71,19 @@ def rows(extent: int, target: Target) -> int:
 
     More than ten rows do not help, and long rows at large strides fall into the same cache sets.
     """
+    return ranked_rows(extent, target)[0]
+
+
+def ranked_rows(extent: int, target: Target) -> list[int]:
+    """All sensible tile heights for a matmul of `extent` rows, the most promising first."""
     blocks = panel(target) // CHANNEL_BLOCK * block_registers(target)
     most = max(_MIN_COLUMNS, min((vector_registers(target) - blocks - 2) // blocks, 10))
-    if extent <= most:
-        return max(1, extent)
-    return min(range(most // 2 + 1, most + 1), key=lambda r: (-extent % r, -r))
+    whole = [max(1, extent)] if extent <= most else []
+    heights = (r for r in range(most // 2 + 1, min(most, extent) + 1) if r not in whole)
+    return whole + sorted(heights, key=lambda r: (-extent % r, -r))
 
 
-def padded_rows(extent: int, target: Target) -> int:
-    """The number of rows that is computed."""
-    height = rows(extent, target)
+def padded_rows(extent: int, target: Target, height: int | None = None) -> int:
+    """The number of rows that is computed, in tiles of `height` where that is given."""
+    height = height or rows(extent, target)
     return -(-extent // height) * height

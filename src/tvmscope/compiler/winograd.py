@@ -8,15 +8,15 @@ at compile time, in double precision.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tvm import te, tirx
 
-from tvmscope.compiler.blocked_ops import OP, Window
-from tvmscope.compiler.tiles import CHANNEL_BLOCK, padded
+from tvmscope.compiler.blocked_ops import NO_NOTES, OP, Window
+from tvmscope.compiler.tiles import CHANNEL_BLOCK, most_columns, padded, ranked_columns
 from tvmscope.core.target import Target
 
 Matrix = np.ndarray[Any, Any]
@@ -82,6 +82,8 @@ F4 = Transform(
 )
 """For the points 0, 1, -1, 2, -2."""
 
+BY_NAME = {"winograd2": F2, "winograd4": F4}
+
 _WEIGHT_LOAD = 12
 """A transformed weight that is used fewer times than this costs as much as if it were: it comes
 from memory, which delivers one float in the time of about this many multiplications."""
@@ -96,12 +98,33 @@ def best(batch: int, rows: int, columns: int, target: Target) -> Transform | Non
     """
 
     def cost(transform: Transform) -> float:
-        tiles = batch * -(-rows // transform.tile) * -(-columns // transform.tile)
-        return transform.alpha**2 * max(tiles, _WEIGHT_LOAD) * _TRANSFORM_SHARE[transform]
+        count = tile_count(batch, rows, columns, transform)
+        return transform.alpha**2 * max(count, _WEIGHT_LOAD) * _TRANSFORM_SHARE[transform]
 
     direct = 9 * max(batch * rows * padded(columns, target), _WEIGHT_LOAD)
     fastest = min((F2, F4), key=cost)
     return fastest if cost(fastest) < direct else None
+
+
+def best_name(batch: int, rows: int, columns: int, target: Target) -> str | None:
+    """As `best`, by name."""
+    transform = best(batch, rows, columns, target)
+    return next((name for name, known in BY_NAME.items() if known is transform), None)
+
+
+def tile_count(batch: int, rows: int, columns: int, transform: Transform) -> int:
+    """Tiles that cover a result."""
+    return batch * -(-rows // transform.tile) * -(-columns // transform.tile)
+
+
+def ranked_product_columns(count: int, target: Target) -> list[int]:
+    """How many tiles the product may keep in registers: a divisor first, unless that is few."""
+    most = most_columns(target)
+    divisor = next(w for w in range(most, 0, -1) if count % w == 0)
+    ranking = ranked_columns(count, target)
+    if 2 * divisor < min(most, count):
+        return ranking
+    return [divisor, *(w for w in ranking if w != divisor)]
 
 
 def pack_weight(kernel: Matrix, transform: Transform) -> Matrix:
@@ -136,13 +159,24 @@ def _weighted(weights: Matrix, terms: Sequence[tirx.Expr]) -> tirx.Expr:
     return total
 
 
-def conv2d(data: te.Tensor, weight: te.Tensor, window: Window, transform: Transform) -> te.Tensor:
-    """A 3x3 convolution of stride 1 on blocked data; `weight` comes from `pack_weight`."""
+def conv2d(
+    data: te.Tensor,
+    weight: te.Tensor,
+    window: Window,
+    transform: Transform,
+    computed_tiles: int | None = None,
+    notes: Mapping[str, str] = NO_NOTES,
+) -> te.Tensor:
+    """A 3x3 convolution of stride 1 on blocked data; `weight` comes from `pack_weight`.
+
+    More tiles than there are may be computed, so that registers are filled evenly.
+    """
     batch, blocks, height, width, _ = (int(d) for d in data.shape)
     m, alpha, bt = transform.tile, transform.alpha, transform.bt
     rows, columns = window.output((height, width), (3, 3))
     down, across = -(-rows // m), -(-columns // m)
-    tiles = batch * down * across
+    wanted = batch * down * across
+    tiles = computed_tiles or wanted
     top, left = window.padding[:2]
     outputs, channels = int(weight.shape[1]), int(weight.shape[2])
 
@@ -150,6 +184,8 @@ def conv2d(data: te.Tensor, weight: te.Tensor, window: Window, transform: Transf
         row = t // across % down * m + y - top
         column = t % across * m + x - left
         inside = tirx.all(row >= 0, row < height, column >= 0, column < width)
+        if tiles != wanted:
+            inside = tirx.all(inside, t < wanted)
         zero = tirx.const(0, data.dtype)
         return tirx.if_then_else(inside, data(t // (down * across), c, row, column, b), zero)
 
@@ -178,7 +214,7 @@ def conv2d(data: te.Tensor, weight: te.Tensor, window: Window, transform: Transf
             axis=[k],
         ),
         name="product",
-        attrs={OP: "winograd_product"},
+        attrs={OP: "winograd_product", **notes},
     )
     return _inverse(product, transform, (batch, outputs, rows, columns), (down, across))
 

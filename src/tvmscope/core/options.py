@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from tvmscope.core.tuning import Choice
 from tvmscope.core.vision import PictureTask
 
 
@@ -38,6 +39,8 @@ class CompileOptions:
     """A folder that receives the IR after each phase."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Settings of single passes, by pass name."""
+    choices: dict[str, Choice] = field(default_factory=dict)
+    """What tuning found, by workload."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tvmscope.core.tuning import Choice
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelTime:
@@ -90,6 +92,10 @@ class KernelIR:
     """The schedule's primitives in order, where they were recorded."""
     rule: str | None = None
     """The schedule rule that took it; None where none did."""
+    workload: str | None = None
+    """What tuning records know it by."""
+    tuned: Choice | None = None
+    """The record that it was built from; None where the rule chose by itself."""
     kind: str = "compute"
     """As in `KernelTime`."""
     flops: float | None = None

@@ -94,3 +94,48 @@ class Choice:
     candidate: Candidate
     source: str
     """The database's name: `shipped`, or a file's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningPoint:
+    """A moment at which a task's best time fell, or the search's end."""
+
+    trial: int
+    """How many candidates of the task had been tried, earlier runs included."""
+    elapsed_s: float
+    """Since this search began."""
+    best_s: float
+    """Of one call, on the bench."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedTask:
+    """What a search found for one task; the session keeps these."""
+
+    workload: str
+    kernel: str
+    rule: str | None
+    calls: int
+    total_s: float
+    """Of all calls in a run of the untuned model, as profiled."""
+    roof_share: float | None
+    """Of the limiting roof, untuned."""
+    flops: float | None
+    """Of one call."""
+    trials: int
+    """In this run; `earlier` ones were not repeated."""
+    earlier: int = 0
+    failed: int = 0
+    wrong: int = 0
+    untuned_s: float | None = None
+    best_s: float | None = None
+    """Of one call on the bench, in the search."""
+    points: tuple[TuningPoint, ...] = ()
+    chosen: Candidate | None = None
+    """What the tuned model uses; None where the untuned kernel stays."""
+    speedup: float | None = None
+    """Of the chosen candidate, validated against the untuned kernel in interleaved runs."""
+    interval: tuple[float, float] | None = None
+    """95 % of `speedup`."""
+    note: str = ""
+    """Why nothing was chosen, or why it was not searched."""

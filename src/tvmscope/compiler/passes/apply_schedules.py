@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 
 from tvmscope.compiler.kernel_ir import RULE, TRACE
+from tvmscope.compiler.knobs import workload_of
 from tvmscope.core.target import Target
+from tvmscope.core.tuning import Choice
 from tvmscope.errors import one_line
 
 Rule = tuple[str, Callable[[tirx.PrimFunc, Target], s_tir.Schedule | None]]
 
 
 def apply_schedules(
-    rules: Sequence[Rule], target: Target, remarks: list[str]
+    rules: Sequence[Rule],
+    target: Target,
+    remarks: list[str],
+    choices: Mapping[str, Choice] | None = None,
 ) -> tvm.transform.Pass:
-    """A pass that schedules each kernel by the first rule that takes it.
+    """A pass that schedules each kernel by its tuned trace, or by the first rule that takes it.
 
     What rules raised is appended to `remarks`, for the session.
     """
+    traces = {key: c.candidate.trace for key, c in (choices or {}).items() if c.candidate.trace}
 
     @tvm.transform.module_pass(opt_level=0, name="ApplySchedules")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
         done = {}
         for var, func in module.functions_items():
             if isinstance(func, tirx.PrimFunc) and not _is_scheduled(func):
-                scheduled = _first(rules, func, var.name_hint, target, remarks)
+                found = traces.get(workload_of(func)) if traces else None
+                offered = [("tuned", partial(replay, found)), *rules] if found else rules
+                scheduled = _first(offered, func, var.name_hint, target, remarks)
                 if scheduled is not None:
                     done[var] = scheduled
         for var, func in done.items():
@@ -36,6 +46,13 @@ def apply_schedules(
         return module
 
     return transform
+
+
+def replay(trace: str, func: tirx.PrimFunc, _: Target) -> s_tir.Schedule:
+    """The schedule that a recorded trace makes."""
+    sch = s_tir.Schedule(func)
+    s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), sch)
+    return sch
 
 
 def _first(

@@ -10,7 +10,7 @@ Filled-up channels carry finite values that no one reads: the weights that meet 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,9 @@ from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler import blocked_ops
 from tvmscope.compiler.convolutions import choose, read
+from tvmscope.compiler.knobs import Knobs
 from tvmscope.compiler.packing import block_constant
-from tvmscope.compiler.passes.rewrite import static_shape
+from tvmscope.compiler.passes.rewrite import flat, is_scalar, static_shape
 from tvmscope.compiler.tiles import CHANNEL_BLOCK
 from tvmscope.core.target import Target
 
@@ -48,9 +49,10 @@ class _Value:
 
 
 class _Rewriter:
-    def __init__(self, module: tvm.IRModule, target: Target, winograd: bool) -> None:
+    def __init__(self, module: tvm.IRModule, target: Target, winograd: bool, knobs: Knobs) -> None:
         self.function = module["main"]
         self.winograd = winograd
+        self.knobs = knobs
         self.target = target
         others = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
         self.builder = relax.BlockBuilder(tvm.IRModule(others, attrs=module.attrs))
@@ -154,7 +156,7 @@ class _Rewriter:
             return None
         if name == "relax.nn.conv2d":
             return self.conv2d(call)
-        if not any(self.is_blocked(a) for a in _flat(call.args)):
+        if not any(self.is_blocked(a) for a in flat(call.args)):
             return None
         handler: Callable[[relax.Call], _Value | None] | None = None
         if name in UNARY:
@@ -173,7 +175,9 @@ class _Rewriter:
         data, asked = call.args[0], read(call)
         if asked is None:
             return None
-        chosen = choose(asked, self.target, self.is_blocked(data), winograd=self.winograd)
+        chosen = choose(
+            asked, self.target, self.is_blocked(data), winograd=self.winograd, knobs=self.knobs
+        )
         if chosen is None:
             return None
         result = self.builder.call_te(
@@ -194,7 +198,7 @@ class _Rewriter:
         channels, shape = int(call.ty.shape[1]), _shape(call)
         args = []
         for a in call.args:
-            if _is_scalar(a):
+            if is_scalar(a):
                 args.append(a)
                 continue
             if len(_shape(a)) != 4 or _shape(a)[1] != channels or _shape(a)[0] > shape[0]:
@@ -244,7 +248,7 @@ class _Rewriter:
         return _Value(flat)
 
     def concat(self, call: relax.Call) -> _Value | None:
-        fields = _flat(call.args)
+        fields = flat(call.args)
         if int(call.attrs.axis) % 4 != 1:
             return None
         if any(len(_shape(f)) != 4 or _shape(f)[1] % CHANNEL_BLOCK for f in fields):
@@ -264,16 +268,6 @@ def _shape(value: relax.Expr) -> tuple[int, ...]:
     return static_shape(value) or ()
 
 
-def _flat(args: Sequence[relax.Expr]) -> list[relax.Expr]:
-    return [f for a in args for f in (a.fields if isinstance(a, relax.Tuple) else [a])]
-
-
-def _is_scalar(value: relax.Expr) -> bool:
-    return isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm) or (
-        isinstance(value, GenericConst) and value.value.numpy().ndim == 0
-    )
-
-
 def _is_static_float(call: relax.Call) -> bool:
     kind = call.ty
     return (
@@ -283,7 +277,9 @@ def _is_static_float(call: relax.Call) -> bool:
     )
 
 
-def block_layout(target: Target, *, winograd: bool = True) -> tvm.transform.Pass:
+def block_layout(
+    target: Target, *, winograd: bool = True, knobs: Knobs | None = None
+) -> tvm.transform.Pass:
     """The pass over the main function; one that is not a single dataflow block is left alone."""
 
     @tvm.transform.module_pass(opt_level=0, name="BlockLayout")
@@ -293,7 +289,7 @@ def block_layout(target: Target, *, winograd: bool = True) -> tvm.transform.Pass
             return module
         if not all(isinstance(b, relax.VarBinding) for b in blocks[0].bindings):
             return module  # a match_cast checks shapes at run time; nothing here keeps that
-        rewriter = _Rewriter(module, target, winograd)
+        rewriter = _Rewriter(module, target, winograd, knobs or Knobs())
         result = rewriter.run()
         return relax.transform.DeadCodeElimination()(result) if rewriter.changed else module
 

@@ -13,27 +13,37 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler import blocked_ops, tiles
+from tvmscope.compiler.knobs import Knobs, int_of, notes, ranked
 from tvmscope.compiler.packing import pack_columns
 from tvmscope.compiler.passes.rewrite import Rewriter, rewrite_calls, static_shape
 from tvmscope.core.target import Target
 
 
-def pack_matmul(target: Target) -> tvm.transform.Pass:
+def pack_matmul(target: Target, knobs: Knobs | None = None) -> tvm.transform.Pass:
     """The pass for a CPU target."""
-    return rewrite_calls("PackMatmul", {"relax.matmul": partial(_pack, target)})
+    pack = partial(_pack, target, knobs or Knobs())
+    return rewrite_calls("PackMatmul", {"relax.matmul": pack})
 
 
-def _pack(target: Target, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+def _pack(target: Target, knobs: Knobs, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     left, right = call.args
     a, b = static_shape(left), static_shape(right)
     dtype = str(getattr(call.ty, "dtype", ""))
     if a is None or b is None or len(a) < 2 or len(b) < 2 or dtype != "float32":
         return None
-    panel, rows = tiles.panel(target), tiles.padded_rows(a[-2], target)
-    columns = b[-1]
+    workload = f"matmul {_by(a)} {_by(b)} {dtype}"
+    asked = {name: value for name, value in knobs.of(workload).items() if name != "kernel"}
+    params = ranked(asked, "rows", tiles.ranked_rows(a[-2], target))
+    panel, columns = tiles.panel(target), b[-1]
+    compute = partial(
+        blocked_ops.matmul,
+        columns=columns,
+        computed_rows=tiles.padded_rows(a[-2], target, int_of(params, "rows")),
+        out_dtype=dtype,
+        notes=notes(workload, params),
+    )
     if isinstance(right, GenericConst) and len(b) == 2:
         packed = relax.const(pack_columns(right.value.numpy(), panel))
-        compute = partial(blocked_ops.matmul, columns=columns, computed_rows=rows, out_dtype=dtype)
         return rewriter.builder_.call_te(compute, left, packed, primfunc_name_hint="matmul")
     if len(a) != len(b) or a[:-2] != b[:-2]:
         return None  # broadcast batches: left to the fallback
@@ -41,5 +51,8 @@ def _pack(target: Target, rewriter: Rewriter, call: relax.Call) -> relax.Expr | 
     packed = rewriter.builder_.emit(
         rewriter.builder_.call_te(pack, right, primfunc_name_hint="pack")
     )
-    compute = partial(blocked_ops.matmul, columns=columns, computed_rows=rows, out_dtype=dtype)
     return rewriter.builder_.call_te(compute, left, packed, primfunc_name_hint="batch_matmul")
+
+
+def _by(sizes: tuple[int, ...]) -> str:
+    return "x".join(map(str, sizes))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tvm
 from tvm import relax
+from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 OUT_ELEMENTWISE_FUSABLE = 4
@@ -61,3 +62,15 @@ def static_shape(value: relax.Expr) -> tuple[int, ...] | None:
     if not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
         return None
     return tuple(int(d) for d in shape)
+
+
+def flat(args: Iterable[relax.Expr]) -> list[relax.Expr]:
+    """Arguments with the fields of tuples in their place."""
+    return [f for a in args for f in (a.fields if isinstance(a, relax.Tuple) else [a])]
+
+
+def is_scalar(value: relax.Expr) -> bool:
+    """Whether it is one number, written in the graph."""
+    return isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm) or (
+        isinstance(value, GenericConst) and value.value.numpy().ndim == 0
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tvmscope.compiler.schedules.cpu import conv2d, depthwise, matmul, winograd
 from tvmscope.compiler.schedules.cpu.attention import schedule_attention
 from tvmscope.compiler.schedules.cpu.conv2d import schedule_conv2d
 from tvmscope.compiler.schedules.cpu.depthwise import schedule_depthwise
@@ -19,3 +20,10 @@ RULES = (
     ("rows", schedule_rows),
     ("fallback", schedule_fallback),
 )
+SPACES = {
+    "conv2d": conv2d.space,
+    "depthwise": depthwise.space,
+    "matmul": matmul.space,
+    "winograd": winograd.space,
+}
+"""What tuning may choose for a rule's kernels."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -10,6 +11,13 @@ from tvmscope.compiler.blocked_ops import OP
 
 Block = Any
 """A schedule's handle of a block."""
+Space = dict[str, tuple[int | str, ...]]
+"""What a rule's parameters may be, by name; the value that the rule itself takes comes first."""
+
+
+def default_first(default: int | str, values: Iterable[int | str]) -> tuple[int | str, ...]:
+    """The values without repetition, `default` in front."""
+    return tuple(dict.fromkeys((default, *values)))
 
 
 def all_blocks(sch: s_tir.Schedule) -> list[Block]:

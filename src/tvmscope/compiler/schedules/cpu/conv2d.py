@@ -18,8 +18,11 @@ from math import prod
 from tvm import s_tir, tirx
 
 from tvmscope.compiler import tiles
+from tvmscope.compiler.knobs import int_of, params_of
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
+    Space,
+    default_first,
     find_op,
     inline_epilogue,
     keep_in_registers,
@@ -34,12 +37,12 @@ _WEIGHTS_STAY_BYTES = 256 * 1024
 """Weights up to this size stay in a second-level cache while all rows of the image pass by."""
 
 
-def schedule_conv2d(
-    func: tirx.PrimFunc, target: Target, *, columns: int | None = None, finish: bool | None = None
-) -> s_tir.Schedule | None:
+def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes functions with a blocked convolution and injective blocks around it.
 
-    The tile's columns, and whether each is finished at once, follow from the shapes unless given.
+    Parameters, which follow from the shapes unless the block carries them: the tile's `columns`,
+    whether each tile is `finish`ed at once, the input channels of a `chunk`, how many of them are
+    `unroll`ed, and the `order` of the tasks (`rows` or `channels` outermost).
     """
     sch = s_tir.Schedule(func)
     conv = find_op(sch, "conv2d")
@@ -48,21 +51,24 @@ def schedule_conv2d(
     epilogue = inline_epilogue(sch, conv)
     schedule_copies(sch, before=conv)
     n, oc, oh, ow, block, ic, kh, kw = sch.get_loops(conv)
-    width = columns or tiles.columns(int(sch.get(ow).extent), target)
-    if finish is None:
-        finish = _finishes_tiles(sch, conv, epilogue, width)
+    params = params_of(sch, conv)
+    width = int_of(params, "columns") or tiles.columns(int(sch.get(ow).extent), target)
+    finish = bool(params.get("finish", _finishes_tiles(sch, conv, epilogue, width)))
     channels = int(sch.get(ic).extent)
-    chunk = channels if finish else _chunk(channels)
+    chunk = channels if finish else int_of(params, "chunk") or _chunk(channels)
     ow_o, ow_i = sch.split(ow, factors=[None, width])
     ic_o, ic_i = sch.split(ic, factors=[None, chunk])
     outer = (ow_o, ic_o) if finish else (ic_o, ow_o)
-    around = (oh, oc) if _weight_bytes(sch, conv) <= _WEIGHTS_STAY_BYTES else (oc, oh)
+    rows_first = _weight_bytes(sch, conv) <= _WEIGHTS_STAY_BYTES
+    order = params.get("order", "rows" if rows_first else "channels")
+    around = (oh, oc) if order == "rows" else (oc, oh)
     sch.reorder(n, *around, *outer, kh, kw, ic_i, ow_i, block)
     task = sch.fuse(n, *around)
     sch.reverse_compute_at(epilogue, ow_o if finish else task)
     sch.parallel(task)
-    if chunk % _UNROLL == 0:
-        _, unrolled = sch.split(ic_i, factors=[None, _UNROLL])
+    unroll = int_of(params, "unroll") or _UNROLL
+    if unroll > 1 and chunk % unroll == 0:
+        _, unrolled = sch.split(ic_i, factors=[None, unroll])
         sch.unroll(unrolled)
     sch.unroll(ow_i)
     sch.vectorize(block)
@@ -71,6 +77,28 @@ def schedule_conv2d(
     vectorize_last(sch, epilogue)
     sch.decompose_reduction(conv, ic_o)
     return sch
+
+
+def space(func: tirx.PrimFunc, target: Target) -> Space | None:
+    """Values of the parameters that are legal for a convolution, those of the rule first."""
+    sch = s_tir.Schedule(func)
+    conv = find_op(sch, "conv2d")
+    if conv is None:
+        return None
+    epilogue = inline_epilogue(sch, conv)
+    extents = [int(sch.get(loop).extent) for loop in sch.get_loops(conv)]
+    columns, channels = extents[3], extents[5]
+    width = int_of(params_of(sch, conv), "columns") or tiles.columns(columns, target)
+    finish = _finishes_tiles(sch, conv, epilogue, width)
+    whole = columns == int(sch.get(sch.get_loops(epilogue)[3]).extent)
+    sizes = (16, 32, 48, 64, 96, 128, 256, channels)
+    rows_first = _weight_bytes(sch, conv) <= _WEIGHTS_STAY_BYTES
+    return {
+        "finish": (int(finish), *([int(not finish)] if whole else [])),
+        "chunk": default_first(_chunk(channels), (c for c in sizes if channels % c == 0)),
+        "order": ("rows", "channels") if rows_first else ("channels", "rows"),
+        "unroll": default_first(_UNROLL, (1, 2, 8, 16)),
+    }
 
 
 def _finishes_tiles(sch: s_tir.Schedule, conv: Block, epilogue: Block, width: int) -> bool:

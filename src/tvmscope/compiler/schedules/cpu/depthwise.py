@@ -9,8 +9,11 @@ from __future__ import annotations
 from tvm import s_tir, tirx
 
 from tvmscope.compiler import tiles
+from tvmscope.compiler.knobs import int_of, params_of
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
+    Space,
+    default_first,
     find_op,
     inline_epilogue,
     keep_in_registers,
@@ -32,9 +35,10 @@ def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
     epilogue = inline_epilogue(sch, conv)
     padding = [p for p in sch.get_producers(conv) if len(sch.get(p).writes) == 1]
     n, c, oh, ow, block, kh, kw = sch.get_loops(conv)
-    oh_o, oh_i = sch.split(oh, factors=[None, _rows(sch, conv, padding)])
+    params = params_of(sch, conv)
+    oh_o, oh_i = sch.split(oh, factors=[None, int_of(params, "rows") or _rows(sch, conv, padding)])
     computed, wanted = (int(sch.get(loop).extent) for loop in (ow, sch.get_loops(epilogue)[3]))
-    width = _width(computed, target)
+    width = int_of(params, "tile") or int_of(params, "columns") or _width(computed, target)
     finish = computed == wanted > width  # a tile is finished before the next one begins
     ow_o, ow_i = sch.split(ow, factors=[None, width])
     sch.reorder(n, c, oh_o, oh_i, ow_o, kh, kw, ow_i, block)
@@ -54,6 +58,23 @@ def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
     vectorize_last(sch, epilogue)
     sch.decompose_reduction(conv, kh)
     return sch
+
+
+def space(func: tirx.PrimFunc, target: Target) -> Space | None:
+    """Values of the parameters that divide the image, those of the rule first."""
+    sch = s_tir.Schedule(func)
+    conv = find_op(sch, "depthwise")
+    if conv is None:
+        return None
+    padding = [p for p in sch.get_producers(conv) if len(sch.get(p).writes) == 1]
+    height, computed = (int(sch.get(loop).extent) for loop in sch.get_loops(conv)[2:4])
+    rows = _rows(sch, conv, padding)
+    width = int_of(params_of(sch, conv), "columns") or _width(computed, target)
+    widths = (w for w in range(2, tiles.most_columns(target) + 1) if computed % w == 0)
+    return {
+        "rows": default_first(rows, (r for r in range(1, height + 1) if height % r == 0)),
+        "tile": default_first(width, widths),
+    }
 
 
 def _width(columns: int, target: Target) -> int:

@@ -12,7 +12,11 @@ from __future__ import annotations
 from tvm import s_tir, tirx
 
 from tvmscope.compiler import tiles
+from tvmscope.compiler.knobs import int_of, params_of
 from tvmscope.compiler.schedules.cpu.blocks import (
+    Block,
+    Space,
+    default_first,
     find_op,
     inline_epilogue,
     schedule_copies,
@@ -28,7 +32,11 @@ _FIRST_CACHE_BYTES = 32 * 1024
 
 
 def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
-    """Takes functions with a packed matmul and injective blocks around it."""
+    """Takes functions with a packed matmul and injective blocks around it.
+
+    Parameters: the tile's `rows`, the `chunk` of the reduction, how much of it is `unroll`ed, and
+    the `order` of the tasks (`rows` or `panels` outermost).
+    """
     sch = s_tir.Schedule(func)
     block = find_op(sch, "matmul")
     if block is None:
@@ -36,21 +44,23 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     epilogue = inline_epilogue(sch, block)
     schedule_copies(sch, before=block)
     *batch, m, n, k = sch.get_loops(block)
-    height = tiles.rows(int(sch.get(m).extent), target)
+    params = params_of(sch, block)
+    height = int_of(params, "rows") or tiles.rows(int(sch.get(m).extent), target)
+    order = params.get("order", _order(sch, block, height))
     panel = tiles.panel(target)
     m_o, m_i = sch.split(m, factors=[None, height])
     n_o, n_v, n_i = sch.split(n, factors=[None, panel // CHANNEL_BLOCK, CHANNEL_BLOCK])
     depth = int(sch.get(k).extent)
-    k_o, k_i = sch.split(k, factors=[None, _CHUNK if depth % _CHUNK == 0 else depth])
-    bits = int(sch.get(block).writes[0].source.dtype.bits)
-    fits = height * depth * bits // 8 <= _FIRST_CACHE_BYTES
-    outer = (m_o, n_o) if fits else (n_o, m_o)
+    chunk = int_of(params, "chunk") or _CHUNK
+    k_o, k_i = sch.split(k, factors=[None, chunk if depth % chunk == 0 else depth])
+    outer = (m_o, n_o) if order == "rows" else (n_o, m_o)
     sch.reorder(*batch, *outer, k_o, k_i, m_i, n_v, n_i)
     task = sch.fuse(*batch, *outer)
     sch.reverse_compute_at(epilogue, task)
     sch.parallel(task)
-    if int(sch.get(k_i).extent) % _UNROLL == 0:
-        _, unrolled = sch.split(k_i, factors=[None, _UNROLL])
+    unroll = int_of(params, "unroll") or _UNROLL
+    if unroll > 1 and int(sch.get(k_i).extent) % unroll == 0:
+        _, unrolled = sch.split(k_i, factors=[None, unroll])
         sch.unroll(unrolled)
     sch.unroll(m_i)
     sch.unroll(n_v)
@@ -58,3 +68,27 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     vectorize_last(sch, epilogue)
     sch.decompose_reduction(block, k_o)
     return sch
+
+
+def space(func: tirx.PrimFunc, target: Target) -> Space | None:
+    """Values of the parameters that divide the reduction, those of the rule first."""
+    sch = s_tir.Schedule(func)
+    block = find_op(sch, "matmul")
+    if block is None:
+        return None
+    *_, m, _, k = sch.get_loops(block)
+    depth = int(sch.get(k).extent)
+    height = int_of(params_of(sch, block), "rows") or tiles.rows(int(sch.get(m).extent), target)
+    order = _order(sch, block, height)
+    chunks = (c for c in (64, 128, 192, 256, 384, 512, depth) if depth % c == 0)
+    return {
+        "order": (order, "panels" if order == "rows" else "rows"),
+        "chunk": default_first(_CHUNK if depth % _CHUNK == 0 else depth, chunks),
+        "unroll": default_first(_UNROLL, (1, 2, 8)),
+    }
+
+
+def _order(sch: s_tir.Schedule, block: Block, height: int) -> str:
+    depth = int(sch.get(sch.get_loops(block)[-1]).extent)
+    bits = int(sch.get(block).writes[0].source.dtype.bits)
+    return "rows" if height * depth * bits // 8 <= _FIRST_CACHE_BYTES else "panels"

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from tvm import s_tir, tirx
 
-from tvmscope.compiler import tiles
-from tvmscope.compiler.schedules.cpu.blocks import Block, find_op, inline_epilogue, vectorize_last
+from tvmscope.compiler.knobs import int_of, params_of
+from tvmscope.compiler.schedules.cpu.blocks import (
+    Block,
+    Space,
+    default_first,
+    find_op,
+    inline_epilogue,
+    vectorize_last,
+)
+from tvmscope.compiler.winograd import ranked_product_columns
 from tvmscope.core.target import Target
 
 _CHUNK = 64
@@ -43,17 +51,42 @@ def _transform_input(sch: s_tir.Schedule, spectrum: Block) -> None:
 
 
 def _multiply(sch: s_tir.Schedule, product: Block, target: Target) -> None:
+    params = params_of(sch, product)
     p, o, t, lanes, k = sch.get_loops(product)
-    width = _divisor(int(sch.get(t).extent), tiles.most_columns(target))
+    width = int_of(params, "columns") or _columns(sch, t, target)
     t_o, t_i = sch.split(t, factors=[None, width])
     depth = int(sch.get(k).extent)
-    k_o, k_i = sch.split(k, factors=[None, _CHUNK if depth % _CHUNK == 0 else depth])
-    sch.reorder(p, o, k_o, t_o, k_i, t_i, lanes)
-    task = sch.fuse(p, o)
+    chunk = int_of(params, "chunk") or _CHUNK
+    k_o, k_i = sch.split(k, factors=[None, chunk if depth % chunk == 0 else depth])
+    outer = (o, p) if params.get("order") == "channels" else (p, o)
+    sch.reorder(*outer, k_o, t_o, k_i, t_i, lanes)
+    task = sch.fuse(*outer)
+    if (unroll := int_of(params, "unroll") or 1) > 1 and int(sch.get(k_i).extent) % unroll == 0:
+        _, inner = sch.split(k_i, factors=[None, unroll])
+        sch.unroll(inner)
     sch.parallel(task)
     sch.unroll(t_i)
     sch.vectorize(lanes)
     sch.decompose_reduction(product, k_o)
+
+
+def _columns(sch: s_tir.Schedule, tiles: object, target: Target) -> int:
+    count = int(sch.get(tiles).extent)
+    return next(w for w in ranked_product_columns(count, target) if count % w == 0)
+
+
+def space(func: tirx.PrimFunc, _: Target) -> Space | None:
+    """Values of the product's parameters that divide its reduction, those of the rule first."""
+    sch = s_tir.Schedule(func)
+    product = find_op(sch, "winograd_product")
+    if product is None:
+        return None
+    depth = int(sch.get(sch.get_loops(product)[-1]).extent)
+    chunks = default_first(
+        _CHUNK if depth % _CHUNK == 0 else depth,
+        (c for c in (32, 64, 128, 256, depth) if depth % c == 0),
+    )
+    return {"chunk": chunks, "unroll": (1, 2, 4, 8), "order": ("points", "channels")}
 
 
 def _transform_output(sch: s_tir.Schedule, output: Block, epilogue: Block) -> None:
@@ -82,7 +115,3 @@ def _unroll_inside(sch: s_tir.Schedule, block: Block, outer: object) -> None:
     for loop in loops[depth + 1 : -1]:
         sch.unroll(loop)
     sch.vectorize(loops[-1])
-
-
-def _divisor(extent: int, most: int) -> int:
-    return next(w for w in range(most, 0, -1) if extent % w == 0)

@@ -1,0 +1,94 @@
+"""Parameters of kernels: looked up by workload, and carried by the block that they belong to.
+
+A pass that makes a kernel knows the workload (operator, shapes, dtype) and asks `Knobs` for its
+parameters. Those that shape the computation it uses itself; all travel on as an annotation of the
+main block, through fusion, to the schedule rule.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import s_tir, tirx
+from tvm_ffi import structural_hash
+
+from tvmscope.core.tuning import Choice, Params
+
+WORKLOAD = "tvmscope.workload"
+PARAMS = "tvmscope.params"
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Which parameters each workload gets; one that is not known gets none."""
+
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+    forced: Params = field(default_factory=dict)
+    """For every workload, to lower a model in another way."""
+
+    def of(self, workload: str) -> Params:
+        """The parameters of a workload."""
+        chosen = self.choices.get(workload)
+        return {**self.forced, **(chosen.candidate.params if chosen else {})}
+
+
+def int_of(params: Params, name: str) -> int | None:
+    """A parameter that is a number; None where it is not given."""
+    value = params.get(name)
+    return None if value is None else int(value)
+
+
+def ranked(params: Params, name: str, ranking: Sequence[int]) -> Params:
+    """`rank` made into the parameter that it stands for: the nth value of a ranking.
+
+    A model is lowered with a rank to see all its workloads at their second-best value, whatever
+    that is for each. The best one needs no parameter.
+    """
+    rank = min(int_of(params, "rank") or 0, len(ranking) - 1)
+    left = {key: value for key, value in params.items() if key != "rank"}
+    return left if rank == 0 or name in left else {**left, name: ranking[rank]}
+
+
+def notes(workload: str, params: Params) -> dict[str, str]:
+    """The annotations of a kernel's main block."""
+    return {WORKLOAD: workload, PARAMS: json.dumps(params, sort_keys=True)}
+
+
+def params_of(sch: s_tir.Schedule, block: Any) -> Params:
+    """The parameters that a block carries."""
+    text = sch.get(block).annotations.get(PARAMS)
+    params: Params = json.loads(str(text)) if text is not None else {}
+    return params
+
+
+def with_params(func: tirx.PrimFunc, params: Params) -> tirx.PrimFunc:
+    """The function with its main block's parameters replaced."""
+    sch = s_tir.Schedule(func)
+    for block in sch.get_child_blocks(sch.get_sblock("root")):
+        if PARAMS in sch.get(block).annotations:
+            sch.unannotate(block, PARAMS)
+            sch.annotate(block, PARAMS, json.dumps(params, sort_keys=True))
+    return sch.mod["main"]
+
+
+def workload_of(func: tirx.PrimFunc) -> str:
+    """What a function is known by in a database: its block's note, else a digest of its code."""
+    noted = (b.annotations[WORKLOAD] for b in _blocks(func.body) if WORKLOAD in b.annotations)
+    found = next(noted, None)
+    if found is not None:
+        return str(found)
+    return f"tir {structural_hash(func.without_attr('global_symbol')) % 2**64:016x}"
+
+
+def _blocks(s: Any) -> Iterator[Any]:
+    if isinstance(s, s_tir.SBlockRealize):
+        yield s.block
+        yield from _blocks(s.block.body)
+    elif isinstance(s, tirx.SeqStmt):
+        for part in s.seq:
+            yield from _blocks(part)
+    elif hasattr(s, "body"):
+        yield from _blocks(s.body)

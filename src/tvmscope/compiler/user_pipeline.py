@@ -1,0 +1,40 @@
+"""A user's own list of passes, from a file that is named on the command line."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+from tvmscope.errors import UsageError, one_line
+
+
+def user_passes(text: str, tvm_target: Any) -> list[tvm.transform.Pass]:
+    """Run `file.py:function(target)`; it returns a pass or a list of passes.
+
+    This executes the file: it is the user's own code, named on the command line.
+    """
+    file, colon, function = text.rpartition(":")
+    if not colon or not file.endswith(".py"):
+        raise UsageError(f"pipeline '{text}' is neither tvm nor tvmscope nor file.py:function")
+    spec = importlib.util.spec_from_file_location("tvmscope_user_pipeline", file)
+    if spec is None or spec.loader is None or not Path(file).is_file():
+        raise UsageError(f"pipeline file {file} cannot be read")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    make = getattr(loaded, function, None)
+    if make is None:
+        raise UsageError(f"{file} has no function '{function}'")
+    try:
+        made = make(tvm_target) if callable(make) else make
+        passes = [made] if isinstance(made, tvm.transform.Pass) else list(made)
+    except Exception as e:  # the user's own code may raise anything
+        raise UsageError(
+            f"{text} fails: {type(e).__name__}: {one_line(e)}; it must be function(target) that "
+            "gives a pass or a list of passes"
+        ) from e
+    if not passes or not all(isinstance(p, tvm.transform.Pass) for p in passes):
+        raise UsageError(f"{text} gives no pass or list of passes")
+    return passes
