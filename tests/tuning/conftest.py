@@ -50,9 +50,7 @@ def setting(target: Target) -> Setting:
 
 
 @pytest.fixture(scope="session")
-def workshop(
-    setting: Setting, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Workshop]:
+def workshop(setting: Setting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     builders = Builders(2, tunables=tiny_tunables.NAME)
     runner = LocalRunner(threads=2, timeout_s=TIMEOUT_S)
     with Workshop(builders, runner, tmp_path_factory.mktemp("built"), setting) as made:

@@ -76,7 +76,9 @@ def test_what_the_deadline_cuts_off_was_not_tried(workshop: Workshop, task: Tuni
         ([1.0, np.nan], "not finite"),
     ],
 )
-def test_results_are_compared_relative_to_the_largest(got: list[float], problem: str | None) -> None:
+def test_results_are_compared_relative_to_the_largest(
+    got: list[float], problem: str | None
+) -> None:
     found = difference([np.array(got)], [np.array([1.0, 2.0])])
     assert found is None if problem is None else problem in (found or "")
 
