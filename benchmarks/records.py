@@ -141,10 +141,8 @@ def ask(question: str, file: Path) -> None:
     time_text = f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1e3:.2f} ms"
     memory = f"{float(found['added_bytes']) / 2**20:.0f} MiB"
     size = f"{file.stat().st_size / 1e6:.0f} MB"
-    print(
-        f"| {size} | {question} | {time_text} | {float(found['cpu_s']):.2f} s | {memory} | {found['said']} |",
-        flush=True,
-    )
+    row = (size, question, time_text, f"{found['cpu_s']:.2f} s", memory, found["said"])
+    print(f"| {' | '.join(map(str, row))} |", flush=True)
 
 
 def main() -> None:
@@ -157,9 +155,8 @@ def main() -> None:
     if args.ask:
         return answer(args.ask[0], Path(args.ask[1]))
     print(f"{args.records} records of {WORKLOADS} workloads; load {os.getloadavg()[0]:.2f}\n")
-    print(
-        "| file | question | time | CPU time in all | memory added | answer |\n|---|---|---|---|---|---|"
-    )
+    print("| file | question | time | CPU time in all | memory added | answer |")
+    print("|---|---|---|---|---|---|")
     with TemporaryDirectory() as folder:
         small, large = Path(folder) / "small.jsonl", Path(folder) / "large.jsonl"
         write(small, args.records)
