@@ -13,6 +13,7 @@ from tvmscope.errors import RunError
 
 Arguments = tuple[tuple[tuple[int, ...], str], ...]
 """Shape and dtype of every argument of a kernel, its outputs last."""
+Arrays = list[np.ndarray[Any, Any]]
 
 
 def warm(device: str = "cpu") -> None:
@@ -54,15 +55,7 @@ class _Kernel:
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         """All arguments that a call changes."""
         self.run()
-        after = [tensor.numpy() for tensor in self._tensors]
-        changed = {
-            str(i): new
-            for i, (old, new) in enumerate(zip(self._filled, after, strict=True))
-            if not np.array_equal(old, new, equal_nan=new.dtype.kind == "f")
-        }
-        if not changed:
-            raise RunError("the kernel changed none of its arguments")
-        return changed
+        return changed(self._filled, [tensor.numpy() for tensor in self._tensors])
 
 
 def load(request: KernelRequest) -> _Kernel:
@@ -70,7 +63,19 @@ def load(request: KernelRequest) -> _Kernel:
     return _Kernel(request)
 
 
-def fill(args: Arguments, seed: int) -> list[np.ndarray[Any, Any]]:
+def changed(before: Arrays, after: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+    """The arguments that a call has changed, by their position."""
+    found = {
+        str(i): new
+        for i, (old, new) in enumerate(zip(before, after, strict=True))
+        if not np.array_equal(old, new, equal_nan=new.dtype.kind == "f")
+    }
+    if not found:
+        raise RunError("the kernel changed none of its arguments")
+    return found
+
+
+def fill(args: Arguments, seed: int) -> Arrays:
     """The same numbers for the same seed, on every machine: in [-1, 1), whole ones 0 or 1."""
     rng = np.random.default_rng(seed)
     arrays = []
