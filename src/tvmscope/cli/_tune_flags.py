@@ -125,6 +125,24 @@ def trial(
     )
 
 
+def farm(
+    tracker: Annotated[
+        str | None,
+        option(
+            _SEARCH,
+            "--tracker",
+            metavar="HOST:PORT",
+            help=_("Measure on the servers of this TVM RPC tracker; see tvmscope farm."),
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        option(_SEARCH, "--key", metavar="NAME", help=_("Which of its servers.")),
+    ] = None,
+) -> dict[str, Any]:
+    return given(tracker=tracker, key=key)
+
+
 def database(
     db: Annotated[
         str | None,

@@ -35,6 +35,7 @@ COMMAND = Command(
         flags.inputs,
         tuning.searching,
         tuning.trial,
+        tuning.farm,
         tuning.database,
         flags.compilation,
         flags.place,

@@ -82,6 +82,10 @@ class TuneOptions:
     """Only tasks in whose rule, workload, kernel or source operators one of these occurs."""
     metaschedule: bool = True
     """Whether MetaSchedule goes on where the rules' own candidates are used up."""
+    tracker: str | None = None
+    """`host:port` of a TVM RPC tracker whose servers measure, instead of this machine."""
+    key: str | None = None
+    """Which of its servers."""
     seed: int = 0
 
 

@@ -146,6 +146,8 @@ def _check_numbers(measure: MeasureOptions) -> None:
 
 
 def _check_tuning(tune: TuneOptions) -> None:
+    if (tune.tracker is None) != (tune.key is None):
+        raise UsageError("--tracker HOST:PORT and --key NAME go together: which servers of it?")
     for name in ("trials", "max_trials_per_task", "early_stopping", "repeat"):
         value = getattr(tune, name)
         if value is not None and value < 1:

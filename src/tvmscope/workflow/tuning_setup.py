@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,9 @@ from tvmscope.tuning.builders import Builders
 from tvmscope.tuning.database import Database
 from tvmscope.tuning.metaschedule import Proposer
 from tvmscope.tuning.plan import PlannedTask, make_plan
+from tvmscope.tuning.remote import RemoteRunner
 from tvmscope.tuning.runners import LocalRunner, Runner
+from tvmscope.tuning.tracker import parse_address
 from tvmscope.tuning.workshop import Setting, Workshop
 from tvmscope.workflow import records, stages
 from tvmscope.workflow.builder import Builder
@@ -48,8 +49,6 @@ class Tuned:
     builder: Builder | None = None
     build_s: float = 0.0
     """What compiling the untuned model took; the tuned one takes as long."""
-    runner: Callable[[], Runner] | None = None
-    """Where kernels run; this machine by default."""
 
     @property
     def threads(self) -> int:
@@ -122,15 +121,15 @@ def workshop(run: Tuned) -> Workshop:
     setting = Setting(
         target=run.target,
         threads=threads,
-        cpu=host.cpu,
+        cpu=f"a server with key {tune.key}" if tune.tracker else host.cpu,
         tvm=host.tvm,
-        clock_hz=clock.current * 1e6 if clock and clock.current else None,
+        clock_hz=clock.current * 1e6 if clock and clock.current and not tune.tracker else None,
         seed=tune.seed,
         repeat=tune.repeat,
         min_repeat_ms=tune.min_repeat_ms,
         timeout_s=tune.trial_timeout_s,
     )
-    runner = run.runner() if run.runner else _local(run)
+    runner: Runner = _remote(run) if tune.tracker else _local(run)
     cores = cpu_features.usable_cores()
     spare = cores - threads if runner.local else cores
     builders = Builders(spare if spare > 0 else cores, timeout_s=tune.trial_timeout_s)
@@ -143,6 +142,17 @@ def _local(run: Tuned) -> LocalRunner:
         device=run.target.device,
         cold=run.options.measure.cache == "cold",
         timeout_s=run.options.tune.trial_timeout_s,
+    )
+
+
+def _remote(run: Tuned) -> RemoteRunner:
+    tune = run.options.tune
+    return RemoteRunner(
+        parse_address(str(tune.tracker)),
+        str(tune.key),
+        device=run.target.device,
+        timeout_s=tune.trial_timeout_s,
+        log_path=run.folder / "logs" / "farm.log",
     )
 
 
