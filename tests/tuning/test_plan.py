@@ -1,4 +1,4 @@
-"""The plan: shares and headroom as profiled, what is left alone and why, and the order of trials."""
+"""The plan: shares and headroom as profiled, what is left alone and why, the order of trials."""
 
 from __future__ import annotations
 
