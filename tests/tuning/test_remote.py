@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,13 @@ import pytest
 import farm_kernels
 from command import refuses, run
 from farm_kernels import ARGS, Farm, eventually, kill_group, session_of
+from tvmscope.compiler import cpu_features
 from tvmscope.errors import RunError, UsageError
 from tvmscope.measure.worker import run_isolated
 from tvmscope.tuning.kernels import fill
 from tvmscope.tuning.remote import RemoteRunner
 from tvmscope.tuning.tracker import parse_address
-from tvmscope.workflow.farm import Ports, is_loopback, run_server
+from tvmscope.workflow.farm import Ports, is_loopback, run_server, target_of
 
 QUICK = {"seed": 1, "repeat": 2, "min_repeat_ms": 1.0, "timeout_s": 10.0}
 
@@ -51,6 +53,18 @@ def test_a_kernel_is_measured_and_its_result_comes_back(
     assert all(0 < value < 1e-3 for value in values)
     (y,) = runner.outputs(kernels["good"], ARGS, seed=7)
     np.testing.assert_allclose(y, 2 * fill(ARGS, 7)[0] + 1, rtol=1e-6)
+
+
+def test_a_server_tells_what_to_compile_for_it(runner: RemoteRunner) -> None:
+    device = runner.device_info()
+    assert device is not None
+    assert device.cpu == cpu_features.model_name()
+    assert device.threads == 1
+    target = target_of(device)
+    assert (target.kind, target.triple, target.cores) == ("llvm", None, 1)
+    assert set(target.features) <= cpu_features.reported()
+    with pytest.raises(UsageError, match="no GPU"):
+        target_of(replace(device, gpu_arch=None), "cuda")
 
 
 def test_a_kernel_that_dies_or_hangs_costs_only_itself(

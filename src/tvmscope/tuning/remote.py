@@ -7,6 +7,7 @@ network of trusted machines belong to a farm.
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +17,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from tvmscope.core.codec import decode
 from tvmscope.errors import RunError
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.tuning import tracker
 from tvmscope.tuning.kernels import Arguments
 from tvmscope.tuning.remote_kernel import Answer, Job
-from tvmscope.tuning.tracker import Address, Place
+from tvmscope.tuning.tracker import Address, Device
 
 _MODULE = "tvmscope.tuning.remote_kernel"
 _START_TIMEOUT_S = 120.0
@@ -85,14 +87,24 @@ class RemoteRunner:
         """`repeat` values in seconds, each the mean of calls that take `min_repeat_ms` or more;
         fewer where so many would not end in time."""
         job = self._job(library, args, seed, timeout_s)
-        values: tuple[float, ...] = self._somewhere("measure", job, repeat, min_repeat_ms)
+        values: tuple[float, ...] = self._somewhere(
+            "measure", timeout_s, job, repeat, min_repeat_ms
+        )
         return values
 
     def outputs(self, library: Path, args: Arguments, seed: int) -> list[np.ndarray[Any, Any]]:
         """The arguments that one call changes, in order; all are filled by `kernels.fill`."""
         job = self._job(library, args, seed, self.timeout_s)
-        arrays: list[np.ndarray[Any, Any]] = self._somewhere("outputs", job)
+        arrays: list[np.ndarray[Any, Any]] = self._somewhere("outputs", self.timeout_s, job)
         return arrays
+
+    def device_info(self) -> Device | None:
+        """What a free server of this key says about its machine; None from TVM's plain server.
+
+        All servers of a key are taken to be alike, since the tracker takes them so.
+        """
+        text = self._somewhere("describe", self.timeout_s, self.timeout_s)
+        return None if text is None else decode(Device, json.loads(text))
 
     def pause(self) -> None:
         """Nothing to do: servers use other cores than ours."""
@@ -115,7 +127,7 @@ class RemoteRunner:
             raise RunError(f"there is no library {library}")
         return Job(library=library, args=args, seed=seed, device=self.device, timeout_s=timeout_s)
 
-    def _somewhere(self, what: str, job: Job, *more: Any) -> Any:
+    def _somewhere(self, what: str, timeout_s: float, *arguments: Any) -> Any:
         """Ask one server after the other, until one answers or the kernel has had its tries."""
         lost: list[str] = []
         end = time.monotonic() + self.wait_s
@@ -123,7 +135,7 @@ class RemoteRunner:
             with self._client() as client:
                 wait_s = max(1.0, end - time.monotonic())
                 place = tracker.request(self.address, self.key, wait_s=wait_s)
-                answer = self._ask(client, what, place, job, *more)
+                answer = self._ask(client, what, timeout_s, place, *arguments)
             if answer.lost is None:
                 return answer.value
             if answer.began:
@@ -133,10 +145,10 @@ class RemoteRunner:
                 raise RunError(f"the server was lost {len(lost)} times: {'; '.join(lost)}")
         raise RunError("the farm's client was closed")
 
-    def _ask(self, client: Worker, what: str, place: Place, job: Job, *more: Any) -> Answer:
-        client.timeout_s = job.timeout_s + _MARGIN_S
+    def _ask(self, client: Worker, what: str, timeout_s: float, *arguments: Any) -> Answer:
+        client.timeout_s = timeout_s + _MARGIN_S
         try:
-            answer: Answer = client.call(f"{_MODULE}:{what}", place, job, *more)
+            answer: Answer = client.call(f"{_MODULE}:{what}", *arguments)
         except WorkerDied as e:  # TVM's client gives up by ending the process at times
             return Answer(lost=e.reason)
         return answer

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -21,6 +19,10 @@ _LONGEST_SHARE = 0.5
 """Of the time limit that all values together may take; the rest is for the upload."""
 _EXPIRED, _THERE = "RPCSessionTimeoutError", "Error caught from RPC call:"
 """What TVM's messages hold where the time was up, and where the server's side raised."""
+
+
+DESCRIBE = "tvmscope.farm.describe"
+"""The function that our servers have and TVM's own do not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,41 +73,51 @@ def outputs(place: Place, job: Job) -> Answer:
     return _on(place, job, work)
 
 
+def describe(place: Place, timeout_s: float) -> Answer:
+    """What the server says about itself (a `Device` as JSON); None from TVM's plain server."""
+
+    def work(session: Any) -> str | None:
+        try:
+            return str(session.get_function(DESCRIBE)())
+        except AttributeError:  # TVM's plain server has no such function
+            return None
+
+    return _with_session(place, timeout_s, work)
+
+
 def _on(place: Place, job: Job, work: Any) -> Answer:
     """Upload, load, fill the arguments and `work`."""
-    tvm = tvm_compat.import_tvm(torch=False)
+
+    def prepare(session: Any) -> Any:
+        from tvm import runtime
+
+        session.upload(str(job.library), _NAME)
+        module = session.load_module(_NAME)
+        device = session.device(job.device)
+        tensors = [runtime.tensor(array, device) for array in fill(job.args, job.seed)]
+        return work(session, module, tensors)
+
+    return _with_session(place, job.timeout_s, prepare)
+
+
+def _with_session(place: Place, timeout_s: float, work: Any) -> Answer:
+    """What `work` returns; a RunError where the kernel is to blame for its failure."""
+    tvm_compat.import_tvm(torch=False)
     from tvm import rpc
 
-    with _read_errors(place, job):
-        try:
-            session = rpc.connect(
-                place.host, place.port, place.match_key, session_timeout=job.timeout_s
-            )
-        except Exception as e:  # TVM has no class of its own for it, and it may be any of several
-            return Answer(lost=f"no connection: {one_line(e)}", began=False)
-        try:
-            session.upload(str(job.library), _NAME)
-            module = session.load_module(_NAME)
-            device = session.device(job.device)
-            tensors = [tvm.runtime.tensor(a, device) for a in fill(job.args, job.seed)]
-            return Answer(work(session, module, tensors))
-        except RunError:
-            raise
-        except Exception as e:  # as above; those that tell of the kernel are raised again
-            text = str(e)
-            if _EXPIRED in text or _THERE in text:
-                raise
-            return Answer(lost=one_line(e))
-
-
-@contextlib.contextmanager
-def _read_errors(place: Place, job: Job) -> Iterator[None]:
     try:
-        yield
+        session = rpc.connect(place.host, place.port, place.match_key, session_timeout=timeout_s)
+    except Exception as e:  # TVM has no class of its own for it, and it may be any of several
+        return Answer(lost=f"no connection: {one_line(e)}", began=False)
+    try:
+        return Answer(work(session))
     except RunError:
         raise
-    except Exception as e:  # whatever TVM calls it: the kernel failed over there
-        if _EXPIRED in str(e):
-            raise RunError(f"{place}: the kernel took over {job.timeout_s:g} s") from e
-        gist = one_line(RuntimeError(str(e).rpartition(_THERE)[2]))
-        raise RunError(f"{place}: {gist}") from e
+    except Exception as e:  # as above; what it is, its message tells
+        text = str(e)
+        if _EXPIRED in text:
+            raise RunError(f"{place}: the kernel took over {timeout_s:g} s") from e
+        if _THERE in text:
+            gist = one_line(RuntimeError(text.rpartition(_THERE)[2]))
+            raise RunError(f"{place}: {gist}") from e
+        return Answer(lost=one_line(e))

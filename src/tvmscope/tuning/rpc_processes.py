@@ -6,13 +6,17 @@ has died. Here the thread is watched, so that whoever started the worker learns 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+from dataclasses import replace
 from typing import Any
 
 from tvmscope.compiler import tvm_compat
+from tvmscope.core.codec import encode
 from tvmscope.errors import RunError
-from tvmscope.tuning.tracker import Address
+from tvmscope.tuning.remote_kernel import DESCRIBE
+from tvmscope.tuning.tracker import Address, Device
 
 _running: Any = None
 
@@ -26,15 +30,35 @@ def start_tracker(host: str, port: int, port_end: int) -> int:
 
 
 def start_server(
-    host: str, port: int, port_end: int, key: str, tracker: Address, address: str | None
+    host: str,
+    port: int,
+    port_end: int,
+    key: str,
+    tracker: Address,
+    address: str | None = None,
+    device: Device | None = None,
 ) -> int:
     """Start it in this process; returns the port it got. `address` is what the tracker tells."""
-    tvm_compat.import_tvm(torch=False)
+    tvm = tvm_compat.import_tvm(torch=False)
     tvm_compat.survive_crashed_sessions()
+    if device is not None:
+        # the session's processes are forked from this one and so have the function too
+        told = json.dumps(encode(_complete(device)))
+        tvm.register_global_func(DESCRIBE, lambda: told, override=True)
     from tvm.rpc.server import PopenRPCServerState
 
     more = {"tracker_addr": tracker, "key": key, "custom_addr": address}
     return _started(PopenRPCServerState, host, port, port_end, **more)
+
+
+def _complete(device: Device) -> Device:
+    from tvm.target import codegen
+
+    return replace(
+        device,
+        llvm_cpu=str(codegen.llvm_get_system_cpu()),
+        triple=str(codegen.llvm_get_system_triple()),
+    )
 
 
 def _started(kind: Any, host: str, port: int, port_end: int, **more: Any) -> int:

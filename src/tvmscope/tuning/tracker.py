@@ -58,6 +58,20 @@ class Server:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Device:
+    """What a server says about its machine, so that records tell where they were measured."""
+
+    cpu: str
+    threads: int
+    features: tuple[str, ...] = ()
+    """That the operating system reports, by LLVM's names."""
+    llvm_cpu: str = ""
+    triple: str = ""
+    gpu: str | None = None
+    gpu_arch: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Queue:
     """All servers of one key together; the tracker does not tell which of them are busy."""
 

@@ -6,16 +6,17 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from tvmscope.compiler import cpu_features
+from tvmscope.compiler import cpu_features, cuda_device, targets
+from tvmscope.core.target import Target
 from tvmscope.errors import RunError, UsageError
-from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.measure.worker import Worker, WorkerDied, run_isolated
 from tvmscope.messages import _
 from tvmscope.tuning import tracker
-from tvmscope.tuning.tracker import Address, Summary
+from tvmscope.tuning.tracker import Address, Device, Summary
 from tvmscope.workflow.places import cache_folder
 
 LOOPBACK = "127.0.0.1"
@@ -84,8 +85,35 @@ def run_server(
     count = threads or cpu_features.usable_cores()
     env = {"TVM_NUM_THREADS": str(count), "OMP_NUM_THREADS": str(count), "TVM_BIND_THREADS": "0"}
     say(_("threads: {n}").format(n=count))
-    arguments = (ports.host, ports.first, ports.last + 1, key, address, public_host)
+    here = (ports.host, ports.first, ports.last + 1)
+    arguments = (*here, key, address, public_host, _this_device(count))
     _keep_running(f"server-{key}", "start_server", arguments, env, say)
+
+
+def _this_device(threads: int) -> Device:
+    # asked here, not in the server: a process that has talked to CUDA must not fork
+    gpu = cuda_device.find()
+    return Device(
+        cpu=cpu_features.model_name(),
+        threads=threads,
+        features=tuple(sorted(cpu_features.reported())),
+        gpu=gpu.name if gpu else None,
+        gpu_arch=gpu.arch if gpu else None,
+    )
+
+
+def target_of(device: Device, kind: str = "cpu") -> Target:
+    """What to compile for a server's machine; unlike our own, it is not proven by a kernel."""
+    if kind == "cuda":
+        if device.gpu_arch is None:
+            raise UsageError(f"the server ({device.cpu}) has no GPU")
+        return targets.resolve(f"cuda:{device.gpu_arch}")
+    own = run_isolated("tvmscope.compiler.host:llvm_host")[1]
+    foreign = device.triple if device.triple.split("-")[0] != own.split("-")[0] else None
+    whole = targets.cpu_target(device.llvm_cpu, foreign)
+    hidden = tuple(f for f in whole.features if f not in device.features)
+    target = targets.cpu_target(device.llvm_cpu, foreign, disabled=hidden) if hidden else whole
+    return replace(target, cores=device.threads)
 
 
 def _warn(host: str, say: Say) -> None:
