@@ -137,3 +137,20 @@ def test_ranks_stand_for_the_values_of_a_ranking() -> None:
     assert knobs.ranked({"rank": 9}, "columns", [7, 5, 4]) == {"columns": 4}
     assert knobs.ranked({"rank": 1}, "columns", [7]) == {}
     assert knobs.ranked({"columns": 3, "rank": 1}, "columns", [7, 5]) == {"columns": 3}
+
+
+@pytest.mark.parametrize("rule", ["conv2d", "winograd", "matmul"])
+def test_weights_of_the_next_block_are_asked_for_and_nothing_changes(
+    tasks: list[TuningTask], host: Target, tmp_path: Path, rule: str
+) -> None:
+    task = next(task for task in tasks if task.rule == rule)
+    function = Path(task.lowerings[0].function)
+    results = []
+    for asked in (0, 1):
+        candidate = Candidate(params={"prefetch": asked})
+        script = tunables.schedule_candidate(function, candidate, host).script()
+        assert ("llvm.prefetch" in script) == bool(asked)
+        built = tmp_path / f"{asked}.so"
+        tunables.build_candidate(function, candidate, host, built)
+        results.append(_run(built, function))
+    assert np.array_equal(*results)

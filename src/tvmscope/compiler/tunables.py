@@ -23,6 +23,7 @@ from tvmscope.compiler import frontends, kernel_work, knobs, pipeline, sources
 from tvmscope.compiler.linkers import link, linker_for
 from tvmscope.compiler.passes.apply_schedules import replay
 from tvmscope.compiler.schedules import cpu, gpu
+from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.model import Prepared
@@ -197,7 +198,7 @@ def schedule_candidate(function: Path, candidate: Candidate, target: Target) -> 
     for _, schedule in _rules(target):
         scheduled = schedule(func, target)
         if scheduled is not None:
-            return scheduled.mod["main"]
+            return prefetch.insert(scheduled.mod["main"])
     raise BuildError(f"no rule takes the kernel with {json.dumps(candidate.params)}")
 
 

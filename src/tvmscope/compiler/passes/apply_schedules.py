@@ -12,6 +12,7 @@ from tvm import s_tir, tirx
 
 from tvmscope.compiler.kernel_ir import RULE, TRACE
 from tvmscope.compiler.knobs import workload_of
+from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import one_line
@@ -65,7 +66,7 @@ def _first(
             remarks.append(f"schedule rule '{rule}' failed on {name}: {one_line(e)}")
             continue
         if sch is not None:
-            result = sch.mod["main"].with_attr("tirx.is_scheduled", True)
+            result = prefetch.insert(sch.mod["main"]).with_attr("tirx.is_scheduled", True)
             lines = list(sch.trace.as_python()) if sch.trace is not None else []
             return result.with_attr(RULE, rule).with_attr(TRACE, lines)
     return None

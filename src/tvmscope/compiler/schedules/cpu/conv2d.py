@@ -19,6 +19,7 @@ from tvm import s_tir, tirx
 
 from tvmscope.compiler import tiles
 from tvmscope.compiler.knobs import int_of, params_of
+from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
     Space,
@@ -33,6 +34,8 @@ from tvmscope.core.target import Target
 
 _CHUNKS = (64, 48, 32, 16)
 _UNROLL = 4
+_ROW = 2
+"""The convolution's iterator over rows."""
 _WEIGHTS_STAY_BYTES = 256 * 1024
 """Weights up to this size stay in a second-level cache while all rows of the image pass by."""
 
@@ -42,7 +45,8 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
 
     Parameters, which follow from the shapes unless the block carries them: the tile's `columns`,
     whether each tile is `finish`ed at once, the input channels of a `chunk`, how many of them are
-    `unroll`ed, and the `order` of the tasks (`rows` or `channels` outermost).
+    `unroll`ed, the `order` of the tasks (`rows` or `channels` outermost), and whether they
+    `prefetch` the weights of the next.
     """
     sch = s_tir.Schedule(func)
     conv = find_op(sch, "conv2d")
@@ -51,7 +55,7 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     epilogue = inline_epilogue(sch, conv)
     schedule_copies(sch, before=conv)
     n, oc, oh, ow, block, ic, kh, kw = sch.get_loops(conv)
-    params = params_of(sch, conv)
+    params, height = params_of(sch, conv), int(sch.get(oh).extent)
     width = int_of(params, "columns") or tiles.columns(int(sch.get(ow).extent), target)
     finish = bool(params.get("finish", _finishes_tiles(sch, conv, epilogue, width)))
     channels = int(sch.get(ic).extent)
@@ -67,9 +71,12 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     sch.reverse_compute_at(epilogue, ow_o if finish else task)
     sch.parallel(task)
     unroll = int_of(params, "unroll") or _UNROLL
-    if unroll > 1 and chunk % unroll == 0:
-        _, unrolled = sch.split(ic_i, factors=[None, unroll])
-        sch.unroll(unrolled)
+    unroll = unroll if chunk % unroll == 0 else 1
+    ic_i, unrolled = sch.split(ic_i, factors=[None, unroll])
+    sch.unroll(unrolled)
+    if params.get("prefetch", int(order == "channels" and prefetch.far(sch, conv))):
+        plan = prefetch.Plan(block_axis=0, lines=unroll, repeat=_ROW, step=1, repeats=height)
+        prefetch.mark(sch, ic_i, plan)
     sch.unroll(ow_i)
     sch.vectorize(block)
     if finish:
@@ -98,6 +105,7 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
         "chunk": default_first(_chunk(channels), (c for c in sizes if channels % c == 0)),
         "order": ("rows", "channels") if rows_first else ("channels", "rows"),
         "unroll": default_first(_UNROLL, (1, 2, 8, 16)),
+        "prefetch": (0, 1) if rows_first else (1, 0),
     }
 
 

@@ -13,6 +13,7 @@ from tvm import s_tir, tirx
 
 from tvmscope.compiler import tiles
 from tvmscope.compiler.knobs import int_of, params_of
+from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
     Space,
@@ -45,8 +46,10 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     schedule_copies(sch, before=block)
     *batch, m, n, k = sch.get_loops(block)
     params = params_of(sch, block)
-    height = int_of(params, "rows") or tiles.rows(int(sch.get(m).extent), target)
-    order = params.get("order", _order(sch, block, height))
+    tall = int(sch.get(m).extent)
+    height = int_of(params, "rows") or tiles.rows(tall, target)
+    order = str(params.get("order", _order(sch, block, height)))
+    fetches = _fetches(sch, block, order, height)
     panel = tiles.panel(target)
     m_o, m_i = sch.split(m, factors=[None, height])
     n_o, n_v, n_i = sch.split(n, factors=[None, panel // CHANNEL_BLOCK, CHANNEL_BLOCK])
@@ -59,9 +62,15 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     sch.reverse_compute_at(epilogue, task)
     sch.parallel(task)
     unroll = int_of(params, "unroll") or _UNROLL
-    if unroll > 1 and int(sch.get(k_i).extent) % unroll == 0:
-        _, unrolled = sch.split(k_i, factors=[None, unroll])
-        sch.unroll(unrolled)
+    unroll = unroll if int(sch.get(k_i).extent) % unroll == 0 else 1
+    k_i, unrolled = sch.split(k_i, factors=[None, unroll])
+    sch.unroll(unrolled)
+    if params.get("prefetch", int(fetches)):
+        axis = len(sch.get(block).reads[-1].region) - 3
+        plan = prefetch.Plan(
+            block_axis=axis, lines=unroll, repeat=len(batch), step=height, repeats=tall // height
+        )
+        prefetch.mark(sch, k_i, plan)
     sch.unroll(m_i)
     sch.unroll(n_v)
     sch.vectorize(n_i)
@@ -85,6 +94,7 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
         "order": (order, "panels" if order == "rows" else "rows"),
         "chunk": default_first(_CHUNK if depth % _CHUNK == 0 else depth, chunks),
         "unroll": default_first(_UNROLL, (1, 2, 8)),
+        "prefetch": (1, 0) if _fetches(sch, block, order, height) else (0, 1),
     }
 
 
@@ -92,3 +102,9 @@ def _order(sch: s_tir.Schedule, block: Block, height: int) -> str:
     depth = int(sch.get(sch.get_loops(block)[-1]).extent)
     bits = int(sch.get(block).writes[0].source.dtype.bits)
     return "rows" if height * depth * bits // 8 <= _FIRST_CACHE_BYTES else "panels"
+
+
+def _fetches(sch: s_tir.Schedule, block: Block, order: str, height: int) -> bool:
+    """Whether the next panel is known to be next, and far away."""
+    alone = int(sch.get(sch.get_loops(block)[-3]).extent) <= height
+    return (order == "panels" or alone) and prefetch.far(sch, block)

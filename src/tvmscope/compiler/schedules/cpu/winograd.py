@@ -9,6 +9,7 @@ from __future__ import annotations
 from tvm import s_tir, tirx
 
 from tvmscope.compiler.knobs import int_of, params_of
+from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
     Space,
@@ -21,6 +22,8 @@ from tvmscope.compiler.winograd import ranked_product_columns
 from tvmscope.core.target import Target
 
 _CHUNK = 64
+_TILE = 2
+"""The product's iterator over tiles."""
 
 
 def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
@@ -61,9 +64,14 @@ def _multiply(sch: s_tir.Schedule, product: Block, target: Target) -> None:
     outer = (o, p) if params.get("order") == "channels" else (p, o)
     sch.reorder(*outer, k_o, t_o, k_i, t_i, lanes)
     task = sch.fuse(*outer)
-    if (unroll := int_of(params, "unroll") or 1) > 1 and int(sch.get(k_i).extent) % unroll == 0:
-        _, inner = sch.split(k_i, factors=[None, unroll])
-        sch.unroll(inner)
+    unroll = int_of(params, "unroll") or 1
+    unroll = unroll if int(sch.get(k_i).extent) % unroll == 0 else 1
+    k_i, unrolled = sch.split(k_i, factors=[None, unroll])
+    sch.unroll(unrolled)
+    if params.get("prefetch", int(prefetch.far(sch, product))):
+        repeats = int(sch.get(t_o).extent)
+        plan = prefetch.Plan(block_axis=1, lines=unroll, repeat=_TILE, step=width, repeats=repeats)
+        prefetch.mark(sch, k_i, plan)
     sch.parallel(task)
     sch.unroll(t_i)
     sch.vectorize(lanes)
@@ -86,7 +94,12 @@ def space(func: tirx.PrimFunc, _: Target) -> Space | None:
         _CHUNK if depth % _CHUNK == 0 else depth,
         (c for c in (32, 64, 128, 256, depth) if depth % c == 0),
     )
-    return {"chunk": chunks, "unroll": (1, 2, 4, 8), "order": ("points", "channels")}
+    return {
+        "chunk": chunks,
+        "unroll": (1, 2, 4, 8),
+        "order": ("points", "channels"),
+        "prefetch": (1, 0) if prefetch.far(sch, product) else (0, 1),
+    }
 
 
 def _transform_output(sch: s_tir.Schedule, output: Block, epilogue: Block) -> None:

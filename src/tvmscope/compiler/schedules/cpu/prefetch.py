@@ -1,0 +1,109 @@
+"""Fetches the next block of weights while the present one is used.
+
+A model's weights come from main memory, and a core that waits for a block computes nothing. While
+a kernel passes over its image with one block, it asks for the lines of the next: each step of the
+reduction for a part of those that stand where its own do, one block further on. A rule marks the
+loop, and the finished function gets the requests; they change no value.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from tvmscope.compiler.schedules.cpu.blocks import Block
+
+_MARK = "tvmscope.prefetch"
+_INTO_SECOND_CACHE = 2
+_FAR_BYTES = 256 * 1024
+"""Weights up to this size are still in a cache from the run before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Which lines a step of the marked loop asks for."""
+
+    block_axis: int
+    """The axis of the weights along which the next block lies."""
+    lines: int
+    """Consecutive lines along the last but one axis that a step of the marked loop reads."""
+    repeat: int
+    """The block's iterator that repeats the reduction with the same weights,"""
+    step: int
+    """by how much it grows each time, and"""
+    repeats: int
+    """how often: each time asks for another part of the lines."""
+
+
+def far(sch: s_tir.Schedule, main: Block) -> bool:
+    """Whether a block's weights, its last operand, are too large to stay in a cache."""
+    source = sch.get(main).reads[-1].source
+    elements = 1
+    for size in source.shape:
+        elements *= int(size)
+    return elements * int(source.dtype.bits) // 8 > _FAR_BYTES
+
+
+def mark(sch: s_tir.Schedule, loop: Any, plan: Plan) -> None:
+    """Remember that weights are to be fetched in each step of `loop`."""
+    sch.annotate(loop, _MARK, json.dumps(asdict(plan)))
+
+
+def insert(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function with requests in its marked loops; one without marks as it is."""
+    if _MARK not in func.script():
+        return func
+    body = tvm_ffi.structural_map(func.body, (tirx.For, _with_requests))
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
+def _with_requests(loop: tirx.For) -> tirx.For:
+    if _MARK not in loop.annotations:
+        return loop
+    plan = Plan(**json.loads(str(loop.annotations[_MARK])))
+    left = {name: value for name, value in loop.annotations.items() if name != _MARK}
+    body = tirx.SeqStmt([*_requests(loop, plan), loop.body])
+    var, first, count = loop.loop_var, loop.min, loop.extent
+    return tirx.For(var, first, count, loop.kind, body, loop.thread_binding, left)
+
+
+def _requests(loop: tirx.For, plan: Plan) -> list[tirx.Stmt]:
+    realize, inner = _block_below(loop.body)
+    at_start = {v: tirx.const(0, str(v.ty.dtype)) for v in inner}
+    values = {
+        iterator.var: _replaced(value, at_start)
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    }
+    weights = realize.block.reads[-1]
+    index = [_replaced(axis.min, values) for axis in weights.region]
+    last = int(weights.source.shape[plan.block_axis]) - 1
+    index[plan.block_axis] = tirx.min(index[plan.block_axis] + 1, last)
+    parts = min(plan.repeats, plan.lines)
+    each = -(-plan.lines // parts)
+    first = values[realize.block.iter_vars[plan.repeat].var] // plan.step % parts * each
+    return [_request(weights.source, index, first + line) for line in range(each)]
+
+
+def _request(weights: Any, index: list[Any], line: Any) -> tirx.Stmt:
+    end = int(weights.shape[-2]) - 1
+    place = (*index[:-2], tirx.min(index[-2] + line, end), index[-1])
+    hints = (tirx.const(value, "int32") for value in (0, _INTO_SECOND_CACHE, 1))
+    address = tirx.address_of(weights[place])
+    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch.p0", address, *hints))
+
+
+def _block_below(s: Any) -> tuple[Any, list[Any]]:
+    """The block inside nested loops, and the loops' variables."""
+    inner = []
+    while not isinstance(s, s_tir.SBlockRealize):
+        inner.append(s.loop_var)
+        s = s.body
+    return s, inner
+
+
+def _replaced(expression: Any, values: dict[Any, Any]) -> Any:
+    return tvm_ffi.structural_map(expression, (tirx.Var, lambda v: values.get(v, v)))
