@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -136,7 +136,7 @@ class Workshop:
         return difference(got, wanted, reference.tolerance)
 
     def trial(
-        self, task: TuningTask, candidate: Candidate, status: Status, **more: object
+        self, task: TuningTask, candidate: Candidate, status: Status, **more: Any
     ) -> Trial:
         """A trial as it is recorded, dated now."""
         s = self.setting
