@@ -135,9 +135,7 @@ class Workshop:
         got = self.runner.outputs(library, reference.args, seed)
         return difference(got, wanted, reference.tolerance)
 
-    def trial(
-        self, task: TuningTask, candidate: Candidate, status: Status, **more: Any
-    ) -> Trial:
+    def trial(self, task: TuningTask, candidate: Candidate, status: Status, **more: Any) -> Trial:
         """A trial as it is recorded, dated now."""
         s = self.setting
         return Trial(

@@ -83,6 +83,8 @@ def _one(options: Options) -> tuple[Target, Options]:
     if len(options.targets) != 1 or len(options.precisions) != 1:
         raise UsageError("tune takes one target and one precision; run it once for each")
     (target,) = stages.resolve_targets(options)
+    if target.kind != "llvm":  # candidates are checked by the plain loops, which no GPU can run
+        raise UsageError(f"{target.label}: only CPU targets can be tuned")
     own = replace(
         options,
         backends=("tvmscope",),

@@ -39,9 +39,11 @@ def _speed(state: State) -> str:
     flops, last, best = state.task.flops, state.last_s, state.best_s
     if last is None or best is None:
         return "no valid candidate yet"
+    share = state.planned.least_s / state.predicted_s if state.predicted_s else 0.0
+    roof = f", {share:.0%} of roof" if share else ""
     if flops is None:
-        return f"current {format_s(last)} / best {format_s(best)}"
-    return f"current {flops / last / 1e9:.1f} / best {flops / best / 1e9:.1f} GFLOP/s"
+        return f"current {format_s(last)} / best {format_s(best)}{roof}"
+    return f"current {flops / last / 1e9:.1f} / best {flops / best / 1e9:.1f} GFLOP/s{roof}"
 
 
 def _left(seconds: float) -> str:
