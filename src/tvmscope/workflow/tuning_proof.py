@@ -16,6 +16,7 @@ from tvmscope.bench.run import compare_all
 from tvmscope.bench.run import run as measure_rows
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
+from tvmscope.core.session import Session
 from tvmscope.core.tuning import Choice
 from tvmscope.tuning.matching import choose
 from tvmscope.tuning.state import State
@@ -88,11 +89,11 @@ def validate(run: Tuned, states: Sequence[State], workshop: Workshop) -> Proof:
                 candidates.append(earlier.candidate)
             verdicts = validator.validate(state.task, candidates)
             proof.verdicts[state.task.key] = verdicts
-            _choose(proof, state.task.key, verdicts, str(run.database.path))
+            settle(proof, state.task.key, verdicts, str(run.database.path))
     return proof
 
 
-def _choose(proof: Proof, workload: str, verdicts: Sequence[Verdict], source: str) -> None:
+def settle(proof: Proof, workload: str, verdicts: Sequence[Verdict], source: str) -> None:
     """The best verdict; an earlier choice that no longer holds is dropped."""
     found = best(verdicts)
     earlier = proof.choices.get(workload)
@@ -119,7 +120,7 @@ def prove(run: Tuned, proof: Proof) -> Proof:
     run.builder.close()
     results = _measure(run, [run.row, tuned])
     run.session = replace(run.session, results=results, comparisons=compare_all(results))
-    proof.accepted, why = _accept(run)
+    proof.accepted, why = accept(run.session)
     proof.reason = why or proof.reason
     verdicts = [v for vs in proof.verdicts.values() for v in vs]
     _record(run, [v for v in verdicts if v.slower or (v.faster and proof.accepted)])
@@ -142,12 +143,12 @@ def _measure(run: Tuned, rows: Sequence[stages.Row]) -> tuple[Result, ...]:
     )
 
 
-def _accept(run: Tuned) -> tuple[bool, str]:
-    """Whether the tuned model is right and not slower, in words."""
-    tuned = run.session.results[-1]
+def accept(session: Session) -> tuple[bool, str]:
+    """Whether the tuned model, the last row, is right and not slower; and why, in words."""
+    tuned = session.results[-1]
     if tuned.status != "ok":
         return False, f"it is {tuned.status}: {tuned.reason}"
-    comparison = next(iter(run.session.comparisons), None)
+    comparison = next(iter(session.comparisons), None)
     if comparison is None:
         return False, "the untuned model could not be measured beside it"
     shown = f"{comparison.speedup:.3f} times as fast as untuned, {comparison.verdict}"
