@@ -108,6 +108,17 @@ def test_a_killed_server_costs_a_try_and_a_new_one_is_taken_up(
     assert farm.count("board") == 2
 
 
+@pytest.mark.slow  # servers look after their tracker every few seconds only
+def test_a_restarted_tracker_is_waited_for_and_finds_its_servers(
+    farm: Farm, runner: RemoteRunner, kernels: dict[str, Path]
+) -> None:
+    assert runner.measure(kernels["good"], ARGS, **QUICK)
+    (tracker,) = psutil.Process(farm.processes[0].pid).children()
+    kill_group(tracker.pid)
+    tracker.wait(5)
+    assert runner.measure(kernels["good"], ARGS, **QUICK)
+
+
 def test_status_shows_keys_and_who_is_free(farm: Farm) -> None:
     eventually(lambda: farm.count("board"))
     done = run("farm", "status", "--tracker", f"127.0.0.1:{farm.port}", "--json")

@@ -9,7 +9,7 @@ import typer
 
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import DEPLOY, Command, Family
-from tvmscope.cli._show import Show
+from tvmscope.cli._show import Show, table_of
 from tvmscope.messages import _
 from tvmscope.units import parse_duration_s
 
@@ -95,16 +95,12 @@ def status(
     show: Show,
 ) -> int:
     """Show the servers, their keys, and how many are free."""
-    from rich.table import Table
-
     from tvmscope.core.codec import encode
     from tvmscope.tuning.tracker import parse_address
     from tvmscope.workflow.farm import status as ask
 
     found = ask(parse_address(tracker), timeout_s=parse_duration_s(timeout))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for title in (_("key"), _("servers"), _("free"), _("busy"), _("waiting"), _("where")):
-        table.add_column(title)
+    table = table_of(_("key"), _("servers"), _("free"), _("busy"), _("waiting"), _("where"))
     for queue in found.queues:
         places = " ".join(s.address for s in found.servers if s.key == queue.key)
         busy = max(0, queue.servers - queue.free)

@@ -23,12 +23,13 @@ from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.tuning import tracker
 from tvmscope.tuning.kernels import Arguments
 from tvmscope.tuning.remote_kernel import Answer, Job
-from tvmscope.tuning.tracker import Address, Device
+from tvmscope.tuning.tracker import Address, Device, NoTracker, Place
 
 _MODULE = "tvmscope.tuning.remote_kernel"
 _START_TIMEOUT_S = 120.0
 _MARGIN_S = 10.0
 """What a client gets beyond the server's own limit, before it counts as hanging itself."""
+_TRACKER_S = 30.0
 _TRIES = 2
 """A session that was lost under a kernel is repeated once: the server may have gone. Lost twice,
 the kernel is to blame."""
@@ -134,7 +135,7 @@ class RemoteRunner:
         while not self._closed:
             with self._client() as client:
                 wait_s = max(1.0, end - time.monotonic())
-                place = tracker.request(self.address, self.key, wait_s=wait_s)
+                place = self._place(wait_s)
                 answer = self._ask(client, what, timeout_s, place, *arguments)
             if answer.lost is None:
                 return answer.value
@@ -144,6 +145,17 @@ class RemoteRunner:
             if len(lost) >= _TRIES:
                 raise RunError(f"the server was lost {len(lost)} times: {'; '.join(lost)}")
         raise RunError("the farm's client was closed")
+
+    def _place(self, wait_s: float) -> Place:
+        """A free server; a tracker that is being started again is waited for."""
+        end = time.monotonic() + min(wait_s, _TRACKER_S)
+        while True:
+            try:
+                return tracker.request(self.address, self.key, wait_s=wait_s)
+            except NoTracker:
+                if self._closed or time.monotonic() > end:
+                    raise
+                time.sleep(1.0)
 
     def _ask(self, client: Worker, what: str, timeout_s: float, *arguments: Any) -> Answer:
         client.timeout_s = timeout_s + _MARGIN_S

@@ -26,6 +26,10 @@ _ANSWER_S = 5.0
 Address = tuple[str, int]
 
 
+class NoTracker(RunError):
+    """Nobody answers there, or not any more."""
+
+
 def parse_address(text: str) -> Address:
     """`host`, `host:port` or `[::1]:port`."""
     host, colon, port = text.rpartition(":")
@@ -147,7 +151,7 @@ def _connected(address: Address, timeout_s: float) -> Iterator[socket.socket]:
     try:
         stream = socket.create_connection(address, timeout_s)
     except OSError as e:
-        raise RunError(
+        raise NoTracker(
             f"there is no tracker at {_text(address)} ({e}); tvmscope farm tracker starts one"
         ) from e
     with stream:
@@ -162,7 +166,7 @@ def _connected(address: Address, timeout_s: float) -> Iterator[socket.socket]:
                 f"{_text(address)} did not answer as a tracker in {timeout_s:g} s"
             ) from e
         except OSError as e:
-            raise RunError(f"the tracker at {_text(address)} hung up: {e}") from e
+            raise NoTracker(f"the tracker at {_text(address)} hung up: {e}") from e
 
 
 def _send(stream: socket.socket, value: Any) -> None:

@@ -6,11 +6,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, UsageError
+from tvmscope.tuning import functions
 from tvmscope.tuning.database import append, read, replace_with, scan
 from tvmscope.tuning.lines import from_line, glimpse, to_line
 from tvmscope.tuning.matching import gain
@@ -156,14 +158,15 @@ def merge(sources: Iterable[Path], path: Path) -> Moved:
     """The records of several files in one, each once; what is no record is left out and told."""
     rejected: list[Fault] = []
 
-    def all_trials() -> Iterator[Trial]:
-        for source in sources:
-            yield from read(
-                source,
-                lambda n, why, s=source: rejected.append(Fault(line=n, what=f"{s}: {why}")),  # type: ignore[misc]
-            )
+    def trials_of(source: Path) -> Iterator[Trial]:
+        def reject(line: int, why: str) -> None:
+            rejected.append(Fault(line=line, what=f"{source}: {why}"))
 
-    moved = add(all_trials(), path)
+        for trial in read(source, reject):
+            functions.carry(source, path, trial)
+            yield trial
+
+    moved = add(chain.from_iterable(map(trials_of, sources)), path)
     moved.rejected = rejected
     return moved
 
