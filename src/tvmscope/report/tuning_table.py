@@ -77,12 +77,9 @@ def summary(session: Session) -> RenderableType:
     """What was tried and what is used, the largest tasks first."""
     table = _table(
         _("task"),
-        _("calls"),
         _("share"),
         _("trials"),
-        _("failed"),
-        _("untuned"),
-        _("best"),
+        _("untuned, best"),
         _("validated"),
         _("used"),
     )
@@ -90,16 +87,21 @@ def summary(session: Session) -> RenderableType:
     for row in rows:
         table.add_row(
             row.name,
-            str(row.task.calls),
             percent(row.task.share),
             row.trials,
-            str(row.task.failed + row.task.wrong),
-            row.untuned,
-            row.best,
+            _speeds(row),
             row.validated,
             row.used,
         )
     return Group(table, Text(_totals([row.task for row in rows])))
+
+
+def _speeds(row: TaskRow) -> str:
+    """Both, with their unit once."""
+    unit = " GFLOP/s"
+    if row.untuned.endswith(unit):
+        return f"{row.untuned.removesuffix(unit)}, {row.best}"
+    return f"{row.untuned}, {row.best}"
 
 
 def _totals(tasks: Sequence[TunedTask]) -> str:
@@ -118,7 +120,10 @@ def _totals(tasks: Sequence[TunedTask]) -> str:
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column(first, overflow="fold")
+    table.add_column(first, no_wrap=True)
     for name in others:
-        table.add_column(name, justify="right" if name != _("used") else "left")
+        if name == _("used"):
+            table.add_column(name, min_width=16)
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
     return table

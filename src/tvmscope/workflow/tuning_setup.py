@@ -117,23 +117,32 @@ def workshop(run: Tuned) -> Workshop:
     """Builders and a runner; they take turns where they would share cores."""
     tune, threads = run.options.tune, run.threads
     host = records.host(run.target, threads)
-    clock = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
+    runner: Runner = _remote(run) if tune.tracker else _local(run)
     setting = Setting(
         target=run.target,
         threads=threads,
-        cpu=f"a server with key {tune.key}" if tune.tracker else host.cpu,
+        cpu=_remote_cpu(runner) if isinstance(runner, RemoteRunner) else host.cpu,
         tvm=host.tvm,
-        clock_hz=clock.current * 1e6 if clock and clock.current and not tune.tracker else None,
+        clock_hz=_clock_hz() if runner.local else None,
         seed=tune.seed,
         repeat=tune.repeat,
         min_repeat_ms=tune.min_repeat_ms,
         timeout_s=tune.trial_timeout_s,
     )
-    runner: Runner = _remote(run) if tune.tracker else _local(run)
     cores = cpu_features.usable_cores()
     spare = cores - threads if runner.local else cores
     builders = Builders(spare if spare > 0 else cores, timeout_s=tune.trial_timeout_s)
     return Workshop(builders, runner, run.scratch / "built", setting, take_turns=spare <= 0)
+
+
+def _clock_hz() -> float | None:
+    clock = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
+    return clock.current * 1e6 if clock and clock.current else None
+
+
+def _remote_cpu(runner: RemoteRunner) -> str:
+    found = runner.device_info()
+    return found.cpu if found else f"a server with key {runner.key}"
 
 
 def _local(run: Tuned) -> LocalRunner:

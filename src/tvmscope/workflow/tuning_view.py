@@ -103,6 +103,8 @@ def _searched(plain: TunedTask, state: State, proof: Proof | None) -> TunedTask:
 def _note(state: State, verdicts: Sequence[object], chosen: bool, proof: Proof | None) -> str:
     if chosen:
         return ""
+    if len(state.tried) <= 1:
+        return "not searched"
     if state.fastest(1) == []:
         return "no candidate was faster"
     if proof is None or not verdicts:
