@@ -15,6 +15,7 @@ from tvmscope.core.profile import Finding, KernelTime, Profile, Roof
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
+from tvmscope.core.tuning import Candidate, TunedTask, TuningPoint
 
 CPU = Target(kind="llvm", arch="znver4", features=("avx2", "fma"), cores=2)
 CUDA = Target(kind="cuda", arch="sm_90", attrs={"thread_warp_size": 32})
@@ -199,10 +200,61 @@ def failed_model() -> Session:
     return session(model=model, targets=(), failure="no importer for 'aten::amax'")
 
 
+def tuned() -> Session:
+    """A tuned model: one task that gained, one that did not, one that was left alone."""
+    common: dict[str, Any] = {"calls": 2, "least_s": 0.01, "flops": 2e8, "candidates": 40}
+    tasks = (
+        TunedTask(
+            workload="conv2d 1x64x56x56 64x64x3x3 stride 1x1",
+            kernel="fused_conv2d",
+            rule="conv2d",
+            total_s=0.02,
+            share=0.4,
+            expected_s=0.006,
+            expected_per_minute_s=0.009,
+            trials=30,
+            earlier=10,
+            failed=1,
+            untuned_s=0.01,
+            best_s=0.008,
+            points=(
+                TuningPoint(trial=11, elapsed_s=1.0, best_s=0.009),
+                TuningPoint(trial=40, elapsed_s=60.0, best_s=0.008),
+            ),
+            chosen=Candidate(params={"columns": 4}),
+            speedup=1.2,
+            interval=(1.15, 1.25),
+            **common,
+        ),
+        TunedTask(
+            workload=HOSTILE,
+            kernel=HOSTILE,
+            rule=None,
+            total_s=0.004,
+            share=0.08,
+            trials=3,
+            untuned_s=0.002,
+            best_s=0.002,
+            note="no candidate was faster",
+            **common,
+        ),
+        TunedTask(
+            workload="matmul 1x8x8",
+            kernel="matmul",
+            rule="matmul",
+            total_s=1e-5,
+            share=2e-4,
+            note="too small: 0.02% of the model",
+            **common,
+        ),
+    )
+    return session(result("tvmscope", 0.05), result("tvmscope-tuned", 0.045), tuning=tasks)
+
+
 ALL = {
     f.__name__: f
     for f in (
         complete, failed_backend, wrong_result, unavailable, only_unavailable, interrupted,
-        random_weights, several_targets, throughput, hostile_names, failed_model,
+        random_weights, several_targets, throughput, hostile_names, failed_model, tuned,
     )
 }  # fmt: skip

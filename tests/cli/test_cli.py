@@ -27,6 +27,7 @@ COMMANDS = (
     "explain",
     "compare",
     "db",
+    "farm",
 )
 
 

@@ -18,7 +18,7 @@ import tvmscope
 from trials import ARM, AVX2, CONV, TVM, failed, trial, validated
 from tvmscope.core.tuning import Candidate
 from tvmscope.errors import TuneError
-from tvmscope.tuning import database, functions
+from tvmscope.tuning import database, functions, upkeep
 from tvmscope.tuning.database import Database, append, read
 from tvmscope.tuning.lines import to_line
 
@@ -231,3 +231,6 @@ def test_the_function_of_a_trace_is_kept_beside_the_file(tmp_path: Path) -> None
     assert kept.read_text() == "{}"
     assert functions.of(db.path, trial(1)) is None
     assert len(list(kept.parent.iterdir())) == 1
+    merged = tmp_path / "elsewhere" / "all.jsonl"
+    upkeep.merge([db.path], merged)
+    assert functions.of(merged, traced) is not None

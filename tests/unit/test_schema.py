@@ -15,6 +15,7 @@ from tvmscope.core.comparison import Comparison
 from tvmscope.core.model import Model
 from tvmscope.core.session import Session, from_json, to_json
 from tvmscope.core.task import Task
+from tvmscope.core.tuning import TunedTask
 from tvmscope.report import json_
 from tvmscope.report.redact import redact
 from tvmscope.report.renderers import renderers
@@ -44,7 +45,13 @@ def test_json_round_trip_keeps_the_session(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("cls", "definition"),
-    [(Model, "model"), (Task, "task"), (Accuracy, "accuracy"), (Comparison, "comparison")],
+    [
+        (Model, "model"),
+        (Task, "task"),
+        (Accuracy, "accuracy"),
+        (Comparison, "comparison"),
+        (TunedTask, "tuned_task"),
+    ],
 )
 def test_schema_knows_every_field(cls: type[Any], definition: str) -> None:
     names = {f.name for f in dataclasses.fields(cls)}

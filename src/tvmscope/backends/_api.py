@@ -112,6 +112,8 @@ class Backend:
     """Whether its runner has a `profiler()`."""
     compiles: str | None = None
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
+    tuned: bool = False
+    """Whether its artifact is compiled with what tuning records say; a row only where some do."""
     env: Callable[[int], dict[str, str]] = field(default=lambda threads: {})
     """Environment variables for the worker, given the thread count."""
 

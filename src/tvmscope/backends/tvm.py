@@ -83,10 +83,15 @@ BACKENDS = tuple(
         precisions=("float32", "float16"),
         graphs=True,
         profiles=True,
-        compiles=name,
+        compiles=pipeline,
+        tuned=name.endswith("-tuned"),
         load="tvmscope.backends.tvm:load",
         unavailable=unavailable,
         env=env,
     )
-    for name in ("tvmscope", "tvm")
+    for name, pipeline in (
+        ("tvmscope", "tvmscope"),
+        ("tvmscope-tuned", "tvmscope"),
+        ("tvm", "tvm"),
+    )
 )

@@ -13,6 +13,7 @@ import typer
 
 from tvmscope.cli._option import given, names, option
 from tvmscope.cli._output_flags import place, planning, results, speech
+from tvmscope.cli._tune_flags import database
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
 from tvmscope.units import parse_duration_s, parse_shapes, split_targets
@@ -289,6 +290,7 @@ MEASURING = (
     network,
     inputs,
     compilation,
+    database,
     measurement,
     comparison,
     place,

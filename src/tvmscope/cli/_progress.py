@@ -82,7 +82,7 @@ class Bars(Notes):
         )
 
     def step(self, done: float, total: float, detail: str = "") -> None:
-        self.bar.update(self._task, completed=done, total=total, detail=clean(detail, 60))
+        self.bar.update(self._task, completed=done, total=total, detail=clean(detail, 140))
 
 
 @contextmanager

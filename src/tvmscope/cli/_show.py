@@ -17,6 +17,7 @@ from tvmscope.messages import _
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
     from tvmscope.core.session import Session
     from tvmscope.workflow.options import Options
@@ -101,6 +102,16 @@ class Show:
             write(json_.render(shown))
         if self.export_times is not None:
             write(json_.times(shown), self.export_times)
+
+
+def table_of(*titles: str) -> Table:
+    """An empty table without lines."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    return table
 
 
 def write(document: str, file: Path | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvmscope.cli import _flags as flags
+from tvmscope.cli import _tune_flags as tuning
 from tvmscope.cli._command import DEPLOY, Command
 from tvmscope.cli._show import Show
 from tvmscope.messages import _, plural
@@ -50,6 +51,8 @@ COMMAND = Command(
         flags.network,
         flags.inputs,
         flags.compilation,
+        tuning.first,
+        tuning.database,
         flags.place,
         flags.speech,
         flags.planning,

@@ -10,7 +10,7 @@ import typer
 
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import RESULTS, Command, Family
-from tvmscope.cli._show import Show
+from tvmscope.cli._show import Show, table_of
 from tvmscope.messages import _, plural
 from tvmscope.units import format_s
 
@@ -73,21 +73,12 @@ def _heading(file: FileSummary) -> str:
 
 def _overview(rows: tuple[Row, ...]) -> Table:
     titles = (_("workload"), _("target"), _("threads"), _("trials"), _("failed"), _("validated"))
-    table = _empty_table(*titles, _("best"), _("gain"))
+    table = table_of(*titles, _("best"), _("gain"))
     for row in rows:
         s = row.summary
         gain = "" if s.gain is None else f"{s.gain:.1%}"
         counts = (row.threads, s.trials, s.failed, s.validated)
         table.add_row(row.workload, row.target, *map(str, counts), format_s(s.best_s), gain)
-    return table
-
-
-def _empty_table(*titles: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for title in titles:
-        table.add_column(title, overflow="fold")
     return table
 
 
@@ -110,7 +101,7 @@ def show_(
     found = fastest(Selection(db=db, target=target, workload=workload), top)
     if not found:
         raise UsageError(f"no record of a workload with '{workload}'; see tvmscope db list")
-    table = _empty_table(
+    table = table_of(
         _("workload"), _("target"), _("threads"), _("time"), _("stage"), _("candidate")
     )
     for _file, trial in found:
@@ -206,7 +197,7 @@ def export(
     refuse_overwrite(output, force)
     count = 0
     stream = output.open("wb") if output else sys.stdout.buffer
-    for line in work.lines(chosen):
+    for line in work.lines(chosen, output):
         stream.write(line)
         count += 1
     stream.flush()

@@ -135,3 +135,25 @@ def _light_inspect() -> Iterator[None]:
         yield
     finally:
         inspect.stack, inspect.getmodule = stack, getmodule
+
+
+def survive_crashed_sessions() -> None:
+    """Let an RPC server outlive a client whose kernel crashed.
+
+    TVM runs each session in a child process, and where that one dies of a signal it ends the
+    thread that listens for the next: one bad kernel, and the device is gone from the farm.
+    """
+    from tvm.rpc import server
+
+    serving = server._serving
+
+    def serve(sock: Any, addr: Any, opts: Any, load_library: Any) -> None:
+        folder = os.getcwd()
+        try:
+            serving(sock, addr, opts, load_library)
+        except RuntimeError as e:
+            server.logger.warning("session of %s failed: %s", addr, e)
+            os.chdir(folder)
+            sock.close()
+
+    server._serving = serve

@@ -60,6 +60,36 @@ class MeasureOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TuneOptions:
+    """How long and how to search; every limit ends the search, the first that is reached."""
+
+    budget_s: float = 600.0
+    """Wall clock of everything: loading, planning, searching, proving."""
+    trials: int | None = None
+    """New ones, over all tasks."""
+    max_trials_per_task: int | None = None
+    """Trials of earlier runs count."""
+    until: float = 0.0
+    """Stop when what the roofs still allow to gain is a smaller share of the model's time."""
+    early_stopping: int | None = None
+    """Leave a task after so many trials without progress."""
+    trial_timeout_s: float = 15.0
+    """Of building one candidate, and of running it."""
+    repeat: int = 3
+    min_repeat_ms: float = 20.0
+    """Values per trial, and the least time that each covers."""
+    ops: tuple[str, ...] = ()
+    """Only tasks in whose rule, workload, kernel or source operators one of these occurs."""
+    metaschedule: bool = True
+    """Whether MetaSchedule goes on where the rules' own candidates are used up."""
+    tracker: str | None = None
+    """`host:port` of a TVM RPC tracker whose servers measure, instead of this machine."""
+    key: str | None = None
+    """Which of its servers."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class PictureOptions:
     """Pictures to show to an artifact, and how; None leaves it to what the artifact knows."""
 

@@ -17,6 +17,7 @@ from tvmscope.core.model import Model
 from tvmscope.core.profile import Finding, KernelIR, Profile, Roof
 from tvmscope.core.target import Target
 from tvmscope.core.task import SHORT
+from tvmscope.core.tuning import TunedTask
 from tvmscope.errors import SchemaError
 
 SCHEMA_VERSION = 1
@@ -38,6 +39,7 @@ class Session:
     roofs: tuple[Roof, ...] = ()
     kernel_ir: tuple[KernelIR, ...] = ()
     findings: tuple[Finding, ...] = ()
+    tuning: tuple[TunedTask, ...] = ()
     warnings: tuple[str, ...] = ()
     failure: str | None = None
     """Why the model could not be loaded at all; then there are no results."""

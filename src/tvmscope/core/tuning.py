@@ -94,3 +94,66 @@ class Choice:
     candidate: Candidate
     source: str
     """The database's name: `shipped`, or a file's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningPoint:
+    """A moment at which a task's best time fell, or the search's end."""
+
+    trial: int
+    """How many candidates of the task had been tried, earlier runs included."""
+    elapsed_s: float
+    """Since this search began."""
+    best_s: float
+    """Of one call, on the bench."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedTask:
+    """A task as it was planned, and what a search found for it; the session keeps these."""
+
+    workload: str
+    kernel: str
+    rule: str | None
+    calls: int
+    total_s: float
+    """Of all calls in a run of the untuned model, as profiled."""
+    share: float
+    """Of the untuned model's time."""
+    least_s: float
+    """What the roof allows for all calls; 0 where no roof is known."""
+    flops: float | None
+    """Of one call."""
+    candidates: int
+    """The size of the rule's own space."""
+    expected_s: float | None = None
+    """What a search may hope to save in a run; an assumption (see `tuning.plan`)."""
+    expected_per_minute_s: float | None = None
+    trials: int = 0
+    """Of this run."""
+    earlier: int = 0
+    """Of earlier runs; they were not repeated."""
+    failed: int = 0
+    wrong: int = 0
+    untuned_s: float | None = None
+    best_s: float | None = None
+    """Of one call, on the bench of the search."""
+    points: tuple[TuningPoint, ...] = ()
+    chosen: Candidate | None = None
+    """What the tuned model uses; None where the untuned kernel stays."""
+    speedup: float | None = None
+    """Of the chosen kernel over the untuned one, in interleaved runs."""
+    interval: tuple[float, float] | None = None
+    """95 % of `speedup`."""
+    note: str = ""
+    """Why it was not searched, or why nothing was chosen."""
+
+    @property
+    def roof_share(self) -> float | None:
+        """How much of what its roof allows it reached untuned."""
+        return self.least_s / self.total_s if self.least_s and self.total_s else None
+
+    @property
+    def headroom_s(self) -> float:
+        """What could be saved per run of the model, at the very most."""
+        return max(0.0, self.total_s - self.least_s)

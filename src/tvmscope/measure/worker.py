@@ -110,6 +110,11 @@ class Worker:
         """The process id, which is also its group's."""
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        """False once it was ended, or was found dead."""
+        return not self._ended
+
     def call(self, dotted: str, *args: Any, **kw: Any) -> Any:
         """Run `module:function` there and return its result."""
         return self._ask("call", dotted, args, kw)

@@ -13,7 +13,7 @@ from tvmscope.core.profile import Finding, Profile
 from tvmscope.core.session import Session, to_json
 from tvmscope.core.waterfall import Waterfall, waterfall
 from tvmscope.messages import _
-from tvmscope.report import _charts, _loops, _verdict, _view
+from tvmscope.report import _charts, _loops, _tuning, _verdict, _view
 from tvmscope.report._charts import KernelRow, percent, si, signed
 from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT, clean
@@ -169,7 +169,12 @@ class Part:
     @property
     def figures(self) -> list[dict[str, Any]]:
         """What the page's script draws."""
-        return [*self._gap_figure(), *self._roof_figures()]
+        tuning = _tuning.figures(self.session, self.key)
+        return [*self._gap_figure(), *self._roof_figures(), *tuning]
+
+    @property
+    def tuned_tasks(self) -> list[_tuning.TaskRow]:
+        return _tuning.searched(self.session)
 
     def _gap_figure(self) -> Iterator[dict[str, Any]]:
         if self.gap is None:

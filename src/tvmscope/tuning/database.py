@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from tvmscope.core.files import write_text_atomic
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, TuneError
@@ -169,10 +168,8 @@ class Database:
     def append(self, trial: Trial, *, function: str | None = None) -> None:
         """Add a trial; `function` is the kernel before scheduling (TVM's JSON), which a trace
         needs to be exported."""
-        if function is not None and trial.candidate.trace is not None:
-            kept = functions.place(self.path, trial.workload, trial.candidate.params)
-            if not kept.exists():
-                write_text_atomic(kept, function)
+        if function is not None:
+            functions.keep(self.path, trial, function)
         append(self.path, trial)
 
     def workloads(self) -> list[str]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from pathlib import Path
 
+from tvmscope.core.files import write_text_atomic
 from tvmscope.core.tuning import Params, Trial
 
 
@@ -24,3 +25,17 @@ def of(database: Path, trial: Trial) -> Path | None:
     """The file with a trace record's function, if it was kept."""
     file = place(database, trial.workload, trial.candidate.params)
     return file if trial.candidate.trace is not None and file.is_file() else None
+
+
+def keep(database: Path, trial: Trial, function: str) -> None:
+    """Keep the function of a trace record, unless it is there."""
+    file = place(database, trial.workload, trial.candidate.params)
+    if trial.candidate.trace is not None and not file.exists():
+        write_text_atomic(file, function)
+
+
+def carry(source: Path, database: Path, trial: Trial) -> None:
+    """Take a record's function along to another database."""
+    file = of(source, trial)
+    if file is not None:
+        keep(database, trial, file.read_text())

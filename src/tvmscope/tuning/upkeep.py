@@ -6,13 +6,15 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, UsageError
+from tvmscope.tuning import functions
 from tvmscope.tuning.database import append, read, replace_with, scan
-from tvmscope.tuning.lines import from_line, to_line
+from tvmscope.tuning.lines import from_line, glimpse, to_line
 from tvmscope.tuning.matching import gain
 
 _BATCH = 1000
@@ -99,7 +101,7 @@ def verify(path: Path) -> Report:
             report.records += 1
             if not line.text.endswith(b"\n"):
                 report.fault(line.number, "the last line has no end")
-            content = _content(trial)
+            content = _digest(line.text) if glimpse(line.text) else _content(trial)
             if content in lines:
                 report.fault(line.number, f"the same record as line {lines[content]}")
             lines.setdefault(content, line.number)
@@ -110,7 +112,11 @@ def verify(path: Path) -> Report:
 
 
 def _content(trial: Trial) -> bytes:
-    return hashlib.blake2b(to_line(trial), digest_size=8).digest()
+    return _digest(to_line(trial))
+
+
+def _digest(line: bytes) -> bytes:
+    return hashlib.blake2b(line.rstrip(b"\n"), digest_size=8).digest()
 
 
 def _identity(trial: Trial) -> bytes:
@@ -152,14 +158,15 @@ def merge(sources: Iterable[Path], path: Path) -> Moved:
     """The records of several files in one, each once; what is no record is left out and told."""
     rejected: list[Fault] = []
 
-    def all_trials() -> Iterator[Trial]:
-        for source in sources:
-            yield from read(
-                source,
-                lambda n, why, s=source: rejected.append(Fault(line=n, what=f"{s}: {why}")),  # type: ignore[misc]
-            )
+    def trials_of(source: Path) -> Iterator[Trial]:
+        def reject(line: int, why: str) -> None:
+            rejected.append(Fault(line=line, what=f"{source}: {why}"))
 
-    moved = add(all_trials(), path)
+        for trial in read(source, reject):
+            functions.carry(source, path, trial)
+            yield trial
+
+    moved = add(chain.from_iterable(map(trials_of, sources)), path)
     moved.rejected = rejected
     return moved
 

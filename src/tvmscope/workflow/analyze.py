@@ -19,6 +19,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
+from tvmscope.core.tuning import TunedTask
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.workflow import environment, places, profile, reports, stages
 from tvmscope.workflow.options import Options
@@ -33,20 +34,29 @@ def analyze(model: Any, options: Options, progress: Progress | None = None) -> S
     if options.output is not None:
         places.claim(options.output, force=options.force)
     stages.known_backends(options)  # before a load that may take minutes
-    progress.stage("load", stages.name_of(model))
     where = stages.resolve_targets(options)
+    tuning = _tuned_first(model, options, progress) if options.tune_first else ()
+    progress.stage("load", stages.name_of(model))
     with stages.prepared(model, stages.without_needless_export(options, where)) as ready:
         for note in ready.model.notes:
             progress.note(note)
         label = "+".join(target.device for target in where)
         folder = options.output or places.session_folder(ready.model.name, label, started)
-        session = begin(ready, options, where, started)
+        session = replace(begin(ready, options, where, started), tuning=tuning)
         try:
             session = measure(session, ready, options, folder, progress)
             reports.write(session, folder, progress, redacted=options.redact)
             return session
         finally:
             progress.note(f"session: {folder}")
+
+
+def _tuned_first(model: Any, options: Options, progress: Progress) -> tuple[TunedTask, ...]:
+    """Tune in a session of its own; the records that it leaves become a row of this one."""
+    from tvmscope.workflow.tune import tune  # which builds on this module
+
+    own = options.output / "tuning" if options.output else None
+    return tune(model, replace(options, output=own), progress).tuning
 
 
 def begin(

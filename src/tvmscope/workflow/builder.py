@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from tvmscope.compiler import targets
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
+from tvmscope.core.tuning import TuningTask
 from tvmscope.errors import BuildError
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.workflow.places import cache_folder
@@ -35,28 +36,36 @@ class Builder:
     def build(self, output: Path, target: Target, options: CompileOptions) -> Artifact:
         """Compile one variant into the folder `output`."""
         host = target if target.kind == "llvm" else targets.host_target(cache=cache_folder())
+        own = replace(options, threads=self.threads)
+        try:
+            built: Artifact = self._call("build:build", output.absolute(), target, host, own)
+        finally:
+            self.expected -= 1
+            if self.expected == 0:
+                self.close()
+        return replace(built, path=output)
+
+    def tasks(self, target: Target, options: CompileOptions, folder: Path) -> list[TuningTask]:
+        """What can be tuned in the model; the kernels' files go into `folder`."""
+        found: list[TuningTask] = self._call("tunables:extract", target, options, folder)
+        return found
+
+    def _call(self, function: str, *args: Any) -> Any:
         if self._closed:
             raise BuildError("compilation was stopped")
         if self._worker is None:
             env = {"TVM_NUM_THREADS": str(self.threads)}
             self._worker = Worker("compiler", env=env, timeout_s=BUILD_TIMEOUT_S)
         try:
-            built: Artifact = self._worker.call(
-                "tvmscope.compiler.build:build",
-                self.ready,
-                output.absolute(),
-                target,
-                host,
-                replace(options, threads=self.threads),
-            )
+            return self._worker.call(f"tvmscope.compiler.{function}", self.ready, *args)
         except WorkerDied:
             self._worker = None
             raise
-        finally:
-            self.expected -= 1
-            if self.expected == 0:
-                self.close()
-        return replace(built, path=output)
+
+    def pause(self) -> None:
+        """Keep it quiet while something is measured; the next build goes on."""
+        if self._worker is not None:
+            self._worker.pause()
 
     def close(self) -> None:
         """End the process, if there is one; there will be no other."""

@@ -10,9 +10,10 @@ from tvmscope.compiler.artifact import META
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.progress import Progress, Silent
 from tvmscope.errors import UsageError
-from tvmscope.workflow import places, stages
+from tvmscope.workflow import places, records, stages
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
+from tvmscope.workflow.tune import tune
 
 
 def compile_model(
@@ -24,14 +25,23 @@ def compile_model(
         raise UsageError("compile takes one target and one precision; run it once for each")
     places.claim(output, force=options.force, marker=META)
     (target,) = stages.resolve_targets(options)
+    if options.tune_first:
+        tune(model, replace(options, output=None), progress)
     progress.stage("load", stages.name_of(model))
     bare = replace(options, load=replace(options.load, need_onnx=False))
     with stages.prepared(model, bare) as ready:
         for note in ready.model.notes:
             progress.note(note)
         progress.stage("compile", f"{ready.model.name} for {target.label}")
+        threads = stages.threads_of(options)
+        tuned = records.find_choices(options.db, target, threads)
+        for warning in tuned.warnings:
+            progress.note(warning)
         config = replace(
-            options.compile, precision=options.precisions[0], graph=bool(options.graph)
+            options.compile,
+            precision=options.precisions[0],
+            graph=bool(options.graph),
+            choices=options.compile.choices or tuned.choices,
         )
-        with Builder(ready, stages.threads_of(options)) as builder:
+        with Builder(ready, threads) as builder:
             return builder.build(output, target, config)

@@ -132,10 +132,13 @@ def _free(file: Path) -> Path:
     return backup
 
 
-def lines(chosen: Selection) -> Iterator[bytes]:
-    """The records that are meant, as lines."""
+def lines(chosen: Selection, output: Path | None) -> Iterator[bytes]:
+    """The records that are meant, as lines; the functions of traces go along with a file."""
     for database in chosen.databases():
-        yield from map(to_line, _readable(database, chosen))
+        for trial in _readable(database, chosen):
+            if output is not None:
+                functions.carry(database.path, output, trial)
+            yield to_line(trial)
 
 
 @dataclass(kw_only=True)
@@ -184,7 +187,9 @@ def take_in(file: Path, db: str | None) -> dict[str, Moved]:
     rejected = list[Fault]()
     places: dict[Path, list[Trial]] = {}
     for trial in read(file, lambda line, why: rejected.append(Fault(line=line, what=why))):
-        places.setdefault(records.file_to_write(db, trial.target), []).append(trial)
+        place = records.file_to_write(db, trial.target)
+        functions.carry(file, place, trial)
+        places.setdefault(place, []).append(trial)
     done = {str(place): upkeep.add(trials, place) for place, trials in places.items()}
     if rejected:
         done[str(file)] = Moved(rejected=rejected)

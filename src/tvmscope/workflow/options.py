@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from tvmscope.core.options import CompileOptions, LoadOptions, MeasureOptions, PictureOptions
+from tvmscope.core.options import (
+    CompileOptions,
+    LoadOptions,
+    MeasureOptions,
+    PictureOptions,
+    TuneOptions,
+)
 from tvmscope.errors import UsageError
 from tvmscope.units import split_targets
 
@@ -37,6 +43,11 @@ class Options:
     load: LoadOptions = field(default_factory=LoadOptions)
     compile: CompileOptions = field(default_factory=CompileOptions)
     measure: MeasureOptions = field(default_factory=MeasureOptions)
+    tune: TuneOptions = field(default_factory=TuneOptions)
+    tune_first: bool = False
+    """Tune before measuring or compiling, within the budget of `tune`."""
+    db: str | None = None
+    """Tuning records: a file or folder, `none`, or by default all that are found."""
     command: str = "tvmscope (Python API)"
     example_inputs: Sequence[Any] | None = None
     """Example inputs of an `nn.Module` that was given in memory."""
@@ -46,13 +57,14 @@ class Options:
     @classmethod
     def of(cls, *, inputs: Sequence[Any] | None = None, **flat: Any) -> Options:
         """Build from flat keywords (`target="cpu", duration_s=2, pipeline="tvm"`)."""
-        parts: dict[str, dict[str, Any]] = {"load": {}, "compile": {}, "measure": {}, "": {}}
         owners = {
             "load": LoadOptions,
             "compile": CompileOptions,
             "measure": MeasureOptions,
+            "tune": TuneOptions,
             "": cls,
         }
+        parts: dict[str, dict[str, Any]] = {home: {} for home in owners}
         flat = _normal(flat)
         for key, value in flat.items():
             homes = [
@@ -72,11 +84,13 @@ class Options:
             load=LoadOptions(**parts["load"]),
             compile=CompileOptions(**parts["compile"]),
             measure=MeasureOptions(**parts["measure"]),
+            tune=TuneOptions(**parts["tune"]),
             example_inputs=inputs,
         )
         for part in (made.compile, made.measure):
             _check_words(part)
         _check_numbers(made.measure)
+        _check_tuning(made.tune)
         _check_pipeline(made.compile.pipeline)
         return made
 
@@ -129,6 +143,18 @@ def _check_numbers(measure: MeasureOptions) -> None:
     for name in ("duration_s", "timeout_s"):
         if getattr(measure, name) <= 0:
             raise UsageError(f"{name} {getattr(measure, name)}: give more than 0")
+
+
+def _check_tuning(tune: TuneOptions) -> None:
+    if (tune.tracker is None) != (tune.key is None):
+        raise UsageError("--tracker HOST:PORT and --key NAME go together: which servers of it?")
+    for name in ("trials", "max_trials_per_task", "early_stopping", "repeat"):
+        value = getattr(tune, name)
+        if value is not None and value < 1:
+            raise UsageError(f"{name} {value}: give at least 1")
+    for name in ("budget_s", "trial_timeout_s"):
+        if getattr(tune, name) <= 0:
+            raise UsageError(f"{name} {getattr(tune, name)}: give more than 0")
 
 
 def _check_pipeline(text: str) -> None:

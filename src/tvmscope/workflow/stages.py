@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,17 +14,19 @@ from tvmscope.backends import all_backends
 from tvmscope.backends._api import Backend, LoadRequest
 from tvmscope.bench.plan import Entry
 from tvmscope.compiler import cpu_features, targets
-from tvmscope.compiler.artifact import cpu_problem
+from tvmscope.compiler.artifact import cpu_problem, read_kernels
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Model, Prepared
 from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
+from tvmscope.core.tuning import Choice
 from tvmscope.errors import ImportModelError, TvmscopeError, UsageError
 from tvmscope.measure.worker import WorkerDied, run_isolated
 from tvmscope.models.torch_module import pickle_module
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.places import cache_folder
+from tvmscope.workflow.tuned_rows import with_records
 
 LOAD_TIMEOUT_S = 3600.0
 TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
@@ -40,6 +42,9 @@ class Row:
     unavailable: str | None
     cross: bool = False
     """Its code cannot run here; it is compiled all the same, for a machine that can."""
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+    """What tuning records say, for a row that is compiled with them."""
+    warnings: tuple[str, ...] = ()
 
     @property
     def builds(self) -> bool:
@@ -130,7 +135,8 @@ def plan_rows(options: Options, where: Sequence[Target], model_format: str) -> l
                 if target.device not in backend.kinds or precision not in backend.precisions:
                     continue
                 graphs = _graph_modes(options, target, backend)
-                rows += [_row(backend, target, precision, g, model_format, options) for g in graphs]
+                made = [_row(backend, target, precision, g, model_format, options) for g in graphs]
+                rows += with_records(made, options, threads_of(options)) if backend.tuned else made
     if not rows:
         raise UsageError("no backend can run this: check --backends, --precision and --target")
     return rows
@@ -221,6 +227,7 @@ def _build_entry(
         pipeline=row.variant.pipeline or options.compile.pipeline,
         precision=row.variant.precision,
         graph=row.variant.graph,
+        choices=dict(row.choices),
     )
     try:
         built = builder.build(artifacts / row.folder_name, row.target, config)
@@ -228,12 +235,14 @@ def _build_entry(
         raise
     except TvmscopeError as e:  # our own words, in one line; the list of a pre-flight stays whole
         return replace(entry, unavailable=None, failure=str(e))
+    if row.choices and not any(kernel.tuned for kernel in read_kernels(built.path)):
+        return replace(entry, unavailable="no tuning record is about a kernel of this model")
     return replace(
         entry,
         request=replace(entry.request, artifact=str(built.path)),
         unavailable=_unavailable(row, built),
         build_s=built.build_s,
-        warnings=built.warnings,
+        warnings=(*built.warnings, *row.warnings),
     )
 
 

@@ -1,0 +1,96 @@
+"""A built kernel alone in a worker process: its arguments in place, ready to be timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvmscope.compiler import tvm_compat
+from tvmscope.errors import RunError
+
+Arguments = tuple[tuple[tuple[int, ...], str], ...]
+"""Shape and dtype of every argument of a kernel, its outputs last."""
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def warm(device: str = "cpu") -> None:
+    """Import what building needs; MetaSchedule's GPU traces name tensor intrinsics."""
+    tvm_compat.import_tvm(torch=False)
+    if device == "cuda":
+        tvm_compat.import_tensor_intrinsics()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRequest:
+    """What `load` needs; it crosses the process boundary."""
+
+    library: Path
+    args: Arguments
+    seed: int
+    threads: int
+    device: str = "cpu"
+
+
+class _Kernel:
+    """A loaded kernel with its arguments in place; the worker times `run`."""
+
+    def __init__(self, request: KernelRequest) -> None:
+        tvm = tvm_compat.import_tvm(torch=False)
+        tvm_compat.set_thread_count(tvm, request.threads)
+        self.settings = {"threads": str(request.threads)}
+        self._device = tvm.device(request.device)
+        self._filled = [*fill(request.args, request.seed)]
+        self._tensors = [tvm.runtime.tensor(array, self._device) for array in self._filled]
+        self._function = tvm.runtime.load_module(str(request.library))["main"]
+        self._waits = request.device != "cpu"
+
+    def run(self) -> None:
+        self._function(*self._tensors)
+        if self._waits:
+            self._device.sync()
+
+    def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
+        """All arguments that a call changes."""
+        self.run()
+        return changed(self._filled, [tensor.numpy() for tensor in self._tensors])
+
+
+def load(request: KernelRequest) -> _Kernel:
+    """Load the kernel that the request names."""
+    return _Kernel(request)
+
+
+def changed(before: Arrays, after: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+    """The arguments that a call has changed, by their position."""
+    found = {
+        str(i): new
+        for i, (old, new) in enumerate(zip(before, after, strict=True))
+        if not np.array_equal(old, new, equal_nan=new.dtype.kind == "f")
+    }
+    if not found:
+        raise RunError("the kernel changed none of its arguments")
+    return found
+
+
+def fill(args: Arguments, seed: int) -> Arrays:
+    """The same numbers for the same seed, on every machine: in [-1, 1), whole ones 0 or 1."""
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for shape, dtype in args:
+        if dtype.startswith(("float", "bfloat")):
+            wide = 2.0 * rng.random(shape, dtype=np.float32) - 1.0
+            arrays.append(np.asarray(wide).astype(_numpy_dtype(dtype)))
+        else:
+            arrays.append(rng.integers(0, 2, shape).astype(dtype))
+    return arrays
+
+
+def _numpy_dtype(dtype: str) -> Any:
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16
+    return np.dtype(dtype)

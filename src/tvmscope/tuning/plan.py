@@ -1,0 +1,154 @@
+"""What is worth tuning: each task's share of the model, its distance from the roof, what it costs.
+
+The roof says what no schedule can beat. What a search may hope for is an assumption: as near its
+roof as the best kernel of the same rule in the same model, and three quarters of it at the least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.roofline import Limits
+from tvmscope.core.tuning import TuningTask
+
+SMALL = 0.002
+"""Tasks below this share of the model are left alone: halving one would gain a thousandth."""
+AT_ROOF = 0.95
+"""Roofs repeat within a few percent; above this share there is nothing to measure."""
+TRIAL_S = 1.0
+"""Assumed until a search has measured it: building and timing one candidate."""
+HOPED = 0.75
+"""The share of its roof that any kernel is assumed to be able to reach."""
+SECOND_LAYER_TRIALS = 64
+"""What a search with MetaSchedule is counted as; its space has no end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTask:
+    """A task as the untuned model runs it."""
+
+    task: TuningTask
+    total_s: float
+    """Of all calls in one run."""
+    share: float
+    """Of the model's time from end to end."""
+    least_s: float
+    """What the roof allows for all calls; 0 where no roof is known."""
+    tried: int = 0
+    reachable: float = HOPED
+    """The share of the roof that it is assumed to come to."""
+    reason: str | None = None
+    """Why it is not tuned."""
+
+    @property
+    def roof_share(self) -> float | None:
+        """How much of what the roof allows it reaches now."""
+        return self.least_s / self.total_s if self.least_s and self.total_s else None
+
+    @property
+    def headroom_s(self) -> float:
+        """What could be saved per run of the model, at the very most."""
+        return max(0.0, self.total_s - self.least_s)
+
+    @property
+    def expected_s(self) -> float | None:
+        """What would be saved if it came as near its roof as is hoped for."""
+        if self.roof_share is None:
+            return None
+        return max(0.0, self.total_s * (1 - self.roof_share / self.reachable))
+
+    @property
+    def left(self) -> int:
+        """Candidates that a search would try."""
+        if len(self.task.candidates) <= 1:
+            return SECOND_LAYER_TRIALS
+        return max(0, len(self.task.candidates) - self.tried)
+
+    @property
+    def expected_per_minute_s(self) -> float | None:
+        """Expected saving per minute of search."""
+        if self.expected_s is None or self.left == 0:
+            return None
+        return self.expected_s / (self.left * TRIAL_S / 60.0)
+
+
+def make_plan(
+    tasks: Sequence[TuningTask],
+    profile: Profile,
+    limits: Limits,
+    *,
+    ops: Collection[str] = (),
+    second_layer: bool = True,
+    tried: Callable[[TuningTask], int] = lambda _: 0,
+) -> list[PlannedTask]:
+    """All tasks, identical ones as one, those with the most to gain first."""
+    kernels = {kernel.name: _sum(profile.kernels, kernel.name) for kernel in profile.kernels}
+    planned = [_planned(task, kernels, profile, limits, tried(task)) for task in merged(tasks)]
+    best: dict[str | None, float] = {}
+    for p in planned:
+        reached = min(1.0, p.roof_share or 0.0)
+        best[p.task.rule] = max(best.get(p.task.rule, HOPED), reached)
+    planned = [
+        replace(p, reachable=best[p.task.rule], reason=_reason(p, ops, second_layer))
+        for p in planned
+    ]
+    return sorted(planned, key=lambda p: (p.reason is not None, -p.headroom_s))
+
+
+def merged(tasks: Iterable[TuningTask]) -> list[TuningTask]:
+    """Identical workloads become one task with the calls of all."""
+    found: dict[str, TuningTask] = {}
+    for task in tasks:
+        if (known := found.get(task.key)) is None:
+            found[task.key] = task
+        else:
+            ops = tuple(dict.fromkeys((*known.source_ops, *task.source_ops)))
+            found[task.key] = replace(known, calls=known.calls + task.calls, source_ops=ops)
+    return list(found.values())
+
+
+def _sum(kernels: Sequence[KernelTime], name: str) -> KernelTime:
+    """A kernel over all source operators that it computes."""
+    same = [k for k in kernels if k.name == name]
+    return replace(same[0], calls=sum(k.calls for k in same), total_s=sum(k.total_s for k in same))
+
+
+def _planned(
+    task: TuningTask, kernels: dict[str, KernelTime], profile: Profile, limits: Limits, tried: int
+) -> PlannedTask:
+    ran = kernels.get(task.kernel)
+    total_s = ran.total_s / max(1, ran.calls) * task.calls if ran else 0.0
+    work = KernelTime(
+        name=task.kernel,
+        source_ops=(),
+        calls=task.calls,
+        total_s=total_s,
+        flops=None if task.flops is None else task.flops * task.calls,
+        bytes=None if task.bytes is None else task.bytes * task.calls,
+    )
+    return PlannedTask(
+        task=task,
+        total_s=total_s,
+        share=total_s / profile.end_to_end_s if profile.end_to_end_s > 0 else 0.0,
+        least_s=min(limits.least_s(work) or 0.0, total_s),
+        tried=tried,
+    )
+
+
+def _reason(p: PlannedTask, ops: Collection[str], second_layer: bool) -> str | None:
+    words = (p.task.rule or "", p.task.key, p.task.kernel, *p.task.source_ops)
+    if ops and not any(op in word for op in ops for word in words):
+        return "not asked for"
+    if p.total_s == 0.0:
+        return "did not run"
+    if p.share < SMALL:
+        return f"too small: {p.share:.2%} of the model"
+    if p.roof_share is not None and p.roof_share >= AT_ROOF:
+        return "at its roof"
+    if len(p.task.candidates) <= 1 and not second_layer:
+        return "no space to search"
+    if p.task.candidates and p.left == 0 and not second_layer:
+        return f"tuned already: all {len(p.task.candidates)} candidates were tried"
+    return None

@@ -1,0 +1,154 @@
+"""Runs built kernels: the protocol that a farm of devices implements too, and this machine."""
+
+from __future__ import annotations
+
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.tuning.kernels import Arguments, KernelRequest
+
+Arrays = list[np.ndarray[Any, Any]]
+
+START_TIMEOUT_S = 120.0
+"""A new process imports TVM before its first kernel."""
+_LONGEST_SHARE = 0.5
+"""Of the time limit that all values of one kernel may take together."""
+
+
+class Runner(Protocol):
+    """Where kernels are measured. Every failure is raised, as a `TvmscopeError`."""
+
+    slots: int
+    """How many kernels it measures at the same time."""
+    local: bool
+    """Whether it uses this machine's cores, so that building would disturb it."""
+
+    def measure(
+        self,
+        library: Path,
+        args: Arguments,
+        *,
+        seed: int,
+        repeat: int,
+        min_repeat_ms: float,
+        timeout_s: float,
+    ) -> tuple[float, ...]:
+        """`repeat` values in seconds, each the mean of calls that take `min_repeat_ms` or more."""
+
+    def outputs(self, library: Path, args: Arguments, seed: int) -> Arrays:
+        """The arguments that one call changes, in order; all are filled by `kernels.fill`."""
+
+    def pause(self) -> None:
+        """Be quiet while others use this machine's cores; the next request goes on."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class LocalRunner:
+    """This machine, in one worker process; a kernel that kills or blocks it costs that kernel.
+
+    Values are taken with warm caches, or with caches that are emptied before each call.
+    """
+
+    slots = 1
+
+    def __init__(
+        self, *, threads: int, device: str = "cpu", cold: bool = False, timeout_s: float = 60.0
+    ) -> None:
+        self.threads = threads
+        self.device = device
+        self.cold = cold
+        self.timeout_s = timeout_s
+        self.local = device == "cpu"
+        self._worker: Worker | None = None
+        self._loaded: KernelRequest | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id, while there is one."""
+        return None if self._worker is None else self._worker.pid
+
+    def measure(
+        self,
+        library: Path,
+        args: Arguments,
+        *,
+        seed: int,
+        repeat: int,
+        min_repeat_ms: float,
+        timeout_s: float,
+    ) -> tuple[float, ...]:
+        """See `Runner`; fewer values where so many would not end in time."""
+        worker = self._ready(library, args, seed)
+        worker.timeout_s = timeout_s
+        try:
+            first_s = min(worker.time(2))
+            loops = 1 if self.cold else max(1, ceil(min_repeat_ms * 1e-3 / max(first_s, 1e-9)))
+            fitting = int(_LONGEST_SHARE * timeout_s / max(first_s * loops, 1e-9))
+            return tuple(worker.time(max(1, min(repeat, fitting)), loops, self.cold))
+        except WorkerDied:
+            self._forget()
+            raise
+
+    def outputs(self, library: Path, args: Arguments, seed: int) -> Arrays:
+        """See `Runner`."""
+        worker = self._ready(library, args, seed)
+        with TemporaryDirectory(prefix="tvmscope-") as folder:
+            file = Path(folder) / "outputs.npz"
+            try:
+                worker.outputs(file)
+            except WorkerDied:
+                self._forget()
+                raise
+            with np.load(file) as found:
+                return [found[name] for name in sorted(found.files, key=int)]
+
+    def _ready(self, library: Path, args: Arguments, seed: int) -> Worker:
+        """The worker with the kernel loaded."""
+        request = KernelRequest(
+            library=library, args=args, seed=seed, threads=self.threads, device=self.device
+        )
+        try:
+            worker = self._started()
+            if self._loaded != request:
+                self._loaded = None
+                worker.load("tvmscope.tuning.kernels:load", request)
+                self._loaded = request
+            return worker
+        except WorkerDied:
+            self._forget()
+            raise
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            env = {"TVM_NUM_THREADS": str(self.threads), "OMP_NUM_THREADS": str(self.threads)}
+            self._worker = Worker("runner", env=env, timeout_s=START_TIMEOUT_S)
+            self._worker.call("tvmscope.tuning.kernels:warm")
+        self._worker.timeout_s = self.timeout_s
+        return self._worker
+
+    def _forget(self) -> None:
+        self._worker = self._loaded = None
+
+    def pause(self) -> None:
+        """Keep it quiet while others use the cores."""
+        if self._worker is not None:
+            self._worker.pause()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._worker is not None:
+            self._worker.kill()
+        self._forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,99 @@
+"""What a search knows of one task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+
+from tvmscope.core.tuning import Candidate, Trial, TuningPoint, TuningTask
+from tvmscope.tuning.plan import PlannedTask
+
+BETTER = 0.99
+"""A best time must fall below this share of the one before it to count as progress."""
+UNTUNED = Candidate().id
+
+
+@dataclass
+class State:
+    """A task and its trials."""
+
+    planned: PlannedTask
+    times: dict[str, float] = field(default_factory=dict)
+    """Median seconds of the valid candidates, by id."""
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    """The valid ones."""
+    traces: dict[str, tuple[float, ...] | None] = field(default_factory=dict)
+    """Seconds of the traces that were tried; None where they failed."""
+    tried: set[str] = field(default_factory=set)
+    earlier: int = 0
+    """Trials of earlier runs."""
+    failed: int = 0
+    wrong: int = 0
+    points: list[TuningPoint] = field(default_factory=list)
+    last_s: float | None = None
+    without_progress: int = 0
+    stale: int = 0
+    """Batches in a row that brought nothing."""
+    second_layer: bool = False
+    over: str | None = None
+    """Why it gets no further trials."""
+
+    @property
+    def task(self) -> TuningTask:
+        return self.planned.task
+
+    @property
+    def untuned_s(self) -> float | None:
+        """Of one call, on the bench."""
+        return self.times.get(UNTUNED)
+
+    @property
+    def best_s(self) -> float | None:
+        """Of one call, on the bench; the untuned kernel counts too."""
+        return min(self.times.values(), default=None)
+
+    @property
+    def predicted_s(self) -> float:
+        """Of all its calls in the model: as profiled, times what was gained on the bench."""
+        if self.untuned_s is None or self.best_s is None:
+            return self.planned.total_s
+        return self.planned.total_s * self.best_s / self.untuned_s
+
+    @property
+    def headroom_s(self) -> float:
+        """What its roof would still allow to save in a run of the model."""
+        return max(0.0, self.predicted_s - self.planned.least_s)
+
+    def fastest(self, count: int) -> list[Candidate]:
+        """The best candidates that beat the untuned one, by the search's own times."""
+        limit = self.times.get(UNTUNED, float("inf"))
+        ids = [i for i in self.times if i != UNTUNED and self.times[i] < limit]
+        return [self.candidates[i] for i in sorted(ids, key=self.times.__getitem__)[:count]]
+
+    def add(self, trial: Trial, elapsed_s: float | None) -> None:
+        """Take a trial in; `elapsed_s` is None for one of an earlier run."""
+        before = self.best_s
+        self.tried.add(trial.candidate.id)
+        if trial.candidate.trace is not None:
+            self.traces[trial.candidate.trace] = trial.seconds if trial.status == "ok" else None
+        if trial.status == "ok":
+            self.last_s = self.times[trial.candidate.id] = median(trial.seconds)
+            self.candidates[trial.candidate.id] = trial.candidate
+        if elapsed_s is None:
+            self.earlier += 1
+            return
+        self.failed += trial.status == "failed"
+        self.wrong += trial.status == "wrong"
+        self.without_progress = 0 if self.improved(before) else self.without_progress + 1
+        if self.best_s is not None and self.best_s != before:
+            self.mark(elapsed_s)
+
+    def improved(self, before: float | None) -> bool:
+        """Whether the best time is clearly shorter than it was."""
+        return self.best_s is not None and (before is None or self.best_s < before * BETTER)
+
+    def mark(self, elapsed_s: float) -> None:
+        """Note how far it is."""
+        if self.best_s is not None:
+            now = TuningPoint(trial=len(self.tried), elapsed_s=elapsed_s, best_s=self.best_s)
+            self.points.append(now)

@@ -1,0 +1,154 @@
+"""The farm: TVM's RPC tracker and servers, kept running, and who is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+
+from tvmscope.compiler import cpu_features, cuda_device, targets
+from tvmscope.core.target import Target
+from tvmscope.errors import RunError, UsageError
+from tvmscope.measure.worker import Worker, WorkerDied, run_isolated
+from tvmscope.messages import _
+from tvmscope.tuning import tracker
+from tvmscope.tuning.tracker import Address, Device, Summary
+from tvmscope.workflow.places import cache_folder
+
+LOOPBACK = "127.0.0.1"
+_MODULE = "tvmscope.tuning.rpc_processes"
+_SHORT_S, _SHORT_LIVES = 10.0, 3
+"""So many lives in a row that were so short mean that it will not work."""
+_PAUSE_S = 1.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """Where to listen: the first free port of a range."""
+
+    host: str = LOOPBACK
+    first: int
+    last: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first <= self.last < 65536:
+            raise UsageError(f"ports {self.first} to {self.last}: give a range within 1 to 65535")
+
+
+def log_file(name: str) -> Path:
+    """Where a process of the farm writes what it does."""
+    safe = re.sub(r"[^\w.-]+", "_", name)
+    return cache_folder() / "logs" / f"farm-{safe}-{os.getpid()}.log"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name: who knows where it leads
+
+
+def run_tracker(ports: Ports, say: Say) -> None:
+    """Run a tracker until it is interrupted."""
+    _warn(ports.host, say)
+    _keep_running("tracker", "start_tracker", (ports.host, ports.first, ports.last + 1), {}, say)
+
+
+def run_server(
+    ports: Ports,
+    say: Say,
+    *,
+    address: Address,
+    key: str,
+    threads: int | None = None,
+    public_host: str | None = None,
+) -> None:
+    """Run a server until it is interrupted; it is started again whenever it ends.
+
+    A tracker that is not there yet, or goes away, is waited for.
+    """
+    if not re.fullmatch(r"[\w.-]+", key):
+        raise UsageError(f"key '{key}': use letters, digits, '.', '_' and '-'")
+    if is_loopback(ports.host) and not is_loopback(address[0]) and public_host is None:
+        raise UsageError(
+            f"the tracker is at {address[0]}, but the server would listen on {ports.host} only, "
+            "where its clients cannot reach it; give --host (0.0.0.0 for every network)"
+        )
+    _warn(ports.host, say)
+    count = threads or cpu_features.usable_cores()
+    env = {"TVM_NUM_THREADS": str(count), "OMP_NUM_THREADS": str(count), "TVM_BIND_THREADS": "0"}
+    say(_("threads: {n}").format(n=count))
+    here = (ports.host, ports.first, ports.last + 1)
+    arguments = (*here, key, address, public_host, _this_device(count))
+    _keep_running(f"server-{key}", "start_server", arguments, env, say)
+
+
+def _this_device(threads: int) -> Device:
+    # asked here, not in the server: a process that has talked to CUDA must not fork
+    gpu = cuda_device.find()
+    return Device(
+        cpu=cpu_features.model_name(),
+        threads=threads,
+        features=tuple(sorted(cpu_features.reported())),
+        gpu=gpu.name if gpu else None,
+        gpu_arch=gpu.arch if gpu else None,
+    )
+
+
+def target_of(device: Device, kind: str = "cpu") -> Target:
+    """What to compile for a server's machine; unlike our own, it is not proven by a kernel."""
+    if kind == "cuda":
+        if device.gpu_arch is None:
+            raise UsageError(f"the server ({device.cpu}) has no GPU")
+        return targets.resolve(f"cuda:{device.gpu_arch}")
+    own = run_isolated("tvmscope.compiler.host:llvm_host")[1]
+    foreign = device.triple if device.triple.split("-")[0] != own.split("-")[0] else None
+    whole = targets.cpu_target(device.llvm_cpu, foreign)
+    hidden = tuple(f for f in whole.features if f not in device.features)
+    target = targets.cpu_target(device.llvm_cpu, foreign, disabled=hidden) if hidden else whole
+    return replace(target, cores=device.threads)
+
+
+def _warn(host: str, say: Say) -> None:
+    if not is_loopback(host):
+        say(
+            _(
+                "warning: {host} can be reached from other machines, and TVM's RPC has no "
+                "authentication: whoever reaches this port can run any code as this user. Use it "
+                "in a trusted network only, behind a firewall."
+            ).format(host=host)
+        )
+
+
+def _keep_running(
+    name: str, start: str, arguments: tuple[object, ...], env: dict[str, str], say: Say
+) -> None:
+    log, short = log_file(name), 0
+    say(_("log: {file}").format(file=log))
+    while True:
+        began = time.monotonic()
+        with Worker(name, env=env, timeout_s=float("inf"), log_path=log) as worker:
+            port = worker.call(f"{_MODULE}:{start}", *arguments)
+            say(_("{name} listens on {host}:{port}").format(
+                name=name, host=arguments[0], port=port
+            ))  # fmt: skip
+            try:
+                worker.call(f"{_MODULE}:wait")
+            except WorkerDied as e:
+                say(_("{name} ended ({why}); starting it again").format(name=name, why=e.reason))
+        short = short + 1 if time.monotonic() - began < _SHORT_S else 0
+        if short >= _SHORT_LIVES:
+            raise RunError(f"{name} ended {short} times in a row at once; see {log}")
+        time.sleep(_PAUSE_S)
+
+
+def status(address: Address, *, timeout_s: float) -> Summary:
+    """Who is there."""
+    return tracker.summary(address, timeout_s=timeout_s)

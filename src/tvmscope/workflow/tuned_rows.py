@@ -1,0 +1,35 @@
+"""Rows that are compiled with tuning records: which there are, and what they are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tvmscope.workflow import records
+from tvmscope.workflow.options import Options
+
+if TYPE_CHECKING:
+    from tvmscope.workflow.stages import Row
+
+
+def with_records(rows: list[Row], options: Options, threads: int) -> list[Row]:
+    """Tuned rows with what the records say; none where there are no records, unless asked for."""
+    asked = rows[0].backend.name in options.backends
+    if options.compile.pipeline != "tvmscope" and not asked:
+        return []
+    found = records.find_choices(options.db, rows[0].target, threads)
+    if not (found.choices or found.warnings or asked):
+        return []
+    sources = ", ".join(sorted({choice.source for choice in found.choices.values()}))
+    why = "; ".join(found.warnings) or "there are no tuning records for it; see tvmscope tune"
+    return [
+        replace(
+            row,
+            variant=replace(row.variant, tuning=sources or "none"),
+            choices=found.choices,
+            warnings=found.warnings,
+            unavailable=row.unavailable if found.choices else why,
+            cross=row.cross and bool(found.choices),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,160 @@
+"""The proof: kernels measured again beside untuned ones, then the whole model beside the untuned.
+
+Only when the tuned model is verified and not slower are its kernels recorded as validated, which is
+what later compilations use.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from tvmscope.backends import all_backends
+from tvmscope.bench.run import compare_all
+from tvmscope.bench.run import run as measure_rows
+from tvmscope.core.measurement import Result
+from tvmscope.core.options import MeasureOptions
+from tvmscope.core.session import Session
+from tvmscope.core.tuning import Choice
+from tvmscope.tuning.matching import choose
+from tvmscope.tuning.state import State
+from tvmscope.tuning.validate import DURATION_S, Validator, Verdict, best
+from tvmscope.tuning.workshop import Workshop
+from tvmscope.workflow import records, stages
+from tvmscope.workflow.analyze import REFERENCES
+from tvmscope.workflow.tuning_setup import Tuned
+
+VALIDATE_S = 5.0
+"""Expected for one task: three kernels, warmed up, in turns."""
+_LOAD_S = 8.0
+"""Expected for loading and verifying a model in a worker."""
+TOP = 2
+"""Candidates of each task that are measured again."""
+_SHARE = 0.2
+"""Of the budget that validating may take at the most."""
+
+
+@dataclass
+class Proof:
+    """What was validated and what came of it."""
+
+    verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
+    """New ones, by workload."""
+    choices: dict[str, Choice] = field(default_factory=dict)
+    """What the tuned model is compiled with."""
+    accepted: bool | None = None
+    """Whether the tuned model proved itself; None where there was none."""
+    reason: str = ""
+
+
+def reserve_s(run: Tuned, tasks: int) -> float:
+    """What must be kept of the budget for validating and proving."""
+    return model_s(run) + min(VALIDATE_S * tasks, _SHARE * run.options.tune.budget_s)
+
+
+def model_s(run: Tuned) -> float:
+    """Expected for compiling the tuned model and measuring it beside the untuned one."""
+    return 1.2 * run.build_s + 2 * (1.5 * _duration_s(run) + _LOAD_S)
+
+
+def _duration_s(run: Tuned) -> float:
+    """A short budget gets a short comparison."""
+    return min(run.options.measure.duration_s, max(1.0, 0.015 * run.options.tune.budget_s))
+
+
+def validate(run: Tuned, states: Sequence[State], workshop: Workshop) -> Proof:
+    """Measure the best candidates of each task again, those with the most to gain first."""
+    deadline = run.began + run.options.tune.budget_s - model_s(run)
+    host = records.host(run.target, run.threads)
+    known = choose([run.database], host, [state.task.key for state in states]).choices
+    proof = Proof(choices=dict(known))
+    ordered = sorted(states, key=lambda s: s.predicted_s - s.planned.total_s)
+    run.progress.stage("validate", "in turns with the untuned kernels")
+    seed, cache = run.options.tune.seed, run.options.measure.cache
+    options = MeasureOptions(duration_s=DURATION_S, seed=seed, cache=cache)
+    with Validator(workshop, options) as validator:
+        for number, state in enumerate(ordered):
+            run.progress.step(number, len(ordered), state.task.key)
+            candidates = state.fastest(TOP)
+            earlier = known.get(state.task.key)
+            if not candidates or (earlier and earlier.candidate == candidates[0]):
+                continue
+            if time.monotonic() > deadline:
+                proof.reason = "the budget ended before every task was validated"
+                run.progress.note(proof.reason)
+                break
+            if earlier and earlier.candidate not in candidates:
+                candidates.append(earlier.candidate)
+            verdicts = validator.validate(state.task, candidates)
+            proof.verdicts[state.task.key] = verdicts
+            settle(proof, state.task.key, verdicts, str(run.database.path))
+    return proof
+
+
+def settle(proof: Proof, workload: str, verdicts: Sequence[Verdict], source: str) -> None:
+    """The best verdict; an earlier choice that no longer holds is dropped."""
+    found = best(verdicts)
+    earlier = proof.choices.get(workload)
+    if found is not None:
+        proof.choices[workload] = Choice(candidate=found.trial.candidate, source=source)
+    elif earlier and any(v.trial.candidate == earlier.candidate and v.slower for v in verdicts):
+        del proof.choices[workload]
+
+
+def prove(run: Tuned, proof: Proof) -> Proof:
+    """Compile with the choices, verify, measure beside the untuned model, and record."""
+    if not proof.choices:
+        proof.reason = proof.reason or "no kernel was faster than the untuned one"
+        run.progress.note(f"nothing to use: {proof.reason}")
+        _record(run, [v for vs in proof.verdicts.values() for v in vs if v.slower])
+        return proof
+    backend = all_backends()[0]["tvmscope-tuned"]
+    variant = replace(run.row.variant, backend=backend.name, tuning=str(run.database.path))
+    tuned = replace(run.row, backend=backend, variant=variant, choices=proof.choices)
+    assert run.builder is not None
+    run.progress.stage("compile", f"{run.ready.model.name} tuned")
+    config = replace(run.config, choices=proof.choices)
+    run.builder.build(run.artifacts / tuned.folder_name, run.target, config)
+    run.builder.close()
+    results = _measure(run, [run.row, tuned])
+    run.session = replace(run.session, results=results, comparisons=compare_all(results))
+    proof.accepted, why = accept(run.session)
+    proof.reason = why or proof.reason
+    verdicts = [v for vs in proof.verdicts.values() for v in vs]
+    _record(run, [v for v in verdicts if v.slower or (v.faster and proof.accepted)])
+    run.progress.note(f"the tuned model is {'used' if proof.accepted else 'not used'}: {why}")
+    return proof
+
+
+def _measure(run: Tuned, rows: Sequence[stages.Row]) -> tuple[Result, ...]:
+    options = replace(run.options.measure, duration_s=_duration_s(run))
+    return measure_rows(
+        [stages.loadable_entry(row, run.ready, run.options, run.artifacts) for row in rows],
+        options,
+        reference=run.ready.reference_path,
+        reference_name=REFERENCES[run.ready.model.format],
+        tolerances=partial(stages.tolerance, run.options),
+        atol=run.options.atol,
+        progress=run.progress,
+        on_update=lambda _: None,
+        log_dir=run.folder / "logs",
+    )
+
+
+def accept(session: Session) -> tuple[bool, str]:
+    """Whether the tuned model, the last row, is right and not slower; and why, in words."""
+    tuned = session.results[-1]
+    if tuned.status != "ok":
+        return False, f"it is {tuned.status}: {tuned.reason}"
+    comparison = next(iter(session.comparisons), None)
+    if comparison is None:
+        return False, "the untuned model could not be measured beside it"
+    shown = f"{comparison.speedup:.3f} times as fast as untuned, {comparison.verdict}"
+    return comparison.verdict != "slower", shown
+
+
+def _record(run: Tuned, verdicts: Sequence[Verdict]) -> None:
+    for verdict in verdicts:
+        run.database.append(verdict.trial)

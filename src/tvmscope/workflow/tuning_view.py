@@ -1,0 +1,112 @@
+"""How a tuning run is told: the line while it runs, and the tasks as the session keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tvmscope.core.tuning import TunedTask
+from tvmscope.tuning.plan import PlannedTask
+from tvmscope.tuning.state import State
+from tvmscope.units import format_s
+
+if TYPE_CHECKING:
+    from tvmscope.tuning.search import Search
+    from tvmscope.workflow.tuning_proof import Proof
+
+_NAME_LIMIT = 40
+
+
+def progress_line(search: Search, state: State, left_s: float) -> str:
+    """`Task 3/24 | conv2d ... | current 120.1 / best 141.9 GFLOP/s | 64/200 | model 61.3 ms`."""
+    keys = list(search.states)
+    space = len(state.task.candidates)
+    count = len(state.tried)
+    return " | ".join(
+        (
+            f"Task {keys.index(state.task.key) + 1}/{len(keys)}",
+            state.task.key[:_NAME_LIMIT],
+            _speed(state),
+            f"{count}/{space}" if count <= space and not state.second_layer else f"{count}",
+            f"model {format_s(search.model_s)}",
+            _left(left_s),
+        )
+    )
+
+
+def _speed(state: State) -> str:
+    flops, last, best = state.task.flops, state.last_s, state.best_s
+    if last is None or best is None:
+        return "no valid candidate yet"
+    share = state.planned.least_s / state.predicted_s if state.predicted_s else 0.0
+    roof = f", {share:.0%} of roof" if share else ""
+    if flops is None:
+        return f"current {format_s(last)} / best {format_s(best)}{roof}"
+    return f"current {flops / last / 1e9:.1f} / best {flops / best / 1e9:.1f} GFLOP/s{roof}"
+
+
+def _left(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
+
+
+def tuned_tasks(
+    planned: Sequence[PlannedTask],
+    states: Mapping[str, State] | None = None,
+    proof: Proof | None = None,
+) -> tuple[TunedTask, ...]:
+    """Every task of the plan, with what is known of it by now."""
+    return tuple(_tuned(p, (states or {}).get(p.task.key), proof) for p in planned)
+
+
+def _tuned(p: PlannedTask, state: State | None, proof: Proof | None) -> TunedTask:
+    task = p.task
+    plain = TunedTask(
+        workload=task.key,
+        kernel=task.kernel,
+        rule=task.rule,
+        calls=task.calls,
+        total_s=p.total_s,
+        share=p.share,
+        least_s=p.least_s,
+        flops=task.flops,
+        candidates=len(task.candidates),
+        expected_s=p.expected_s,
+        expected_per_minute_s=p.expected_per_minute_s,
+        earlier=p.tried,
+        note=p.reason or "",
+    )
+    return plain if state is None else _searched(plain, state, proof)
+
+
+def _searched(plain: TunedTask, state: State, proof: Proof | None) -> TunedTask:
+    used = proof is not None and proof.accepted is True
+    choice = proof.choices.get(plain.workload) if proof and used else None
+    verdicts = proof.verdicts.get(plain.workload, []) if proof else []
+    verdict = next((v for v in verdicts if choice and v.trial.candidate == choice.candidate), None)
+    return replace(
+        plain,
+        trials=len(state.tried) - state.earlier,
+        earlier=state.earlier,
+        failed=state.failed,
+        wrong=state.wrong,
+        untuned_s=state.untuned_s,
+        best_s=state.best_s,
+        points=tuple(state.points),
+        chosen=choice.candidate if choice else None,
+        speedup=verdict.speedup if verdict else None,
+        interval=verdict.interval if verdict else None,
+        note=_note(state, verdicts, choice is not None, proof),
+    )
+
+
+def _note(state: State, verdicts: Sequence[object], chosen: bool, proof: Proof | None) -> str:
+    if chosen:
+        return ""
+    if len(state.tried) <= 1:
+        return "not searched"
+    if state.fastest(1) == []:
+        return "no candidate was faster"
+    if proof is None or not verdicts:
+        return "not validated"
+    return proof.reason if proof.accepted is False else "not surely faster when measured again"

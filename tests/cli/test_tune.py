@@ -1,0 +1,124 @@
+"""`tvmscope tune` as users run it: the plan, a short search, going on, stopping, and the rows."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from command import COMMAND, ENV, refuses, run
+from tvmscope.core.session import load
+from tvmscope.tuning.database import Database
+
+NET = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = torch.nn.Conv2d(3, 16, 3, padding=1)
+        self.conv = torch.nn.Conv2d(16, 64, 1)
+
+    def forward(self, x):
+        return torch.relu(self.conv(torch.relu(self.stem(x))))
+
+def get_init_inputs():
+    return []
+
+def get_inputs():
+    return [torch.randn(1, 3, 24, 24)]
+"""
+TUNE = ("tune", "net.py", "--target", "cpu", "--no-metaschedule", "--min-repeat-ms", "2")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "net.py").write_text(NET)
+    return tmp_path
+
+
+def trials(folder: Path) -> list[str]:
+    (file,) = (folder / "tuning_logs").glob("*/records.jsonl")
+    return [t.candidate.id + t.workload for t in Database(file).trials() if t.stage == "search"]
+
+
+def test_a_dry_run_says_what_is_worth_tuning_and_what_is_not(folder: Path) -> None:
+    done = run(*TUNE, "--dry-run", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "conv2d 1x16x24x24 64x16x1x1" in done.stderr
+    assert "would be tuned" in done.stderr
+    (session,) = [json.loads(done.stdout)]
+    tasks = session["tuning"]
+    assert all(t["trials"] == 0 for t in tasks)
+    heavy = [t for t in tasks if t["rule"] == "conv2d"]
+    assert heavy
+    assert all(0 < t["share"] < 1.5 and t["candidates"] > 1 for t in heavy)
+    assert not (folder / "results").exists()
+    assert not (folder / "tuning_logs").exists()
+
+
+def test_two_runs_try_different_candidates_and_end_with_a_proof(folder: Path) -> None:
+    for number in (1, 2):
+        done = run(*TUNE, "--trials", "6", "-o", f"run{number}", cwd=folder, timeout_s=300)
+        assert done.returncode == 0, done.stderr
+        assert "trials in this run" in done.stderr
+    tried = trials(folder)
+    assert len(tried) == 12
+    assert len(set(tried)) == 12
+    session = load(folder / "run2")
+    assert session.complete
+    assert sum(t.trials for t in session.tuning) == 6
+    assert sum(t.earlier for t in session.tuning) == 6
+    assert (folder / "run2" / "report.html").is_file()
+    used = [t for t in session.tuning if t.chosen is not None]
+    assert bool(used) == ("the tuned model is used" in done.stderr)
+    if used:  # on a busy machine nothing may be surely faster
+        assert [r.task.variant.backend for r in session.results] == ["tvmscope", "tvmscope-tuned"]
+
+
+@contextmanager
+def tuning(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [COMMAND, *TUNE, "--budget", "1h", "-o", "session"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=ENV,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_run_keeps_its_trials_and_leaves_no_process(
+    folder: Path, how: signal.Signals
+) -> None:
+    with tuning(folder) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "Task " in line:
+                break
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(how)
+        _, err = process.communicate(timeout=30)
+    assert psutil.wait_procs(workers, timeout=5)[1] == []
+    kept = len(trials(folder))
+    assert kept > 0
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert err.splitlines()[-1] == "error: interrupted; session: session"
+        assert sum(t.trials for t in load(folder / "session").tuning) == kept
+    plan = run(*TUNE, "--dry-run", "--json", cwd=folder)
+    assert sum(t["earlier"] for t in json.loads(plan.stdout)["tuning"]) == kept
+
+
+def test_bad_requests_are_refused(folder: Path) -> None:
+    refuses(run(*TUNE, "--db", "none", cwd=folder), 2, "--db none")
+    refuses(run(*TUNE, "--budget", "soon", cwd=folder), 2, "not a duration")
+    refuses(run(*TUNE, "--target", "arm64:cortex-a72", cwd=folder), 2, "one target")

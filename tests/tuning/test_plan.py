@@ -1,0 +1,102 @@
+"""The plan: shares and headroom as profiled, what is left alone and why, the order of trials."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.roofline import Limits
+from tvmscope.core.tuning import Candidate, Lowering, TuningTask
+from tvmscope.tuning.plan import make_plan
+from tvmscope.tuning.proposals import next_of
+
+LIMITS = Limits(flops_per_s=1e9, levels=())
+SPACE = tuple(
+    Candidate(params=p) for p in ({}, {"a": 1}, {"a": 2}, {"a": 1, "b": 1}, {"a": 2, "b": 1})
+)
+
+
+def task(kernel: str, *, calls: int = 1, flops: float = 1e6, rule: str | None = "r") -> TuningTask:
+    return TuningTask(
+        key=f"{kernel} workload",
+        rule=rule,
+        kernel=kernel,
+        calls=calls,
+        flops=flops,
+        bytes=None,
+        lowerings=(Lowering(params={}, function="f.json"),),
+        candidates=SPACE if rule else SPACE[:1],
+        source_ops=(f"{kernel}_op",),
+    )
+
+
+def profile(**seconds: float) -> Profile:
+    kernels = tuple(
+        KernelTime(name=name, source_ops=(), calls=2, total_s=s) for name, s in seconds.items()
+    )
+    return Profile(
+        backend="tvmscope",
+        target="cpu",
+        kernels=kernels,
+        how="",
+        runs=1,
+        end_to_end_s=sum(seconds.values()),
+        profiled_s=1.0,
+    )
+
+
+def test_share_roof_and_headroom_follow_from_the_profile() -> None:
+    (planned,) = make_plan([task("conv", calls=2)], profile(conv=8e-3, other=2e-3), LIMITS)
+    assert planned.share == pytest.approx(0.8)
+    assert planned.roof_share == pytest.approx(0.25)  # 2 Mflop at 1 GFLOP/s, in 8 ms
+    assert planned.headroom_s == pytest.approx(6e-3)
+    assert planned.expected_s == pytest.approx(8e-3 * (1 - 0.25 / 0.75))
+    assert planned.expected_per_minute_s == pytest.approx((planned.expected_s or 0) * 60 / 5)
+    assert planned.reason is None
+
+
+def test_the_task_with_the_most_headroom_comes_first() -> None:
+    tasks = [task("small", calls=2), task("large", calls=2)]
+    planned = make_plan(tasks, profile(small=4e-3, large=9e-3), LIMITS)
+    assert [p.task.kernel for p in planned] == ["large", "small"]
+
+
+def test_identical_workloads_are_one_task() -> None:
+    twice = [task("conv"), replace(task("conv"), source_ops=("other_op",))]
+    (planned,) = make_plan(twice, profile(conv=8e-3), LIMITS)
+    assert planned.task.calls == 2
+    assert planned.task.source_ops == ("conv_op", "other_op")
+
+
+@pytest.mark.parametrize(
+    "tasks, options, reason",
+    [
+        ([task("tiny")], {}, "too small"),
+        ([task("conv", flops=4e6, calls=2)], {}, "at its roof"),
+        ([task("conv")], {"ops": ("matmul",)}, "not asked for"),
+        ([task("absent")], {}, "did not run"),
+        ([task("conv", rule=None)], {"second_layer": False}, "no space"),
+        ([task("conv")], {"second_layer": False, "tried": lambda _: 5}, "tuned already"),
+    ],
+)
+def test_what_is_not_tuned_says_why(
+    tasks: list[TuningTask], options: dict[str, object], reason: str
+) -> None:
+    (planned,) = make_plan(tasks, profile(conv=8e-3, tiny=1e-6), LIMITS, **options)  # type: ignore[arg-type]
+    assert reason in (planned.reason or "")
+
+
+def test_operators_can_be_asked_for_by_any_of_their_names() -> None:
+    for name in ("conv", "conv_op", "r", "conv workload"):
+        (planned,) = make_plan([task("conv")], profile(conv=8e-3), LIMITS, ops=(name,))
+        assert planned.reason is None
+
+
+def test_the_rules_order_comes_first_then_neighbours_of_the_best() -> None:
+    assert next_of(SPACE, set(), {}, 3) == list(SPACE[:3])
+    tried = {c.id for c in SPACE[:3]}
+    times = dict(zip((c.id for c in SPACE[:3]), (3.0, 2.0, 1.0), strict=True))
+    assert next_of(SPACE, tried, times, 1) == [SPACE[4]]  # a=2 was best
+    assert next_of(SPACE, tried, times, 9) == [SPACE[4], SPACE[3]]

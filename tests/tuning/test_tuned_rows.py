@@ -1,0 +1,120 @@
+"""Rows that are compiled with records: there once records are, apart from the untuned row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tvmscope
+from command import TORCH_NET
+from tvmscope.compiler import targets
+from tvmscope.compiler.artifact import read_kernels
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions, LoadOptions
+from tvmscope.core.tuning import Candidate, Trial
+from tvmscope.measure.worker import run_isolated
+from tvmscope.tuning.database import Database
+from tvmscope.workflow import records
+
+QUICK = {"target": "cpu", "iterations": 2, "warmup": 1, "threads": 2}
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("net") / "net.py"
+    file.write_text(TORCH_NET)
+    return file
+
+
+@pytest.fixture(scope="module")
+def database(net: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records that say: another candidate of the convolution takes half of the time."""
+    folder = tmp_path_factory.mktemp("records")
+    target = targets.resolve("cpu", cores=2)
+    ready = folder / "ready"
+    ready.mkdir()
+    model = run_isolated("tvmscope.models.prepare:prepare", str(net), str(ready), LoadOptions())
+    tasks = run_isolated(
+        "tvmscope.compiler.tunables:extract",
+        Prepared(ready, model),
+        target,
+        CompileOptions(),
+        folder / "functions",
+    )
+    (task,) = [t for t in tasks if t.rule == "conv2d"]
+    host = records.host(target, 2)
+    trial = Trial(
+        workload=task.key,
+        candidate=task.candidates[1],
+        target=target,
+        threads=2,
+        status="ok",
+        seconds=(1e-6,),
+        baseline_s=(2e-6,),
+        stage="validated",
+        cpu=host.cpu,
+        tvm=host.tvm,
+    )
+    Database(folder / "records.jsonl").append(trial)
+    return folder / "records.jsonl"
+
+
+def test_records_make_a_row_of_their_own(net: Path, database: Path, tmp_path: Path) -> None:
+    session = tvmscope.bench(
+        str(net),
+        backends="tvmscope,tvmscope-tuned",
+        db=str(database),
+        output=tmp_path / "session",
+        **QUICK,
+    )
+    rows = {r.task.variant.backend: r for r in session.results}
+    assert [r.status for r in rows.values()] == ["ok", "ok"]
+    assert rows["tvmscope"].task.variant.tuning is None
+    assert rows["tvmscope-tuned"].task.variant.tuning == str(database)
+    (comparison,) = session.comparisons
+    assert (comparison.backend, comparison.against) == ("tvmscope-tuned", "tvmscope")
+    tuned = {}
+    for folder in (tmp_path / "session" / "artifacts").iterdir():
+        tuned[folder.name.startswith("tvmscope-tuned")] = [
+            k.tuned for k in read_kernels(folder) if k.tuned
+        ]
+    assert tuned[False] == []
+    (choice,) = tuned[True]
+    assert choice.source == str(database)
+    assert choice.candidate != Candidate()
+
+
+def test_without_records_the_row_says_so_when_asked_for(net: Path, tmp_path: Path) -> None:
+    session = tvmscope.bench(
+        str(net),
+        backends="tvmscope,tvmscope-tuned",
+        db="none",
+        output=tmp_path / "session",
+        **QUICK,
+    )
+    untuned, tuned = session.results
+    assert untuned.status == "ok"
+    assert tuned.status == "unavailable"
+    assert "no tuning records" in (tuned.reason or "")
+
+
+def test_a_missing_database_is_a_reason_and_the_untuned_row(net: Path, tmp_path: Path) -> None:
+    session = tvmscope.bench(
+        str(net),
+        backends="tvmscope,tvmscope-tuned",
+        db=str(tmp_path / "absent.jsonl"),
+        output=tmp_path / "session",
+        **QUICK,
+    )
+    assert [r.status for r in session.results] == ["ok", "unavailable"]
+    assert "absent.jsonl" in (session.results[1].reason or "")
+
+
+def test_compile_uses_the_records_unless_told_not_to(
+    net: Path, database: Path, tmp_path: Path
+) -> None:
+    used = tvmscope.compile(str(net), tmp_path / "a", target="cpu", threads=2, db=str(database))
+    plain = tvmscope.compile(str(net), tmp_path / "b", target="cpu", threads=2, db="none")
+    assert any(k.tuned for k in read_kernels(used.path))
+    assert not any(k.tuned for k in read_kernels(plain.path))
