@@ -1,0 +1,190 @@
+"""Turns scatters round: each place of the result looks up what is written to it.
+
+    scatter_nd(x, constant box, u)      -> one elementwise kernel that chooses between x and u
+    scatter_nd(x, constant indices, u)  -> the same through a constant table: place -> update
+    scatter_nd(x, indices, u)           -> a kernel that makes the table, then the same
+    reductions with duplicates          -> chains of updates in place of the table
+    scatter_elements, index_put and slice_scatter likewise
+
+TVM walks the indices of scatter_nd one by one: on a GPU with one thread where they name single
+elements, as exporters write the assignment to a slice. What these kernels do fuses with what
+surrounds it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tvmscope.compiler import scatter_ops as ops
+from tvmscope.compiler import scatter_plan as plan
+from tvmscope.compiler.passes import known
+from tvmscope.compiler.passes.rewrite import Handler, Rewriter, rewrite_calls, static_shape
+from tvmscope.core.target import Target
+
+_MOST_ROWS = 2**31 - 1
+"""Tables hold 32-bit numbers."""
+
+
+class _Scatter:
+    """One scatter with static shapes: `count` updates to places of the leading axes of `data`."""
+
+    def __init__(
+        self, rewriter: Rewriter, data: relax.Expr, updates: relax.Expr, lead: int, count: int
+    ) -> None:
+        self.builder, self.data, self.updates = rewriter.builder_, data, updates
+        shape = static_shape(data) or ()
+        self.shape, self.lead, self.inner = shape, shape[:lead], shape[lead:]
+        self.count = count
+
+    def known(self, rows: plan.Array, reduction: str, *, gpu: bool) -> relax.Expr | None:
+        """For coordinates that are constants; None where one lies outside."""
+        found = plan.wrapped(rows, self.lead)
+        if found is None:
+            return None
+        box = plan.box_of(found)
+        if box is not None:
+            return self.box(box, reduction)
+        places = plan.flat(found, self.lead)
+        if reduction != "update" and plan.has_duplicates(places):
+            tables = plan.chains(places, prod(self.lead))
+            return self._fold([relax.const(t) for t in tables], reduction, gpu=gpu)
+        table = plan.winners(places, prod(self.lead))
+        return self._rows(relax.const(table), reduction)
+
+    def box(self, box: plan.Box, reduction: str) -> relax.Expr:
+        updates = self._shaped(box.counts)
+        if reduction == "update" and box.covers(self.lead):
+            return updates
+        return self._emit(partial(ops.put_box, box=box, reduction=reduction), self.data, updates)
+
+    def unknown(self, places: relax.Expr, reduction: str, *, gpu: bool) -> relax.Expr:
+        """For places that are computed at run time, -1 where an update goes nowhere."""
+        size = prod(self.lead)
+        if reduction == "update":
+            table = self._emit(partial(ops.last_rows, size=size, gpu=gpu), places, name="_table")
+            return self._rows(table, reduction)
+        chains = self._emit(partial(ops.chained_rows, size=size, gpu=gpu), places, name="_table")
+        return self._fold([relax.TupleGetItem(chains, n) for n in (0, 1)], reduction, gpu=gpu)
+
+    def _rows(self, table: relax.Expr, reduction: str) -> relax.Expr:
+        compute = partial(ops.put_rows, reduction=reduction, lead=len(self.lead))
+        return self._emit(compute, self.data, table, self._shaped((self.count,)))
+
+    def _fold(self, tables: list[relax.Expr], reduction: str, *, gpu: bool) -> relax.Expr:
+        compute = partial(ops.fold_rows, reduction=reduction, gpu=gpu)
+        tables = [self.builder.emit(t) for t in tables]
+        return self._emit(compute, self.data, *tables, self._shaped((self.count,)))
+
+    def _shaped(self, leading: tuple[int, ...]) -> relax.Expr:
+        wanted = (*leading, *self.inner)
+        if static_shape(self.updates) == wanted:
+            return self.updates
+        return self.builder.emit(relax.op.reshape(self.updates, wanted))
+
+    def _emit(self, compute: Any, *args: relax.Expr, name: str = "") -> relax.Expr:
+        call = self.builder.call_te(compute, *args, primfunc_name_hint=f"scatter_nd{name}")
+        return self.builder.emit(call)
+
+
+def _accepts(reduction: str, *tensors: relax.Expr) -> bool:
+    """Whether shapes are static, nothing is too large, and the reduction is one of ours."""
+    shapes = [static_shape(t) for t in tensors]
+    if any(shape is None or prod(shape) > _MOST_ROWS for shape in shapes):
+        return False
+    return reduction in ops.COMBINE and all(str(t.ty.dtype) != "bool" for t in tensors[1:2])
+
+
+def _scatter_nd(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr | None:
+    data, indices, updates = call.args
+    reduction = str(call.attrs.reduction)
+    if not _accepts(reduction, data, indices, updates):
+        return None
+    shape, of_indices = static_shape(data) or (), static_shape(indices) or ()
+    depth, count = of_indices[-1], prod(of_indices[:-1])
+    if not depth:
+        return None
+    if not count or not prod(shape):
+        return data
+    scatter = _Scatter(rewriter, data, updates, depth, count)
+    rows = known.value(rewriter, indices)
+    if rows is not None:
+        return scatter.known(rows.reshape(-1, depth), reduction, gpu=gpu)
+    places = scatter._emit(partial(ops.places_nd, shape=shape), indices, name="_places")
+    return scatter.unknown(places, reduction, gpu=gpu)
+
+
+def _scatter_elements(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr | None:
+    data, indices, updates = call.args
+    reduction, axis = str(call.attrs.reduction), int(call.attrs.axis)
+    if not _accepts(reduction, data, indices, updates):
+        return None
+    shape, of_indices = static_shape(data) or (), static_shape(indices) or ()
+    axis %= len(shape)
+    fits = all(i <= d for n, (i, d) in enumerate(zip(of_indices, shape, strict=True)) if n != axis)
+    if static_shape(updates) != of_indices or not fits:
+        return None
+    if not prod(of_indices) or not prod(shape):
+        return data
+    scatter = _Scatter(rewriter, data, updates, len(shape), prod(of_indices))
+    found = known.value(rewriter, indices)
+    if found is not None:
+        return scatter.known(plan.elements(found, axis), reduction, gpu=gpu)
+    compute = partial(ops.places_elements, shape=shape, axis=axis)
+    return scatter.unknown(
+        scatter._emit(compute, indices, name="_places"), reduction, gpu=gpu
+    )
+
+
+def _slice_scatter(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    data, updates, *bounds = call.args
+    if not _accepts("update", data, updates):
+        return None
+    if not all(isinstance(b, tvm.tirx.IntImm) for b in bounds):
+        return None
+    shape, axis = static_shape(data) or (), int(call.attrs.axis)
+    axis %= len(shape)
+    start, end, step = (int(b) for b in bounds)
+    taken = range(*slice(start, end, step).indices(shape[axis]))
+    counts = tuple(len(taken) if n == axis else size for n, size in enumerate(shape))
+    if step < 1 or not prod(counts) or static_shape(updates) != counts:
+        return None
+    starts, steps = [0] * len(shape), [1] * len(shape)
+    starts[axis], steps[axis] = taken.start, step
+    box = plan.Box(tuple(starts), tuple(steps), counts)
+    return _Scatter(rewriter, data, updates, len(shape), prod(counts)).box(box, "update")
+
+
+def _index_put(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr | None:
+    """As a scatter_nd whose coordinates are the broadcast index tensors side by side."""
+    data, indices, values = call.args
+    parts = known.fields(rewriter, indices)
+    shapes = [static_shape(p) for p in parts]
+    if not parts or any(s is None for s in shapes) or not _accepts("update", data, *parts, values):
+        return None
+    reduction = "add" if call.attrs.accumulate else "update"
+    shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
+    wanted = (*shape, *(static_shape(data) or ())[len(parts) :])
+    emit = rewriter.builder_.emit
+    if static_shape(values) != wanted:
+        values = emit(relax.op.broadcast_to(values, wanted))
+    columns = [emit(relax.op.broadcast_to(emit(relax.op.astype(p, "int64")), shape)) for p in parts]
+    rows = emit(relax.op.stack(columns, axis=len(shape)))
+    return _scatter_nd(rewriter, relax.op.scatter_nd(data, rows, values, reduction), gpu=gpu)
+
+
+def fast_scatter(target: Target) -> tvm.transform.Pass:
+    """The pass for `target`."""
+    gpu = target.device == "cuda"
+    handlers: dict[str, Handler] = {
+        "relax.scatter_nd": partial(_scatter_nd, gpu=gpu),
+        "relax.scatter_elements": partial(_scatter_elements, gpu=gpu),
+        "relax.index_put": partial(_index_put, gpu=gpu),
+        "relax.slice_scatter": _slice_scatter,
+    }
+    return rewrite_calls("FastScatter", handlers)
