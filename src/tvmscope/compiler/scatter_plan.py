@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -9,6 +10,10 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+_LONG = 64
+"""Elements that are worth a row of their own."""
+_LEAST_ROWS = 16
+"""Fewer rows than this are too few to share among cores."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,32 @@ class Box:
         """Whether it is the whole target, in order."""
         whole = all(start == 0 for start in self.starts) and self.counts == lead
         return whole and all(step == 1 for step in self.steps)
+
+
+    def run(self, rows: int, shape: Sequence[int]) -> tuple[int, int]:
+        """Where in a row of `shape[rows:]` it begins, and over how many elements it goes on."""
+        starts = (*self.starts, *(0,) * (len(shape) - len(self.starts)))
+        counts = (*self.counts, *shape[len(self.counts) :])
+        inner = prod(shape[rows + 1 :])
+        return (starts[rows] * inner, counts[rows] * inner) if rows < len(shape) else (0, 1)
+
+
+def copied_rows(boxes: Sequence[Box], shape: tuple[int, ...]) -> int | None:
+    """How many axes make up the rows, such that each box is one run of every row it meets.
+
+    None where there is no such number, or too few rows for several cores.
+    """
+    restricted = 0
+    for box in boxes:
+        for axis, (count, size) in enumerate(zip(box.counts, shape, strict=False)):
+            if count != size:
+                restricted = max(restricted, axis)
+    steps = {box.steps[restricted] for box in boxes if restricted < len(box.steps)}
+    long = prod(shape[restricted + 1 :]) >= _LONG
+    rows = restricted + 1 if long else restricted
+    if (not long and steps - {1}) or prod(shape[:rows]) < _LEAST_ROWS:
+        return None
+    return rows
 
 
 def wrapped(rows: Array, lead: tuple[int, ...]) -> Array | None:

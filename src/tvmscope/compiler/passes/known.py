@@ -35,6 +35,16 @@ def fields(rewriter: Rewriter, expr: relax.Expr) -> list[relax.Expr]:
     return list(bound.fields) if isinstance(bound, relax.Tuple) else []
 
 
+def origin(rewriter: Rewriter, expr: relax.Expr) -> relax.Expr:
+    """The variable that others are only further names of."""
+    while isinstance(expr, relax.Var):
+        bound = rewriter.lookup_binding(expr)
+        if not isinstance(bound, relax.Var):
+            break
+        expr = bound
+    return expr
+
+
 class _Evaluator:
     def __init__(self, rewriter: Rewriter) -> None:
         self.rewriter = rewriter
