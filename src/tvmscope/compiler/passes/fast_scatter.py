@@ -31,6 +31,17 @@ from tvmscope.core.target import Target
 INJECTIVE = 2
 """TVM's OpPatternKind of what fuses with its like; it takes a choice for a plain copy (0)."""
 _ELEMENTWISE = (ops.put_box, ops.put_rows)
+_NAMES = {
+    ops.put_box: "scatter_box",
+    ops.put_rows: "scatter_rows",
+    ops.copy_boxes: "scatter_copy",
+    ops.fold_rows: "scatter_fold",
+    ops.last_rows: "scatter_table",
+    ops.chained_rows: "scatter_table",
+    ops.places_nd: "scatter_places",
+    ops.places_elements: "scatter_places",
+}
+"""Told apart from TVM's own by their names: the diagnosis knows these need no fix."""
 _MOST_ROWS = 2**31 - 1
 """Tables hold 32-bit numbers."""
 
@@ -89,28 +100,28 @@ class _Scatter:
             rows = plan.copied_rows(boxes, self.shape)
             if rows is not None:
                 compute = partial(ops.copy_boxes, boxes=boxes, rows=rows)
-                result = self._emit(compute, data, *sources)
+                result = self.emit(compute, data, *sources)
                 self.copies[result] = data, boxes, sources
                 return result
-        return self._emit(partial(ops.put_box, box=box, reduction=reduction), self.data, updates)
+        return self.emit(partial(ops.put_box, box=box, reduction=reduction), self.data, updates)
 
     def unknown(self, places: relax.Expr, reduction: str) -> relax.Expr:
         """For places that are computed at run time, -1 where an update goes nowhere."""
         size = prod(self.lead)
         if reduction == "update":
-            table = self._emit(partial(ops.last_rows, size=size, gpu=self.gpu), places, name="_table")
+            table = self.emit(partial(ops.last_rows, size=size, gpu=self.gpu), places)
             return self._rows(table, reduction)
-        chains = self._emit(partial(ops.chained_rows, size=size, gpu=self.gpu), places, name="_table")
+        chains = self.emit(partial(ops.chained_rows, size=size, gpu=self.gpu), places)
         return self._fold([relax.TupleGetItem(chains, n) for n in (0, 1)], reduction)
 
     def _rows(self, table: relax.Expr, reduction: str) -> relax.Expr:
         compute = partial(ops.put_rows, reduction=reduction, lead=len(self.lead))
-        return self._emit(compute, self.data, table, self._shaped((self.count,)))
+        return self.emit(compute, self.data, table, self._shaped((self.count,)))
 
     def _fold(self, tables: list[relax.Expr], reduction: str) -> relax.Expr:
         compute = partial(ops.fold_rows, reduction=reduction, gpu=self.gpu)
         tables = [self.builder.emit(t) for t in tables]
-        return self._emit(compute, self.data, *tables, self._shaped((self.count,)))
+        return self.emit(compute, self.data, *tables, self._shaped((self.count,)))
 
     def _shaped(self, leading: tuple[int, ...]) -> relax.Expr:
         wanted = (*leading, *self.inner)
@@ -118,12 +129,13 @@ class _Scatter:
             return self.updates
         return self.builder.emit(relax.op.reshape(self.updates, wanted))
 
-    def _emit(self, compute: Any, *args: relax.Expr, name: str = "") -> relax.Expr:
+    def emit(self, compute: Any, *args: relax.Expr) -> relax.Expr:
+        """Bind a kernel's result; the kernel is named after what computes it."""
+        name = _NAMES[compute.func]
         attrs = {"op_pattern": INJECTIVE} if compute.func in _ELEMENTWISE else None
-        call = self.builder.call_te(
-            compute, *args, primfunc_name_hint=f"scatter_nd{name}", primfunc_attrs=attrs
+        return self.builder.emit(
+            self.builder.call_te(compute, *args, primfunc_name_hint=name, primfunc_attrs=attrs)
         )
-        return self.builder.emit(call)
 
 
 def _accepts(reduction: str, *tensors: relax.Expr) -> bool:
@@ -147,7 +159,7 @@ def _scatter_nd(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> rel
     rows = known.value(rewriter, indices)
     if rows is not None:
         return scatter.known(rows.reshape(-1, depth), reduction)
-    places = scatter._emit(partial(ops.places_nd, shape=shape), indices, name="_places")
+    places = scatter.emit(partial(ops.places_nd, shape=shape), indices)
     return scatter.unknown(places, reduction)
 
 
@@ -166,7 +178,7 @@ def _scatter_elements(rewriter: Rewriter, call: relax.Call, *, device: _Device) 
     if found is not None:
         return scatter.known(plan.elements(found, axis), reduction)
     compute = partial(ops.places_elements, shape=shape, axis=axis)
-    return scatter.unknown(scatter._emit(compute, indices, name="_places"), reduction)
+    return scatter.unknown(scatter.emit(compute, indices), reduction)
 
 
 def _slice_scatter(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> relax.Expr | None:
