@@ -18,6 +18,8 @@ from tvmscope.compiler.passes.rewrite import static_shape
 Array = np.ndarray[Any, Any]
 Inputs = Sequence[relax.Expr | None]
 Attributes = dict[str, Any]
+_SORTED = ("float32", "float64", "int32", "int64")
+"""What TVM's sort takes."""
 Converter = Callable[[relax.BlockBuilder, Inputs, Attributes, int], relax.Expr | None]
 
 
@@ -94,7 +96,7 @@ def _nms(
         )
     )
     if most <= 0:
-        return relax.const(np.zeros((0, 3), np.int64))
+        return relax.const(np.zeros((0, 3), np.int64), "int64")
     if attrs.get("center_point_box", 0):
         boxes = builder.emit(_corners(builder, boxes))
     # TVM drops boxes that overlap by the threshold or more, ONNX by more: one step further is the
@@ -105,8 +107,8 @@ def _nms(
             boxes,
             scores,
             relax.const(int(most), "int64"),
-            relax.const(np.array(limit, np.float32)),
-            relax.const(np.array(score, np.float32)),
+            relax.const(limit, "float32"),
+            relax.const(score, "float32"),
             output_format="onnx",
         )
     )
@@ -125,12 +127,19 @@ def _top_k(
 ) -> relax.Expr | None:
     """TopK; where no order is asked for, the sorted one is as good as any."""
     count = _array(inputs[1]) if len(inputs) > 1 else np.array(attrs.get("k", 1))
-    if count is None or inputs[0] is None:
+    if count is None or inputs[0] is None or str(inputs[0].ty.dtype) in ("float16", "bfloat16"):
         return None
-    axis, largest = int(attrs.get("axis", -1)), bool(attrs.get("largest", 1))
-    return relax.op.topk(
-        inputs[0], int(count.item()), axis, ret_type="both", largest=largest, dtype="int64"
-    )
+    data, axis = inputs[0], int(attrs.get("axis", -1))
+    dtype, how = str(data.ty.dtype), {"largest": bool(attrs.get("largest", 1)), "dtype": "int64"}
+    if dtype in _SORTED:
+        return relax.op.topk(data, int(count.item()), axis, ret_type="both", **how)
+    key = builder.emit(relax.op.astype(data, "int64"))
+    if dtype == "uint64":  # the upper half became negative: turned round, the order is right again
+        lowest = relax.const(np.iinfo(np.int64).min, "int64")
+        key = builder.emit(relax.op.bitwise_xor(key, lowest))
+    chosen = builder.emit(relax.op.topk(key, int(count.item()), axis, ret_type="indices", **how))
+    values = builder.emit(relax.op.gather_elements(data, chosen, axis % len(data.ty.shape)))
+    return builder.emit(relax.Tuple([values, chosen]))
 
 
 def _text(attrs: Attributes, name: str, default: str) -> str:

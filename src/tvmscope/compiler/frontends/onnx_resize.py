@@ -194,7 +194,7 @@ def _filled(
         outside = outside | axis.outside.reshape(along)
     if not outside.any():
         return data
-    value = relax.const(np.array(fill, str(data.ty.dtype)))
+    value = relax.const(fill, str(data.ty.dtype))
     return builder.emit(relax.op.where(relax.const(outside), value, data))
 
 
