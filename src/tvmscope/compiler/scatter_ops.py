@@ -214,24 +214,28 @@ def fold_rows(
 
 def _phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: bool) -> Any:
     """Loops one after the other, each parallel unless it is marked as serial."""
-    with IRBuilder() as ib:
-        with T.seq_scope():
-            for extent, body, serial in phases:
-                if not gpu:
-                    with (T.serial if serial else T.parallel)(0, extent) as i:
-                        body(i)
-                    continue
-                block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
-                blocks = -(-extent // _THREADS)
-                bound = [
-                    T.attr(block, "thread_extent", tirx.const(blocks, "int32")),
-                    T.attr(thread, "thread_extent", tirx.const(_THREADS, "int32")),
-                ]
-                with T.frame_scope(bound):
-                    i = block * _THREADS + thread
-                    with T.If(i < extent), T.Then():
-                        body(i)
-        return ib.get()
+    loops = []
+    for extent, body, serial in phases:
+        with IRBuilder() as builder:
+            if gpu:
+                _launch(extent, body)
+            else:
+                with (T.serial if serial else T.parallel)(0, extent) as i:
+                    body(i)
+        loops.append(builder.get())
+    return loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
+
+
+def _launch(extent: int, body: Callable[[Expr], None]) -> None:
+    block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+    bound = [
+        T.attr(block, "thread_extent", tirx.const(-(-extent // _THREADS), "int32")),
+        T.attr(thread, "thread_extent", tirx.const(_THREADS, "int32")),
+    ]
+    with T.frame_scope(bound):
+        i = block * _THREADS + thread
+        with T.If(i < extent), T.Then():
+            body(i)
 
 
 def _extern(
