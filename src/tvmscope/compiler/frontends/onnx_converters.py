@@ -97,6 +97,8 @@ def _nms(
     )
     if most <= 0:
         return relax.const(np.zeros((0, 3), np.int64), "int64")
+    if score < 0:  # TVM takes boxes that do not score above zero for suppressed ones
+        scores, score = _ranked(builder, scores, score), 0.5
     if attrs.get("center_point_box", 0):
         boxes = builder.emit(_corners(builder, boxes))
     # TVM drops boxes that overlap by the threshold or more, ONNX by more: one step further is the
@@ -113,6 +115,19 @@ def _nms(
         )
     )
     return builder.emit(relax.TupleGetItem(found, 0))
+
+
+def _ranked(builder: relax.BlockBuilder, scores: relax.Expr, least: float) -> relax.Expr:
+    """In place of each score its rank, from the number of boxes down to 1; 0 if not above `least`.
+
+    Suppression only asks which box scores higher.
+    """
+    emit, op = builder.emit, relax.op
+    order = emit(op.argsort(scores, -1, descending=True, dtype="int32"))
+    place = emit(op.astype(emit(op.argsort(order, -1, dtype="int32")), "float32"))
+    rank = emit(op.subtract(relax.const(int(scores.ty.shape[-1]), "float32"), place))
+    usable = emit(op.greater(scores, relax.const(least, str(scores.ty.dtype))))
+    return emit(op.where(usable, rank, relax.const(0.0, "float32")))
 
 
 def _corners(builder: relax.BlockBuilder, boxes: relax.Expr) -> relax.Expr:
