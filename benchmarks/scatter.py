@@ -103,7 +103,9 @@ def _export(folder: Path, size: int) -> None:
     names = {"input_names": ["images"], "output_names": ["boxes"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the tracer remarks on every Python number
-        torch.onnx.export(made.module, made.args, str(file), dynamo=False, opset_version=17, **names)
+        torch.onnx.export(
+            made.module, made.args, str(file), dynamo=False, opset_version=17, **names
+        )
     inputs = {"images": made.args[0].numpy()}
     write_npz(folder / f"inputs-{size}.npz", inputs)
     session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])

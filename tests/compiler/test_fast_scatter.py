@@ -54,7 +54,9 @@ def expected_nd(data: Array, indices: Array, updates: Array, reduction: str) -> 
     """ONNX's ScatterND, one row after the other."""
     out = data.copy()
     rows = indices.reshape(-1, indices.shape[-1])
-    for row, new in zip(rows, updates.reshape(len(rows), *data.shape[rows.shape[1] :]), strict=True):
+    for row, new in zip(
+        rows, updates.reshape(len(rows), *data.shape[rows.shape[1] :]), strict=True
+    ):
         out[tuple(row)] = COMBINE[reduction](out[tuple(row)], new)
     return out
 

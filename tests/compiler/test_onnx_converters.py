@@ -142,9 +142,7 @@ def test_suppression_has_onnx_defaults(
     values = {"most": np.array([4]), "iou": np.array([0.3], np.float32),
               "score": np.array([0.1], np.float32)}  # fmt: skip
     constants = {"scores": scores, **{name: values[name] for name in given}}
-    node = helper.make_node(
-        "NonMaxSuppression", ["x", *constants], ["y"], center_point_box=center
-    )
+    node = helper.make_node("NonMaxSuppression", ["x", *constants], ["y"], center_point_box=center)
     model = model_of(node, corners, constants, indices=True)
     session = onnxruntime.InferenceSession(model.SerializeToString())
     (wanted,) = session.run(None, {"x": corners})

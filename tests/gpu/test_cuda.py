@@ -138,8 +138,8 @@ def test_scatters_with_duplicates_are_right_whatever_the_order_of_threads(
         str(tmp_path / "scatter.onnx"), tmp_path / "artifact", target="cuda", precision=precision
     )
     (found,) = tvmscope.load_artifact(tmp_path / "artifact")(*inputs.values()).values()
-    wanted, combine = inputs["x"].copy(), {"add": np.add, "mul": np.multiply, "min": np.minimum,
-                                           "max": np.maximum}.get(how, lambda old, new: new)  # fmt: skip
+    combine = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+    wanted = inputs["x"].copy()
     for place, update in zip(indices[:, 0], inputs["u"], strict=True):
-        wanted[place] = combine(wanted[place], update)
+        wanted[place] = combine[how](wanted[place], update) if how in combine else update
     np.testing.assert_allclose(np.asarray(found, np.float32), wanted, rtol=2e-3)

@@ -58,9 +58,9 @@ def copy_boxes(data: te.Tensor, *updates: te.Tensor, boxes: Sequence[Box], rows:
         def overwrite(row: Expr, source: Any, box: Box) -> None:
             new, (inside, place) = T.buffer_proxy(source), _inside(box, row, shape, rows)
             start, run = box.run(rows, shape)
-            with T.If(tirx.all(*inside, tirx.const(True, "bool"))), T.Then():
-                with T.serial(0, run) as j:
-                    out[row * length + start + j] = new[place * run + j]
+            here = tirx.all(*inside, tirx.const(True, "bool"))
+            with T.If(here), T.Then(), T.serial(0, run) as j:
+                out[row * length + start + j] = new[place * run + j]
 
         def copy(block: Expr) -> None:
             with T.serial(0, group * length) as j:
@@ -74,9 +74,7 @@ def copy_boxes(data: te.Tensor, *updates: te.Tensor, boxes: Sequence[Box], rows:
     return _extern([data.shape], [data, *updates], build, [data.dtype], "scatter_copy")
 
 
-def _inside(
-    box: Box, row: Expr, shape: Sequence[int], rows: int
-) -> tuple[list[Expr], Expr]:
+def _inside(box: Box, row: Expr, shape: Sequence[int], rows: int) -> tuple[list[Expr], Expr]:
     """Whether a row of the data lies in a box, and which row of the box it is."""
     at = _unflat(row, shape[:rows])
     inside, places = _offsets(box, at, shape)
@@ -238,9 +236,7 @@ def _launch(extent: int, body: Callable[[Expr], None]) -> None:
             body(i)
 
 
-def _extern(
-    shapes: Any, inputs: list[te.Tensor], build: Any, dtypes: list[Any], name: str
-) -> Any:
+def _extern(shapes: Any, inputs: list[te.Tensor], build: Any, dtypes: list[Any], name: str) -> Any:
     outs = [
         tirx.decl_buffer(shape, dtype, f"{name}_{n}", layout=None)
         for n, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
@@ -255,9 +251,7 @@ def _atomic(function: str, buffer: tirx.Buffer, place: Expr, row: Expr) -> Expr:
 
 def _place(at: Sequence[Expr], shape: Sequence[int]) -> Expr:
     """The flat place of run-time coordinates, or -1 where one is outside."""
-    wrapped = [
-        tirx.Select(c < 0, c + size, c) for c, size in zip(_wide(at), shape, strict=True)
-    ]
+    wrapped = [tirx.Select(c < 0, c + size, c) for c, size in zip(_wide(at), shape, strict=True)]
     outside = [tirx.any(c < 0, c >= size) for c, size in zip(wrapped, shape, strict=True)]
     place = tirx.Cast("int32", _flat(wrapped, shape))
     return tirx.Select(tirx.any(*outside), tirx.const(-1, "int32"), place)

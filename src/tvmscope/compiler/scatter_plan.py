@@ -29,7 +29,6 @@ class Box:
         whole = all(start == 0 for start in self.starts) and self.counts == lead
         return whole and all(step == 1 for step in self.steps)
 
-
     def run(self, rows: int, shape: Sequence[int]) -> tuple[int, int]:
         """Where in a row of `shape[rows:]` it begins, and over how many elements it goes on."""
         starts = (*self.starts, *(0,) * (len(shape) - len(self.starts)))

@@ -146,9 +146,7 @@ def _repeat(data: relax.Expr, factors: dict[int, int]) -> relax.Expr:
     )
 
 
-def _along(
-    builder: relax.BlockBuilder, data: relax.Expr, number: int, axis: Axis
-) -> relax.Expr:
+def _along(builder: relax.BlockBuilder, data: relax.Expr, number: int, axis: Axis) -> relax.Expr:
     if axis.mode == "nearest":
         return relax.op.take(data, relax.const(axis.neighbours()), axis=number)
     indices, weights = axis.taps()

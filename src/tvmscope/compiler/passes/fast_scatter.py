@@ -163,7 +163,9 @@ def _scatter_nd(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> rel
     return scatter.unknown(places, reduction)
 
 
-def _scatter_elements(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> relax.Expr | None:
+def _scatter_elements(
+    rewriter: Rewriter, call: relax.Call, *, device: _Device
+) -> relax.Expr | None:
     data, indices, updates = call.args
     reduction, axis = str(call.attrs.reduction), int(call.attrs.axis)
     if not _accepts(reduction, data, indices, updates):
