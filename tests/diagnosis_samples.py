@@ -130,7 +130,7 @@ SITUATIONS: dict[str, tuple[Session, Session]] = {
     ),
     "hot-operator": (
         beside(kernel("scatter_nd", 8e-3, "index_put", calls=32, bytes=2e6)),
-        beside(kernel("scatter_nd", 0.2e-3, "index_put", calls=32, bytes=2e6)),
+        beside(kernel("scatter_nd", 0.1e-3, "index_put", calls=32, bytes=2e6)),
     ),
     "layout-changes": (
         beside(

@@ -33,19 +33,16 @@ RARER = (
     "Abs", "And", "Ceil", "ConstantOfShape", "Cos", "CumSum", "Elu", "Equal", "Floor",
     "GatherElements", "GatherND", "GlobalMaxPool", "Greater", "GroupNormalization", "HardSigmoid",
     "InstanceNormalization", "Less", "Log", "LogSoftmax", "LRN", "Mean", "Min", "Mish",
-    "Neg", "Not", "Or", "Reciprocal", "ReduceL2", "ReduceMax", "ReduceMin",
-    "ReduceProd", "Round", "ScatterND", "Selu", "Sign", "Sin", "Softplus", "Sum", "Tan", "Xor",
+    "Neg", "NonMaxSuppression", "Not", "Or", "Reciprocal", "ReduceL2", "ReduceMax", "ReduceMin",
+    "ReduceProd", "Resize", "Round", "ScatterElements", "ScatterND", "Selu", "Sign", "Sin",
+    "Softplus", "Sum", "Tan", "Xor",
 )  # fmt: skip
 UNSUPPORTED = {
     "test_batchnorm_epsilon_training_mode": "training",
     "test_batchnorm_example_training_mode": "training",
     "test_convtranspose_output_shape": "the importer ignores output_shape",
-    "test_max_int16": "no reference: ONNX Runtime lacks it",
-    "test_max_uint16": "no reference: ONNX Runtime lacks it",
     "test_maxpool_with_argmax_2d_precomputed_pads": "the importer has no indices",
     "test_maxpool_with_argmax_2d_precomputed_strides": "the importer has no indices",
-    "test_min_int16": "no reference: ONNX Runtime lacks it",
-    "test_min_uint16": "no reference: ONNX Runtime lacks it",
     "test_reduce_max_bool_inputs": "TVM has no maximum of booleans",
     "test_reduce_max_empty_set": "TVM's largest float is not infinity",
     "test_reduce_max_empty_set_bool": "no reference: ONNX Runtime refuses it",
@@ -53,7 +50,6 @@ UNSUPPORTED = {
     "test_reduce_min_empty_set": "TVM's largest float is not infinity",
     "test_split_zero_size_splits_opset13": "TVM splits into no empty parts",
     "test_split_zero_size_splits_opset18": "TVM splits into no empty parts",
-    "test_top_k_uint64": "no reference: ONNX Runtime lacks it",
 }
 """Cases of these operators that cannot work, and why; one that begins to work fails its test."""
 ATTRIBUTES_OF_OLD = frozenset(

@@ -122,3 +122,36 @@ def test_the_gpu_has_roofs_and_no_kernel_is_above_them(session: Session) -> None
     placed = [p for p in roofline.points(session) if p.backend.startswith("tvmscope")]
     assert placed
     assert not [p for p in placed if p.above]
+
+
+@pytest.mark.parametrize("how", ["none", "add", "mul", "min", "max"])
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_scatters_with_duplicates_are_right_whatever_the_order_of_threads(
+    how: str, precision: str, tmp_path: Path
+) -> None:
+    from onnx import TensorProto, helper, save
+
+    rng = np.random.default_rng(0)
+    indices = rng.integers(-40, 40, (500, 1))  # each place a dozen times
+    inputs = {
+        "x": rng.integers(1, 3, (40, 33)).astype(np.float32),
+        "indices": indices,
+        "u": rng.choice(np.array([0.5, 1, 2], np.float32), (500, 33)),
+    }
+    kinds = {"x": TensorProto.FLOAT, "indices": TensorProto.INT64, "u": TensorProto.FLOAT}
+    given = [helper.make_tensor_value_info(n, kinds[n], a.shape) for n, a in inputs.items()]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, (40, 33))
+    node = helper.make_node("ScatterND", list(inputs), ["y"], reduction=how)
+    opset = [helper.make_opsetid("", 18)]
+    model = helper.make_model(helper.make_graph([node], "g", given, [result]), opset_imports=opset)
+    model.ir_version = 10
+    save(model, tmp_path / "scatter.onnx")
+    tvmscope.compile(
+        str(tmp_path / "scatter.onnx"), tmp_path / "artifact", target="cuda", precision=precision
+    )
+    (found,) = tvmscope.load_artifact(tmp_path / "artifact")(*inputs.values()).values()
+    combine = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+    wanted = inputs["x"].copy()
+    for place, update in zip(indices[:, 0], inputs["u"], strict=True):
+        wanted[place] = combine[how](wanted[place], update) if how in combine else update
+    np.testing.assert_allclose(np.asarray(found, np.float32), wanted, rtol=2e-3)

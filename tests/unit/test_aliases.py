@@ -13,8 +13,8 @@ from tvmscope.errors import UsageError
     [
         "compile --onnx m --out_dir x --device cuda -> compile m --output x --target cuda",
         "compile --out_dir=x --onnx=m.onnx -> compile m.onnx --output=x",
-        "compile m.onnx --fast_scatter_nd -> compile m.onnx",
-        "compile m.onnx --fast_scatter_nd 1 -q -> compile m.onnx -q",
+        "compile m.onnx --fast_scatter_nd -> compile m.onnx --fast-scatter",
+        "compile m.onnx --fast_scatter_nd 1 -q -> compile m.onnx --fast-scatter -q",
         "compile m.onnx --fast_scatter_nd=0 -> compile m.onnx --no-fast-scatter",
         "run --image a.jpg b.jpg --artifact_dir d -> run d --image a.jpg b.jpg",
         "run d --iters 1 --warmup 0 -> run d --iterations 1 --warmup 0",

@@ -24,6 +24,7 @@ from diagnosis_samples import (
     with_loops,
 )
 from profiles import kernel, nest, profile, session
+from tvmscope.core import roofline
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session, from_json, to_json
 from tvmscope.diagnose import engine
@@ -164,11 +165,35 @@ def test_a_gpu_kernel_with_few_blocks_leaves_multiprocessors_idle() -> None:
     assert findings(replace(many, targets=(target,)), "serial-kernel") == []
 
 
-def test_many_scatters_become_one() -> None:
+def test_scatters_of_tvm_are_fixed_by_the_pass_and_leave_one_pass_over_their_data() -> None:
     hit = SITUATIONS["hot-operator"][0]
     (found,) = findings(hit, "hot-operator")
+    kernel_time = next(k for k in hit.profiles[0].kernels if k.name == "scatter_nd")
+    least = roofline.limits(hit, hit.profiles[0]).memory_s(kernel_time)
+    assert least is not None
+    assert found.saving_s == pytest.approx(8e-3 - least / 0.6)
+    assert found.fix == {"disabled_passes": []}
+    assert "fast-scatter" in found.advice
+
+
+def test_without_a_roof_scatters_are_held_against_the_fastest_kernel_of_the_run() -> None:
+    fast = kernel("fused_add", 1e-3, "add", bytes=1e9)
+    hot = beside(fast, kernel("scatter_nd", 8e-3, "index_put", bytes=1e8), roofs=())
+    (found,) = findings(hot, "hot-operator")
+    assert found.saving_s == pytest.approx(8e-3 - 1e-4)
+
+
+def test_scatters_that_the_pass_made_become_one_by_hand() -> None:
+    (found,) = findings(beside(kernel("scatter_rows", 8e-3, "put", calls=32)), "hot-operator")
     assert found.saving_s == pytest.approx(8e-3 * 31 / 32)
+    assert found.fix == {}
     assert "torch.cat" in found.advice
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0.15e-3, 0), (0.3e-3, 1)])
+def test_tvm_scatters_are_worth_a_word_from_two_percent_on(seconds: float, said: int) -> None:
+    found = findings(beside(kernel("scatter_nd", seconds, "put", bytes=1e3)), "hot-operator")
+    assert len(found) == said
 
 
 def test_a_hot_transpose_is_reported_once() -> None:

@@ -65,9 +65,11 @@ def _nms(command: str, words: Words) -> Words:
 
 
 def _fast_scatter(command: str, words: Words) -> Words:
-    """On by default when compiling, and nothing to choose when running."""
+    """Says what is the default when compiling; when running there is nothing to choose."""
     off = bool(words) and bool(_SWITCH.fullmatch(words[0])) and words.pop(0).lower() in _OFF
-    return ["--no-fast-scatter"] if off and command == "compile" else []
+    if command != "compile":
+        return []
+    return ["--no-fast-scatter" if off else "--fast-scatter"]
 
 
 def _profile_top(command: str, words: Words) -> Words:

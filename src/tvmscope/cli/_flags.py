@@ -166,6 +166,10 @@ def compilation(
         list[str] | None,
         option(_HOW, "--disable-pass", metavar="NAME", help=_("Leave a pass out; repeatable.")),
     ] = None,
+    fast_scatter: Annotated[
+        bool,
+        option(_HOW, "--fast-scatter/--no-fast-scatter", help=_("Replace scatters."), default="on"),
+    ] = True,
     dump_ir: Annotated[
         Path | None,
         option(
@@ -177,7 +181,7 @@ def compilation(
         pipeline=pipeline,
         exec_mode=exec_mode,
         graph=graph,
-        disabled_passes=names(disable_pass),
+        disabled_passes=(*names(disable_pass), *(() if fast_scatter else ("fast-scatter",))),
         dump_ir=None if dump_ir is None else str(dump_ir),
     )
 

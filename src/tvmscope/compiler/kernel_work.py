@@ -157,4 +157,4 @@ def _extent(value: Any) -> int:
 
 
 def _is_float(e: Any) -> bool:
-    return "float" in str(e.ty.dtype)
+    return "float" in str(getattr(e.ty, "dtype", ""))  # an address has none

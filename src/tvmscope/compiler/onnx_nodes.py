@@ -16,6 +16,8 @@ _VIEWS = ("ReorderInput", "ReorderOutput", "Reshape")
 """Added by optimisers around the nodes they change; they compute nothing."""
 
 
+_SIZES = ("Shape", "Size")
+"""They read no values: what computed those is no part of what is made from their sizes."""
 _CONVOLUTIONS = ("Conv", "FusedConv")
 _SUM = 3
 """Where a convolution takes what is added to its result, in ONNX Runtime's own operators."""
@@ -67,7 +69,8 @@ class SourceGraph:
             if node is None or id(node) in found:
                 continue
             found[id(node)] = node
-            waiting += [t for t in node.input if t not in stops]
+            if node.op_type not in _SIZES:
+                waiting += [t for t in node.input if t not in stops]
         return list(found.values())
 
 

@@ -24,6 +24,7 @@ from tvmscope.compiler.knobs import Knobs
 from tvmscope.compiler.passes.apply_schedules import apply_schedules
 from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.compiler.passes.fast_math import fast_math
+from tvmscope.compiler.passes.fast_scatter import drop_empty_scatters, fast_scatter
 from tvmscope.compiler.passes.fold_numpy import fold_numpy
 from tvmscope.compiler.passes.fold_pads import fold_pads
 from tvmscope.compiler.passes.fuse_attention import fuse_attention
@@ -100,6 +101,7 @@ STEPS: tuple[Step, ...] = (
     Step("graph", "decompose", lambda c: rx.DecomposeOpsForInference()),
     Step("graph", "canonicalize", lambda c: rx.CanonicalizeBindings()),
     Step("graph", "fold-arithmetic", lambda c: fold_numpy()),
+    Step("graph", "drop-empty-scatters", lambda c: drop_empty_scatters()),
     Step("graph", "fold-graph-constants", lambda c: rx.FoldConstant()),
     Step("graph", "fold-pads", lambda c: fold_pads()),
     Step("precision", "scalar-operands", lambda c: scalar_operands(),
@@ -115,6 +117,8 @@ STEPS: tuple[Step, ...] = (
     Step("tidy", "common-subexpressions", lambda c: rx.EliminateCommonSubexpr()),
     Step("tidy", "dead-code", lambda c: rx.DeadCodeElimination()),
     Step("tidy", "sink-reshapes", lambda c: sink_reshapes()),
+    # After the precision, which rejects kernels; before what makes kernels of its operands.
+    Step("layout", "fast-scatter", lambda c: fast_scatter(c.target)),
     Step("layout", "subpixel-transposed", lambda c: subpixel_transposed(), ours=_CPU),
     Step("layout", "fuse-attention", lambda c: fuse_attention(c.target), ours=_CPU),
     Step("layout", "pack-matmul", lambda c: pack_matmul(c.target, c.knobs), ours=_CPU),

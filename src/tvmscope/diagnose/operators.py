@@ -6,7 +6,8 @@ import re
 from itertools import islice
 
 _MOVEMENT = {
-    "scatter": r"scatter(?:_nd|_elements|nd)?|index_put|slice_scatter",
+    "scatter": r"scatter(?:_nd|_elements|nd|_box|_rows|_copy|_fold|_table|_places)?|index_put|"
+    r"slice_scatter",
     "gather": r"gather(?:_nd|_elements|nd)?|take|index_tensor|embedding",
     "resize": r"resize[123]d|upsample|interpolate",
     "sort": r"argsort|sort|topk|nonzero|unique|cumsum",
@@ -21,6 +22,7 @@ _ELEMENTWISE = (
     r"ceil|round|sin|cos|square|mod|less|greater|equal|less_equal|greater_equal|not_equal|"
     r"logical_and|logical_or|logical_not|full|full_like|zeros|ones|floor_divide|tir_[a-z]+"
 )
+_TVM_SCATTER = re.compile(r"(?:^|_)(?:scatter_(?:nd|elements)|index_put|slice_scatter)\d*(?:_|$)")
 _FREE = ("transpose", "copy", "cast")
 _MOST_WORDS = 3
 """No operator's name has more words."""
@@ -70,6 +72,11 @@ def movement(name: str) -> str | None:
     if not moves or (moves[0] in _FREE and "elementwise" in found):
         return None
     return moves[0]
+
+
+def is_tvm_scatter(name: str) -> bool:
+    """Whether a kernel has a scatter as TVM comes with it, which goes through the indices."""
+    return _TVM_SCATTER.search(name) is not None
 
 
 def is_elementwise(name: str) -> bool:

@@ -78,7 +78,7 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
         arrays = {s.name: make.seeded(s, options.seed, limits.get(s.name)) for s in specs}
     named = graph.name_nodes(model)
     data = graph.serialize(model, source.text)
-    reference = graph.run_reference(data, arrays, source.text)
+    reference, remarks = graph.run_reference(data, arrays, source.text)
     (folder / "model.onnx").write_bytes(data)
     nodes = {node: (name,) for node, name in named.items()}
     operators.write(Operators(names=tuple(named.values()), onnx=nodes), folder)
@@ -91,7 +91,7 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
         outputs=_specs(reference),
         digest=_bytes_digest(data, specs),
         weights="file",
-        notes=_dead_notes(reference),
+        notes=remarks + _dead_notes(reference),
     )
     write_json(folder, prepared, vision=vision_of_onnx(model))
     return prepared

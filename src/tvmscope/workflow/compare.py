@@ -11,7 +11,9 @@ from tvmscope.core.comparison import compare
 from tvmscope.core.measurement import Result
 from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import FILE_NAME, load
+from tvmscope.diagnose.operators import is_tvm_scatter
 from tvmscope.errors import AccuracyError, Incomparable, RegressionError, UsageError
+from tvmscope.messages import _
 from tvmscope.units import format_s
 from tvmscope.workflow.options import Options
 
@@ -51,6 +53,12 @@ def _artifacts(before: Path, after: Path, options: Options, progress: Progress) 
         artifacts.check(artifact)
     if found[0].model_digest != found[1].model_digest or found[0].inputs != found[1].inputs:
         raise Incomparable(f"{before} and {after} are artifacts of different models or shapes")
+    if all(any("scatter_" in call.kernel and not is_tvm_scatter(call.kernel) for call in a.kernels)
+           for a in found):  # fmt: skip
+        progress.note(
+            _("both artifacts have the fast scatter kernels: to see what these bring, compile one "
+              "with --no-fast-scatter")
+        )  # fmt: skip
     with TemporaryDirectory(prefix="tvmscope-") as scratch:
         write_npz(Path(scratch) / "inputs.npz", inputs_for(found[0], options))
         entries = [entry_for(artifact, scratch, options) for artifact in found]

@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmscope.compiler.frontends import preflight
+from tvmscope.compiler.frontends.onnx_converters import CONVERTERS
 from tvmscope.compiler.onnx_nodes import SourceGraph, match
 from tvmscope.compiler.sources import Imported, attach
 from tvmscope.core.model import Prepared
@@ -32,7 +33,10 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]  # TVM h
     def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> relax.Expr:
         name = str(attrs["tvm_custom"]["name"]) or f"#{len(self.owned)}"
         self.failing = f"{op_name} '{name}'"
-        result = super()._convert_operator(op_name, inputs, attrs, opset)
+        ours = CONVERTERS.get(op_name)
+        result = None if ours is None else ours(self.bb, list(inputs), attrs, opset)
+        if result is None:
+            result = super()._convert_operator(op_name, inputs, attrs, opset)
         if isinstance(result, relax.Call):
             result = self.bb.emit(result)
         self.owned.append((result, self.operators.get(name, (f"{name}/{op_name}",))))

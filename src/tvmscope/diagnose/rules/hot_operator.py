@@ -1,7 +1,8 @@
 """Operators that mostly move data and still take much of the run: scatters, gathers, resizes ...
 
-The estimate leaves each of them one pass over its data: at the memory roof where the bytes are
-known; for repeated scatters, one of them in place of many.
+The estimate leaves each of them one pass over its data, at the memory roof where that is known,
+else at the rate of the fastest kernel of the same run. For repeated scatters that a pass has
+already made fast, it leaves one in place of many.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
-from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
+from tvmscope.diagnose.view import OWN, Kernel, Subject, listed, names, sources, subjects
 from tvmscope.messages import _
 
 HOT = 0.08
 """A family of operators over this share of the run is hot."""
+HOT_WITH_FIX = 0.02
+"""What a pass can replace is worth a word earlier."""
+PASS = "fast-scatter"
 _REACHED = 0.6
 """The part of the memory roof that a good copy kernel reaches."""
 _ADVICE = {
@@ -39,7 +43,11 @@ def hot(subject: Subject) -> dict[str, list[Kernel]]:
         family = operators.movement(kernel.name)
         if family in _ADVICE:
             found.setdefault(family, []).append(kernel)
-    return {f: ks for f, ks in found.items() if sum(k.share for k in ks) >= HOT}
+    return {f: ks for f, ks in found.items() if sum(k.share for k in ks) >= _limit(ks)}
+
+
+def _limit(kernels: list[Kernel]) -> float:
+    return HOT_WITH_FIX if any(operators.is_tvm_scatter(k.name) for k in kernels) else HOT
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -50,39 +58,70 @@ def check(session: Session) -> Iterator[Finding]:
 
 def _finding(subject: Subject, family: str, found: list[Kernel]) -> Finding:
     calls = sum(k.time.calls for k in found)
-    saving = sum(k.total_s for k in found) - _remaining(subject, family, found, calls)
+    old = any(operators.is_tvm_scatter(k.name) for k in found)
+    merge = family == "scatter" and not old and calls > 1
+    left = sum(k.total_s for k in found) / calls if merge else _one_pass(subject, found)
+    saving = max(0.0, sum(k.total_s for k in found) - left)
     return Finding(
         rule=RULE.id,
         severity=subject.severity(saving),
-        effort="hours",
+        effort="minutes" if old else "hours",
         title=_("{family} takes much of the run").format(family=family),
         evidence=subject.says(
-            _(
-                "{calls} calls of {names} take {spent} and mostly move data. Estimated: {model}."
-            ).format(
+            _("{calls} calls of {names} take {spent} and {what}. Estimated: {model}.").format(
                 calls=calls, names=listed(names(found)), spent=subject.spent(found),
+                what=_("go through their indices one by one") if old else _("mostly move data"),
                 model=_("one call in place of {calls}").format(calls=calls)
-                if family == "scatter" and calls > 1
-                else _("one pass over the data at {share:.0%} of the memory roof").format(
-                    share=_REACHED
-                ),
+                if merge
+                else _rate(subject),
             )
         ),
-        advice=_ADVICE[family],
+        advice=_fix_advice(subject) if old else _ADVICE[family],
         kernels=names(found),
         source_ops=sources(found),
-        saving_s=max(0.0, saving),
+        saving_s=saving,
+        fix=_fix(subject) if old else {},
     )  # fmt: skip
 
 
-def _remaining(subject: Subject, family: str, found: list[Kernel], calls: int) -> float:
-    if family == "scatter" and calls > 1:
-        return sum(k.total_s for k in found) / calls
+def _is_ours(subject: Subject) -> bool:
+    pipeline = None if subject.row is None else subject.row.task.variant.pipeline
+    return (pipeline or subject.profile.backend).startswith(OWN)
+
+
+def _fix(subject: Subject) -> dict[str, object]:
+    """What turns the pass on: it belongs to our pipeline, unless it was switched off there."""
+    return {"disabled_passes": []} if _is_ours(subject) else {"pipeline": "tvmscope"}
+
+
+def _fix_advice(subject: Subject) -> str:
+    if _is_ours(subject):
+        return _(
+            "Leave the pass {name} on: each place of the result then looks up what is written "
+            "to it, in parallel."
+        ).format(name=PASS)
+    return _("Compile with the tvmscope pipeline, whose pass {name} replaces them.").format(
+        name=PASS
+    )
+
+
+def _rate(subject: Subject) -> str:
+    if subject.limits.levels:
+        return _("one pass over the data at {share:.0%} of the memory roof").format(share=_REACHED)
+    return _("one pass over the data at the rate of this run's fastest kernel")
+
+
+def _one_pass(subject: Subject, found: list[Kernel]) -> float:
+    """Without bytes nobody can tell what is left: then nothing is promised."""
+    rates = [k.time.bytes / k.total_s for k in subject.kernels if k.time.bytes and k.total_s > 0]
     left = 0.0
     for kernel in found:
-        memory_s = subject.limits.memory_s(kernel.time)
-        # Without bytes nobody can tell what is left: then nothing is promised.
-        left += kernel.total_s if memory_s is None else min(kernel.total_s, memory_s / _REACHED)
+        moved, memory_s = kernel.time.bytes, subject.limits.memory_s(kernel.time)
+        if memory_s is not None:
+            least = memory_s / _REACHED
+        else:
+            least = kernel.total_s if moved is None else moved / max(rates)
+        left += min(kernel.total_s, least)
     return left
 
 

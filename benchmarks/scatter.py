@@ -1,0 +1,260 @@
+"""YOLOv3 with boxes decoded by assignment to slices: what its ScatterND cost, with and without fix.
+
+    python benchmarks/scatter.py --target cuda --output results/scatter
+    python benchmarks/scatter.py --target cpu --sizes 416 --precisions float32
+
+The models are exported by torch's TorchScript exporter, which writes an index for every single
+element that is assigned. Prints a Markdown table; leaves one session for each build in `--output`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tvmscope
+from tvmscope.core.files import write_npz
+from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.session import Session, save
+from tvmscope.diagnose.engine import diagnose
+from tvmscope.tasks.boxes import corners_of, overlap, suppress
+from tvmscope.units import format_s
+from tvmscope.workflow.options import Options
+from tvmscope.workflow.profile import profile
+from tvmscope.workflow.run import run_artifact
+
+PASS = "fast-scatter"
+MOST_BOXES = 100
+"""Random weights have no natural threshold: so many of the best candidates are compared."""
+SAME_BOX, SAME_SCORE = 0.99, 0.005
+
+
+@dataclass(frozen=True)
+class Build:
+    """One compiled variant and where its things lie."""
+
+    folder: Path
+    size: int
+    precision: str
+    fixed: bool
+
+    @property
+    def place(self) -> Path:
+        name = f"yolov3-{self.size}-{self.precision}-{'fixed' if self.fixed else 'unfixed'}"
+        return self.folder / name
+
+    @property
+    def outputs(self) -> Path:
+        return self.place / "outputs.npz"
+
+
+def main() -> None:
+    """Export, compile, measure, verify, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--sizes", default="416,640")
+    parser.add_argument("--precisions", default="float32,float16")
+    parser.add_argument("--output", type=Path, default=Path("results/scatter"))
+    parser.add_argument("--duration", type=float, default=3.0, help="seconds of timing per build")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2))
+    args = parser.parse_args()
+    builds = [
+        Build(args.output, int(size), precision, fixed)
+        for size in args.sizes.split(",")
+        for precision in args.precisions.split(",")
+        for fixed in (False, True)
+    ]
+    start = time.perf_counter()
+    for size in sorted({b.size for b in builds}):
+        _export(args.output, size)
+    print(f"exported after {time.perf_counter() - start:.0f} s", flush=True)
+    with ThreadPoolExecutor(args.jobs) as pool:  # each build is a process of its own
+        list(pool.map(lambda build: _compile(build, args.target), builds))
+    print(f"compiled after {time.perf_counter() - start:.0f} s", flush=True)
+    sessions = {build: _measure(build, args.duration) for build in builds}
+    print(f"measured after {time.perf_counter() - start:.0f} s\n", flush=True)
+    _table(sessions, args.target)
+
+
+def _export(folder: Path, size: int) -> None:
+    """The model as ONNX, an input, and what ONNX Runtime makes of it."""
+    import onnxruntime
+    import torch
+
+    from tvmscope.core.options import LoadOptions
+    from tvmscope.models import _darknet
+    from tvmscope.models.darknet_cfg import Parts
+    from tvmscope.models.yolov3_cfg import SIZE, yolov3
+
+    folder.mkdir(parents=True, exist_ok=True)
+    text = yolov3().replace(f"width={SIZE}", f"width={size}")
+    text = text.replace(f"height={SIZE}", f"height={size}")
+    made = _darknet.build(text, Parts(form="scatter"), LoadOptions())
+    file = folder / f"yolov3-{size}.onnx"
+    names = {"input_names": ["images"], "output_names": ["boxes"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the tracer remarks on every Python number
+        torch.onnx.export(
+            made.module, made.args, str(file), dynamo=False, opset_version=17, **names
+        )
+    inputs = {"images": made.args[0].numpy()}
+    write_npz(folder / f"inputs-{size}.npz", inputs)
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    write_npz(folder / f"reference-{size}.npz", {"boxes": session.run(None, inputs)[0]})
+
+
+def _compile(build: Build, target: str) -> None:
+    tvmscope.compile(
+        str(build.folder / f"yolov3-{build.size}.onnx"),
+        build.place / "artifact",
+        target=target,
+        precision=build.precision,
+        disabled_passes=() if build.fixed else (PASS,),
+        graph=False,
+        force=True,
+    )
+
+
+def _measure(build: Build, duration_s: float) -> Session:
+    """Timed, profiled, diagnosed and saved."""
+    options = Options.of(
+        inputs_file=build.folder / f"inputs-{build.size}.npz", duration_s=duration_s, force=True
+    )
+    artifact = build.place / "artifact"
+    session = run_artifact(artifact, options, save_outputs=build.outputs)
+    profiled = profile(artifact, options)
+    session = replace(
+        session,
+        profiles=profiled.profiles,
+        kernel_ir=profiled.kernel_ir,
+        roofs=profiled.roofs,
+        warnings=profiled.warnings,
+    )
+    session = diagnose(session)
+    save(session, build.place)
+    return session
+
+
+def _table(sessions: dict[Build, Session], target: str) -> None:
+    print(
+        "| model | precision | run, unfixed | run, fixed | ScatterND kernels, unfixed | fixed "
+        "| ratio | copy of the fixed kernels' bytes | predicted saving | achieved | outputs "
+        "| first finding, unfixed | first finding, fixed |"
+    )
+    print("|---" * 13 + "|")
+    for build, after in sessions.items():
+        if not build.fixed:
+            continue
+        unfixed = replace(build, fixed=False)
+        before = sessions[unfixed]
+        old, new = _scatters(before), _scatters(after)
+        spent, left = (sum(k.total_s for k in found) for found in (old, new))
+        copies = [_copy_s(found, build.precision, target) for found in (old, new)]
+        predicted = None if copies[0] is None else spent - copies[0]
+        cells = [
+            f"YOLOv3-{build.size}", build.precision,
+            format_s(before.profiles[0].end_to_end_s), format_s(after.profiles[0].end_to_end_s),
+            f"{format_s(spent)} ({spent / before.profiles[0].end_to_end_s:.1%})", format_s(left),
+            f"{spent / left:.1f}x" if left else "-", _shown(copies[1]),
+            _shown(predicted), format_s(spent - left), _verified(unfixed, build),
+            _first(before), _first(after),
+        ]  # fmt: skip
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def _scatters(session: Session) -> list[KernelTime]:
+    """All kernels that have a ScatterND node among their sources."""
+    (found,) = session.profiles
+    assert isinstance(found, Profile)
+    return [k for k in found.kernels if any("ScatterND" in op for op in k.source_ops)]
+
+
+def _shown(seconds: float | None) -> str:
+    return "-" if seconds is None else format_s(seconds)
+
+
+def _first(session: Session) -> str:
+    found = session.findings[0] if session.findings else None
+    saving = "" if found is None or found.saving_s is None else f" ({format_s(found.saving_s)})"
+    return "-" if found is None else f"{found.rule}: {found.title}{saving}"
+
+
+def _copy_s(kernels: list[KernelTime], precision: str, target: str) -> float | None:
+    """A plain copy that moves as many bytes, by torch; from buffers that take turns."""
+    import torch
+
+    moved = [k.bytes for k in kernels]
+    if not moved or any(b is None for b in moved):
+        return None
+    device = "cuda" if target.startswith("cuda") else "cpu"
+    count = int(sum(b or 0.0 for b in moved)) // 2 // (2 if precision == "float16" else 4)
+    dtype = torch.float16 if precision == "float16" else torch.float32
+    pairs = [[torch.ones(count, dtype=dtype, device=device) for _ in "ab"] for _ in range(8)]
+    times = [_copy_once(torch, *pairs[n % len(pairs)]) for n in range(80)]
+    return statistics.median(times[16:])
+
+
+def _copy_once(torch: Any, source: Any, goal: Any) -> float:
+    if not source.is_cuda:
+        start = time.perf_counter()
+        goal.copy_(source)
+        return time.perf_counter() - start
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in "be")
+    begin.record()
+    goal.copy_(source)
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def _verified(unfixed: Build, fixed: Build) -> str:
+    """The fix against the same build without, and against ONNX Runtime; in fp16, box by box."""
+    before, after = (_read(b.outputs) for b in (unfixed, fixed))
+    reference = _read(fixed.folder / f"reference-{fixed.size}.npz")
+    spread = float(np.ptp(reference))
+    text = f"{np.abs(after - before).max() / spread:.1e} of their range from unfixed"
+    text += f", {np.abs(after - reference).max() / spread:.1e} from ONNX Runtime"
+    if fixed.precision == "float32":
+        if np.abs(after - before).max() > 1e-5 * spread:
+            raise SystemExit(f"{fixed.place}: outputs differ: {text}")
+        return text
+    matched, total = _match(before[0], after[0])
+    if matched < total:
+        raise SystemExit(f"{fixed.place}: {matched} of {total} boxes match; {text}")
+    return f"{matched} of {total} boxes match; {text}"
+
+
+def _read(file: Path) -> np.ndarray[Any, Any]:
+    with np.load(file) as data:
+        return data[data.files[0]].astype(np.float32)
+
+
+def _match(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """How many of the best boxes before have a partner after: class, place and score."""
+    old, new = _boxes(before), _boxes(after)
+    matched = 0
+    for corners, score, kind in zip(*old, strict=True):
+        near = overlap(corners, new[0]) >= SAME_BOX
+        matched += bool((near & (abs(new[1] - score) <= SAME_SCORE) & (new[2] == kind)).any())
+    return matched, len(old[0])
+
+
+def _boxes(rows: np.ndarray[Any, Any]) -> tuple[Any, Any, Any]:
+    scores = rows[:, 4] * rows[:, 5:].max(1)
+    best = np.argsort(-scores, kind="stable")[:MOST_BOXES]
+    corners, scores, kinds = corners_of(rows[best]), scores[best], rows[best, 5:].argmax(1)
+    kept = suppress(corners, scores, kinds, 0.45)
+    return corners[kept], scores[kept], kinds[kept]
+
+
+if __name__ == "__main__":
+    main()

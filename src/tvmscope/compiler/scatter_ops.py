@@ -1,0 +1,283 @@
+"""Scatters as tensor expressions: each place of the result looks up what is written to it.
+
+Turned round like this every place is written once: no order to keep, no race, any number of
+threads. Where indices are known only at run time, a small kernel makes the look-up table first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from tvmscope.compiler.scatter_plan import Box
+
+Expr = tirx.Expr
+Combine = Callable[[Expr, Expr], Expr]
+
+COMBINE: dict[str, Combine] = {
+    "update": lambda old, new: new,
+    "add": lambda old, new: old + new,
+    "mul": lambda old, new: old * new,
+    "min": tirx.min,
+    "max": tirx.max,
+}
+_THREADS = 256
+_RUN = 4096
+"""Elements that are copied before some of them are written over: they are still in the cache."""
+
+
+def put_box(data: te.Tensor, updates: te.Tensor, box: Box, reduction: str) -> te.Tensor:
+    """`data` with `updates` in a box of its leading axes; `updates` has the box's shape there."""
+    combine, lead = COMBINE[reduction], len(box.counts)
+
+    def value(*i: Expr) -> Expr:
+        inside, places = _offsets(box, i, data.shape)
+        new = combine(data(*i), updates(*places, *i[lead:]))
+        return tirx.if_then_else(tirx.all(*inside), new, data(*i)) if inside else new
+
+    return te.compute(data.shape, value, name="scatter_box")
+
+
+def copy_boxes(data: te.Tensor, *updates: te.Tensor, boxes: Sequence[Box], rows: int) -> te.Tensor:
+    """`data` with each of `updates` in its box, later ones on top; the first `rows` axes are rows.
+
+    For CPUs, where a choice for each element keeps a loop from becoming vectors: each row is
+    copied as it is, then what lies in a box is copied over it.
+    """
+    shape = [int(size) for size in data.shape]
+    count, length = _product(shape[:rows]), _product(shape[rows:])
+    group = max(g for g in range(1, max(1, _RUN // length) + 1) if count % g == 0)
+
+    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+        old, out = T.buffer_proxy(ins[0]), T.buffer_proxy(outs[0])
+
+        def overwrite(row: Expr, source: Any, box: Box) -> None:
+            new, (inside, place) = T.buffer_proxy(source), _inside(box, row, shape, rows)
+            start, run = box.run(rows, shape)
+            here = tirx.all(*inside, tirx.const(True, "bool"))
+            with T.If(here), T.Then(), T.serial(0, run) as j:
+                out[row * length + start + j] = new[place * run + j]
+
+        def copy(block: Expr) -> None:
+            with T.serial(0, group * length) as j:
+                out[block * (group * length) + j] = old[block * (group * length) + j]
+            for source, box in zip(ins[1:], boxes, strict=True):
+                with T.serial(0, group) as row:
+                    overwrite(block * group + row, source, box)
+
+        return _phases([(count // group, copy, False)], gpu=False)
+
+    return _extern([data.shape], [data, *updates], build, [data.dtype], "scatter_copy")
+
+
+def _inside(box: Box, row: Expr, shape: Sequence[int], rows: int) -> tuple[list[Expr], Expr]:
+    """Whether a row of the data lies in a box, and which row of the box it is."""
+    at = _unflat(row, shape[:rows])
+    inside, places = _offsets(box, at, shape)
+    counts = (*box.counts, *shape[len(box.counts) :])
+    places += at[len(box.counts) :]
+    return inside, _flat(places, counts[:rows])
+
+
+def _offsets(box: Box, at: Sequence[Expr], shape: Sequence[Any]) -> tuple[list[Expr], list[Expr]]:
+    """The conditions under which a place is in a box, and where in the box it then is."""
+    inside, places = [], []
+    for axis, size, start, step, count in zip(
+        at, shape, box.starts, box.steps, box.counts, strict=False
+    ):
+        offset, last = axis - start, start + step * (count - 1)
+        inside += [axis >= start] if start else []
+        inside += [axis <= last] if last < int(size) - 1 else []
+        inside += [tirx.floormod(offset, step) == 0] if step > 1 else []
+        places.append(tirx.floordiv(offset, step) if step > 1 else offset)
+    return inside, places
+
+
+def put_rows(
+    data: te.Tensor, rows: te.Tensor, updates: te.Tensor, reduction: str, lead: int
+) -> te.Tensor:
+    """`rows` names, for each place of the leading axes, the row of `updates` to take, or -1."""
+    combine = COMBINE[reduction]
+
+    def value(*i: Expr) -> Expr:
+        row = rows(_flat(i[:lead], data.shape[:lead]))
+        new = combine(data(*i), updates(row, *i[lead:]))
+        return tirx.if_then_else(row >= 0, new, data(*i))
+
+    return te.compute(data.shape, value, name="scatter_rows")
+
+
+def places_nd(indices: te.Tensor, shape: Sequence[int]) -> te.Tensor:
+    """The place of each row of coordinates in the flattened leading axes; -1 for none."""
+    depth, leading = int(indices.shape[-1]), indices.shape[:-1]
+    count = _product(leading)
+
+    def value(row: Expr) -> Expr:
+        return _place([indices(*_unflat(row, leading), k) for k in range(depth)], shape[:depth])
+
+    return te.compute((count,), value, name="scatter_places")
+
+
+def places_elements(indices: te.Tensor, shape: Sequence[int], axis: int) -> te.Tensor:
+    """The same for indices along one axis."""
+
+    def value(row: Expr) -> Expr:
+        at = _unflat(row, indices.shape)
+        return _place([*at[:axis], indices(*at), *at[axis + 1 :]], shape)
+
+    return te.compute((_product(indices.shape),), value, name="scatter_places")
+
+
+def last_rows(places: te.Tensor, size: int, *, gpu: bool) -> te.Tensor:
+    """By place: the last row that goes there, or -1."""
+
+    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+        place, rows = T.buffer_proxy(ins[0]), T.buffer_proxy(outs[0])
+
+        def clear(i: Expr) -> None:
+            rows[i] = tirx.const(-1, "int32")
+
+        def mark(row: Expr) -> None:
+            with T.If(place[row] >= 0), T.Then():
+                if gpu:  # the largest row wins, whatever the order
+                    T.evaluate(_atomic("atomicMax", outs[0], place[row], row))
+                else:
+                    rows[place[row]] = tirx.Cast("int32", row)
+
+        return _phases([(size, clear, False), (int(places.shape[0]), mark, not gpu)], gpu=gpu)
+
+    return _extern([(size,)], [places], build, ["int32"], "scatter_last_rows")
+
+
+def chained_rows(places: te.Tensor, size: int, *, gpu: bool) -> list[te.Tensor]:
+    """By place its first row, and by row the next one of the same place; -1 ends a chain."""
+    count = int(places.shape[0])
+
+    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+        place, heads, nexts = (T.buffer_proxy(b) for b in (ins[0], *outs))
+
+        def clear(i: Expr) -> None:
+            heads[i] = tirx.const(-1, "int32")
+
+        def link(i: Expr) -> None:
+            row = i if gpu else count - 1 - i  # backwards, so that chains run forwards
+            nexts[row] = tirx.const(-1, "int32")
+            with T.If(place[row] >= 0), T.Then():
+                if gpu:
+                    nexts[row] = _atomic("atomicExch", outs[0], place[row], row)
+                else:
+                    nexts[row] = heads[place[row]]
+                    heads[place[row]] = tirx.Cast("int32", row)
+
+        return _phases([(size, clear, False), (count, link, not gpu)], gpu=gpu)
+
+    return _extern([(size,), (count,)], [places], build, ["int32"] * 2, "scatter_chains")
+
+
+def fold_rows(
+    data: te.Tensor,
+    heads: te.Tensor,
+    nexts: te.Tensor,
+    updates: te.Tensor,
+    reduction: str,
+    *,
+    gpu: bool,
+) -> te.Tensor:
+    """`data` with all rows of each place's chain combined into it."""
+    combine, size = COMBINE[reduction], int(heads.shape[0])
+    total = _product(data.shape)
+    inner = total // size
+
+    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+        old, head, after, new = (T.buffer_proxy(b) for b in ins)
+        out = T.buffer_proxy(outs[0])
+
+        def fold(i: Expr) -> None:
+            row = T.buffer_proxy(T.alloc_buffer((1,), "int32", scope="local"))
+            row[0] = head[i // inner]
+            out[i] = old[i]
+            with T.While(row[0] >= 0):
+                out[i] = combine(out[i], new[row[0] * inner + i % inner])
+                row[0] = after[row[0]]
+
+        return _phases([(total, fold, False)], gpu=gpu)
+
+    inputs = [data, heads, nexts, updates]
+    return _extern([data.shape], inputs, build, [data.dtype], "scatter_fold")
+
+
+def _phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: bool) -> Any:
+    """Loops one after the other, each parallel unless it is marked as serial."""
+    loops = []
+    for extent, body, serial in phases:
+        with IRBuilder() as builder:
+            if gpu:
+                _launch(extent, body)
+            else:
+                with (T.serial if serial else T.parallel)(0, extent) as i:
+                    body(i)
+        loops.append(builder.get())
+    return loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
+
+
+def _launch(extent: int, body: Callable[[Expr], None]) -> None:
+    block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+    bound = [
+        T.attr(block, "thread_extent", tirx.const(-(-extent // _THREADS), "int32")),
+        T.attr(thread, "thread_extent", tirx.const(_THREADS, "int32")),
+    ]
+    with T.frame_scope(bound):
+        i = block * _THREADS + thread
+        with T.If(i < extent), T.Then():
+            body(i)
+
+
+def _extern(shapes: Any, inputs: list[te.Tensor], build: Any, dtypes: list[Any], name: str) -> Any:
+    outs = [
+        tirx.decl_buffer(shape, dtype, f"{name}_{n}", layout=None)
+        for n, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
+    ]
+    return te.extern(shapes, inputs, build, dtype=dtypes, out_buffers=outs, name=name)
+
+
+def _atomic(function: str, buffer: tirx.Buffer, place: Expr, row: Expr) -> Expr:
+    address = tirx.address_of(tirx.BufferLoad(buffer, [place]))
+    return tirx.call_extern("int32", function, address, tirx.Cast("int32", row))
+
+
+def _place(at: Sequence[Expr], shape: Sequence[int]) -> Expr:
+    """The flat place of run-time coordinates, or -1 where one is outside."""
+    wrapped = [tirx.Select(c < 0, c + size, c) for c, size in zip(_wide(at), shape, strict=True)]
+    outside = [tirx.any(c < 0, c >= size) for c, size in zip(wrapped, shape, strict=True)]
+    place = tirx.Cast("int32", _flat(wrapped, shape))
+    return tirx.Select(tirx.any(*outside), tirx.const(-1, "int32"), place)
+
+
+def _wide(values: Sequence[Expr]) -> list[Expr]:
+    return [tirx.Cast("int64", value) for value in values]
+
+
+def _flat(at: Sequence[Expr], shape: Sequence[Any]) -> Expr:
+    place: Expr = at[0]
+    for axis, size in zip(at[1:], shape[1:], strict=True):
+        place = place * size + axis
+    return place
+
+
+def _unflat(place: Expr, shape: Sequence[Any]) -> list[Expr]:
+    at: list[Expr] = []
+    for size in reversed(shape):
+        at.insert(0, tirx.floormod(place, size))
+        place = tirx.floordiv(place, size)
+    return at
+
+
+def _product(shape: Sequence[Any]) -> int:
+    total = 1
+    for size in shape:
+        total *= int(size)
+    return total
