@@ -24,7 +24,7 @@ __global__ void tensor_cores(float* out, float x) {
   wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums[kTiles];
   wmma::fill_fragment(a, __float2half(x));
   wmma::fill_fragment(b, __float2half(x));
-  for (int i = 0; i < kTiles; ++i) wmma::fill_fragment(sums[i], 0.0f);
+  for (int i = 0; i < kTiles; ++i) wmma::fill_fragment(sums[i], (float)i);  // equal ones would be one
   for (int step = 0; step < kSteps; ++step)
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) wmma::mma_sync(sums[i], a, b, sums[i]);
