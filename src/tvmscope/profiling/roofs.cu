@@ -29,7 +29,8 @@ __global__ void tensor_cores(float* out, float x) {
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) wmma::mma_sync(sums[i], a, b, sums[i]);
   float total = 0;
-  for (int i = 0; i < kTiles; ++i) total += sums[i].x[0];
+  for (int i = 0; i < kTiles; ++i)
+    for (int k = 0; k < sums[i].num_elements; ++k) total += sums[i].x[k];
   if (total == 42.5f) out[0] = total;
 }
 
