@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import te, tirx
-from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
+from tvmscope.compiler.scatter_loops import extern, flat, phases, product, unflat
 from tvmscope.compiler.scatter_plan import Box
 
 Expr = tirx.Expr
@@ -25,7 +25,6 @@ COMBINE: dict[str, Combine] = {
     "min": tirx.min,
     "max": tirx.max,
 }
-_THREADS = 256
 _RUN = 4096
 """Elements that are copied before some of them are written over: they are still in the cache."""
 
@@ -49,7 +48,7 @@ def copy_boxes(data: te.Tensor, *updates: te.Tensor, boxes: Sequence[Box], rows:
     copied as it is, then what lies in a box is copied over it.
     """
     shape = [int(size) for size in data.shape]
-    count, length = _product(shape[:rows]), _product(shape[rows:])
+    count, length = product(shape[:rows]), product(shape[rows:])
     group = max(g for g in range(1, max(1, _RUN // length) + 1) if count % g == 0)
 
     def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
@@ -69,18 +68,18 @@ def copy_boxes(data: te.Tensor, *updates: te.Tensor, boxes: Sequence[Box], rows:
                 with T.serial(0, group) as row:
                     overwrite(block * group + row, source, box)
 
-        return _phases([(count // group, copy, False)], gpu=False)
+        return phases([(count // group, copy, False)], gpu=False)
 
-    return _extern([data.shape], [data, *updates], build, [data.dtype], "scatter_copy")
+    return extern([data.shape], [data, *updates], build, [data.dtype], "scatter_copy")
 
 
 def _inside(box: Box, row: Expr, shape: Sequence[int], rows: int) -> tuple[list[Expr], Expr]:
     """Whether a row of the data lies in a box, and which row of the box it is."""
-    at = _unflat(row, shape[:rows])
+    at = unflat(row, shape[:rows])
     inside, places = _offsets(box, at, shape)
     counts = (*box.counts, *shape[len(box.counts) :])
     places += at[len(box.counts) :]
-    return inside, _flat(places, counts[:rows])
+    return inside, flat(places, counts[:rows])
 
 
 def _offsets(box: Box, at: Sequence[Expr], shape: Sequence[Any]) -> tuple[list[Expr], list[Expr]]:
@@ -104,20 +103,62 @@ def put_rows(
     combine = COMBINE[reduction]
 
     def value(*i: Expr) -> Expr:
-        row = rows(_flat(i[:lead], data.shape[:lead]))
+        row = rows(flat(i[:lead], data.shape[:lead]))
         new = combine(data(*i), updates(row, *i[lead:]))
         return tirx.if_then_else(row >= 0, new, data(*i))
 
     return te.compute(data.shape, value, name="scatter_rows")
 
 
+def copy_rows(data: te.Tensor, rows: te.Tensor, updates: te.Tensor) -> te.Tensor:
+    """The same for CPUs, as copies of whole rows from one or the other."""
+    size, inner = int(rows.shape[0]), product(data.shape) // int(rows.shape[0])
+
+    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+        old, row, new, out = (T.buffer_proxy(b) for b in (*ins, *outs))
+
+        def copy(i: Expr) -> None:
+            with T.If(row[i] >= 0):
+                with T.Then(), T.serial(0, inner) as j:
+                    out[i * inner + j] = new[row[i] * inner + j]
+                with T.Else(), T.serial(0, inner) as j:
+                    out[i * inner + j] = old[i * inner + j]
+
+        return phases([(size, copy, False)], gpu=False)
+
+    return extern([data.shape], [data, rows, updates], build, [data.dtype], "scatter_rows")
+
+
+def write_each(data: te.Tensor, places: te.Tensor, updates: te.Tensor, reduction: str) -> te.Tensor:
+    """A copy, then one element after the other: for CPUs, where a table costs more than it brings.
+
+    Measured on two cores, 50,000 updates of 200,000 elements: 2.5 times as fast as by a table.
+    """
+    combine = COMBINE[reduction]
+
+    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+        old, place, new, out = (T.buffer_proxy(b) for b in (*ins, *outs))
+
+        def copy(i: Expr) -> None:
+            out[i] = old[i]
+
+        def write(row: Expr) -> None:
+            with T.If(place[row] >= 0), T.Then():
+                out[place[row]] = combine(out[place[row]], new[row])
+
+        loops = [(product(data.shape), copy, False), (int(places.shape[0]), write, True)]
+        return phases(loops, gpu=False)
+
+    return extern([data.shape], [data, places, updates], build, [data.dtype], "scatter_each")
+
+
 def places_nd(indices: te.Tensor, shape: Sequence[int]) -> te.Tensor:
     """The place of each row of coordinates in the flattened leading axes; -1 for none."""
     depth, leading = int(indices.shape[-1]), indices.shape[:-1]
-    count = _product(leading)
+    count = product(leading)
 
     def value(row: Expr) -> Expr:
-        return _place([indices(*_unflat(row, leading), k) for k in range(depth)], shape[:depth])
+        return _place([indices(*unflat(row, leading), k) for k in range(depth)], shape[:depth])
 
     return te.compute((count,), value, name="scatter_places")
 
@@ -126,10 +167,10 @@ def places_elements(indices: te.Tensor, shape: Sequence[int], axis: int) -> te.T
     """The same for indices along one axis."""
 
     def value(row: Expr) -> Expr:
-        at = _unflat(row, indices.shape)
+        at = unflat(row, indices.shape)
         return _place([*at[:axis], indices(*at), *at[axis + 1 :]], shape)
 
-    return te.compute((_product(indices.shape),), value, name="scatter_places")
+    return te.compute((product(indices.shape),), value, name="scatter_places")
 
 
 def last_rows(places: te.Tensor, size: int, *, gpu: bool) -> te.Tensor:
@@ -148,9 +189,9 @@ def last_rows(places: te.Tensor, size: int, *, gpu: bool) -> te.Tensor:
                 else:
                     rows[place[row]] = tirx.Cast("int32", row)
 
-        return _phases([(size, clear, False), (int(places.shape[0]), mark, not gpu)], gpu=gpu)
+        return phases([(size, clear, False), (int(places.shape[0]), mark, not gpu)], gpu=gpu)
 
-    return _extern([(size,)], [places], build, ["int32"], "scatter_last_rows")
+    return extern([(size,)], [places], build, ["int32"], "scatter_last_rows")
 
 
 def chained_rows(places: te.Tensor, size: int, *, gpu: bool) -> list[te.Tensor]:
@@ -173,9 +214,9 @@ def chained_rows(places: te.Tensor, size: int, *, gpu: bool) -> list[te.Tensor]:
                     nexts[row] = heads[place[row]]
                     heads[place[row]] = tirx.Cast("int32", row)
 
-        return _phases([(size, clear, False), (count, link, not gpu)], gpu=gpu)
+        return phases([(size, clear, False), (count, link, not gpu)], gpu=gpu)
 
-    return _extern([(size,), (count,)], [places], build, ["int32"] * 2, "scatter_chains")
+    return extern([(size,), (count,)], [places], build, ["int32"] * 2, "scatter_chains")
 
 
 def fold_rows(
@@ -189,8 +230,8 @@ def fold_rows(
 ) -> te.Tensor:
     """`data` with all rows of each place's chain combined into it."""
     combine, size = COMBINE[reduction], int(heads.shape[0])
-    total = _product(data.shape)
-    inner = total // size
+    inner = product(data.shape) // size
+    run = 1 if gpu else inner  # a thread takes one element of a GPU, a whole row of a CPU
 
     def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
         old, head, after, new = (T.buffer_proxy(b) for b in ins)
@@ -198,50 +239,19 @@ def fold_rows(
 
         def fold(i: Expr) -> None:
             row = T.buffer_proxy(T.alloc_buffer((1,), "int32", scope="local"))
-            row[0] = head[i // inner]
-            out[i] = old[i]
+            row[0] = head[i * run // inner]
+            with T.serial(0, run) as j:
+                out[i * run + j] = old[i * run + j]
             with T.While(row[0] >= 0):
-                out[i] = combine(out[i], new[row[0] * inner + i % inner])
+                with T.serial(0, run) as j:
+                    at = i * run + j
+                    out[at] = combine(out[at], new[row[0] * inner + at % inner])
                 row[0] = after[row[0]]
 
-        return _phases([(total, fold, False)], gpu=gpu)
+        return phases([(size * inner // run, fold, False)], gpu=gpu)
 
     inputs = [data, heads, nexts, updates]
-    return _extern([data.shape], inputs, build, [data.dtype], "scatter_fold")
-
-
-def _phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: bool) -> Any:
-    """Loops one after the other, each parallel unless it is marked as serial."""
-    loops = []
-    for extent, body, serial in phases:
-        with IRBuilder() as builder:
-            if gpu:
-                _launch(extent, body)
-            else:
-                with (T.serial if serial else T.parallel)(0, extent) as i:
-                    body(i)
-        loops.append(builder.get())
-    return loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
-
-
-def _launch(extent: int, body: Callable[[Expr], None]) -> None:
-    block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
-    bound = [
-        T.attr(block, "thread_extent", tirx.const(-(-extent // _THREADS), "int32")),
-        T.attr(thread, "thread_extent", tirx.const(_THREADS, "int32")),
-    ]
-    with T.frame_scope(bound):
-        i = block * _THREADS + thread
-        with T.If(i < extent), T.Then():
-            body(i)
-
-
-def _extern(shapes: Any, inputs: list[te.Tensor], build: Any, dtypes: list[Any], name: str) -> Any:
-    outs = [
-        tirx.decl_buffer(shape, dtype, f"{name}_{n}", layout=None)
-        for n, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
-    ]
-    return te.extern(shapes, inputs, build, dtype=dtypes, out_buffers=outs, name=name)
+    return extern([data.shape], inputs, build, [data.dtype], "scatter_fold")
 
 
 def _atomic(function: str, buffer: tirx.Buffer, place: Expr, row: Expr) -> Expr:
@@ -253,31 +263,9 @@ def _place(at: Sequence[Expr], shape: Sequence[int]) -> Expr:
     """The flat place of run-time coordinates, or -1 where one is outside."""
     wrapped = [tirx.Select(c < 0, c + size, c) for c, size in zip(_wide(at), shape, strict=True)]
     outside = [tirx.any(c < 0, c >= size) for c, size in zip(wrapped, shape, strict=True)]
-    place = tirx.Cast("int32", _flat(wrapped, shape))
+    place = tirx.Cast("int32", flat(wrapped, shape))
     return tirx.Select(tirx.any(*outside), tirx.const(-1, "int32"), place)
 
 
 def _wide(values: Sequence[Expr]) -> list[Expr]:
     return [tirx.Cast("int64", value) for value in values]
-
-
-def _flat(at: Sequence[Expr], shape: Sequence[Any]) -> Expr:
-    place: Expr = at[0]
-    for axis, size in zip(at[1:], shape[1:], strict=True):
-        place = place * size + axis
-    return place
-
-
-def _unflat(place: Expr, shape: Sequence[Any]) -> list[Expr]:
-    at: list[Expr] = []
-    for size in reversed(shape):
-        at.insert(0, tirx.floormod(place, size))
-        place = tirx.floordiv(place, size)
-    return at
-
-
-def _product(shape: Sequence[Any]) -> int:
-    total = 1
-    for size in shape:
-        total *= int(size)
-    return total

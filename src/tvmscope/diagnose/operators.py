@@ -6,8 +6,8 @@ import re
 from itertools import islice
 
 _MOVEMENT = {
-    "scatter": r"scatter(?:_nd|_elements|nd|_box|_rows|_copy|_fold|_table|_places)?|index_put|"
-    r"slice_scatter",
+    "scatter": r"scatter(?:_nd|_elements|nd|_box|_rows|_copy|_each|_fold|_table|_places)?|"
+    r"index_put|slice_scatter",
     "gather": r"gather(?:_nd|_elements|nd)?|take|index_tensor|embedding",
     "resize": r"resize[123]d|upsample|interpolate",
     "sort": r"argsort|sort|topk|nonzero|unique|cumsum",

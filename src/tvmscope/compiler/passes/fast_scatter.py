@@ -34,7 +34,9 @@ _ELEMENTWISE = (ops.put_box, ops.put_rows)
 _NAMES = {
     ops.put_box: "scatter_box",
     ops.put_rows: "scatter_rows",
+    ops.copy_rows: "scatter_rows",
     ops.copy_boxes: "scatter_copy",
+    ops.write_each: "scatter_each",
     ops.fold_rows: "scatter_fold",
     ops.last_rows: "scatter_table",
     ops.chained_rows: "scatter_table",
@@ -85,6 +87,8 @@ class _Scatter:
             return self.box(box, reduction)
         places = plan.flat(found, self.lead)
         if reduction != "update" and plan.has_duplicates(places):
+            if not self.gpu and prod(self.inner) == 1:
+                return self.unknown(relax.const(places.astype(np.int32)), reduction)
             tables = plan.chains(places, prod(self.lead))
             return self._fold([relax.const(t) for t in tables], reduction)
         table = plan.winners(places, prod(self.lead))
@@ -107,6 +111,9 @@ class _Scatter:
 
     def unknown(self, places: relax.Expr, reduction: str) -> relax.Expr:
         """For places that are computed at run time, -1 where an update goes nowhere."""
+        if not self.gpu and prod(self.inner) == 1:
+            compute = partial(ops.write_each, reduction=reduction)
+            return self.emit(compute, self.data, places, self._shaped((self.count,)))
         size = prod(self.lead)
         if reduction == "update":
             table = self.emit(partial(ops.last_rows, size=size, gpu=self.gpu), places)
@@ -116,6 +123,8 @@ class _Scatter:
 
     def _rows(self, table: relax.Expr, reduction: str) -> relax.Expr:
         compute = partial(ops.put_rows, reduction=reduction, lead=len(self.lead))
+        if reduction == "update" and not self.gpu:
+            compute = partial(ops.copy_rows)
         return self.emit(compute, self.data, table, self._shaped((self.count,)))
 
     def _fold(self, tables: list[relax.Expr], reduction: str) -> relax.Expr:
@@ -218,7 +227,9 @@ def _index_put(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> rela
         values = emit(relax.op.broadcast_to(values, wanted))
     columns = [emit(relax.op.broadcast_to(emit(relax.op.astype(p, "int64")), shape)) for p in parts]
     rows = emit(relax.op.stack(columns, axis=len(shape)))
-    return _scatter_nd(rewriter, relax.op.scatter_nd(data, rows, values, reduction), device=device)
+    # TVM's own index_put writes duplicates in any order, also where it adds them up.
+    same = relax.op.scatter_nd(data, rows, values, reduction)
+    return _scatter_nd(rewriter, same, device=device)
 
 
 def _unchanged(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:

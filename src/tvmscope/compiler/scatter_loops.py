@@ -1,0 +1,69 @@
+"""Loops by hand, for what tensor expressions cannot say, and arithmetic on places in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+Expr = tirx.Expr
+_THREADS = 256
+
+
+def phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: bool) -> Any:
+    """Loops one after the other, each parallel unless it is marked as serial."""
+    loops = []
+    for extent, body, serial in phases:
+        with IRBuilder() as builder:
+            if gpu:
+                _launch(extent, body)
+            else:
+                with (T.serial if serial else T.parallel)(0, extent) as i:
+                    body(i)
+        loops.append(builder.get())
+    return loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
+
+
+def _launch(extent: int, body: Callable[[Expr], None]) -> None:
+    block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+    bound = [
+        T.attr(block, "thread_extent", tirx.const(-(-extent // _THREADS), "int32")),
+        T.attr(thread, "thread_extent", tirx.const(_THREADS, "int32")),
+    ]
+    with T.frame_scope(bound):
+        i = block * _THREADS + thread
+        with T.If(i < extent), T.Then():
+            body(i)
+
+
+def extern(shapes: Any, inputs: list[te.Tensor], build: Any, dtypes: list[Any], name: str) -> Any:
+    outs = [
+        tirx.decl_buffer(shape, dtype, f"{name}_{n}", layout=None)
+        for n, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
+    ]
+    return te.extern(shapes, inputs, build, dtype=dtypes, out_buffers=outs, name=name)
+
+
+def flat(at: Sequence[Expr], shape: Sequence[Any]) -> Expr:
+    place: Expr = at[0]
+    for axis, size in zip(at[1:], shape[1:], strict=True):
+        place = place * size + axis
+    return place
+
+
+def unflat(place: Expr, shape: Sequence[Any]) -> list[Expr]:
+    at: list[Expr] = []
+    for size in reversed(shape):
+        at.insert(0, tirx.floormod(place, size))
+        place = tirx.floordiv(place, size)
+    return at
+
+
+def product(shape: Sequence[Any]) -> int:
+    total = 1
+    for size in shape:
+        total *= int(size)
+    return total
