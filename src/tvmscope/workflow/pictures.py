@@ -77,6 +77,29 @@ def show_pictures(
     return Shown(tuple(answers), session)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Answers in the order of the pictures, and the inputs of the first good one, in a file."""
+
+    answers: tuple[Answer, ...]
+    inputs: str | None
+
+
+def ask(
+    artifact: Artifact, vision: Vision, options: Options, scratch: Path, progress: Progress
+) -> Asked:
+    """Answers alone: nothing is measured, drawn or kept beyond `scratch`."""
+    asked = options.pictures
+    if asked is None:
+        raise UsageError("no picture was given")
+    tasks.picture_input(artifact)
+    tasks.task_of(artifact, vision)
+    files = images.find(asked.pictures)
+    requests = _requests(artifact.path, files, vision, asked, options, scratch)
+    answers = _answer_all(requests, options, progress)
+    return Asked(tuple(answers), _first_inputs(requests, answers))
+
+
 def _first_inputs(requests: Sequence[Request], answers: Sequence[Answer]) -> str | None:
     """The file with the model's inputs of the first picture that was answered."""
     pairs = zip(requests, answers, strict=True)
