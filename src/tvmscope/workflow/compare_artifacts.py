@@ -82,8 +82,9 @@ def _row(old: Result, new: Result) -> RowChange:
     found = compare(new, old, across=True)
     assert old.measurement is not None  # `compare` has asked
     assert new.measurement is not None
+    labels = dict.fromkeys((old.task.variant.label, new.task.variant.label))
     return RowChange(
-        label=old.task.variant.label,
+        label=" → ".join(labels),
         target=old.task.target,
         before_s=stats.median_s(old.measurement),
         after_s=stats.median_s(new.measurement),
