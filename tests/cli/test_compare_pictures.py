@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from command import run
+import samples
+from command import refuses, run
+from tvmscope.core.session import save
 
 QUICK = ("--iterations", "3", "--warmup", "0", "--input-scale", "1/255")
 Edit = Callable[[dict[str, Any]], None]
@@ -97,11 +99,14 @@ def test_both_with_the_scatter_fix_is_a_warning(
     assert "--no-fast-scatter" in warning
 
 
-def test_pictures_of_sessions_are_refused(pictures: Path, tmp_path: Path) -> None:
-    import samples
-    from command import refuses
-    from tvmscope.core.session import save
+def test_pictures_and_inputs_exclude_each_other(artifacts: Path, pictures: Path) -> None:
+    folder = str(artifacts / "net")
+    done = run("compare", folder, folder, "--image", str(pictures / "a.png"), "--inputs",
+               __file__, "-q")  # fmt: skip
+    refuses(done, 2, "not both")
 
+
+def test_pictures_of_sessions_are_refused(pictures: Path, tmp_path: Path) -> None:
     save(samples.complete(), tmp_path / "s")
     folder = str(tmp_path / "s")
     done = run("compare", folder, folder, "--image", str(pictures / "a.png"), "-q")

@@ -19,7 +19,7 @@ from tvmscope.core.files import write_npz
 from tvmscope.core.measurement import Result
 from tvmscope.core.progress import Progress
 from tvmscope.core.sightings import HALF_LIKENESS, LIKENESS, Sighting
-from tvmscope.errors import Incomparable, PictureError, TvmscopeError, one_line
+from tvmscope.errors import Incomparable, PictureError, TvmscopeError, UsageError, one_line
 from tvmscope.measure.worker import Worker
 from tvmscope.messages import _
 from tvmscope.profiling.kernels import profile_row
@@ -97,6 +97,8 @@ def _row(old: Result, new: Result) -> RowChange:
 
 def _profiled(entries: Sequence[Entry], progress: Progress, options: Options) -> Changes:
     """Kernels of both; where one cannot be profiled, a warning in their place."""
+    if any(entry.task.variant.graph for entry in entries):  # it runs its kernels as one
+        return Changes(rows=(), warnings=(_("kernels of CUDA graphs are not compared"),))
     progress.stage("profile", "kernel by kernel")
     try:
         before, after = (
@@ -114,6 +116,8 @@ def _look(
     """Both answers about each picture, and the file with the inputs of the first good one."""
     asked = options.pictures
     assert asked is not None  # the caller has asked
+    if options.load.inputs_file is not None:
+        raise UsageError("give --image or --inputs, not both")
     known = found[0].vision or found[1].vision
     like = LIKENESS if all(a.precision == "float32" for a in found) else HALF_LIKENESS
     sides = []
