@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
@@ -50,6 +52,13 @@ def refuses(done: subprocess.CompletedProcess[str], code: int, *words: str) -> N
     assert done.stderr.count("\n") == 1
     for word in words:
         assert word in done.stderr
+
+
+def asked(folder: Path, name: str, *args: str, code: int = 0) -> Any:
+    """What `run --json` of the artifact `name` prints; it must say nothing else."""
+    done = run("run", str(folder / name), "--json", "-q", *args)
+    assert (done.returncode, done.stderr) == (code, ""), done.stderr
+    return json.loads(done.stdout)
 
 
 def save_onnx(file: Path, *nodes: onnx.NodeProto, shape: tuple[int | str, ...] = (1, 8)) -> Path:

@@ -3,59 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 from PIL import Image
 
-from command import TORCH_NET, refuses, run, save_onnx
-
-DETECTOR = """
-import torch
-
-class Model(torch.nn.Module):
-    '''Finds one box around the brightest column half: objectness from the picture itself.'''
-
-    def forward(self, x):
-        light = x.mean((1, 2, 3)).reshape(1, 1, 1)
-        box = torch.tensor([[[16.0, 16.0, 16.0, 8.0], [24.0, 24.0, 4.0, 4.0]] + [[31.0] * 4] * 8])
-        scores = torch.tensor([[[1.0, 0.2, 0.9], [0.5, 1.0, 0.0]] + [[0.0] * 3] * 8])
-        return torch.cat((box + 0 * light, scores * light), -1)
-
-def get_inputs():
-    return [torch.rand(1, 3, 32, 32)]
-"""
-
-
-@pytest.fixture(scope="module")
-def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A classifier of five classes and a detector of two, for this machine."""
-    folder = tmp_path_factory.mktemp("artifacts")
-    for name, text in (("net", TORCH_NET), ("detector", DETECTOR)):
-        (folder / f"{name}.py").write_text(text)
-        done = run("compile", f"{name}.py", "-o", name, "--target", "cpu", "-q", cwd=folder)
-        assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    folder = tmp_path / "pictures"
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    for name in ("a.png", "c.jpg"):
-        noise = rng.integers(200, 256, (48, 64, 3), np.uint8)
-        Image.fromarray(noise).save(folder / name)
-    return folder
-
-
-def asked(artifacts: Path, name: str, *args: str, code: int = 0) -> dict:
-    done = run("run", str(artifacts / name), "--json", "-q", *args)
-    assert (done.returncode, done.stderr) == (code, ""), done.stderr
-    return json.loads(done.stdout)
+from command import asked, refuses, run, save_onnx
 
 
 def test_a_classifier_names_its_best_classes(artifacts: Path, pictures: Path) -> None:
@@ -125,6 +81,25 @@ def test_several_pictures_and_times_in_one_call(artifacts: Path, pictures: Path)
     assert (row["samples"], len(row["warmups_s"])) == (3, 1)
 
 
+def test_kernels_are_timed_in_the_same_call(artifacts: Path, pictures: Path) -> None:
+    picture = str(pictures / "a.png")
+    said = asked(artifacts, "net", "--image", picture, "--iterations", "4", "--warmup", "1",
+                 "--profile", "--top", "1")  # fmt: skip
+    (answer,), session = said["pictures"], said["session"]
+    assert answer["failure"] is None
+    assert session["results"][0]["samples"] == 4
+    (profile,) = session["profiles"]
+    assert len(profile["kernels"]) > 1
+    shown = run("run", str(artifacts / "net"), "--image", picture, "--profile_topk", "1").stderr
+    assert shown.index("decode ") < shown.index("outside kernels")
+    assert f"{len({k['name'] for k in profile['kernels']}) - 1} more kernel" in shown
+    assert "95 % interval" not in shown  # no counts, no statistics
+    done = run("run", str(artifacts / "net"), "--iters", "1", "--warmup", "0", "--profile")
+    assert done.returncode == 0
+    assert "outside kernels" in done.stderr
+    refuses(run("run", str(artifacts / "net"), "--top", "3"), 2, "--profile")
+
+
 def test_old_flags_give_just_what_they_say(artifacts: Path, pictures: Path) -> None:
     done = run("run", "--artifact_dir", str(artifacts / "net"), "--iters", "1", "--warmup", "0",
                "--device", "cpu", "--json", "-q")  # fmt: skip
@@ -157,11 +132,12 @@ def test_bad_requests_are_one_line(
 
 
 def test_an_artifact_of_before_pictures_still_answers(artifacts: Path, pictures: Path) -> None:
-    meta = artifacts / "net" / "meta.json"
+    shutil.copytree(artifacts / "net", pictures / "old")
+    meta = pictures / "old" / "meta.json"
     data = json.loads(meta.read_text())
     del data["vision"]
     meta.write_text(json.dumps(data))
-    (answer,) = asked(artifacts, "net", "--image", str(pictures / "a.png"))["pictures"]
+    (answer,) = asked(pictures, "old", "--image", str(pictures / "a.png"))["pictures"]
     assert len(answer["labels"]) == 5
 
 
@@ -186,47 +162,3 @@ def test_smoke() -> None:
     checks = json.loads(done.stdout)["checks"]
     assert [c["name"] for c in checks] == ["identity, cpu", "convolution, cpu"]
     assert {c["status"] for c in checks} == {"ok"}
-
-
-def two_input_graph(path: Path) -> None:
-    """As the ONNX zoo's YOLOv3: takes the picture's size too, and suppresses boxes itself."""
-    shares = np.tile(np.array([0.5, 0.5, 0.9, 0.9], np.float32), (1, 6, 1))
-    shares[0, 3] = [0.25, 0.125, 0.75, 0.5]  # top, left, bottom, right
-    scores = np.full((1, 2, 6), 0.1, np.float32)
-    scores[0, 1, 3] = 0.9
-    constants = {
-        "shares": shares, "fixed": scores, "most": np.array([5]), "zero": np.float32(0),
-        "iou": np.array([0.45], np.float32), "least": np.array([0.25], np.float32),
-    }  # fmt: skip
-    nodes = [
-        helper.make_node("ReduceMean", ["image"], ["mean"], keepdims=0),
-        helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
-        helper.make_node("Concat", ["image_shape", "image_shape"], ["size"], axis=1),
-        helper.make_node("Mul", ["shares", "size"], ["boxes"]),
-        helper.make_node("Add", ["fixed", "nothing"], ["scores"]),
-        helper.make_node(
-            "NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["chosen"]
-        ),
-    ]
-    shapes = {"image": [1, 3, 32, 32], "image_shape": [1, 2], "boxes": [1, 6, 4],
-              "scores": [1, 2, 6]}  # fmt: skip
-    tensors = [
-        helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in shapes.items()
-    ]
-    chosen = helper.make_tensor_value_info("chosen", TensorProto.INT64, ["count", 3])
-    weights = [numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
-    graph = helper.make_graph(nodes, "zoo", tensors[:2], [*tensors[2:], chosen], weights)
-    opset = [helper.make_opsetid("", 18)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
-
-
-def test_a_graph_that_suppresses_boxes_itself_is_given_the_pictures_size(
-    tmp_path: Path, pictures: Path
-) -> None:
-    two_input_graph(tmp_path / "zoo.onnx")
-    done = run("compile", "zoo.onnx", "-o", "zoo", "--target", "cpu", "-q", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    (answer,) = asked(tmp_path, "zoo", "--image", str(pictures / "a.png"))["pictures"]
-    (box,) = answer["boxes"]
-    assert (box["index"], box["score"]) == (1, pytest.approx(0.9))
-    assert box["corners"] == pytest.approx([8, 12, 32, 36])  # of 64x48

@@ -63,7 +63,22 @@ def test_yolov4_tiny_finds_what_pytorch_finds(tmp_path: Path, form: str) -> None
             answer.boxes,
             detect(candidates, placement, lambda n: labels.namer((), n), score=0.25, iou=0.45),
         )
-        assert answer.boxes[0].name == {"chelsea": "cat"}.get(path.stem, "person")
+        check_known(path.stem, answer.boxes)
+
+
+def check_known(picture: str, boxes: tuple[Box, ...]) -> None:
+    """What the weights' package is known to find. The bus's score depends on the filter that makes
+    the picture smaller (.80 to .93); that it is found, and about where, does not."""
+    scores = {name: [b.score for b in boxes if b.name == name] for name in ("person", "cat")}
+    if picture == "bus":
+        assert scores["person"][:2] == pytest.approx([0.984, 0.978], abs=0.005)
+        (bus,) = [b for b in boxes if b.name == "bus"]
+        assert bus.score > 0.75
+        assert overlap(np.array(bus.corners), np.array([[25.0, 210.0, 799.0, 832.0]]))[0] > 0.8
+    elif picture == "chelsea":
+        assert scores["cat"][0] == pytest.approx(0.632, abs=0.005)
+    else:
+        assert len(scores["person"]) >= 2
 
 
 def test_efficientnet_names_pictures_as_pytorch_and_onnx_runtime_do(tmp_path: Path) -> None:

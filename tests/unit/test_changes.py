@@ -10,8 +10,11 @@ from rich.console import Console
 
 import samples
 from profiles import kernel, profile
-from tvmscope.core.changes import Changes, changes
+from tvmscope.core.changes import Changes, changes, kernel_changes
+from tvmscope.core.profile import Profile
 from tvmscope.core.session import Session
+from tvmscope.core.sightings import BoxPair, Sighting
+from tvmscope.core.vision import Box, Label
 from tvmscope.errors import Incomparable, RegressionError
 from tvmscope.report.changes import render
 from tvmscope.workflow.compare import check_regression
@@ -103,6 +106,15 @@ def test_kernels_are_set_to_the_same_speed_of_the_machine() -> None:
     assert {p.verdict for p in found.kernels} == {"undecided"}
 
 
+def test_kernels_that_left_and_entered_the_longest_ones() -> None:
+    def of(*names: str) -> Profile:
+        return profile("tvmscope", *(kernel(n, 0.001 * (30 - i)) for i, n in enumerate(names)))
+
+    shared = [f"k{i}" for i in range(19)]
+    found = kernel_changes(of("slow", *shared, "small"), of(*shared, "new", "small"))
+    assert (found.left, found.entered) == (("slow",), ("new",))
+
+
 def test_a_sure_loss_over_the_limit_fails() -> None:
     slower = changes(measured(0.040), measured(0.044))
     with pytest.raises(RegressionError, match="tvmscope @ cpu:znver4 by 10") as failed:
@@ -124,8 +136,17 @@ def test_the_table_shows_verdicts_and_survives_hostile_names() -> None:
     evil = samples.HOSTILE * 20
     before, after = with_kernels(0.03), with_kernels(0.02)
     found = changes(before, after)
+    box = Box(index=0, name=evil, score=0.9, corners=(0, 0, 1, 1))
+    label = Label(index=0, name=evil, score=0.9)
     hostile = replace(
         found,
+        left=(evil,),
+        warnings=(evil,),
+        sightings=(
+            Sighting(picture=evil, boxes=(BoxPair(before=box, after=None),)),
+            Sighting(picture=evil, labels_before=(label,)),
+            Sighting(picture=evil, failure=evil),
+        ),
         operators=tuple(replace(p, label=evil) for p in found.operators),
         rows=tuple(replace(r, label=evil, through=evil) for r in found.rows),
     )

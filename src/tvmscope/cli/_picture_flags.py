@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,8 @@ from tvmscope.messages import _
 from tvmscope.units import parse_numbers
 
 _PICTURES = _("Pictures")
+_OF_RUN = ("more", "save_vis")
+"""Flags of a command that shows pictures to one artifact only."""
 
 
 def pictures(
@@ -141,3 +144,14 @@ def pictures(
             raise UsageError(f"--{flag} needs a picture: give --image PATH")
         return {}
     return {"pictures": PictureOptions(pictures=found, **others)}
+
+
+def both_sides(**flags: Any) -> dict[str, Any]:
+    """The same for a command whose arguments are two artifacts."""
+    return pictures(**flags)
+
+
+_all = inspect.signature(pictures, eval_str=True)
+both_sides.__signature__ = _all.replace(  # type: ignore[attr-defined]
+    parameters=[p for name, p in _all.parameters.items() if name not in _OF_RUN]
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import RESULTS, Command
+from tvmscope.cli._picture_flags import both_sides
 from tvmscope.cli._show import Show
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
@@ -39,10 +41,14 @@ def compare(
     from tvmscope.core.codec import encode
     from tvmscope.report.changes import render
     from tvmscope.units import parse_fraction
-    from tvmscope.workflow.compare import check_regression, compare_paths
+    from tvmscope.workflow.compare import check_accuracy, check_regression, compare_paths
 
     limit = None if fail_if_slower is None else parse_fraction(fail_if_slower)
     given = [*([baseline] if baseline else []), *paths]
+    if options.pictures is not None:  # as `run` takes them: --image a.jpg b.jpg
+        seen = (*options.pictures.pictures, *given[2:])
+        options = replace(options, pictures=replace(options.pictures, pictures=seen))
+        given = given[:2]
     if len(given) != 2:
         raise UsageError(f"compare takes two paths, got {len(given)}: BEFORE AFTER")
     with show.working() as progress:
@@ -50,11 +56,21 @@ def compare(
     show.text(render(found))
     if show.json:
         show.machine(encode(found))
+    check_accuracy(found)
     if limit is not None:
         check_regression(found, limit)
-    return 0
+    return int(any(sighting.failure is not None for sighting in found.sightings))
 
 
 COMMAND = Command(
-    compare, (flags.cores, flags.inputs, flags.measurement, flags.speech), panel=RESULTS
+    compare,
+    (
+        both_sides,
+        flags.cores,
+        flags.inputs,
+        flags.measurement,
+        flags.profiling,
+        flags.speech,
+    ),
+    panel=RESULTS,
 )

@@ -15,6 +15,7 @@ from tvmscope.core.comparison import Verdict, verdict
 from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.profile import Profile
 from tvmscope.core.session import Session
+from tvmscope.core.sightings import Sighting
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.errors import Incomparable
 
@@ -23,6 +24,8 @@ CLEAR = 0.1
 """A kernel has no interval: only a change of a tenth is called."""
 WORTH = 0.01
 """A change below this share of the run is not called either."""
+TOP = 20
+"""Kernels that a profile is read by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,13 @@ class Changes:
     rows: tuple[RowChange, ...]
     operators: tuple[PartChange, ...] = ()
     kernels: tuple[PartChange, ...] = ()
+    left: tuple[str, ...] = ()
+    entered: tuple[str, ...] = ()
+    """Kernels that are among the `TOP` longest only before, and only after."""
+    sightings: tuple[Sighting, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problem: str | None = None
+    """Why the second does not compute what the first does; then there are no rows."""
 
 
 def changes(before: Session, after: Session) -> Changes:
@@ -78,6 +88,25 @@ def changes(before: Session, after: Session) -> Changes:
     if not rows:
         raise Incomparable("no row of one session was measured and verified in the other, too")
     return Changes(rows=tuple(rows), operators=tuple(operators), kernels=tuple(kernels))
+
+
+def kernel_changes(before: Profile, after: Profile) -> Changes:
+    """What two profiles of one machine and hour say: operators, kernels, and who is on top."""
+    tops = [_top(profile) for profile in (before, after)]
+    return Changes(
+        rows=(),
+        operators=tuple(_operators(before, after, 1.0)),
+        kernels=tuple(_kernels(before, after, 1.0)),
+        left=tuple(name for name in tops[0] if name not in tops[1]),
+        entered=tuple(name for name in tops[1] if name not in tops[0]),
+    )
+
+
+def _top(profile: Profile) -> list[str]:
+    times: dict[str, float] = {}
+    for kernel in profile.kernels:
+        times[kernel.name] = times.get(kernel.name, 0.0) + kernel.total_s
+    return sorted(times, key=lambda name: -times[name])[:TOP]
 
 
 def _check(before: Session, after: Session) -> None:

@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tvmscope.core.changes import Changes, PartChange, RowChange
+from tvmscope.core.changes import TOP, Changes, PartChange, RowChange
 from tvmscope.messages import _
+from tvmscope.report import sightings
 from tvmscope.report.escape import clean
 from tvmscope.units import format_s
 
@@ -19,7 +20,7 @@ _NAMES = 60
 
 def render(found: Changes, top: int = 10) -> RenderableType:
     """Rows first, then the operators and kernels that changed most."""
-    parts: list[RenderableType] = [_rows(found.rows)]
+    parts: list[RenderableType] = [_rows(found.rows)] if found.rows else []
     for row in found.rows:
         if row.ours and row.through is None and row.ci95 is None:
             text = _("{row}: no common backend to compare through, so undecided")
@@ -33,7 +34,26 @@ def render(found: Changes, top: int = 10) -> RenderableType:
                 count=len(changed) - len(called), all=len(changed)
             )
             parts.append(Text(f"{title}: {text}", style="dim"))
+    parts += _tops(found)
+    for sighting in found.sightings:
+        parts += [Text(""), *sightings.render(sighting)]
+    for text in found.warnings:
+        parts.append(Text(_("warning: "), style="yellow").append(clean(text)))
     return Group(*parts)
+
+
+def _tops(found: Changes) -> list[RenderableType]:
+    """The kernels that left and entered the longest ones, one to a line."""
+    words = (
+        (_("left the {top} longest kernels"), found.left),
+        (_("entered the {top} longest kernels"), found.entered),
+    )
+    parts: list[RenderableType] = []
+    for title, names in words:
+        if names:
+            parts += [Text(""), Text(title.format(top=TOP), style="dim")]
+            parts += [Text(f"  {clean(name, _NAMES)}") for name in names]
+    return parts
 
 
 def _rows(rows: Sequence[RowChange]) -> Table:

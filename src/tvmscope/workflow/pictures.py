@@ -25,6 +25,7 @@ from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import Request
 from tvmscope.workflow import stages
 from tvmscope.workflow.options import Options
+from tvmscope.workflow.profile import profile_artifact
 from tvmscope.workflow.run import run_artifact
 
 _MOST_DEATHS = 3
@@ -44,9 +45,10 @@ def show_pictures(
     options: Options,
     *,
     save_outputs: Path | None = None,
+    profile: bool = False,
     progress: Progress | None = None,
 ) -> Shown:
-    """An answer per picture; with counts or a duration, the first good one is timed too."""
+    """An answer per picture; the first good one is timed and profiled too where asked for."""
     progress, asked = progress or Silent(), options.pictures
     if asked is None:
         raise UsageError("no picture was given")
@@ -66,11 +68,42 @@ def show_pictures(
         if save_outputs is not None:
             _gather(requests, answers, save_outputs)
         session = None
-        good = [r for r, a in zip(requests, answers, strict=True) if a.failure is None]
-        if good and asks_for_times(options):
-            load = replace(options.load, inputs_file=good[0].save_inputs)
-            session = run_artifact(path, replace(options, load=load), progress=progress)
+        if inputs := _first_inputs(requests, answers):
+            fed = replace(options, load=replace(options.load, inputs_file=inputs))
+            if asks_for_times(options):
+                session = run_artifact(path, fed, progress=progress)
+            if profile:
+                session = profile_artifact(path, fed, progress, session)
     return Shown(tuple(answers), session)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Answers in the order of the pictures, and the inputs of the first good one, in a file."""
+
+    answers: tuple[Answer, ...]
+    inputs: str | None
+
+
+def ask(
+    artifact: Artifact, vision: Vision, options: Options, scratch: Path, progress: Progress
+) -> Asked:
+    """Answers alone: nothing is measured, drawn or kept beyond `scratch`."""
+    asked = options.pictures
+    if asked is None:
+        raise UsageError("no picture was given")
+    tasks.picture_input(artifact)
+    tasks.task_of(artifact, vision)
+    files = images.find(asked.pictures)
+    requests = _requests(artifact.path, files, vision, asked, options, scratch)
+    answers = _answer_all(requests, options, progress)
+    return Asked(tuple(answers), _first_inputs(requests, answers))
+
+
+def _first_inputs(requests: Sequence[Request], answers: Sequence[Answer]) -> str | None:
+    """The file with the model's inputs of the first picture that was answered."""
+    pairs = zip(requests, answers, strict=True)
+    return next((r.save_inputs for r, a in pairs if a.failure is None), None)
 
 
 def asks_for_times(options: Options) -> bool:

@@ -147,7 +147,7 @@ def profile(model: Any, options: Options, progress: Progress | None = None) -> S
     """Profile a model's backends (ours, unless others are asked for), or an artifact folder."""
     progress = progress or Silent()
     if isinstance(model, str | Path) and (Path(model) / META).is_file():
-        return _profile_artifact(Path(model), options, progress)
+        return profile_artifact(Path(model), options, progress)
     options = replace(options, backends=options.backends or ("tvmscope",))
     stages.known_backends(options)  # before a load that may take minutes
     where = stages.resolve_targets(options)
@@ -188,12 +188,15 @@ def _built(
     return session, entries
 
 
-def _profile_artifact(path: Path, options: Options, progress: Progress) -> Session:
+def profile_artifact(
+    path: Path, options: Options, progress: Progress, session: Session | None = None
+) -> Session:
+    """An artifact's kernels, in a session of their own or added to the one that measured it."""
     artifact = artifacts.read(path)
     artifacts.check(artifact)
     if options.backends:
         raise UsageError("an artifact runs on TVM alone; --backends needs the model itself")
-    session = session_of(artifact, options)
+    session = session or session_of(artifact, options)
     with TemporaryDirectory(prefix="tvmscope-") as folder:
         write_npz(Path(folder) / "inputs.npz", inputs_for(artifact, options))
         entry = entry_for(artifact, folder, options)
