@@ -86,7 +86,7 @@ class Subject:
 
     @property
     def device(self) -> str:
-        return self.profile.target.partition(":")[0]
+        return _device(self.profile.target)
 
     @property
     def cores(self) -> int:
@@ -130,17 +130,47 @@ def subjects(session: Session) -> tuple[Subject, ...]:
     """Our fastest row of each target and precision; TVM as it comes where we have none."""
     best: dict[tuple[str, str], Profile] = {}
     for profile in sorted(session.profiles, key=_preference):
-        if _family(profile) in (OWN, PLAIN):
+        if is_ours(profile.backend) and not _is_superseded(session, profile):
             best.setdefault((profile.target, session.precision_of(profile)), profile)
     return tuple(_subject(session, p, several=len(best) > 1) for p in best.values())
 
 
-def _family(profile: Profile) -> str:
-    return profile.backend.split(" ")[0].split("-")[0]
+def _family(label: str) -> str:
+    return label.split(" ")[0].split("-")[0]
+
+
+def is_ours(label: str) -> bool:
+    """Whether a row's label names one that we compile: our own pipeline's, or TVM as it comes."""
+    return _family(label) in (OWN, PLAIN)
+
+
+def about(session: Session, backend: str, target: Target) -> Session:
+    """The session as if this were the only row of ours; other backends stay beside it."""
+
+    def stays(label: str, where: str) -> bool:
+        return not is_ours(label) or (label, where) == (backend, target.label)
+
+    return replace(
+        session,
+        targets=(target,),
+        results=tuple(r for r in session.results if stays(r.task.variant.label, r.task.target)),
+        profiles=tuple(p for p in session.profiles if stays(p.backend, p.target)),
+    )
 
 
 def _preference(profile: Profile) -> tuple[bool, float]:
-    return _family(profile) != OWN, profile.end_to_end_s
+    return _family(profile.backend) != OWN, profile.end_to_end_s
+
+
+def _is_superseded(session: Session, profile: Profile) -> bool:
+    """Whether a fix has made another row of this one: there is nothing to say of it any more."""
+    fixed = [(r.task.variant.label, r.task.target) for r in session.results if r.task.variant.fixed]
+    here = [place for place in fixed if _device(place[1]) == _device(profile.target)]
+    return bool(here) and (profile.backend, profile.target) not in here
+
+
+def _device(target: str) -> str:
+    return target.partition(":")[0]
 
 
 def _subject(session: Session, profile: Profile, *, several: bool) -> Subject:
