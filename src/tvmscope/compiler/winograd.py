@@ -17,6 +17,7 @@ from tvm import te, tirx
 
 from tvmscope.compiler.blocked_ops import OP, Window
 from tvmscope.compiler.tiles import CHANNEL_BLOCK, padded
+from tvmscope.core import winograd as costs
 from tvmscope.core.target import Target
 
 Matrix = np.ndarray[Any, Any]
@@ -82,26 +83,14 @@ F4 = Transform(
 )
 """For the points 0, 1, -1, 2, -2."""
 
-_WEIGHT_LOAD = 12
-"""A transformed weight that is used fewer times than this costs as much as if it were: it comes
-from memory, which delivers one float in the time of about this many multiplications."""
-_TRANSFORM_SHARE = {F2: 1.3, F4: 1.5}
-"""What the two transforms add to the products, as a factor."""
-
 
 def best(batch: int, rows: int, columns: int, target: Target) -> Transform | None:
-    """The transform that is predicted to be fastest; None where the direct way is.
-
-    Costs are multiplications per input and output channel.
-    """
-
-    def cost(transform: Transform) -> float:
-        tiles = batch * -(-rows // transform.tile) * -(-columns // transform.tile)
-        return transform.alpha**2 * max(tiles, _WEIGHT_LOAD) * _TRANSFORM_SHARE[transform]
-
-    direct = 9 * max(batch * rows * padded(columns, target), _WEIGHT_LOAD)
-    fastest = min((F2, F4), key=cost)
-    return fastest if cost(fastest) < direct else None
+    """The transform that is predicted to be fastest; None where the direct way is."""
+    tile = costs.best_tile(batch, rows, columns)
+    direct = costs.direct(batch, rows, padded(columns, target))
+    if costs.cost(tile, batch, rows, columns) >= direct:
+        return None
+    return next(transform for transform in (F2, F4) if transform.tile == tile)
 
 
 def pack_weight(kernel: Matrix, transform: Transform) -> Matrix:
