@@ -11,7 +11,7 @@ from tvmscope.core.fixes import Attempt
 from tvmscope.core.measurement import Result
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
-from tvmscope.core.stats import median_s, ratio_interval
+from tvmscope.core.stats import difference_interval, ratio_interval
 from tvmscope.core.target import Target
 from tvmscope.messages import _
 from tvmscope.units import format_s
@@ -39,20 +39,16 @@ def judge(attempt: Attempt, old: Result, new: Result) -> Attempt:
             return undone(attempt, why.format(row=row.task.label, why=row.reason))
     assert old.measurement is not None  # asked above
     assert new.measurement is not None
-    ratio = ratio_interval(old.measurement.rounds_s, new.measurement.rounds_s)
-    before = median_s(old.measurement)
+    rounds = old.measurement.rounds_s, new.measurement.rounds_s
+    ratio = ratio_interval(*rounds)
+    achieved, interval = difference_interval(*rounds)
     call = verdict(ratio)
-    limits = (
-        None
-        if ratio.lo is None or ratio.hi is None
-        else (before * (1 - 1 / ratio.lo), before * (1 - 1 / ratio.hi))
-    )
     kept = call == "faster"
-    words = _("{ratio:.2f} times as fast") if kept else _("not faster: {ratio:.2f}x, {call}")
+    words = _("{ratio:.3g} times as fast") if kept else _("not faster: {ratio:.3g}x, {call}")
     return replace(
         attempt,
-        achieved_s=before * (1 - 1 / ratio.ratio),
-        ci95_s=limits,
+        achieved_s=achieved,
+        ci95_s=interval,
         outcome="kept" if kept else "reverted",
         reason=words.format(ratio=ratio.ratio, call=_(call)),
     )

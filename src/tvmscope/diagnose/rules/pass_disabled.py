@@ -17,19 +17,21 @@ _ELSEWHERE = ("annotate-patterns", "fuse-ops", "fuse-tir", "cpu-rules", "gpu-rul
 _WITHOUT = {
     "block-layout": re.compile(r"conv|pool"),
     "pack-matmul": re.compile(r"matmul|dense|gemm"),
-    "fuse-attention": re.compile(r"matmul|softmax"),
     "row-kernels": re.compile(r"softmax|layer_norm"),
     "subpixel-transposed": re.compile(r"conv2d_transpose"),
 }
 """Kernels that these passes give a schedule of their own, and that are left to the fallback."""
-_SLOW = re.compile(r"exp|erf|tanh|sigmoid|gelu|silu|softmax")
-"""Kernels that call the C library for each value without fast-math."""
+_CHANGED = {
+    "fuse-attention": re.compile(r"batch_matmul|softmax"),
+    "fast-math": re.compile(r"exp|erf|tanh|sigmoid|gelu|silu|softmax"),
+}
+"""Kernels that these passes join, or save a call of the C library for each value."""
 
 
 def lacking(subject: Subject, name: str) -> list[Kernel]:
     """The kernels that a pass would have changed."""
-    if name == "fast-math":
-        return [k for k in subject.heavy if _SLOW.search(k.name)]
+    if pattern := _CHANGED.get(name):
+        return [k for k in subject.heavy if pattern.search(k.name)]
     pattern = _WITHOUT.get(name)
     return [k for k in subject.heavy if pattern and pattern.search(k.name) and _is_fallback(k)]
 
