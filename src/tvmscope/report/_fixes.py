@@ -51,7 +51,7 @@ def _row(attempt: Attempt) -> Row:
         settings=clean(", ".join(f"{k} = {_value(v)}" for k, v in attempt.fix.items()), 80),
         predicted=format_s(attempt.predicted_s),
         achieved=_time(attempt.achieved_s),
-        interval=span(*map(_time, attempt.ci95_s)) if attempt.ci95_s else "-",
+        interval=_interval(attempt.ci95_s),
         outcome=words[attempt.outcome],
         reason=clean(attempt.reason, 160),
         kept=attempt.outcome == "kept",
@@ -70,6 +70,13 @@ def _time(seconds: float | None) -> str:
     if seconds is None or seconds >= 0:
         return format_s(seconds)
     return "−" + format_s(-seconds)
+
+
+def _interval(limits: tuple[float, float] | None) -> str:
+    if limits is None:
+        return "-"
+    low, high = map(_time, limits)
+    return span(low, high) if limits[0] >= 0 else _("{low} to {high}").format(low=low, high=high)
 
 
 def calibration(attempts: Sequence[Attempt]) -> str:
