@@ -26,13 +26,14 @@ from tvmscope.diagnose.engine import diagnose
 from tvmscope.models.prepare import prepare
 from tvmscope.profiling import roofs
 from tvmscope.profiling.kernels import profile_row
+from tvmscope.workflow import places
 
 SINE = [helper.make_node("Sin", ["x"], ["y"], name="sin")]
 
 
 @pytest.fixture(scope="module")
 def measured_roofs(host: Target) -> tuple[Roof, ...]:
-    return roofs.measure(host)
+    return roofs.measure(host, places.cache_folder())
 
 
 @pytest.fixture

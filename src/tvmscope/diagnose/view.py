@@ -176,7 +176,11 @@ def _preference(profile: Profile) -> tuple[bool, float]:
 
 def _is_superseded(session: Session, profile: Profile) -> bool:
     """Whether a fix has made another row of this one: there is nothing to say of it any more."""
-    fixed = [(r.task.variant.label, r.task.target) for r in session.results if r.task.variant.fixed]
+    fixed = [
+        (p.backend, p.target)
+        for p in session.profiles
+        if (row := session.result_of(p)) is not None and row.task.variant.fixed
+    ]
     here = [place for place in fixed if _device(place[1]) == _device(profile.target)]
     return bool(here) and (profile.backend, profile.target) not in here
 

@@ -176,7 +176,7 @@ class FixLoop:
         name = version.row.folder_name
         shutil.move(self._scratch(number) / name, self._artifacts / name)
         session = attempts.superseded(session, gone, version.row.target, result)
-        return self._profiled(session, version)
+        return self._profiled(session, version) if profile.has_profiler(version.row) else session
 
     @property
     def _artifacts(self) -> Path:
@@ -198,9 +198,9 @@ def fix_rows(
     loop = FixLoop(ready, folder, progress)
     for subject in view.subjects(session):
         place = (subject.profile.backend, subject.profile.target)
-        row = next(r for r in rows if (r.variant.label, r.target.label) == place)
-        if subject.row is None or subject.row.status != "ok":
-            progress.note(f"{row.variant.label}: no fixes are tried on a row that is not right")
+        row = next((r for r in rows if (r.variant.label, r.target.label) == place), None)
+        if row is None or subject.row is None or subject.row.status != "ok":
+            progress.note(f"{place[0]}: no fixes are tried on a row that is not right")
             continue
         pipeline = row.variant.pipeline or options.compile.pipeline
         own = replace(options, compile=replace(options.compile, pipeline=pipeline))
