@@ -188,6 +188,13 @@ def test_fixes_go_by_what_they_promise_and_build_on_what_was_kept(shop: Shop) ->
     assert second.achieved_s == pytest.approx(18e-3, rel=0.6), "against the first, not the start"
 
 
+def test_what_cannot_be_profiled_comes_last(shop: Shop) -> None:
+    shop.found = [finding(1, 40e-3, fix={"exec_mode": "compiled"}), finding(2, 20e-3)]
+    shop.makes = {"": FAST, "pass-2": FAST}
+    session = shop.run(first=FAST)
+    assert [a.rule for a in session.fixes] == ["rule-2", "rule-1"]
+
+
 def test_findings_without_a_fix_or_a_gain_are_left_alone(shop: Shop) -> None:
     shop.found = [finding(1, fix={}), finding(2, 0.0)]
     assert shop.run().fixes == ()

@@ -73,18 +73,19 @@ def with_attempt(session: Session, attempt: Attempt, at: int | None = None) -> S
 def superseded(
     session: Session, gone: tuple[str, str] | None, target: Target, result: Result
 ) -> Session:
-    """The new row is in the session; an earlier fixed one, and what was said of it, is not."""
+    """The new row is in the session; an earlier fixed one is not."""
     known = {t.label: t for t in (*session.targets, target)}
     old = [r for r in session.results if (r.task.variant.label, r.task.target) != gone]
-    return with_results(
-        replace(
-            session,
-            targets=tuple(known.values()),
-            results=tuple(old),
-            profiles=tuple(p for p in session.profiles if (p.backend, p.target) != gone),
-            kernel_ir=tuple(k for k in session.kernel_ir if (k.backend, k.target) != gone),
-        ),
-        (result,),
+    changed = replace(session, targets=tuple(known.values()), results=tuple(old))
+    return with_results(changed, (result,))
+
+
+def without_profile(session: Session, gone: tuple[str, str] | None) -> Session:
+    """Without what was said of a row's kernels."""
+    return replace(
+        session,
+        profiles=tuple(p for p in session.profiles if (p.backend, p.target) != gone),
+        kernel_ir=tuple(k for k in session.kernel_ir if (k.backend, k.target) != gone),
     )
 
 

@@ -33,6 +33,8 @@ from tvmscope.workflow.options import Options
 
 _KNOWN = ("target", "precision", "threads", "graph", "pipeline", "exec_mode", "disabled_passes",
           "winograd")  # fmt: skip
+_BLIND = ("exec_mode", "graph")
+"""What these make cannot be profiled, so that nothing could be found after them: they come last."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,12 @@ class FixLoop:
             shutil.rmtree(self._artifacts / now.row.folder_name)
         name = version.row.folder_name
         shutil.move(self._scratch(number) / name, self._artifacts / name)
-        session = attempts.superseded(session, gone, version.row.target, result)
-        return self._profiled(session, version) if profile.has_profiler(version.row) else session
+        if any(key in session.fixes[-1].fix for key in _BLIND):  # the kernels are as they were
+            return attempts.superseded(session, gone, version.row.target, result)
+        session = attempts.superseded(
+            attempts.without_profile(session, gone), gone, version.row.target, result
+        )
+        return self._profiled(session, version)
 
     @property
     def _artifacts(self) -> Path:
@@ -213,8 +219,9 @@ def _next(session: Session, now: Version) -> Finding | None:
     """The finding whose fix promises most, of those that were not tried."""
     tried = {(a.rule, a.title) for a in session.fixes if _device(a.target) == now.row.target.device}
     about = view.about(session, now.row.variant.label, now.row.target)
-    fixable = (f for f in diagnose(about).findings if f.fix and f.saving_s != 0)
-    return next((f for f in fixable if (f.rule, f.title) not in tried), None)
+    found = [f for f in diagnose(about).findings if f.fix and f.saving_s != 0]
+    new = [f for f in found if (f.rule, f.title) not in tried]
+    return min(new, key=lambda f: any(key in f.fix for key in _BLIND), default=None)
 
 
 def _device(target: str) -> str:
