@@ -190,16 +190,17 @@ def _device(target: str) -> str:
 
 
 def _at_measured_speed(session: Session, profile: Profile) -> Profile:
-    """The profile's times, set to the speed of the row's measured run.
+    """The profile's times, set to the speed of the row's measured run where that was faster.
 
-    A profile is a run of its own, perhaps in a slower minute; what is saved is saved of the row.
+    A profile is a run of its own, perhaps in a slower minute; others make a run longer, never
+    shorter.
     """
     row = session.result_of(profile)
     if row is None or row.measurement is None or profile.end_to_end_s <= 0:
         return profile
     if not row.measurement.values_s:
         return profile
-    factor = stats.median_s(row.measurement) / profile.end_to_end_s
+    factor = min(1.0, stats.median_s(row.measurement) / profile.end_to_end_s)
     return replace(
         profile,
         kernels=tuple(replace(k, total_s=k.total_s * factor) for k in profile.kernels),
