@@ -52,6 +52,7 @@ class Shop:
     built: list[str] = field(default_factory=list)
     on_build: Callable[[], None] = lambda: None
     profiled: list[str] = field(default_factory=list)
+    start: Session = field(init=False)
 
     def run(self, *, first: dict[str, Any] = SLOW) -> Session:
         np.savez(self.folder / "reference.npz", **fakes.OUTPUTS)
@@ -62,7 +63,7 @@ class Shop:
         )  # fmt: skip
         self._save(self.folder / "artifacts" / row.folder_name, first)
         ours = profiles.profile("tvmscope", profiles.kernel("fused_conv2d", 4e-3, "conv1"))
-        session = profiles.session(ours, findings=tuple(self.found))
+        self.start = session = profiles.session(ours, findings=tuple(self.found))
         for place, name in ((fix.stages, "plan_entries"), (fix.stages, "loadable_entry")):
             self.monkeypatch.setattr(place, name, getattr(self, f"_{name}"))
         self.monkeypatch.setattr(fix, "diagnose", lambda s: replace(s, findings=tuple(self.found)))
@@ -75,7 +76,7 @@ class Shop:
 
     def _entry(self, row: stages.Row, request: dict[str, Any]) -> Entry:
         made = fakes.entry("tvmscope", **request)
-        return replace(made, task=stages.task_of(samples.MODEL, row, 2))
+        return replace(made, task=stages.task_of(samples.MODEL, row, row.target.cores))
 
     def _plan_entries(self, rows, ready, options: Options, artifacts: Path, stack) -> list[Entry]:
         (row,) = rows
@@ -186,6 +187,16 @@ def test_fixes_go_by_what_they_promise_and_build_on_what_was_kept(shop: Shop) ->
     assert shop.built == ["pass-1", "pass-2"]
     assert (first.backend, second.backend) == ("tvmscope", "tvmscope fixed")
     assert second.achieved_s == pytest.approx(18e-3, rel=0.6), "against the first, not the start"
+
+
+def test_rows_before_another_thread_count_stay_as_they_were_measured(shop: Shop) -> None:
+    shop.found = [finding(1, fix={"threads": 1})]
+    shop.makes = {"": FAST}
+    session = shop.run()
+    before, after = session.results
+    assert (before,) == shop.start.results
+    assert (before.task.threads, after.task.threads) == (2, 1)
+    assert session.comparisons == (), "what ran on other threads is not compared"
 
 
 def test_what_cannot_be_profiled_comes_last(shop: Shop) -> None:

@@ -49,6 +49,12 @@ class Version:
         """Label and target, by which a session knows the row."""
         return self.row.variant.label, self.row.target.label
 
+    @property
+    def group(self) -> tuple[str, str, int]:
+        """Rows that agree in these are compared."""
+        threads = stages.threads_of(self.options)
+        return self.row.target.label, self.row.variant.precision, threads
+
 
 def applied(options: Options, fix: Mapping[str, Any]) -> Options:
     """The options after a fix; a fix is data that may come from a file."""
@@ -143,7 +149,10 @@ class FixLoop:
         return session
 
     def _measured_again(self, session: Session, first: Version, now: Version) -> Iterator[Session]:
-        """All rows of this target in one run, peers under the fixed row's target and threads."""
+        """All rows of this target in one run, peers under the fixed row's target and threads.
+
+        Where a fix has changed those, the rows before it stay as they were measured together.
+        """
         asked = replace(now.options, precisions=(now.row.variant.precision,), graph=None)
         planned = stages.plan_rows(asked, [now.row.target], self.ready.model.format)
         measured = {r.task.variant.backend for r in session.results if r.status == "ok"}
@@ -152,7 +161,7 @@ class FixLoop:
             for row in planned
             if not view.is_ours(row.variant.backend) and row.variant.backend in measured
         ]
-        versions = [first, *peers, now]
+        versions = [*([first] if first.group == now.group else []), *peers, now]
         entries = [
             stages.loadable_entry(v.row, self.ready, v.options, self._artifacts) for v in versions
         ]
