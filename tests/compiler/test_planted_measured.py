@@ -78,7 +78,8 @@ def measure(
 def first(session: Session) -> Finding:
     done = diagnose(session)
     assert not [w for w in done.warnings if w.startswith("diagnosis")]
-    return next(f for f in done.findings if f.saving_s)
+    # Under a roof that was measured on a busy machine a finding may be worth nothing.
+    return next(f for f in done.findings if f.severity != "info")
 
 
 def silent(session: Session, rule: str) -> bool:
