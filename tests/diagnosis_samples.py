@@ -106,6 +106,22 @@ def launches(calls: int, host_s: float, target: str = "cpu:znver4") -> Session:
     return session(found, targets=targets, roofs=())
 
 
+def built(found: Session, threads: int = 2, **settings: str) -> Session:
+    """A session whose rows say how they were built and run."""
+    rows = tuple(
+        replace(r, settings=settings, task=replace(r.task, threads=threads)) for r in found.results
+    )
+    return replace(found, results=rows)
+
+
+def direct(rows: int) -> Session:
+    """A 3x3 convolution from 56 rows to `rows` in channel blocks, at 70 % of the roof."""
+    shapes = ((4, 4, 3, 3, 16, 16), (1, 4, 56, 56, 16), (1, 4, rows, rows, 16))
+    buffers = tuple(buffer(shape, "float32") for shape in shapes)
+    irs = (nest("fused_conv2d_add_relu", *GOOD, rule="conv2d", buffers=buffers),)
+    return session(profile("tvmscope", good()), kernel_ir=irs)
+
+
 WILD = [0.05 * f for f in (1, 1.3, 0.9, 1.25, 0.95, 1.2, 0.85, 1.3, 1)]
 HALF = (buffer((512, 512)), buffer((512, 512)))
 MATMUL = kernel("fused_matmul_add", 1e-3, "fc", flops=1e9, bytes=1e6)
@@ -152,6 +168,15 @@ SITUATIONS: dict[str, tuple[Session, Session]] = {
         with_loops(*GOOD, counts={"flops": 5e8, "bytes": 2e6}),
         with_loops(*GOOD, counts={"flops": 1.3e9, "bytes": 2e6}),
     ),
+    "cores-unused": (built(beside(), threads=1), built(beside(), threads=2)),
+    "pass-disabled": (
+        built(
+            with_loops(("parallel", 56), ("serial", 64), rule="fallback"),
+            disabled_passes="pack-matmul",
+        ),
+        with_loops(("parallel", 56), ("serial", 64), ("vectorized", 16), rule="matmul"),
+    ),
+    "winograd-off": (built(direct(56), winograd="False"), built(direct(28), winograd="False")),
     "tuned-slower": (tuned(0.06), tuned(0.045)),
     "casts": (
         beside(*(kernel(f"cast{i}", 5e-4, "to", kind="layout") for i in range(6))),

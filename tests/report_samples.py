@@ -7,6 +7,7 @@ from typing import Any
 
 import profiles
 import samples
+from tvmscope.core.fixes import Attempt
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.profile import Finding, KernelTime
 from tvmscope.core.session import Session
@@ -76,6 +77,20 @@ FINDINGS = (
 )  # fmt: skip
 
 
+TRIED = (
+    Attempt(
+        rule="layout-changes", title="One layout change costs 0.4 ms", backend="tvmscope",
+        target="cpu:znver4", fix={"disabled_passes": []}, predicted_s=0.0004, achieved_s=0.00035,
+        ci95_s=(0.0003, 0.0004), outcome="kept", reason="1.02 times as fast",
+    ),
+    Attempt(
+        rule="launch-bound", title="Tiny kernels are bound by their launch", backend="tvmscope",
+        target="cpu:znver4", fix={"exec_mode": "compiled"}, predicted_s=0.0002, achieved_s=-0.0001,
+        ci95_s=(-0.0003, 0.0001), outcome="reverted", reason="not faster: 0.99x, undecided",
+    ),
+)  # fmt: skip
+
+
 def profiled(**more: Any) -> Session:
     """Profiles of two backends, roofs and findings: every section has something to show."""
     ours = profiles.profile("tvmscope", *_ours(), how="TVM's VM instrument")
@@ -89,7 +104,7 @@ def profiled(**more: Any) -> Session:
         "fused_conv2d40_add_relu", ("parallel", 28), ("serial", 64), ("vectorized", 16),
         backend="tvmscope", target="cpu:znver4", rule="conv2d",
     )  # fmt: skip
-    known = {"findings": FINDINGS, "kernel_ir": (loops,)}
+    known = {"findings": FINDINGS, "fixes": TRIED, "kernel_ir": (loops,)}
     return profiles.session(ours, theirs, rows=rows, **known | more)
 
 
@@ -123,6 +138,9 @@ def hostile(name: str) -> Session:
         command=name,
         profiles=tuple(taken),
         findings=(finding,),
+        fixes=(
+            replace(TRIED[0], rule=name, title=name, fix={name: name}, reason=name, backend=name),
+        ),
         warnings=(name,),
         kernel_ir=tuple(
             replace(

@@ -107,3 +107,9 @@ def test_bare_cuda_without_a_gpu_is_cross_compiled(relu: Path) -> None:
     assert done.returncode == 0
     assert "cuda:sm_90" in done.stderr
     assert (folder / "model.so").is_file()
+
+
+def test_fixes_need_profiles(relu: Path) -> None:
+    refuses(
+        run("analyze", "relu.onnx", "--fix", "--no-profile", cwd=relu.parent), 2, "--no-profile"
+    )

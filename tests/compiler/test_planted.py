@@ -10,13 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tvm
-from onnx import TensorProto, helper, numpy_helper
 
 import samples
 from command import save_onnx
+from planted import UNFUSED, casts, convolution, elementwise, matmul, scatters
 from profiles import ROOFS, kernel, profile
 from tvmscope.compiler import frontends, pipeline, sources, targets
 from tvmscope.core.model import Prepared
@@ -29,69 +28,10 @@ from tvmscope.models.prepare import prepare
 
 FLOPS_PER_S, BYTES_PER_S = 10e9, 4e9
 UNFIXED = CompileOptions(disabled_passes=("fast-scatter",))
-UNFUSED = CompileOptions(disabled_passes=("fuse-ops", "fuse-tir"))
 GPU_ROOFS = (
     Roof(dtype="float32", threads=0, flops_per_s=50e12, bytes_per_s=None, how="", device="cuda"),
     Roof(dtype="float16", threads=0, flops_per_s=500e12, bytes_per_s=None, how="", device="cuda"),
 )
-
-
-def constant(name: str, value: np.ndarray):
-    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(value, name))
-
-
-def chain(*steps: tuple[str, ...]) -> list:
-    """Nodes one after another, from x to y; each step is an operator and its further inputs."""
-    names = ["x", *(f"t{i}" for i in range(1, len(steps))), "y"]
-    return [
-        helper.make_node(op, [names[i], *more], [names[i + 1]], name=f"n{i}")
-        for i, (op, *more) in enumerate(steps)
-    ]
-
-
-def weights(*shape: int) -> np.ndarray:
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 0.01
-
-
-def scatters() -> list:
-    """Pairs of rows computed one by one and written into the whole."""
-    nodes, last = [], "x"
-    for i in range(8):
-        rows = np.array([[2 * i], [2 * i + 1]])
-        nodes += [
-            constant(f"rows{i}", rows),
-            helper.make_node("GatherND", ["x", f"rows{i}"], [f"part{i}"], name=f"take{i}"),
-            helper.make_node("Sin", [f"part{i}"], [f"sin{i}"], name=f"sin{i}"),
-            helper.make_node(
-                "ScatterND", [last, f"rows{i}", f"sin{i}"], [o := "y" if i == 7 else f"o{i}"],
-                name=f"put{i}",
-            ),
-        ]  # fmt: skip
-        last = o
-    return nodes
-
-
-def matmul(depth: int, width: int) -> list:
-    return [constant("w", weights(depth, width)), *chain(("MatMul", "w"))]
-
-
-def convolution() -> list:
-    return [constant("w", weights(32, 32, 3, 3)), *chain(("Conv", "w"), ("Relu",))]
-
-
-def casts() -> list:
-    nodes, last = [], "x"
-    for i in range(8):
-        out = "y" if i == 7 else f"c{i}"
-        to = TensorProto.FLOAT if i % 2 else TensorProto.DOUBLE
-        nodes.append(helper.make_node("Cast", [last], [out], name=f"cast{i}", to=to))
-        last = out
-    return nodes
-
-
-def elementwise() -> list:
-    two = constant("two", np.float32(2))
-    return [two, *chain(("Mul", "two"), ("Add", "x"), ("Relu",), ("Sub", "two"), ("Abs",))]
 
 
 @pytest.fixture
@@ -119,7 +59,7 @@ def lower(tmp_path: Path) -> Callable[..., Session]:
         times = [_timed(described[c.kernel], c.source_ops) for c in calls if c.kernel in described]
         row = samples.result("tvmscope", 1.0, target.label, precision=options.precision)
         found = profile(row.task.variant.label, *times, target=target.label)
-        base = samples.session(row)
+        base = samples.session(replace(row, measurement=samples.measurement(found.end_to_end_s)))
         here = replace(base.environment, cpu_features=features or target.features)
         return replace(
             base, environment=here, targets=(target,), profiles=(found,),

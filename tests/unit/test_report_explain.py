@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
@@ -11,6 +12,7 @@ from rich.console import Console, RenderableType
 import samples
 from diagnosis_samples import SITUATIONS
 from profiles import kernel, nest, profile, session
+from tvmscope.core.fixes import Attempt
 from tvmscope.core.profile import Buffer, KernelIR
 from tvmscope.core.session import Session
 from tvmscope.diagnose.engine import diagnose
@@ -150,12 +152,34 @@ def test_no_finding_is_said() -> None:
     assert "no kernel profile" in bare
 
 
+def attempt(predicted_s: float | None, achieved_s: float | None, **more: Any) -> Attempt:
+    return Attempt(
+        **{
+            "rule": "no-schedule", "title": "No schedule was applied", "backend": "tvmscope",
+            "target": "cpu:znver4", "fix": {"pipeline": "tvmscope"}, "predicted_s": predicted_s,
+            "achieved_s": achieved_s, "outcome": "kept", **more,
+        }
+    )  # fmt: skip
+
+
 def test_calibration_counts_what_came_close() -> None:
-    found = diagnose(SITUATIONS["no-schedule"][0]).findings[0]
-    saving = found.saving_s or 0.0
-    tried = [replace(found, achieved_s=saving * f) for f in (1.0, 1.3, 0.5, -0.1)]
-    assert "4 fixes tried, 2 within 35%" in explain.calibration(tried)
-    assert explain.calibration([found]) == ""
+    tried = [attempt(p, 1.0) for p in (1.0, 1.34, 1.36, 0.66, 0.6, -0.1)]
+    tried += [attempt(1.0, None), attempt(None, 1.0)]
+    page = text(explain.findings(with_kernel(ours()), tried))
+    assert "of 6 fixes tried, 3 were predicted within 35%" in page
+    assert "calibration" not in text(explain.findings(with_kernel(ours())))
+
+
+def test_fixes_are_listed_with_prediction_outcome_and_reason() -> None:
+    tried = (
+        attempt(5.0, 4.5, ci95_s=(4.4, 4.6), reason="100 times as fast"),
+        attempt(0.1, -0.02, fix={"disabled_passes": []}, outcome="reverted", reason="not faster"),
+        attempt(0.1, None, outcome="open"),
+    )
+    page = text(explain.findings(replace(with_kernel(ours()), fixes=tried)), 200)
+    for word in ("5.00 s", "4.50 s", "4.40-4.60 s", "kept: 100 times as fast", "reverted: not",
+                 "−20.0 ms", "disabled_passes = none", "not finished"):  # fmt: skip
+        assert word in page
 
 
 def test_hostile_names_reach_no_terminal() -> None:
@@ -171,6 +195,8 @@ def test_hostile_names_reach_no_terminal() -> None:
         diagnose(SITUATIONS["casts"][0]).findings[0], rule=evil, title=evil, evidence=evil,
         advice=evil, severity=evil, effort=evil, fix={evil: evil},
     )  # fmt: skip
-    page += text(explain.findings(replace(samples.session(), findings=(finding,))))
+    tried = attempt(1.0, 1.0, rule=evil, title=evil, fix={evil: evil}, reason=evil)
+    hostile = replace(samples.session(), findings=(finding,), fixes=(tried,))
+    page += text(explain.findings(hostile, (tried,)))
     assert "\x1b" not in page
     assert len(page) < 12_000

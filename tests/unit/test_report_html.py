@@ -267,3 +267,11 @@ def test_tables_and_figures_are_accessible() -> None:
     plots = [v for t, v in found.tags if "plot" in (v.get("class") or "").split()]
     assert len(plots) == 2
     assert all(v["role"] == "img" and v["aria-label"] for v in plots)
+
+
+def test_fixes_stand_in_a_table_with_their_outcome() -> None:
+    found = page("profiled").section("findings")
+    assert "Fixes that were tried" in found
+    assert "disabled_passes = none 400 us 350 us 300-400 us kept" in found
+    assert "exec_mode = compiled 200 us −100 us −300 us to 100 us reverted not faster" in found
+    assert "of 2 fixes tried, 1 were predicted within 35%" in found

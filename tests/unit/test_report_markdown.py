@@ -7,6 +7,7 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
+import report_samples
 import samples
 from tvmscope.report import markdown
 from tvmscope.report.escape import clean
@@ -54,3 +55,12 @@ def test_summary_comes_first_for_several_models() -> None:
     shown = markdown.render([samples.complete(), samples.failed_model()])
     assert shown.startswith("| model |")
     assert "| broken | failed |" in shown
+
+
+def test_fixes_are_a_table_that_no_name_breaks() -> None:
+    shown = markdown.render([report_samples.profiled()])
+    assert "| kept: 1.02 times as fast |" in shown
+    hostile = markdown.render([report_samples.hostile(report_samples.EVIL)])
+    rows = hostile[hostile.index("### Fixes that were tried") :].splitlines()[2:5]
+    cells = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}
+    assert cells == {7}, "six cells in every row"

@@ -29,6 +29,9 @@ class _Runner:
             "threads": str(request.threads),
             "cuda_graph": str(artifact.graph),
         }
+        if artifact.disabled_passes:
+            self.settings["disabled_passes"] = ",".join(artifact.disabled_passes)
+        self.settings |= {name: str(value) for name, value in artifact.overrides.items()}
 
     def run(self) -> None:
         self.loaded.run(self.inputs)

@@ -13,7 +13,7 @@ OURS = "tvmscope"
 
 
 def compare_all(results: Sequence[Result]) -> tuple[Comparison, ...]:
-    """Our rows against every other verified row of the same target and precision.
+    """Our rows against every other verified row of the same target, precision and threads.
 
     Two rows of ours meet once, the later one against the earlier. Where none of ours is
     there, the fastest row is set against the others.
@@ -25,8 +25,8 @@ def compare_all(results: Sequence[Result]) -> tuple[Comparison, ...]:
     )
 
 
-def _group(result: Result) -> tuple[str, str]:
-    return result.task.target, result.task.variant.precision
+def _group(result: Result) -> tuple[str, str, int]:
+    return result.task.target, result.task.variant.precision, result.task.threads
 
 
 def _pairs(rows: list[Result]) -> list[tuple[Result, Result]]:

@@ -273,20 +273,6 @@ def comparison(
     return given(backends=names(backends), tolerance=rtol, atol=atol)
 
 
-def profiling(
-    profile: Annotated[
-        bool,
-        option(
-            _TIME,
-            "--profile/--no-profile",
-            help=_("Time every kernel too, after measuring."),
-            default=_("profile"),
-        ),
-    ] = True,
-) -> dict[str, Any]:
-    return {"profile": profile}
-
-
 MEASURING = (
     target,
     cores,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvmscope.cli import _flags as flags
 from tvmscope.cli import _tune_flags as tuning
 from tvmscope.cli._command import MEASURE, Command
+from tvmscope.cli._diagnosis_flags import fixing, profiling
 from tvmscope.cli._show import Show, exit_code, refuse_overwrite
 from tvmscope.workflow.options import Options
 
@@ -27,4 +28,4 @@ def analyze(models: flags.Models, *, options: Options, show: Show) -> int:
     return exit_code(sessions, options.backends)
 
 
-COMMAND = Command(analyze, (*flags.MEASURING, flags.profiling, tuning.first), panel=MEASURE)
+COMMAND = Command(analyze, (*flags.MEASURING, profiling, fixing, tuning.first), panel=MEASURE)

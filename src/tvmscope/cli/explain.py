@@ -52,16 +52,23 @@ def explain(
 def _show_findings(sessions: list[Session], paths: list[Path], show: Show) -> None:
     from tvmscope.core.codec import encode
     from tvmscope.report.explain import findings
+    from tvmscope.workflow import calibration
 
     if show.json:
         show.machine(
             [
-                {"path": str(path), "model": s.model.name, "findings": encode(s.findings)}
+                {
+                    "path": str(path),
+                    "model": s.model.name,
+                    "findings": encode(s.findings),
+                    "fixes": encode(s.fixes),
+                }
                 for s, path in zip(sessions, paths, strict=True)
             ]
         )
     else:
-        _print(show, *(findings(session) for session in sessions))
+        past = calibration.history()
+        _print(show, *(findings(session, past) for session in sessions))
 
 
 def _show_kernels(kernels: list[Titled], show: Show) -> None:

@@ -53,6 +53,8 @@ def build(
             precision=options.precision,
             pipeline=options.pipeline,
             graph=options.graph,
+            disabled_passes=options.disabled_passes,
+            overrides=options.overrides,
             threads=options.threads,
             build_s=time.perf_counter() - start,
             size_bytes=library.stat().st_size,

@@ -17,6 +17,7 @@ from tvm import te, tirx
 
 from tvmscope.compiler.blocked_ops import NO_NOTES, OP, Window
 from tvmscope.compiler.tiles import CHANNEL_BLOCK, most_columns, padded, ranked_columns
+from tvmscope.core import winograd as costs
 from tvmscope.core.target import Target
 
 Matrix = np.ndarray[Any, Any]
@@ -84,26 +85,14 @@ F4 = Transform(
 
 BY_NAME = {"winograd2": F2, "winograd4": F4}
 
-_WEIGHT_LOAD = 12
-"""A transformed weight that is used fewer times than this costs as much as if it were: it comes
-from memory, which delivers one float in the time of about this many multiplications."""
-_TRANSFORM_SHARE = {F2: 1.3, F4: 1.5}
-"""What the two transforms add to the products, as a factor."""
-
 
 def best(batch: int, rows: int, columns: int, target: Target) -> Transform | None:
-    """The transform that is predicted to be fastest; None where the direct way is.
-
-    Costs are multiplications per input and output channel.
-    """
-
-    def cost(transform: Transform) -> float:
-        count = tile_count(batch, rows, columns, transform)
-        return transform.alpha**2 * max(count, _WEIGHT_LOAD) * _TRANSFORM_SHARE[transform]
-
-    direct = 9 * max(batch * rows * padded(columns, target), _WEIGHT_LOAD)
-    fastest = min((F2, F4), key=cost)
-    return fastest if cost(fastest) < direct else None
+    """The transform that is predicted to be fastest; None where the direct way is."""
+    tile = costs.best_tile(batch, rows, columns)
+    direct = costs.direct(batch, rows, padded(columns, target))
+    if costs.cost(tile, batch, rows, columns) >= direct:
+        return None
+    return next(transform for transform in (F2, F4) if transform.tile == tile)
 
 
 def best_name(batch: int, rows: int, columns: int, target: Target) -> str | None:

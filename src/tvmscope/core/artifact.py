@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.target import Target
@@ -37,6 +37,9 @@ class Artifact:
     precision: str
     pipeline: str
     graph: bool = False
+    disabled_passes: tuple[str, ...] = ()
+    overrides: dict[str, Any] = field(default_factory=dict)
+    """What the pipeline was told to leave out, and settings of its passes, by name."""
     tuned: bool = False
     threads: int | None = None
     build_s: float = 0.0

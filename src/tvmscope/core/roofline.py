@@ -87,14 +87,15 @@ class Limits:
         return self.levels
 
 
-def limits(session: Session, profile: Profile) -> Limits:
-    """The roofs for a profile's device, precision and threads.
+def limits(session: Session, profile: Profile, threads: int | None = None) -> Limits:
+    """The roofs for a profile's device, precision and threads (its own, unless others are given).
 
     What fewer threads can do, more can too: the best roof of up to that many threads counts.
     """
     row = session.result_of(profile)
     precision = session.precision_of(profile)
-    threads = row.task.threads if row else session.environment.threads
+    if threads is None:
+        threads = row.task.threads if row else session.environment.threads
     device = profile.target.partition(":")[0]
     fitting = [
         r for r in session.roofs if r.device == device and (device != "cpu" or r.threads <= threads)

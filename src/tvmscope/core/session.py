@@ -12,6 +12,7 @@ from tvmscope.core.codec import decode, encode
 from tvmscope.core.comparison import Comparison
 from tvmscope.core.environment import Environment
 from tvmscope.core.files import write_text_atomic
+from tvmscope.core.fixes import Attempt
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Model
 from tvmscope.core.profile import Finding, KernelIR, Profile, Roof
@@ -40,6 +41,8 @@ class Session:
     kernel_ir: tuple[KernelIR, ...] = ()
     findings: tuple[Finding, ...] = ()
     tuning: tuple[TunedTask, ...] = ()
+    fixes: tuple[Attempt, ...] = ()
+    """In the order in which they were tried; each builds on those that were kept before it."""
     warnings: tuple[str, ...] = ()
     failure: str | None = None
     """Why the model could not be loaded at all; then there are no results."""

@@ -147,6 +147,20 @@ def ratio_interval(a_rounds: Rounds, b_rounds: Rounds) -> RatioInterval:
     return RatioInterval(float(np.exp(centre)), float(np.exp(low)), float(np.exp(high)), detectable)
 
 
+def difference_interval(
+    a_rounds: Rounds, b_rounds: Rounds
+) -> tuple[float, tuple[float, float] | None]:
+    """Time of a minus time of b with its 95 % interval, paired by round as in `ratio_interval`."""
+    pairs = zip(a_rounds, b_rounds, strict=False)
+    found = np.array([np.median(a) - np.median(b) for a, b in pairs if len(a) and len(b)])
+    if found.size == 0:
+        raise ValueError("no common round to compare")
+    if found.size == 1:
+        return float(found[0]), None
+    centre, low, high = _wilcoxon(found) if found.size >= _WILCOXON_MIN else _student(found)
+    return centre, (low, high)
+
+
 def _student(x: Floats) -> tuple[float, float, float]:
     half = _T95[x.size] * float(x.std(ddof=1)) / float(np.sqrt(x.size))
     return float(x.mean()), float(x.mean()) - half, float(x.mean()) + half

@@ -21,6 +21,8 @@ class Variant:
     pipeline: str | None = None
     tuning: str | None = None
     graph: bool = False
+    fixed: bool = False
+    """Whether it is what `analyze --fix` made of our row."""
 
     @property
     def label(self) -> str:
@@ -30,6 +32,8 @@ class Variant:
             parts.append(SHORT.get(self.precision, self.precision))
         if self.graph:
             parts.append("graph")
+        if self.fixed:
+            parts.append("fixed")
         return " ".join(parts)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tvmscope.core import roofline
+from tvmscope.core import roofline, stats
+from tvmscope.core.alignment import groups
 from tvmscope.core.measurement import Result
 from tvmscope.core.profile import KernelIR, KernelTime, Profile
 from tvmscope.core.session import Session
@@ -78,6 +79,8 @@ class Subject:
     """In the order of their first call; one kernel may stand for several source operators."""
     label: str
     """Names the row, where a session has several to diagnose; else empty."""
+    peers: dict[str, float] = field(default_factory=dict)
+    """By source operator: the fastest other backend's time over ours, for its whole group."""
 
     @property
     def run_s(self) -> float:
@@ -86,7 +89,7 @@ class Subject:
 
     @property
     def device(self) -> str:
-        return self.profile.target.partition(":")[0]
+        return _device(self.profile.target)
 
     @property
     def cores(self) -> int:
@@ -94,6 +97,15 @@ class Subject:
         if self.row is not None:
             return self.row.task.threads
         return self.target.cores if self.target else 1
+
+    @property
+    def disabled(self) -> tuple[str, ...]:
+        """The passes that were left out."""
+        return tuple(x for x in self.setting("disabled_passes").split(",") if x)
+
+    def setting(self, name: str) -> str:
+        """What the row was built or run with; empty where it does not say."""
+        return ((self.row and self.row.settings) or {}).get(name, "")
 
     @cached_property
     def heavy(self) -> tuple[Kernel, ...]:
@@ -130,20 +142,98 @@ def subjects(session: Session) -> tuple[Subject, ...]:
     """Our fastest row of each target and precision; TVM as it comes where we have none."""
     best: dict[tuple[str, str], Profile] = {}
     for profile in sorted(session.profiles, key=_preference):
-        if _family(profile) in (OWN, PLAIN):
+        if is_ours(profile.backend) and not _is_superseded(session, profile):
             best.setdefault((profile.target, session.precision_of(profile)), profile)
     return tuple(_subject(session, p, several=len(best) > 1) for p in best.values())
 
 
-def _family(profile: Profile) -> str:
-    return profile.backend.split(" ")[0].split("-")[0]
+def _family(label: str) -> str:
+    return label.split(" ")[0].split("-")[0]
+
+
+def is_ours(label: str) -> bool:
+    """Whether a row's label names one that we compile: our own pipeline's, or TVM as it comes."""
+    return _family(label) in (OWN, PLAIN)
+
+
+def about(session: Session, backend: str, target: Target) -> Session:
+    """The session as if this were the only row of ours; other backends stay beside it."""
+
+    def stays(label: str, where: str) -> bool:
+        return not is_ours(label) or (label, where) == (backend, target.label)
+
+    return replace(
+        session,
+        targets=(target,),
+        results=tuple(r for r in session.results if stays(r.task.variant.label, r.task.target)),
+        profiles=tuple(p for p in session.profiles if stays(p.backend, p.target)),
+    )
 
 
 def _preference(profile: Profile) -> tuple[bool, float]:
-    return _family(profile) != OWN, profile.end_to_end_s
+    return _family(profile.backend) != OWN, profile.end_to_end_s
+
+
+def _is_superseded(session: Session, profile: Profile) -> bool:
+    """Whether a fix has made another row of this one: there is nothing to say of it any more."""
+    fixed = [
+        (p.backend, p.target)
+        for p in session.profiles
+        if (row := session.result_of(p)) is not None and row.task.variant.fixed
+    ]
+    here = [place for place in fixed if _device(place[1]) == _device(profile.target)]
+    return bool(here) and (profile.backend, profile.target) not in here
+
+
+def _device(target: str) -> str:
+    return target.partition(":")[0]
+
+
+def _at_measured_speed(session: Session, profile: Profile) -> Profile:
+    """The profile's times, set to the speed of the row's measured run where that was faster.
+
+    A profile is a run of its own, perhaps in a slower minute; others make a run longer, never
+    shorter.
+    """
+    row = session.result_of(profile)
+    if row is None or row.measurement is None or profile.end_to_end_s <= 0:
+        return profile
+    if not row.measurement.values_s:
+        return profile
+    factor = min(1.0, stats.median_s(row.measurement) / profile.end_to_end_s)
+    return replace(
+        profile,
+        kernels=tuple(replace(k, total_s=k.total_s * factor) for k in profile.kernels),
+        end_to_end_s=profile.end_to_end_s * factor,
+        profiled_s=profile.profiled_s * factor,
+        host_s=None if profile.host_s is None else profile.host_s * factor,
+    )
+
+
+def _peers(session: Session, ours: Profile) -> dict[str, float]:
+    """How the fastest profiled backend beside us does, group by group of source operators."""
+    others = [
+        _at_measured_speed(session, p)
+        for p in session.profiles
+        if not is_ours(p.backend)
+        and _device(p.target) == _device(ours.target)
+        and session.precision_of(p) == session.precision_of(ours)
+        and ((row := session.result_of(p)) is None or row.status == "ok")
+    ]
+    if not others:
+        return {}
+    theirs = min(others, key=lambda p: p.end_to_end_s)
+    pairs = [(p.backend, k) for p in (ours, theirs) for k in p.kernels]
+    return {
+        op: group.times_s[theirs.backend] / group.times_s[ours.backend]
+        for group in groups(pairs)
+        if group.times_s.get(ours.backend) and group.times_s.get(theirs.backend)
+        for op in group.source_ops
+    }
 
 
 def _subject(session: Session, profile: Profile, *, several: bool) -> Subject:
+    profile = _at_measured_speed(session, profile)
     limits = roofline.limits(session, profile)
     run_s = max(profile.end_to_end_s, profile.total_s)
     loops = {ir.name: ir for ir in session.kernel_ir if _is_of(ir, profile)}
@@ -156,6 +246,7 @@ def _subject(session: Session, profile: Profile, *, several: bool) -> Subject:
             Kernel(k, loops.get(k.name), limits.least_s(k), run_s) for k in profile.kernels
         ),
         label=f"{profile.backend} @ {profile.target}" if several else "",
+        peers=_peers(session, profile),
     )
 
 

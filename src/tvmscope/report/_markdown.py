@@ -8,7 +8,7 @@ from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.core.waterfall import Waterfall, waterfall
 from tvmscope.messages import _, plural
-from tvmscope.report import _charts, _verdict
+from tvmscope.report import _charts, _fixes, _verdict
 from tvmscope.report.escape import NAME_LIMIT
 from tvmscope.report.escape import markdown as escape
 from tvmscope.units import format_s
@@ -37,8 +37,19 @@ def explained(session: Session) -> Iterator[str]:
         yield "\n".join(f"- {_finding(f)}" for f in session.findings)
     elif session.profiles:
         yield _("No rule found anything to improve in this session.")
+    yield from _tried(session)
     yield from _kernels(session)
     yield from _operators(session, gap)
+
+
+def _tried(session: Session) -> Iterator[str]:
+    if not session.fixes:
+        return
+    yield f"### {_('Fixes that were tried')}"
+    rows = _fixes.rows(session.fixes)
+    yield table(_fixes.head(), ([escape(cell) for cell in _fixes.cells(row)] for row in rows))
+    if line := _fixes.calibration(session.fixes):
+        yield escape(line)
 
 
 def _finding(finding: Finding) -> str:

@@ -13,11 +13,10 @@ from tvmscope.core.profile import Finding, Profile
 from tvmscope.core.session import Session, to_json
 from tvmscope.core.waterfall import Waterfall, waterfall
 from tvmscope.messages import _
-from tvmscope.report import _charts, _loops, _tuning, _verdict, _view
+from tvmscope.report import _charts, _fixes, _loops, _tuning, _verdict, _view
 from tvmscope.report._charts import KernelRow, percent, si, signed
 from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT, clean
-from tvmscope.report.explain import calibration
 from tvmscope.units import format_bytes, format_s
 
 _SEVERITIES = ("high", "medium", "low", "info")
@@ -120,8 +119,12 @@ class Part:
 
     @property
     def calibration(self) -> str:
-        """How well predictions came true so far."""
-        return calibration(self.session.findings)
+        """How well predictions came true in this session."""
+        return _fixes.calibration(self.session.fixes)
+
+    @property
+    def tried(self) -> list[_fixes.Row]:
+        return _fixes.rows(self.session.fixes)
 
     def command(self, verb: str, *flags: str) -> str:
         """The command that fills a section."""

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
-from tvmscope.report import _summary, _view
+from tvmscope.report import _summary, _view, explain
 from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.renderers import Renderer
@@ -96,6 +96,8 @@ class SessionView:
             yield self._table(rows, console, options)
         yield from (Text(clean(line), style="bold") for line in _view.headlines(session))
         yield from _findings(session)
+        if session.fixes:
+            yield explain.fixes(session.fixes)
         yield from _trouble(_view.unmeasured(session), several=len(_view.targets(session)) > 1)
         yield from _remarks(session)
         yield Text(clean(_view.environment(session), 600), style="dim")

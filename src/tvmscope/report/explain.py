@@ -13,9 +13,11 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tvmscope.core import roofline
+from tvmscope.core.fixes import Attempt
 from tvmscope.core.profile import Buffer, Finding, KernelIR, Loop
 from tvmscope.core.session import Session
-from tvmscope.messages import _, plural
+from tvmscope.messages import _
+from tvmscope.report import _fixes
 from tvmscope.report._schedule import in_words
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.units import format_bytes, format_rate, format_s, format_shape
@@ -24,14 +26,15 @@ _SEVERITIES = {"high": "bold red", "medium": "yellow", "low": "cyan", "info": "d
 _MODES = {
     "parallel": "bold green", "vectorized": "bold magenta", "unrolled": "yellow", "serial": "dim",
 }  # fmt: skip
-_CLOSE = 0.35
-"""A prediction is right when the achieved saving is within this of it."""
 _SIDE_BY_SIDE = 140
 """Columns of a terminal from which two kernels stand beside each other."""
 
 
-def findings(session: Session) -> RenderableType:
-    """Every finding with its evidence, advice and worth; or the sentence that there is none."""
+def findings(session: Session, history: Sequence[Attempt] = ()) -> RenderableType:
+    """Every finding with its evidence, advice and worth; or the sentence that there is none.
+
+    `history` are the fixes that were ever tried on this machine.
+    """
     parts: list[RenderableType] = [Text(clean(session.model.name, NAME_LIMIT), style="bold")]
     if not session.findings:
         parts.append(Text(_("No findings: no rule has anything to say about what was measured.")))
@@ -40,14 +43,31 @@ def findings(session: Session) -> RenderableType:
         parts.append(Text(text, style="yellow"))
     for place, finding in enumerate(session.findings, start=1):
         parts += [Text(""), *_finding(place, finding)]
-    if line := calibration(session.findings):
-        parts += [Text(""), Text(line, style="dim")]
+    if session.fixes:
+        parts += [Text(""), fixes(session.fixes)]
+    if line := _fixes.calibration(history):
+        text = _("calibration on this machine: {line}").format(line=line)
+        parts += [Text(""), Text(text, style="dim")]
     parts += [
         Text(_("warning: "), style="yellow").append(clean(w))
         for w in session.warnings
         if w.startswith("diagnosis")
     ]
     return Group(*parts)
+
+
+def fixes(attempts: Sequence[Attempt]) -> Table:
+    """What was tried, what it was to bring, and what it brought."""
+    table = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim",
+        title=_("Fixes that were tried"), title_justify="left", title_style="bold",
+    )  # fmt: skip
+    numbers = (2, 3, 4)
+    for place, title in enumerate(_fixes.head()):
+        table.add_column(title, justify="right" if place in numbers else "left", overflow="fold")
+    for row in _fixes.rows(attempts):
+        table.add_row(*map(Text, _fixes.cells(row)), style="green" if row.kept else "")
+    return table
 
 
 def _finding(place: int, finding: Finding) -> Iterator[Text]:
@@ -70,20 +90,6 @@ def _finding(place: int, finding: Finding) -> Iterator[Text]:
     if finding.achieved_s is not None:
         text = _("   tried: it saved {time}").format(time=format_s(finding.achieved_s))
         yield Text(text, style="bold")
-
-
-def calibration(found: Sequence[Finding]) -> str:
-    """How good the predictions have been, over the fixes that were tried."""
-    tried = [(f.saving_s, f.achieved_s) for f in found if f.achieved_s is not None and f.saving_s]
-    if not tried:
-        return ""
-    close = sum(abs(a - p) <= _CLOSE * abs(p) for p, a in tried)
-    text = plural(
-        "calibration: {count} fix tried, {close} within {limit:.0%} of its prediction",
-        "calibration: {count} fixes tried, {close} within {limit:.0%} of their prediction",
-        len(tried),
-    )
-    return text.format(count=len(tried), close=close, limit=_CLOSE)
 
 
 @dataclass(frozen=True)

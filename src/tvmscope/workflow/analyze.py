@@ -1,7 +1,7 @@
 """The main job, from a model to a saved session. Read this file first: it is the product's plan.
 
 load -> choose targets -> compile each variant -> verify and measure, interleaved -> compare
--> profile kernel by kernel -> diagnose -> save -> report
+-> profile kernel by kernel -> diagnose -> (fix, and measure again) -> save -> report
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import TunedTask
 from tvmscope.diagnose.engine import diagnose
-from tvmscope.workflow import environment, places, profile, reports, stages
+from tvmscope.errors import UsageError
+from tvmscope.workflow import environment, fix, places, profile, reports, stages
 from tvmscope.workflow.options import Options
-
-REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
 
 
 def analyze(model: Any, options: Options, progress: Progress | None = None) -> Session:
@@ -33,6 +32,8 @@ def analyze(model: Any, options: Options, progress: Progress | None = None) -> S
     started = datetime.now(UTC)
     if options.output is not None:
         places.claim(options.output, force=options.force)
+    if options.fix and not options.profile:
+        raise UsageError("--fix works on kernel profiles: leave --no-profile out")
     stages.known_backends(options)  # before a load that may take minutes
     where = stages.resolve_targets(options)
     tuning = _tuned_first(model, options, progress) if options.tune_first else ()
@@ -84,7 +85,7 @@ def measure(
             stages.plan_entries(rows, ready, options, folder / "artifacts", compilers),
             options.measure,
             reference=ready.reference_path,
-            reference_name=REFERENCES[ready.model.format],
+            reference_name=stages.REFERENCES[ready.model.format],
             tolerances=partial(stages.tolerance, options),
             atol=options.atol,
             progress=progress,
@@ -95,6 +96,10 @@ def measure(
     if options.profile:
         for profiled in profile.profile_rows(store.session, rows, ready, options, folder, progress):
             store.keep(profiled)
+    if options.fix:
+        found = store.keep(diagnose(store.session))
+        for step in fix.fix_rows(found, rows, ready, options, folder, progress):
+            store.keep(step)  # a prediction is saved before its fix is built
     return store.keep(diagnose(replace(store.session, complete=True)))
 
 

@@ -24,6 +24,7 @@ from tvmscope.messages import _
 from tvmscope.plugins import discover
 from tvmscope.profiling import roofs
 from tvmscope.units import format_bytes
+from tvmscope.workflow import calibration
 from tvmscope.workflow.places import RESULTS, TUNING_LOGS, cache_folder
 
 REQUIRED = (
@@ -206,6 +207,7 @@ def _places() -> Iterator[Check]:
         yield Check(str(name), "info", f"{folder}{state}")
     folder = cache_folder()
     yield Check(_("cache"), "info", f"{folder}, {format_bytes(_size(folder))}")
+    yield Check(_("calibration"), "info", str(calibration.file()))
 
 
 def _size(folder: Path) -> int:

@@ -36,6 +36,8 @@ class Options:
     """Accepted absolute error, added to the relative one."""
     profile: bool = True
     """Whether `analyze` also times every kernel, after measuring."""
+    fix: bool = False
+    """Whether `analyze` then tries the fixes of its findings, and keeps those that help."""
     output: Path | None = None
     force: bool = False
     redact: bool = False

@@ -20,6 +20,11 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("tvmscope"))
 
 
+def data_folder() -> Path:
+    """What tvmscope learns over time on this machine; unlike a cache it cannot be made again."""
+    return Path(platformdirs.user_data_dir("tvmscope"))
+
+
 def session_folder(name: str, target: str, started: datetime) -> Path:
     """`results/<model>-<target>-<time>/`, free of characters that a file system minds."""
     stem = f"{name}-{target}-{started:%Y%m%d-%H%M%S}"

@@ -15,6 +15,7 @@ from tvmscope.bench.plan import Entry
 from tvmscope.compiler import artifact as artifacts
 from tvmscope.compiler import cuda_device
 from tvmscope.compiler.artifact import META, cpu_problem
+from tvmscope.core.environment import Environment
 from tvmscope.core.files import write_npz
 from tvmscope.core.model import Prepared
 from tvmscope.core.profile import KernelIR, Profile
@@ -43,14 +44,14 @@ def profile_rows(
     measured = [
         row
         for row, result in zip(rows, session.results, strict=True)
-        if result.measurement is not None and _has_profiler(row)
+        if result.measurement is not None and has_profiler(row)
     ]
     make = (stages.loadable_entry(row, ready, options, folder / "artifacts") for row in measured)
     entries = list(make)
     yield from profile_entries(session, entries, options, progress, log_dir=folder / "logs")
 
 
-def _has_profiler(row: stages.Row) -> bool:
+def has_profiler(row: stages.Row) -> bool:
     """A CUDA graph runs its kernels as one."""
     return row.backend.profiles and not row.variant.graph
 
@@ -115,7 +116,7 @@ def _with_roofs(session: Session, progress: Progress) -> Session:
         try:
             roofs = run_isolated(
                 "tvmscope.profiling.roofs:measure",
-                target,
+                _machine(target, session.environment),
                 places.cache_folder(),
                 timeout_s=ROOFS_TIMEOUT_S,
             )
@@ -133,6 +134,12 @@ def _is_here(target: Target) -> bool:
     if target.kind == "cuda":
         return cuda_device.find() is not None
     return cpu_problem(target) is None
+
+
+def _machine(target: Target, here: Environment) -> Target:
+    """The target with everything that this machine has: a roof is the machine's, not the code's."""
+    cores = max(target.cores, here.cores)
+    return replace(target, cores=cores, features=(*target.features, *here.cpu_features))
 
 
 def _warn(session: Session, text: str, progress: Progress) -> Session:
@@ -158,7 +165,7 @@ def profile(model: Any, options: Options, progress: Progress | None = None) -> S
         ExitStack() as compilers,
     ):
         rows = stages.plan_rows(options, where, ready.model.format)
-        chosen = [row for row in rows if _has_profiler(row)]
+        chosen = [row for row in rows if has_profiler(row)]
         session = Session(
             command=options.command,
             started=datetime.now(UTC).isoformat(timespec="seconds"),

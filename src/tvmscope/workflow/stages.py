@@ -29,6 +29,8 @@ from tvmscope.workflow.places import cache_folder
 from tvmscope.workflow.tuned_rows import with_records
 
 LOAD_TIMEOUT_S = 3600.0
+REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
+"""What a model's outputs are checked against, by its format."""
 TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
 

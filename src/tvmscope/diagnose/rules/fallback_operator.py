@@ -9,6 +9,7 @@ from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.rules import pass_disabled
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
 from tvmscope.messages import _
 
@@ -22,7 +23,11 @@ _FAILED = re.compile(r"schedule rule '(.+?)' failed on (\S+):")
 
 def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
-        found = [k for k in subject.heavy if k.share >= MUCH and _is_misplaced(k)]
+        found = [
+            k
+            for k in subject.heavy
+            if k.share >= MUCH and _is_misplaced(k) and not pass_disabled.is_known(subject, k)
+        ]
         if found:
             yield _finding(subject, found)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from tvmscope.core import stats
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
@@ -17,7 +19,8 @@ _FEWEST = 10
 _TINY_S = {"cpu": 50e-6, "cuda": 10e-6}
 """A kernel below this mean time has its launch in the same order of magnitude."""
 _LEFT = {"cpu": 0.7, "cuda": 0.2}
-"""What is left of the launches: compiled VM code on a CPU, one launch of a graph on a GPU."""
+"""What is left of the launches: compiled VM code on a CPU, one launch of a graph on a GPU. Taken
+where the session has not measured it."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -27,7 +30,7 @@ def check(session: Session) -> Iterator[Finding]:
         if between is None or calls < _FEWEST or between < MUCH * subject.run_s:
             continue
         if subject.profile.total_s / calls < _TINY_S.get(subject.device, 0.0):
-            yield _finding(subject, between, calls)
+            yield _finding(subject, between, calls, _graph_saving(session, subject))
 
 
 def _between(subject: Subject) -> float | None:
@@ -36,11 +39,25 @@ def _between(subject: Subject) -> float | None:
     return None if host is None else max(0.0, host - max(0.0, subject.profile.overhead_s))
 
 
-def _finding(subject: Subject, between: float, calls: int) -> Finding:
+def _graph_saving(session: Session, subject: Subject) -> float | None:
+    """What the same row saves as a CUDA graph, where both were measured."""
+    if subject.row is None or subject.row.task.variant.graph:
+        return None
+    variant = replace(subject.row.task.variant, graph=True)
+    task = replace(subject.row.task, variant=variant)
+    graph = next((r for r in session.results if r.task == task and r.status == "ok"), None)
+    if graph is None or graph.measurement is None:
+        return None
+    return max(0.0, subject.profile.end_to_end_s - stats.median_s(graph.measurement))
+
+
+def _finding(subject: Subject, between: float, calls: int, measured_s: float | None) -> Finding:
     on_gpu = subject.device == "cuda"
     graph = subject.row is not None and subject.row.task.variant.graph
     left = _LEFT[subject.device]
-    saving = 0.0 if graph else between * (1 - left)
+    if measured_s is not None:
+        left = max(0.0, 1 - measured_s / between)
+    saving = measured_s if measured_s is not None else 0.0 if graph else between * (1 - left)
     tiny = [k for k in subject.kernels if k.per_call_s < _TINY_S[subject.device]]
     fix = {} if graph else {"graph": True} if on_gpu else {"exec_mode": "compiled"}
     return Finding(

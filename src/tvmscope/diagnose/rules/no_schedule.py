@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
-from tvmscope.diagnose import loops
+from tvmscope.diagnose import estimate, loops
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
 from tvmscope.messages import _
 
-REACHED = 0.7
-"""The part of the roof that our schedules are taken to reach."""
+_SCHEDULING = ("cpu-rules", "gpu-rules", "dlight")
 
 
 def is_unscheduled(kernel: Kernel) -> bool:
@@ -29,38 +28,40 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def _finding(subject: Subject, found: list[Kernel]) -> Finding:
-    saving = sum(k.total_s - k.after(_gain(subject), REACHED) for k in found)
-    ours = subject.row is not None and subject.row.task.variant.pipeline == "tvmscope"
-    advice = (
-        _("Write a schedule rule for them (compiler/schedules): no rule takes these kernels.")
-        if ours
-        else _("Compile with the tvmscope pipeline, which schedules every kernel.")
-    )
+    saving = estimate.saved_s(subject, found)
+    fix = _fix(subject)
     return Finding(
         rule=RULE.id,
         severity=subject.severity(saving),
-        effort="hours" if ours else "minutes",
+        effort="minutes" if fix else "hours",
         title=_("No schedule was applied"),
         evidence=subject.says(
             _(
-                "{count} kernels take {spent} with every loop serial: {names}. Estimated: {cores} "
-                "threads and vectors of {lanes}, up to {reached:.0%} of the roof."
+                "{count} kernels take {spent} with every loop serial: {names}. Estimated: {basis}."
             ).format(
                 count=len(found), spent=subject.spent(found), names=listed(names(found)),
-                cores=subject.cores, lanes=subject.lanes(), reached=REACHED,
+                basis=estimate.basis(subject),
             )
         ),
-        advice=advice,
+        advice=_("Compile with the tvmscope pipeline, which schedules every kernel.")
+        if fix
+        else _("Write a schedule rule for them (compiler/schedules): no rule takes these kernels."),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
-        fix={} if ours else {"pipeline": "tvmscope"},
+        fix=fix,
     )  # fmt: skip
 
 
-def _gain(subject: Subject) -> float:
-    """What threads and vectors can bring; the roof decides where it is known and lower."""
-    return float(subject.cores * subject.lanes()) if subject.device == "cpu" else 32.0
+def _fix(subject: Subject) -> dict[str, object]:
+    """Our pipeline, with its schedules; nothing where it ran whole and left them so."""
+    left = [name for name in subject.disabled if name not in _SCHEDULING]
+    fix: dict[str, object] = {}
+    if subject.row is None or subject.row.task.variant.pipeline != "tvmscope":
+        fix["pipeline"] = "tvmscope"
+    if len(left) < len(subject.disabled):
+        fix["disabled_passes"] = left
+    return fix
 
 
 RULE = Rule(

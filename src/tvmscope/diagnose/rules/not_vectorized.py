@@ -8,6 +8,7 @@ from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import loops
 from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.rules import pass_disabled
 from tvmscope.diagnose.rules.no_schedule import is_unscheduled
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
 from tvmscope.messages import _
@@ -30,6 +31,8 @@ def is_scalar(subject: Subject, kernel: Kernel) -> bool:
     if subject.device != "cpu" or subject.lanes() < 2:
         return False
     if kernel.ir is None or not kernel.ir.tree or is_unscheduled(kernel):
+        return False
+    if pass_disabled.is_known(subject, kernel):
         return False
     if loops.is_vectorized(kernel.ir):
         return False

@@ -1,12 +1,15 @@
 """Elementwise kernels in a row: each reads and writes what one kernel would keep in registers.
 
 Kernels of a profile stand in the order of their first call, so neighbours run one after another.
+Where fusion is switched off, a single elementwise kernel counts too: it would have been the last
+step of the kernel before it, which has its result at hand; only further operands are read anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from math import prod
 
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
@@ -16,28 +19,29 @@ from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subj
 from tvmscope.messages import _
 
 MUCH = 0.02
+_FUSING = ("annotate-patterns", "fuse-ops", "fuse-tir")
 _LITTLE = 1.0
 """Flops per byte below which a kernel waits for its data and for nothing else."""
 
 
 def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
-        chains = [chain for chain in _chains(subject) if len(chain) > 1]
+        off = [name for name in subject.disabled if name in _FUSING]
+        chains = _chains(subject, 1 if off else 2)
         found = [k for chain in chains for k in chain]
         if sum(k.share for k in found) >= MUCH:
-            yield _finding(session, subject, chains, found)
+            yield _finding(subject, chains, off)
 
 
-def _chains(subject: Subject) -> list[list[Kernel]]:
+def _chains(subject: Subject, shortest: int) -> list[list[Kernel]]:
     runs = groupby(subject.kernels, key=lambda k: operators.is_elementwise(k.name))
-    return [list(kernels) for elementwise, kernels in runs if elementwise]
+    chains = (list(kernels) for elementwise, kernels in runs if elementwise)
+    return [chain for chain in chains if len(chain) >= shortest]
 
 
-def _finding(
-    session: Session, subject: Subject, chains: list[list[Kernel]], found: list[Kernel]
-) -> Finding:
-    saving = sum(_saved(chain) for chain in chains)
-    off = "--disable-pass" in session.command and "fuse" in session.command
+def _finding(subject: Subject, chains: list[list[Kernel]], off: list[str]) -> Finding:
+    found = [k for chain in chains for k in chain]
+    saving = sum(map(_absorbed, found)) if off else sum(map(_joined, chains))
     return Finding(
         rule=RULE.id,
         severity=subject.severity(saving),
@@ -45,28 +49,38 @@ def _finding(
         title=_("Elementwise operators are not fused"),
         evidence=subject.says(
             _(
-                "{calls} calls of elementwise kernels in a row ({names}) take {spent}. Estimated: "
-                "those with little arithmetic become one pass, the others keep their time."
+                "{calls} calls of elementwise kernels ({names}) take {spent}. Estimated: {model}."
             ).format(
                 calls=sum(k.time.calls for k in found), names=listed(names(found)),
                 spent=subject.spent(found),
+                model=_("they join the kernels before them and read only further operands")
+                if off
+                else _("those with little arithmetic become one pass, the others keep their time"),
             )
         ),
-        advice=_(
-            "Look for what parts them: a pass that is switched off (fuse-ops), a reshape or an "
-            "output of the model between them."
-        ),
+        advice=_("Do not leave out {passes}.").format(passes=", ".join(off))
+        if off
+        else _("Look for what parts them: a reshape or an output of the model between them."),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
-        fix={"disabled_passes": []} if off else {},
+        fix={"disabled_passes": [x for x in subject.disabled if x not in _FUSING]} if off else {},
     )  # fmt: skip
 
 
-def _saved(chain: list[Kernel]) -> float:
+def _joined(chain: list[Kernel]) -> float:
     """Kernels with little arithmetic become one pass; an exponential keeps its time."""
     passes = [k.total_s for k in chain if (k.intensity or 0.0) < _LITTLE]
     return sum(passes) - max(passes, default=0.0)
+
+
+def _absorbed(kernel: Kernel) -> float:
+    """Of n tensors of full size that it moves, two vanish: its first operand and its result."""
+    if (kernel.intensity or 0.0) >= _LITTLE:
+        return 0.0
+    sizes = [prod(b.shape) for b in kernel.ir.buffers if b.scope == "global"] if kernel.ir else []
+    full = sum(size == max(sizes) for size in sizes)
+    return kernel.total_s * (2 / full if full > 2 else 1.0)
 
 
 RULE = Rule(

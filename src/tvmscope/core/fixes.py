@@ -1,0 +1,46 @@
+"""Fixes that were tried: what each was to bring, what it brought, and whether it stayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+CLOSE = 0.35
+"""A prediction is right when it is off by at most this share of what was achieved."""
+
+Outcome = Literal["open", "kept", "reverted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """A finding's fix, saved with its prediction before it is built, completed afterwards."""
+
+    rule: str
+    title: str
+    """Of the finding."""
+    backend: str
+    target: str
+    """The row that it was tried on, as in `Profile`."""
+    fix: dict[str, Any] = field(default_factory=dict)
+    predicted_s: float | None = None
+    achieved_s: float | None = None
+    """The time saved in turns with the row as it was; None where that could not be measured."""
+    ci95_s: tuple[float, float] | None = None
+    outcome: Outcome = "open"
+    """`open` from the prediction to the verdict, and for ever where the work was cut off."""
+    reason: str = ""
+    """Why it stayed, or went."""
+
+    @property
+    def close(self) -> bool | None:
+        """Whether the prediction came true; None where there is nothing to compare."""
+        if self.predicted_s is None or self.achieved_s is None:
+            return None
+        return abs(self.predicted_s - self.achieved_s) <= CLOSE * abs(self.achieved_s)
+
+
+def hits(attempts: Sequence[Attempt]) -> tuple[int, int]:
+    """How many predictions came true, of how many that could be checked."""
+    checked = [a.close for a in attempts if a.close is not None]
+    return sum(checked), len(checked)

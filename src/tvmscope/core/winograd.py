@@ -1,0 +1,30 @@
+"""What a 3x3 convolution costs directly and by Winograd's way: the compiler and a rule ask alike.
+
+Costs are multiplications per input and output channel.
+"""
+
+from __future__ import annotations
+
+TILES = (2, 4)
+"""Sides of the output tiles that there are kernels for."""
+_WEIGHT_LOAD = 12
+"""A transformed weight that is used fewer times than this costs as much as if it were: it comes
+from memory, which delivers one float in the time of about this many multiplications."""
+_TRANSFORM_SHARE = {2: 1.3, 4: 1.5}
+"""What the two transforms add to the products, as a factor."""
+
+
+def direct(batch: int, rows: int, columns: int) -> float:
+    """Of the direct way."""
+    return 9.0 * max(batch * rows * columns, _WEIGHT_LOAD)
+
+
+def cost(tile: int, batch: int, rows: int, columns: int) -> float:
+    """With output tiles of `tile` x `tile`."""
+    tiles = batch * -(-rows // tile) * -(-columns // tile)
+    return float((tile + 2) ** 2 * max(tiles, _WEIGHT_LOAD) * _TRANSFORM_SHARE[tile])
+
+
+def best_tile(batch: int, rows: int, columns: int) -> int:
+    """The cheapest tile."""
+    return min(TILES, key=lambda tile: cost(tile, batch, rows, columns))
