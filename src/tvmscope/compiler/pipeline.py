@@ -20,7 +20,7 @@ from tvm.relax import transform as rx
 from tvm.s_tir import dlight as dl
 
 from tvmscope.compiler import kernel_ir, sources, tvm_compat
-from tvmscope.compiler.passes.apply_schedules import apply_schedules
+from tvmscope.compiler.passes.apply_schedules import Rule, apply_schedules
 from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.compiler.passes.fast_math import fast_math
 from tvmscope.compiler.passes.fold_numpy import fold_numpy
@@ -77,9 +77,23 @@ def _block_layout(context: Context) -> tvm.transform.Pass:
     return block_layout(context.target, winograd=winograd)
 
 
+def _cpu_rules(context: Context) -> tvm.transform.Pass:
+    return apply_schedules(_enabled(cpu.RULES, context), context.target, context.remarks)
+
+
 def _gpu_rules(context: Context) -> tvm.transform.Pass:
     tvm_compat.import_tensor_intrinsics()
-    return apply_schedules(gpu.RULES, context.target, context.remarks)
+    return apply_schedules(_enabled(gpu.RULES, context), context.target, context.remarks)
+
+
+def _enabled(rules: Sequence[Rule], context: Context) -> list[Rule]:
+    """Without the rules that the options leave out; what they would take goes to the next one."""
+    left_out = context.options.overrides.get("disabled_rules", ())
+    known = [name for name, _ in rules]
+    unknown = [name for name in left_out if name not in known]
+    if unknown:
+        raise UsageError(f"no schedule rule named {', '.join(unknown)}; rules: {', '.join(known)}")
+    return [rule for rule in rules if rule[0] not in left_out]
 
 
 STEPS: tuple[Step, ...] = (
@@ -116,10 +130,8 @@ STEPS: tuple[Step, ...] = (
     Step("fuse", "fuse-ops", lambda c: rx.FuseOps(), tvm=_CUDA),
     Step("fuse", "fuse-tir", lambda c: rx.FuseTIR(), tvm=_CUDA),
     Step("schedule", "dlight", _dlight, tvm=_CUDA, ours=_NONE),
-    Step("schedule", "cpu-rules",
-         lambda c: apply_schedules(cpu.RULES, c.target, c.remarks), ours=_CPU),
-    Step("schedule", "gpu-rules",
-         _gpu_rules, ours=_CUDA),
+    Step("schedule", "cpu-rules", _cpu_rules, ours=_CPU),
+    Step("schedule", "gpu-rules", _gpu_rules, ours=_CUDA),
     Step("lower", "reshape-views", lambda c: rx.RewriteDataflowReshape(), tvm=_BOTH),
     Step("lower", "end-dataflow", lambda c: rx.ToNonDataflow(), tvm=_BOTH),
     Step("lower", "drop-purity", lambda c: rx.RemovePurityChecking(), tvm=_BOTH),

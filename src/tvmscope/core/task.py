@@ -21,6 +21,8 @@ class Variant:
     pipeline: str | None = None
     tuning: str | None = None
     graph: bool = False
+    change: str | None = None
+    """How an ablation compiled it, such as `without fusion`; None for the usual way."""
 
     @property
     def label(self) -> str:
@@ -30,6 +32,8 @@ class Variant:
             parts.append(SHORT.get(self.precision, self.precision))
         if self.graph:
             parts.append("graph")
+        if self.change is not None:
+            parts.append(self.change)
         return " ".join(parts)
 
 

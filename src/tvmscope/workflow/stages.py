@@ -17,6 +17,7 @@ from tvmscope.compiler import cpu_features, targets
 from tvmscope.compiler.artifact import cpu_problem
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Model, Prepared
+from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
 from tvmscope.errors import ImportModelError, TvmscopeError, UsageError
@@ -40,6 +41,10 @@ class Row:
     unavailable: str | None
     cross: bool = False
     """Its code cannot run here; it is compiled all the same, for a machine that can."""
+    compile: CompileOptions | None = None
+    """How it is compiled, where that is not what the options say."""
+    threads: int | None = None
+    """Where it runs on another number than the options say."""
 
     @property
     def builds(self) -> bool:
@@ -185,7 +190,7 @@ def plan_entries(
 
 
 def _bare_entry(row: Row, ready: Prepared, options: Options) -> Entry:
-    threads = threads_of(options)
+    threads = row.threads or threads_of(options)
     return Entry(
         task=task_of(ready.model, row, threads),
         chain=(row.backend.name, row.variant.pipeline, row.variant.precision, row.target.label),
@@ -217,7 +222,7 @@ def _build_entry(
 ) -> Entry:
     """Compile what the row needs; a failure becomes the row's reason."""
     config = replace(
-        options.compile,
+        row.compile or options.compile,
         pipeline=row.variant.pipeline or options.compile.pipeline,
         precision=row.variant.precision,
         graph=row.variant.graph,
