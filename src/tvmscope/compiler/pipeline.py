@@ -181,14 +181,28 @@ def select(options: CompileOptions, target: Target) -> list[Step]:
     ]
 
 
-def run(module: tvm.IRModule, target: Target, tvm_target: Any, options: CompileOptions) -> Lowered:
-    """Run the chosen pipeline and keep track of time and of where kernels come from."""
-    context = Context(target, options)
+def passes(context: Context, tvm_target: Any) -> list[tuple[str, str, tvm.transform.Pass]]:
+    """The chosen pipeline: phase, name and pass of each step."""
+    options = context.options
     if options.pipeline in ("tvm", "tvmscope"):
-        named = [(s.phase, s.name, s.make(context)) for s in select(options, target)]
-    else:
-        passes = _user_passes(options.pipeline, tvm_target)
-        named = [("user", f"{i:02d}-{_pass_name(p)}", p) for i, p in enumerate(passes)]
+        return [(s.phase, s.name, s.make(context)) for s in select(options, context.target)]
+    user = _user_passes(options.pipeline, tvm_target)
+    return [("user", f"{i:02d}-{_pass_name(p)}", p) for i, p in enumerate(user)]
+
+
+def run(
+    module: tvm.IRModule,
+    target: Target,
+    tvm_target: Any,
+    options: CompileOptions,
+    watch: Callable[[tvm.IRModule, list[sources.Call]], None] | None = None,
+) -> Lowered:
+    """Run the chosen pipeline and keep track of time and of where kernels come from.
+
+    `watch` is shown the module after each pass, with the kernel calls as far as they are known.
+    """
+    context = Context(target, options)
+    named = passes(context, tvm_target)
     times: dict[str, float] = {}
     calls: list[sources.Call] = []
     reached: dict[str, tvm.IRModule] = {}
@@ -202,6 +216,8 @@ def run(module: tvm.IRModule, target: Target, tvm_target: Any, options: CompileO
             after = _apply(step, name, copy, list(times))
             times[name] = time.perf_counter() - start
             module, calls = _track(name, module, after, calls)
+            if watch is not None:
+                watch(module, calls)
             if options.dump_ir and _phase_ends(named, index):
                 _dump(module, Path(options.dump_ir), len(times), phase)
     scheduled = reached.get("lower", module)  # a user's own pipeline has no phases
