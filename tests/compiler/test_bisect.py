@@ -38,16 +38,16 @@ def make(target):
     ]
 """
 BROKEN_RULE = f"""
-from tvm import s_tir, tirx
+from tvm import s_tir, te, topi
 from tvm.relax import transform as rx
 from tvmscope.compiler import targets
 from tvmscope.compiler.passes.apply_schedules import apply_schedules
 
 def clumsy(func, target):
-    def smallest(node):
-        return tirx.Min(node.a, node.b)
-    body = tirx.stmt_functor.ir_transform(func.body, None, smallest, ["tirx.Max"])
-    return s_tir.Schedule(func.with_body(body))
+    if "T.max" not in func.script():
+        return None
+    x = te.placeholder([int(d) for d in func.params[0].shape], "float32")
+    return s_tir.Schedule(te.create_prim_func([x, topi.minimum(x, te.const(0.0))]))
 
 def make(target):
     kernels = [apply_schedules((("clumsy", clumsy),), targets.host_target(cores=2), [])]

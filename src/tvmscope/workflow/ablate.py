@@ -22,7 +22,7 @@ from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.workflow import places, reports, stages, switches
-from tvmscope.workflow.analyze import REFERENCES, begin
+from tvmscope.workflow.analyze import begin
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.stages import Row
 
@@ -73,7 +73,7 @@ def ablate(
                     [skipping.lazily(e, r) for e, r in zip(entries, rows, strict=True)],
                     options.measure,
                     reference=ready.reference_path,
-                    reference_name=REFERENCES[ready.model.format],
+                    reference_name=stages.REFERENCES[ready.model.format],
                     tolerances=partial(stages.tolerance, options),
                     atol=options.atol,
                     progress=progress,

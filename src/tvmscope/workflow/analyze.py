@@ -1,7 +1,8 @@
 """The main job, from a model to a saved session. Read this file first: it is the product's plan.
 
 load -> choose targets -> compile each variant -> verify and measure, interleaved -> compare
--> profile kernel by kernel -> diagnose -> save -> report
+-> say what diverges first, where something does -> profile kernel by kernel -> diagnose -> save
+-> report
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.workflow import environment, places, profile, reports, stages
+from tvmscope.workflow.bisect import suspect
 from tvmscope.workflow.options import Options
-
-REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
 
 
 def analyze(model: Any, options: Options, progress: Progress | None = None) -> Session:
@@ -74,7 +74,7 @@ def measure(
             stages.plan_entries(rows, ready, options, folder / "artifacts", compilers),
             options.measure,
             reference=ready.reference_path,
-            reference_name=REFERENCES[ready.model.format],
+            reference_name=stages.REFERENCES[ready.model.format],
             tolerances=partial(stages.tolerance, options),
             atol=options.atol,
             progress=progress,
@@ -82,6 +82,8 @@ def measure(
             log_dir=folder / "logs",
         )
     store.update(results)
+    suspicions = suspect(store.session, ready, options, folder / "bisect", progress)
+    store.keep(replace(store.session, warnings=(*store.session.warnings, *suspicions)))
     if options.profile:
         for profiled in profile.profile_rows(store.session, rows, ready, options, folder, progress):
             store.keep(profiled)

@@ -6,6 +6,7 @@ load -> run the model after all passes, and after none -> search the first bad p
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,8 +20,10 @@ from tvmscope.core.accuracy import Accuracy
 from tvmscope.core.bisection import Bisection, Outcome
 from tvmscope.core.model import Prepared
 from tvmscope.core.progress import Progress, Silent
+from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, UsageError, one_line
+from tvmscope.report.bisection import headline
 from tvmscope.workflow import divergence, places, stages
 from tvmscope.workflow.divergence import Divergence
 from tvmscope.workflow.options import Options
@@ -28,6 +31,8 @@ from tvmscope.workflow.prefixes import TIMEOUT_S, Prefixes, first_bad
 
 MOST_TRIES = 8
 """Operators to run alone before the whole model is taken: each costs some seconds."""
+CHEAP_BUILD_S = 10.0
+"""Models that compile faster than this are bisected without being asked for."""
 SCRIPT = "reproduce.py"
 
 
@@ -61,6 +66,57 @@ def bisect_prepared(
             return _Search(prefixes, folder).run()
         finally:
             prefixes.close()
+
+
+def suspect(
+    session: Session, ready: Prepared, options: Options, folder: Path, progress: Progress
+) -> tuple[str, ...]:
+    """For compiled rows that failed verification: the first operator that diverges, or how to ask.
+
+    The search itself is done where the model compiles quickly, and once: rows of one model are
+    mostly wrong for one reason.
+    """
+    lines: list[str] = []
+    for row in session.results:
+        target = next((t for t in session.targets if t.label == row.task.target), None)
+        variant = row.task.variant
+        if row.status != "wrong" or variant.pipeline is None or target is None:
+            continue
+        own = replace(
+            options,
+            precisions=(variant.precision,),
+            compile=replace(options.compile, pipeline=variant.pipeline),
+        )
+        say = f"{row.task.label} is wrong; where it begins: {command_for(session, own, target)}"
+        if not lines and target.kind == "llvm" and (row.build_s or CHEAP_BUILD_S) < CHEAP_BUILD_S:
+            try:
+                found = bisect_prepared(ready, target, own, folder, progress)
+                say = f"{row.task.label} is wrong: {headline(found)}"
+                say += f" (python {folder}/{SCRIPT})" if found.reproduced else ""
+            except TvmscopeError as e:  # the measured rows must not be lost for it
+                progress.note(f"bisect: {one_line(e)}")
+        progress.note(say)
+        lines.append(say)
+    return tuple(lines)
+
+
+def command_for(session: Session, options: Options, target: Target) -> str:
+    """The command that bisects a row of a session."""
+    load, words = options.load, ["tvmscope", "bisect", session.model.source]
+    asked = options.targets[0] if len(options.targets) == 1 and target.kind == "llvm" else "cpu"
+    words += [] if asked == "auto" else ["--target", asked]
+    if options.precisions != ("float32",):
+        words += ["--precision", *options.precisions]
+    if options.compile.pipeline != "tvmscope":
+        words += ["--pipeline", options.compile.pipeline]
+    for name, shape in load.shapes.items():
+        words += ["--shapes", f"{name}:{'x'.join(map(str, shape))}"]
+    if load.batch_size is not None:
+        words += ["--batch-size", str(load.batch_size)]
+    if load.inputs_file is not None:
+        words += ["--inputs", load.inputs_file]
+    words += [part for name in options.compile.disabled_passes for part in ("--disable-pass", name)]
+    return shlex.join(words)
 
 
 class _Search:
@@ -106,7 +162,7 @@ class _Search:
 
     def _passes(self, whole: Accuracy, low: int, high: int) -> Bisection:
         """Wrong after the passes from `low` to `high`: the first operator that they change."""
-        guilty = self.prefixes.names[low:high]
+        guilty = self.prefixes.between(low, high)
         kernels = self.prefixes.call("prefixes:changed_kernels", low, high)
         if kernels:
             return self._schedule(whole, low, high, kernels)
@@ -136,7 +192,7 @@ class _Search:
         what = f"kernel {kernel}" + (f", scheduled by the rule {rule}" if rule else "")
         shown = self._shows("reproduce:write_pair", *cut, what=what)
         at = Divergence(prefixes.operators(labels), index=index)
-        guilty = prefixes.names[low:high]
+        guilty = prefixes.between(low, high)
         return self._found(
             "schedule", whole, at, passes=guilty, kernel=kernel, rule=rule, reproduced=shown,
             alone=True,

@@ -19,7 +19,6 @@ from tvmscope.workflow import stages
 from tvmscope.workflow.options import Options
 
 TIMEOUT_S = 3600.0
-REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
 
 
 class Prefixes:
@@ -84,7 +83,7 @@ class Prefixes:
             found = self.check(outputs)
         except WorkerDied as e:  # code that crashes is as wrong as code can be
             found = Accuracy(
-                reference=REFERENCES[self.ready.model.format], passed=False, max_abs=None,
+                reference=stages.REFERENCES[self.ready.model.format], passed=False, max_abs=None,
                 error=None, cosine=None, tolerance=self.tolerance, detail=e.reason,
             )  # fmt: skip
         except TvmscopeError as e:
@@ -99,9 +98,14 @@ class Prefixes:
             outputs,
             self.ready.reference_path,
             self.tolerance,
-            REFERENCES[self.ready.model.format],
+            stages.REFERENCES[self.ready.model.format],
             atol=self.options.atol,
         )
+
+    def between(self, low: int, high: int) -> tuple[str, ...]:
+        """The passes from `low` to `high` that changed something; all, where none did."""
+        pairs = list(zip(self.names, self.changed, strict=True))[low:high]
+        return tuple(name for name, changed in pairs if changed) or self.names[low:high]
 
     def operators(self, labels: Sequence[int]) -> tuple[str, ...]:
         """The model's operators behind some sources."""

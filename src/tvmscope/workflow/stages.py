@@ -28,6 +28,8 @@ from tvmscope.workflow.options import Options
 from tvmscope.workflow.places import cache_folder
 
 LOAD_TIMEOUT_S = 3600.0
+REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
+"""Which framework's outputs a model of each format is verified against."""
 TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
 
