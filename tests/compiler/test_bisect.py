@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from command import TORCH_NET, refuses, run, save_onnx
 from tvmscope.core.bisection import Bisection
+from tvmscope.workflow.analyze import analyze
 from tvmscope.workflow.bisect import bisect
 from tvmscope.workflow.options import Options
 
@@ -192,3 +193,21 @@ def test_a_torch_model_under_a_broken_pass(tmp_path: Path) -> None:
 def test_what_it_cannot_bisect_is_refused(flags: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(TORCH_NET)
     refuses(run("bisect", "net.py", *flags, cwd=tmp_path), 2, "bisect")
+
+
+def test_analyze_says_which_operator_diverges_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tvmscope.workflow.bisect.CHEAP_BUILD_S", 1e6)  # whatever the load here
+    file = three_nodes(
+        tmp_path, "Resize", (1, 4, 4, 5), mode="linear",
+        coordinate_transformation_mode="half_pixel",
+    )  # fmt: skip
+    asked = {"backends": "tvmscope,tvm", "profile": False, "iterations": 1, "warmup": 0}
+    session = analyze(str(file), options(tmp_path / "out", **asked))
+    first, second = session.warnings
+    assert "tvmscope @ cpu" in first
+    assert "middle/Resize is wrong as soon as it is imported" in first
+    assert (tmp_path / "out" / "bisect" / "reproduce.py").is_file()
+    assert "tvm @ cpu" in second
+    assert f"tvmscope bisect {file} --target cpu --pipeline tvm" in second

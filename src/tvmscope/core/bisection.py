@@ -12,7 +12,7 @@ Outcome = Literal["nothing", "reference", "importer", "pass", "schedule"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tested:
+class Probe:
     """The model after some passes, finished by TVM's required lowering alone."""
 
     name: str
@@ -47,4 +47,4 @@ class Bisection:
     """Whether running it has shown the difference; None where there is nothing to run."""
     alone: bool = False
     """Whether the reproducer holds that operator alone, or all of the model."""
-    tested: tuple[Tested, ...] = ()
+    tested: tuple[Probe, ...] = ()

@@ -16,6 +16,7 @@ from tvmscope.compiler import artifact as artifacts
 from tvmscope.compiler import targets
 from tvmscope.core.ablation import NOTHING, ONLY, SAME_CODE, WITHOUT, comparisons
 from tvmscope.core.measurement import Result
+from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
@@ -58,33 +59,49 @@ def ablate(
             f"{ready.model.name}-ablation", target.device, started
         )
         session = begin(ready, options, (target,), started)
-
-        def keep(results: tuple[Result, ...], complete: bool = False) -> Session:
-            compared = comparisons(results)
-            now = replace(session, results=results, comparisons=compared, complete=complete)
-            save(now, folder)
-            return now
-
         try:
-            with ExitStack() as compilers:
-                place, skipping = folder / "artifacts", _Skipping(alone)
-                entries = stages.plan_entries(rows, ready, options, place, compilers)
-                results = run(
-                    [skipping.lazily(e, r) for e, r in zip(entries, rows, strict=True)],
-                    options.measure,
-                    reference=ready.reference_path,
-                    reference_name=stages.REFERENCES[ready.model.format],
-                    tolerances=partial(stages.tolerance, options),
-                    atol=options.atol,
-                    progress=progress,
-                    on_update=keep,
-                    log_dir=folder / "logs",
-                )
-            session = keep(results, complete=True)
+            session = _measure(session, rows, ready, options, folder, alone, progress)
             reports.write(session, folder, progress, redacted=options.redact)
             return session
         finally:
             progress.note(f"session: {folder}")
+
+
+def _measure(
+    session: Session,
+    rows: Sequence[Row],
+    ready: Prepared,
+    options: Options,
+    folder: Path,
+    alone: bool,
+    progress: Progress,
+) -> Session:
+    """Build, verify and time all rows in turns; what is done is on disk, also when interrupted."""
+
+    def with_results(results: tuple[Result, ...], complete: bool) -> Session:
+        compared = comparisons(results)
+        return replace(session, results=results, comparisons=compared, complete=complete)
+
+    def keep(results: tuple[Result, ...]) -> None:
+        save(with_results(results, complete=False), folder)
+
+    with ExitStack() as compilers:
+        skipping = _Skipping(alone)
+        entries = stages.plan_entries(rows, ready, options, folder / "artifacts", compilers)
+        results = run(
+            [skipping.lazily(e, r) for e, r in zip(entries, rows, strict=True)],
+            options.measure,
+            reference=ready.reference_path,
+            reference_name=stages.REFERENCES[ready.model.format],
+            tolerances=partial(stages.tolerance, options),
+            atol=options.atol,
+            progress=progress,
+            on_update=keep,
+            log_dir=folder / "logs",
+        )
+    done = with_results(results, complete=True)
+    save(done, folder)
+    return done
 
 
 def _single(where: tuple[Target, ...]) -> Target:
@@ -108,8 +125,7 @@ def plan(
     if len(rows) != 1:
         raise UsageError("ablate takes one --precision")
     whole = replace(rows[0], compile=options.compile)
-    known = switches.CPU if target.kind == "llvm" else switches.CUDA
-    known = _applicable(known, target)
+    known = _applicable(switches.CPU if target.kind == "llvm" else switches.CUDA, target)
     chosen = switches.choose(known, [name for name in only if name != switches.TUNING])
     if only and switches.TUNING in only and len(only) == 1:
         chosen = []

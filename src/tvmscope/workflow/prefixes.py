@@ -9,7 +9,7 @@ from typing import Any
 
 from tvmscope.bench.verify import verify
 from tvmscope.core.accuracy import Accuracy
-from tvmscope.core.bisection import Tested
+from tvmscope.core.bisection import Probe
 from tvmscope.core.model import Prepared
 from tvmscope.core.progress import Progress
 from tvmscope.core.target import Target
@@ -32,7 +32,7 @@ class Prefixes:
         self.precision = options.precisions[0]
         known = stages.TOLERANCES[self.precision]
         self.tolerance = known if options.tolerance is None else options.tolerance
-        self.tested: list[Tested] = []
+        self.tested: list[Probe] = []
         self.names: tuple[str, ...] = ()
         """The passes in order."""
         self.changed: tuple[bool, ...] = ()
@@ -87,9 +87,9 @@ class Prefixes:
                 error=None, cosine=None, tolerance=self.tolerance, detail=e.reason,
             )  # fmt: skip
         except TvmscopeError as e:
-            self.tested.append(Tested(name=name, passed=None, detail=one_line(e)))
+            self.tested.append(Probe(name=name, passed=None, detail=one_line(e)))
             return None
-        self.tested.append(Tested(name=name, passed=found.passed, detail=found.detail))
+        self.tested.append(Probe(name=name, passed=found.passed, detail=found.detail))
         return found
 
     def check(self, outputs: Path) -> Accuracy:

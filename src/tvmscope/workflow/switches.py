@@ -94,6 +94,8 @@ def alone(switch: Switch, known: Sequence[Switch], base: CompileOptions) -> Comp
 
 def untuned(base: CompileOptions) -> CompileOptions | None:
     """The options without tuned choices; None where there are none to leave out."""
-    choices = getattr(base, "choices", None)
+    choices: Any = getattr(base, "choices", None)  # not every version of the options has them
+    if not choices:
+        return None
     changes: dict[str, Any] = {"choices": type(choices)()}
-    return replace(base, **changes) if choices else None
+    return replace(base, **changes)
