@@ -12,7 +12,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from command import TORCH_NET, refuses, run, save_onnx
+from tvmscope.bench.verify import mismatch
+from tvmscope.compiler import prefixes, reproduce
 from tvmscope.core.bisection import Bisection
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
 from tvmscope.workflow.analyze import analyze
 from tvmscope.workflow.bisect import bisect
 from tvmscope.workflow.options import Options
@@ -211,3 +216,34 @@ def test_analyze_says_which_operator_diverges_first(
     assert (tmp_path / "out" / "bisect" / "reproduce.py").is_file()
     assert "tvm @ cpu" in second
     assert f"tvmscope bisect {file} --target cpu --pipeline tvm" in second
+
+
+@pytest.mark.parametrize("operator", ["convolution", "addmm"])
+def test_one_operator_of_a_torch_model_runs_alone(
+    operator: str, conv_net: Prepared, host: Target, tmp_path: Path
+) -> None:
+    prefixes.start(conv_net, host, CompileOptions(), 2)
+    nodes = prefixes.study().imported.nodes
+    source = next(i for i, name in enumerate(nodes) if operator in name)
+    reproduce.write_operator(source, str(tmp_path), 1e-4, operator)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "reproduce.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the same" in done.stdout
+
+
+def test_the_imported_model_has_the_frameworks_values(
+    conv_net: Prepared, host: Target, tmp_path: Path
+) -> None:
+    prefixes.start(conv_net, host, CompileOptions(), 2)
+    reproduce.framework(str(tmp_path / "theirs.npz"))
+    ours = {v.sources: v for v in prefixes.values(0, str(tmp_path / "ours.npz"))}
+    compared = 0
+    with np.load(tmp_path / "theirs.npz") as expected, np.load(tmp_path / "ours.npz") as actual:
+        for source in range(len(prefixes.study().imported.nodes)):
+            if (source,) in ours and f"{source}.0" in expected.files:
+                value = actual[str(ours[source,].index)]
+                assert mismatch(value, expected[f"{source}.0"], 1e-4) is None
+                compared += 1
+    assert compared >= 8

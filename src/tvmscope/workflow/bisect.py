@@ -91,7 +91,11 @@ def suspect(
         if not lines and target.kind == "llvm" and (row.build_s or CHEAP_BUILD_S) < CHEAP_BUILD_S:
             try:
                 found = bisect_prepared(ready, target, own, folder, progress)
-                say = f"{row.task.label} is wrong: {headline(found)}"
+                if found.outcome == "nothing":
+                    found_text = "right when it is built and run anew: a race, or a bad link"
+                else:
+                    found_text = headline(found)
+                say = f"{row.task.label} is wrong: {found_text}"
                 say += f" (python {folder}/{SCRIPT})" if found.reproduced else ""
             except TvmscopeError as e:  # the measured rows must not be lost for it
                 progress.note(f"bisect: {one_line(e)}")
@@ -207,10 +211,14 @@ class _Search:
         except TvmscopeError as e:
             prefixes.progress.note(f"{what}: {one_line(e)}")
             return False
-        done = subprocess.run(
-            [sys.executable, str(self.folder / SCRIPT)],
-            capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-        )  # fmt: skip
+        try:
+            done = subprocess.run(
+                [sys.executable, str(self.folder / SCRIPT)],
+                capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            prefixes.progress.note(f"{what}: the reproducer did not end")
+            return False
         (self.folder / "output.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
         return done.returncode == 1 and "DIFFERENT" in done.stdout
 

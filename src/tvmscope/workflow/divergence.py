@@ -94,4 +94,6 @@ def between(prefixes: Prefixes, low: int, high: int) -> tuple[list[Divergence], 
 
 
 def _compare(prefixes: Prefixes, actual: Any, expected: Any) -> str | None:
+    if actual.size == expected.size:  # a scalar may have become a vector of one
+        actual = actual.reshape(expected.shape)
     return mismatch(actual, expected, prefixes.tolerance, atol=prefixes.options.atol)
