@@ -212,6 +212,8 @@ class _Skipping:
         added = change is not None and change.startswith(ONLY)
         if added and (wait := self._too_long(CHEAP_RUN_S)):
             return replace(entry, unavailable=wait)
+        if change is not None and self._is_unused(change):
+            return replace(entry, unavailable=SAME_CODE)
         made = entry.build()
         if made.failure is not None or made.unavailable is not None:
             return made
@@ -222,6 +224,15 @@ class _Skipping:
         if change is not None and base and row.threads is None and _code(base) == _code(made):
             return replace(made, unavailable=SAME_CODE)
         return made
+
+    def _is_unused(self, change: str) -> bool:
+        """Whether a row leaves out nothing but schedule rules that take no kernel of the whole."""
+        name, whole = change.removeprefix(WITHOUT), self.built.get(None)
+        known = (*switches.CPU, *switches.CUDA)
+        rules = next((s.rules for s in known if s.name == name), ())
+        if whole is None or not rules or not change.startswith(WITHOUT):
+            return False
+        return not any(kernel.rule in rules for kernel in artifacts.read_kernels(whole))
 
     def _too_long(self, limit_s: float) -> str | None:
         """Why a run of plain loops is not worth its time, in words; None where it is."""
