@@ -26,11 +26,10 @@ class OpenVinoProfiler:
 
     def __init__(self, model: Any, request: Any, folder: Path) -> None:
         self._request = request
-        self._originals = {
-            op.get_friendly_name(): str(op.get_rt_info()["originalLayersNames"].astype(str))
-            for op in model.get_runtime_model().get_ordered_ops()
-        }
         self._source = SourceGraph(folder)
+        self._computed: dict[str, tuple[str, ...]] = {}
+        for op in reversed(model.get_runtime_model().get_ordered_ops()):
+            self._computed[op.get_friendly_name()] = self._own(op) or self._next(op)
         self._seconds: list[float] = []
         self._first: Counters = {}
 
@@ -48,7 +47,7 @@ class OpenVinoProfiler:
         """The mean over all runs but the first."""
         counted = without_first(self._read(), self._first, len(self._seconds))
         spans = tuple(
-            Span(f"{kind} {name}", self._source_ops(name), seconds, _kind(kind))
+            Span(f"{kind} {name}", self._computed.get(name, ()), seconds, _kind(kind))
             for (name, kind), seconds in counted.items()
         )
         whole_s = fmean(self._seconds[1:] or self._seconds)
@@ -61,10 +60,17 @@ class OpenVinoProfiler:
             if str(info.status).endswith("EXECUTED")
         }
 
-    def _source_ops(self, name: str) -> tuple[str, ...]:
-        originals = [text for text in self._originals.get(name, "").split(",") if text]
-        nodes = [self._source.find(text) for text in originals]
+    def _own(self, op: Any) -> tuple[str, ...]:
+        """The source operators that it says it was made of."""
+        originals = str(op.get_rt_info()["originalLayersNames"].astype(str)).split(",")
+        nodes = [self._source.find(text) for text in originals if text]
         return self._source.operators_of(node for node in nodes if node is not None)
+
+    def _next(self, op: Any) -> tuple[str, ...]:
+        """Those of what reads its result: a fused layer norm leaves its name to its last part."""
+        readers = [i.get_node() for port in op.outputs() for i in port.get_target_inputs()]
+        found = (self._computed.get(reader.get_friendly_name(), ()) for reader in readers)
+        return next((ops for ops in found if ops), ())
 
 
 def without_first(mean: Counters, first: Counters, runs: int) -> Counters:
