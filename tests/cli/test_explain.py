@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from command import refuses, run
 from diagnosis_samples import SITUATIONS
-from tvmscope.core.session import save
+from profiles import kernel, nest, profile
+from profiles import session as profiled
+from tvmscope.core.session import Session, save
 
 
 @pytest.fixture
@@ -44,6 +47,43 @@ def test_two_sessions_stand_side_by_side(saved: Path, tmp_path: Path) -> None:
     save(SITUATIONS["serial-kernel"][1], tmp_path / "second")
     done = run("explain", str(saved), str(tmp_path / "second"), "-k", "fused_dense_add")
     assert any("first" in line and "second" in line for line in done.stdout.splitlines())
+
+
+def rows(untuned: str, tuned: str) -> Session:
+    """A convolution in two rows, under names of their own, beside another kernel."""
+    where = {"target": "cpu:znver4"}
+    irs = [
+        nest("fused_conv", ("serial", 64), backend=untuned, rule="fallback", **where),
+        nest("fused_pool", ("serial", 32), backend=untuned, **where),
+        nest("fused_pool", ("serial", 32), backend=tuned, **where),
+        nest("fused_conv_7", ("parallel", 8), backend=tuned, rule="conv2d", **where),
+    ]
+    times = [
+        profile(untuned, kernel("fused_conv", 2.0, "conv1", "relu1"), kernel("fused_pool", 1.0)),
+        profile(tuned, kernel("fused_pool", 1.0), kernel("fused_conv_7", 1.0, "conv1")),
+    ]
+    return replace(profiled(*times), kernel_ir=tuple(irs))
+
+
+def test_untuned_and_tuned_stand_side_by_side_by_their_operators(tmp_path: Path) -> None:
+    save(rows("tvmscope", "tvmscope-tuned"), tmp_path / "both")
+    done = run("explain", str(tmp_path / "both"), "-k", "fused_conv")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert any("tvmscope @" in x and "tvmscope-tuned @" in x for x in lines)
+    assert any("serial i0 x 64" in x and "parallel i0 x 8" in x for x in lines)
+    assert "fused_pool" not in done.stdout
+
+
+def test_another_sessions_kernel_is_found_by_its_operators(tmp_path: Path) -> None:
+    save(rows("tvmscope", "other"), tmp_path / "first")
+    save(rows("another", "tvmscope-tuned"), tmp_path / "second")
+    both = (str(tmp_path / "first"), "--against", str(tmp_path / "second"))
+    done = run("explain", *both, "-k", "fused_conv", "--json")
+    assert [k["name"] for k in json.loads(done.stdout)] == [
+        "fused_conv", "fused_conv", "fused_conv_7",
+    ]  # fmt: skip
+    refuses(run("explain", *both), 2, "--kernel")
 
 
 def test_a_kernel_as_json(saved: Path) -> None:

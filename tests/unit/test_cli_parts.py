@@ -48,7 +48,8 @@ def test_flags_reach_their_options() -> None:
         **flags.inputs(seed=7),
         **flags.compilation(graph=True, disable_pass=["a,b"], dump_ir=Path("ir")),
         **flags.measurement(duration="250ms", mode="throughput"),
-        **flags.comparison(backends=["torch,openvino"], rtol=0.5),
+        **flags.comparison(backends=["torch,openvino"]),
+        **flags.tolerances(rtol=0.5),
     )
     assert (options.precisions, options.threads, options.tolerance) == (("float16",), 3, 0.5)
     assert (options.load.shapes, options.load.seed, options.measure.seed) == ({"x": (1, 3)}, 7, 7)

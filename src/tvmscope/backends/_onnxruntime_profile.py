@@ -89,5 +89,7 @@ def _outermost(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _span(event: dict[str, Any], sources: dict[str, tuple[str, ...]]) -> Span:
     node, op = event["name"].removesuffix(_SUFFIX), event.get("args", {}).get("op_name", "")
-    kind = "layout" if op in _MOVES else "compute"
-    return Span(f"{op} {node}".strip(), sources.get(node, ()), event["dur"] * 1e-6, kind)
+    computed = sources.get(node, ())
+    added = op == "Reshape" and not computed  # the optimiser's own, around a product
+    kind = "layout" if op in _MOVES or added else "compute"
+    return Span(f"{op} {node}".strip(), computed, event["dur"] * 1e-6, kind)

@@ -54,6 +54,28 @@ def verify(
     )
 
 
+def mismatch(actual: Array, expected: Array, tolerance: float, *, atol: float = 0.0) -> str | None:
+    """How a value inside a model differs from the reference's; None where it does not.
+
+    Other than in outputs, zeros prove enough here, and masks are full of infinities: what is not
+    finite must be the same in both.
+    """
+    if actual.shape != expected.shape or expected.dtype.kind not in "fc":
+        return _difference(actual, expected, tolerance, atol).problem
+    finite = np.isfinite(expected)
+    if not np.array_equal(actual[~finite], expected[~finite], equal_nan=True):
+        return "NaN or infinity in the reference is something else here"
+    odd = int(np.count_nonzero(finite & ~np.isfinite(actual)))
+    if odd:
+        return f"{odd} of {expected.size} values are NaN or infinite here alone"
+    a, b = (x[finite].astype(np.float64) for x in (actual, expected))
+    scale = float(np.abs(b).max(initial=0.0)) or 1.0
+    error = float(np.abs(a - b).max(initial=0.0)) / scale
+    if error * scale <= tolerance * scale + atol:
+        return None
+    return f"max|a-b| / max|ref| is {error:.2e}, over the tolerance {tolerance:.0e}"
+
+
 def _difference(
     actual: Array | None, expected: Array, tolerance: float, atol: float
 ) -> _Difference:

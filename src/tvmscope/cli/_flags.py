@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from tvmscope.cli._accuracy_flags import tolerances
 from tvmscope.cli._option import given, names, option
 from tvmscope.cli._output_flags import place, planning, results, speech
 from tvmscope.cli._tune_flags import database
@@ -251,26 +252,8 @@ def comparison(
         list[str] | None,
         option(_WHAT, "--backends", metavar="A,B", help=_("Backends to run."), default=_("all")),
     ] = None,
-    rtol: Annotated[
-        float | None,
-        option(
-            _TIME,
-            "--rtol",
-            "--tolerance",
-            metavar="X",
-            min=0.0,
-            help=_("Largest accepted error, max|a-b| / max|reference|."),
-            default=_("1e-4, in half precision 2e-2"),
-        ),
-    ] = None,
-    atol: Annotated[
-        float | None,
-        option(
-            _TIME, "--atol", metavar="X", min=0.0, help=_("Added to it, absolute."), default="0"
-        ),
-    ] = None,
 ) -> dict[str, Any]:
-    return given(backends=names(backends), tolerance=rtol, atol=atol)
+    return given(backends=names(backends))
 
 
 MEASURING = (
@@ -283,6 +266,7 @@ MEASURING = (
     database,
     measurement,
     comparison,
+    tolerances,
     place,
     speech,
     results,

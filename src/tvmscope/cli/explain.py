@@ -10,6 +10,7 @@ import typer
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import RESULTS, Command
 from tvmscope.cli._show import Show
+from tvmscope.errors import UsageError
 from tvmscope.messages import _
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tvmscope.report.explain import Titled
 
 _KERNEL = _("Show this kernel's loops, buffers and schedule; of two paths side by side.")
+
+_AGAINST = _("With --kernel: the kernel there that computes the same source operators.")
 
 
 def explain(
@@ -29,6 +32,9 @@ def explain(
     kernel: Annotated[
         str | None, typer.Option("--kernel", "-k", metavar="NAME", help=_KERNEL)
     ] = None,
+    against: Annotated[
+        Path | None, typer.Option("--against", metavar="SESSION|ARTIFACT", help=_AGAINST)
+    ] = None,
     *,
     show: Show,
 ) -> int:
@@ -36,14 +42,15 @@ def explain(
     from tvmscope.report.explain import Titled
     from tvmscope.workflow import explain as job
 
-    sessions = [job.explain(path) for path in paths]
     if kernel is None:
-        _show_findings(sessions, paths, show)
+        if against is not None:
+            raise UsageError("--against shows a kernel beside another: name it with --kernel")
+        _show_findings([job.explain(path) for path in paths], paths, show)
         return 0
+    places = [job.kernels_at(path) for path in (*paths, *([against] if against else []))]
     found = [
-        Titled(title=path.name or str(path), session=session, ir=ir)
-        for path, session in zip(paths, sessions, strict=True)
-        for ir in job.find_kernel(session, kernel, path)
+        Titled(title=place.where.name or str(place.where), session=place.session, ir=ir)
+        for place, ir in job.side_by_side(kernel, places)
     ]
     _show_kernels(found, show)
     return 0

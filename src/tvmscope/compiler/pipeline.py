@@ -21,7 +21,7 @@ from tvm.s_tir import dlight as dl
 
 from tvmscope.compiler import kernel_ir, sources, tvm_compat
 from tvmscope.compiler.knobs import Knobs
-from tvmscope.compiler.passes.apply_schedules import apply_schedules
+from tvmscope.compiler.passes.apply_schedules import Rule, apply_schedules
 from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.compiler.passes.fast_math import fast_math
 from tvmscope.compiler.passes.fast_scatter import drop_empty_scatters, fast_scatter
@@ -86,14 +86,24 @@ def _block_layout(context: Context) -> tvm.transform.Pass:
 
 
 def _cpu_rules(context: Context) -> tvm.transform.Pass:
-    choices = context.options.choices
-    return apply_schedules(cpu.RULES, context.target, context.remarks, choices)
+    rules = _enabled(cpu.RULES, context)
+    return apply_schedules(rules, context.target, context.remarks, context.options.choices)
 
 
 def _gpu_rules(context: Context) -> tvm.transform.Pass:
     tvm_compat.import_tensor_intrinsics()
-    choices = context.options.choices
-    return apply_schedules(gpu.RULES, context.target, context.remarks, choices)
+    rules = _enabled(gpu.RULES, context)
+    return apply_schedules(rules, context.target, context.remarks, context.options.choices)
+
+
+def _enabled(rules: Sequence[Rule], context: Context) -> list[Rule]:
+    """Without the rules that the options leave out; what they would take goes to the next one."""
+    left_out = context.options.overrides.get("disabled_rules", ())
+    known = [name for name, _ in rules]
+    unknown = [name for name in left_out if name not in known]
+    if unknown:
+        raise UsageError(f"no schedule rule named {', '.join(unknown)}; rules: {', '.join(known)}")
+    return [rule for rule in rules if rule[0] not in left_out]
 
 
 STEPS: tuple[Step, ...] = (
@@ -133,10 +143,8 @@ STEPS: tuple[Step, ...] = (
     Step("fuse", "fuse-ops", lambda c: rx.FuseOps(), tvm=_CUDA),
     Step("fuse", "fuse-tir", lambda c: rx.FuseTIR(), tvm=_CUDA),
     Step("schedule", "dlight", _dlight, tvm=_CUDA, ours=_NONE),
-    Step("schedule", "cpu-rules",
-         _cpu_rules, ours=_CPU),
-    Step("schedule", "gpu-rules",
-         _gpu_rules, ours=_CUDA),
+    Step("schedule", "cpu-rules", _cpu_rules, ours=_CPU),
+    Step("schedule", "gpu-rules", _gpu_rules, ours=_CUDA),
     Step("lower", "reshape-views", lambda c: rx.RewriteDataflowReshape(), tvm=_BOTH),
     Step("lower", "end-dataflow", lambda c: rx.ToNonDataflow(), tvm=_BOTH),
     Step("lower", "drop-purity", lambda c: rx.RemovePurityChecking(), tvm=_BOTH),
@@ -186,6 +194,20 @@ def select(options: CompileOptions, target: Target) -> list[Step]:
     ]
 
 
+def passes(
+    context: Context, tvm_target: Any, since: str | None = None, until: str | None = None
+) -> list[tuple[str, str, tvm.transform.Pass]]:
+    """The chosen pipeline, or some phases of ours: phase, name and pass of each step."""
+    options = context.options
+    if options.pipeline in ("tvm", "tvmscope"):
+        steps = itertools.takewhile(lambda s: s.phase != until, select(options, context.target))
+        if since is not None:
+            steps = itertools.dropwhile(lambda s: s.phase != since, steps)
+        return [(s.phase, s.name, s.make(context)) for s in steps]
+    user = user_passes(options.pipeline, tvm_target)
+    return [("user", f"{i:02d}-{_pass_name(p)}", p) for i, p in enumerate(user)]
+
+
 def run(
     module: tvm.IRModule,
     target: Target,
@@ -194,21 +216,16 @@ def run(
     *,
     since: str | None = None,
     until: str | None = None,
+    watch: Callable[[tvm.IRModule, list[sources.Call]], None] | None = None,
 ) -> Lowered:
     """Run the chosen pipeline and keep track of time and of where kernels come from.
 
     `until` names a phase before which it ends: `schedule` leaves the kernels as they are written.
     `since` names the phase where it begins, with a module that ended there.
+    `watch` is shown the module after each pass, with the kernel calls as far as they are known.
     """
     context = Context(target, options)
-    if options.pipeline in ("tvm", "tvmscope"):
-        steps = itertools.takewhile(lambda s: s.phase != until, select(options, target))
-        if since is not None:
-            steps = itertools.dropwhile(lambda s: s.phase != since, steps)
-        named = [(s.phase, s.name, s.make(context)) for s in steps]
-    else:
-        passes = user_passes(options.pipeline, tvm_target)
-        named = [("user", f"{i:02d}-{_pass_name(p)}", p) for i, p in enumerate(passes)]
+    named = passes(context, tvm_target, since, until)
     times: dict[str, float] = {}
     calls: list[sources.Call] = []
     reached: dict[str, tvm.IRModule] = {}
@@ -222,6 +239,8 @@ def run(
             after = _apply(step, name, copy, list(times))
             times[name] = time.perf_counter() - start
             module, calls = _track(name, module, after, calls)
+            if watch is not None:
+                watch(module, calls)
             if options.dump_ir and _phase_ends(named, index):
                 _dump(module, Path(options.dump_ir), len(times), phase)
     if until is not None:

@@ -33,6 +33,8 @@ class Imported:
     sources: tuple[tuple[str, ...], ...]
     """The model's own operators that each source stands for."""
     warnings: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    """The framework's node that each source was imported from, by its name."""
 
 
 @mutator
@@ -149,7 +151,7 @@ def kernel_calls(module: tvm.IRModule) -> list[Call]:
     """The kernels that the main function calls, in order, before or after fusion."""
     calls = []
     for binding in bindings(module["main"]):
-        callee = _callee(binding.value)
+        callee = kernel_of(binding.value)
         if callee is not None:
             calls.append(Call(callee, labels(binding.var)))
     return calls
@@ -164,7 +166,7 @@ def trace_fusion(before: tvm.IRModule, after: tvm.IRModule) -> list[Call]:
     waiting: dict[Any, deque[tuple[Any, tuple[int, ...]]]] = defaultdict(deque)
     flow = _Flow(before["main"])
     for index, binding in enumerate(bindings(before["main"])):
-        callee = _callee(binding.value)
+        callee = kernel_of(binding.value)
         if callee is None:
             flow.follow(binding)
             continue
@@ -172,7 +174,7 @@ def trace_fusion(before: tvm.IRModule, after: tvm.IRModule) -> list[Call]:
         flow.tokens[binding.var] = index
 
     def claim(binding: relax.Binding, flow: _Flow) -> tuple[int, ...]:
-        queue = waiting.get((_callee(binding.value), flow.arguments(binding.value)))
+        queue = waiting.get((kernel_of(binding.value), flow.arguments(binding.value)))
         token, found = queue.popleft() if queue else (object(), ())
         flow.tokens[binding.var] = token
         return found
@@ -185,14 +187,14 @@ def trace_fusion(before: tvm.IRModule, after: tvm.IRModule) -> list[Call]:
             nested = _Flow(inner, [flow.token(a) for a in value.args])
             found: set[int] = set()
             for step in bindings(inner):
-                if _callee(step.value) is None:
+                if kernel_of(step.value) is None:
                     nested.follow(step)
                 else:
                     found.update(claim(step, nested))
             flow.tokens[binding.var] = nested.token(inner.body.body)
             calls.append(Call(value.op.name_hint, tuple(sorted(found))))
-        elif _callee(value) is not None:
-            calls.append(Call(str(_callee(value)), claim(binding, flow)))
+        elif kernel_of(value) is not None:
+            calls.append(Call(str(kernel_of(value)), claim(binding, flow)))
         else:
             flow.follow(binding)
     return calls
@@ -228,7 +230,8 @@ class _Flow:
 _CALL_TIR = ("relax.call_tir", "relax.call_tir_inplace", "relax.call_dps_packed")
 
 
-def _callee(value: Any) -> str | None:
+def kernel_of(value: Any) -> str | None:
+    """The kernel that a binding calls; None where it calls none."""
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return None
     if value.op.name not in _CALL_TIR:

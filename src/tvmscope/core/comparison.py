@@ -31,14 +31,14 @@ class Comparison:
     """The smallest relative difference that could have been called; None where none could."""
 
 
-def compare(a: Result, b: Result, *, across: bool = False) -> Comparison:
+def compare(a: Result, b: Result, *, across: bool = False, any_threads: bool = False) -> Comparison:
     """How much faster `a` is than `b`: time of b over time of a.
 
     `across` allows different targets and precisions; model, shapes and threads must match always
-    (threads only where both run on the same target).
+    (threads only where both run on the same target, and not where `any_threads` says so).
     """
     first, second = _measured(a), _measured(b)
-    _check_identity(a, b, across=across)
+    _check_identity(a, b, across=across, any_threads=any_threads)
     try:
         interval = ratio_interval(second.rounds_s, first.rounds_s)
     except ValueError as e:
@@ -85,12 +85,13 @@ def _measured(result: Result) -> Measurement:
     return result.measurement
 
 
-def _check_identity(a: Result, b: Result, *, across: bool) -> None:
+def _check_identity(a: Result, b: Result, *, across: bool, any_threads: bool) -> None:
     x, y = a.task, b.task
+    alike = any_threads or x.threads == y.threads or x.target != y.target
     checks = [
         ("model", (x.model, x.digest[:12]), (y.model, y.digest[:12]), x.digest == y.digest),
         ("shapes", x.shapes, y.shapes, x.shapes == y.shapes),
-        ("threads", x.threads, y.threads, x.threads == y.threads or x.target != y.target),
+        ("threads", x.threads, y.threads, alike),
         ("target", x.target, y.target, across or x.target == y.target),
         (
             "precision",

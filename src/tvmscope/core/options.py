@@ -38,7 +38,8 @@ class CompileOptions:
     dump_ir: str | None = None
     """A folder that receives the IR after each phase."""
     overrides: dict[str, Any] = field(default_factory=dict)
-    """Settings of single passes, by pass name."""
+    """Settings of single passes: `winograd` (False: direct convolutions only), `disabled_rules`
+    (names of schedule rules to leave out)."""
     choices: dict[str, Choice] = field(default_factory=dict)
     """What tuning found, by workload."""
 

@@ -23,6 +23,8 @@ class Variant:
     graph: bool = False
     fixed: bool = False
     """Whether it is what `analyze --fix` made of our row."""
+    change: str | None = None
+    """How an ablation compiled it, such as `without fusion`; None for the usual way."""
 
     @property
     def label(self) -> str:
@@ -34,6 +36,8 @@ class Variant:
             parts.append("graph")
         if self.fixed:
             parts.append("fixed")
+        if self.change is not None:
+            parts.append(self.change)
         return " ".join(parts)
 
 

@@ -13,7 +13,7 @@ from tvmscope.core.profile import Finding, Profile
 from tvmscope.core.session import Session, to_json
 from tvmscope.core.waterfall import Waterfall, waterfall
 from tvmscope.messages import _
-from tvmscope.report import _charts, _fixes, _loops, _tuning, _verdict, _view
+from tvmscope.report import _charts, _fixes, _loops, _tuning, _verdict, _view, ablation
 from tvmscope.report._charts import KernelRow, percent, si, signed
 from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT, clean
@@ -44,6 +44,10 @@ class Part:
     @property
     def verdicts(self) -> list[_verdict.Verdict]:
         return _verdict.verdicts(self.session, self.gap)
+
+    @cached_property
+    def ablation(self) -> list[ablation.Block]:
+        return ablation.blocks(self.session)
 
     @property
     def several_targets(self) -> bool:

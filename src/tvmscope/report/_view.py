@@ -147,8 +147,13 @@ def unmeasured(session: Session) -> list[Row]:
     """Wrong, failed, interrupted and unavailable rows, in that order."""
     order = {s: i for i, s in enumerate(("wrong", "failed", "interrupted", "ok", "unavailable"))}
     placed = {id(row.result) for row in measured(session)}
-    rows = [Row(r) for r in session.results if id(r) not in placed]
+    rows = [Row(r) for r in session.results if id(r) not in placed and not _spared(r)]
     return sorted(rows, key=lambda r: order[r.result.status])
+
+
+def _spared(result: Result) -> bool:
+    """An ablation's row that was not worth measuring: its table says so, in one line for all."""
+    return result.status == "unavailable" and result.task.variant.change is not None
 
 
 def targets(session: Session) -> list[str]:
@@ -187,7 +192,12 @@ def _key(result: Result) -> tuple[str, str]:
 
 def best(rows: Iterable[Row], *, own: bool) -> Row | None:
     """The fastest of tvmscope's rows, or of the others."""
-    return min((r for r in rows if r.is_own is own), key=lambda r: r.median_s or 0.0, default=None)
+    fitting = (r for r in rows if r.is_own is own)
+    # An ablation's subject is the whole, even where some part of it does harm.
+    return min(
+        fitting, key=lambda r: (r.result.task.variant.change is not None, r.median_s or 0.0),
+        default=None,
+    )  # fmt: skip
 
 
 def headlines(session: Session) -> list[str]:

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
-from tvmscope.report import _summary, _view, explain
+from tvmscope.report import _summary, _view, ablation, explain
 from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.renderers import Renderer
@@ -94,6 +94,7 @@ class SessionView:
         rows = _view.measured(session)
         if rows:
             yield self._table(rows, console, options)
+        yield ablation.render(session)
         yield from (Text(clean(line), style="bold") for line in _view.headlines(session))
         yield from _findings(session)
         if session.fixes:

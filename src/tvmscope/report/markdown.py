@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tvmscope.core.session import Session
 from tvmscope.messages import _
-from tvmscope.report import _figures, _summary, _view
+from tvmscope.report import _figures, _summary, _view, ablation
 from tvmscope.report._markdown import bold, explained, table
 from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT
@@ -67,6 +67,7 @@ def _session(session: Session, pictures: Pictures) -> Iterator[str]:
     if lines := list(_lines(session)):
         yield "\n".join(f"- {line}" for line in lines)
     yield from (f"![{title}]({path})" for title, path in pictures)
+    yield from ablation.markdown(session)
     yield from explained(session)
     yield f"<sub>{escape(_view.environment(session), 600)}</sub>"
 

@@ -1,7 +1,8 @@
 """The main job, from a model to a saved session. Read this file first: it is the product's plan.
 
 load -> choose targets -> compile each variant -> verify and measure, interleaved -> compare
--> profile kernel by kernel -> diagnose -> (fix, and measure again) -> save -> report
+-> say what diverges first, where something does -> profile kernel by kernel -> diagnose
+-> (fix, and measure again) -> save -> report
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tvmscope.core.tuning import TunedTask
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import UsageError
 from tvmscope.workflow import environment, fix, places, profile, reports, stages
+from tvmscope.workflow.bisect import suspect
 from tvmscope.workflow.options import Options
 
 
@@ -93,6 +95,8 @@ def measure(
             log_dir=folder / "logs",
         )
     store.update(results)
+    suspicions = suspect(store.session, ready, options, folder / "bisect", progress)
+    store.keep(replace(store.session, warnings=(*store.session.warnings, *suspicions)))
     if options.profile:
         for profiled in profile.profile_rows(store.session, rows, ready, options, folder, progress):
             store.keep(profiled)

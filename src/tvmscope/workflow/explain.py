@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -13,13 +14,17 @@ from tvmscope.errors import UsageError
 
 _META = "meta.json"
 _MOST_NAMES = 8
+_OURS = ("tvmscope", "tvmscope-tuned")
+"""Rows of one session that stand side by side by themselves."""
 
 
 def explain(path: Path) -> Session:
     """The session at `path` with the findings of today's rules; an artifact has only kernels."""
-    if path.is_dir() and (path / _META).is_file() and not (path / FILE_NAME).exists():
-        return diagnose(_of_artifact(path))
-    return diagnose(load(path))
+    return diagnose(_of_artifact(path) if _is_artifact(path) else load(path))
+
+
+def _is_artifact(path: Path) -> bool:
+    return (path / _META).is_file() and not (path / FILE_NAME).exists()
 
 
 def _of_artifact(folder: Path) -> Session:
@@ -32,18 +37,77 @@ def _of_artifact(folder: Path) -> Session:
     return replace(session, kernel_ir=artifacts.read_kernels(folder))
 
 
-def find_kernel(session: Session, name: str, where: Path) -> tuple[KernelIR, ...]:
-    """The kernel in every row that has it; an unknown name is answered with the nearest ones."""
-    found = tuple(ir for ir in session.kernel_ir if ir.name == name)
-    if found:
-        return found
-    known = list(dict.fromkeys(ir.name for ir in session.kernel_ir))
-    if not known:
-        raise UsageError(
-            f"{where} describes no kernels; measure again with tvmscope analyze, or compile again"
-        )
-    inside = [k for k in known if name in k]
-    near = list(dict.fromkeys([*inside, *get_close_matches(name, known, _MOST_NAMES, 0.4)]))
-    shown = near[:_MOST_NAMES] or known[:_MOST_NAMES]
-    word = "near names" if near else "some of its kernels"
-    raise UsageError(f"no kernel named '{name}' in {where}; {word}: {', '.join(shown)}")
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels of a session or an artifact, and the source operators that each computes."""
+
+    where: Path
+    session: Session
+    source_ops: dict[tuple[str, str], frozenset[str]]
+    """By the row's label, empty for an artifact, and the kernel's name."""
+
+    def find(self, name: str) -> tuple[KernelIR, ...]:
+        """The kernel in every row that has it; an unknown name is answered with the nearest."""
+        found = tuple(ir for ir in self.session.kernel_ir if ir.name == name)
+        if found:
+            return found
+        known = list(dict.fromkeys(ir.name for ir in self.session.kernel_ir))
+        if not known:
+            raise UsageError(
+                f"{self.where} describes no kernels; measure again with tvmscope analyze, or "
+                "compile again"
+            )
+        inside = [k for k in known if name in k]
+        near = list(dict.fromkeys([*inside, *get_close_matches(name, known, _MOST_NAMES, 0.4)]))
+        shown = near[:_MOST_NAMES] or known[:_MOST_NAMES]
+        word = "near names" if near else "some of its kernels"
+        raise UsageError(f"no kernel named '{name}' in {self.where}; {word}: {', '.join(shown)}")
+
+    def computed_by(self, ir: KernelIR) -> frozenset[str]:
+        """The source operators of one of its kernels; none where they are not known."""
+        return self.source_ops.get((ir.backend, ir.name), frozenset())
+
+    def computing(self, ops: frozenset[str]) -> list[KernelIR]:
+        """In each row, the kernel that shares most of some operators; of equals the heaviest."""
+        best: dict[str, tuple[int, float, KernelIR]] = {}
+        for ir in self.session.kernel_ir:
+            shared = len(ops & self.computed_by(ir))
+            rank = (shared, ir.flops or 0.0)
+            if shared and (ir.backend not in best or rank > best[ir.backend][:2]):
+                best[ir.backend] = (*rank, ir)
+        return [ir for *_, ir in best.values()]
+
+
+def kernels_at(path: Path) -> Kernels:
+    """The kernels of what is saved at `path`."""
+    session = explain(path)
+    ops: dict[tuple[str, str], set[str]] = {}
+    for profile in session.profiles:
+        for kernel in profile.kernels:
+            ops.setdefault((profile.backend, kernel.name), set()).update(kernel.source_ops)
+    if _is_artifact(path):
+        from tvmscope.compiler import artifact as artifacts
+
+        for call in artifacts.read(path).kernels:
+            ops.setdefault(("", call.kernel), set()).update(call.source_ops)
+    return Kernels(path, session, {key: frozenset(found) for key, found in ops.items()})
+
+
+def side_by_side(name: str, places: Sequence[Kernels]) -> list[tuple[Kernels, KernelIR]]:
+    """A kernel of the first place, and its counterparts: our other rows there, then elsewhere.
+
+    Counterparts compute the same source operators, whatever they are called; without known
+    operators a kernel's counterpart has its name.
+    """
+    first, *others = places
+    found = [(first, ir) for ir in first.find(name)]
+    ops = frozenset().union(*(first.computed_by(ir) for _, ir in found))
+    rows = {ir.backend for _, ir in found}
+    found += [
+        (first, ir)
+        for ir in first.computing(ops)
+        if ir.backend not in rows and ir.backend.split(" ")[0] in _OURS
+    ]
+    for other in others:
+        found += [(other, ir) for ir in other.computing(ops) or other.find(name)]
+    return found

@@ -17,6 +17,7 @@ from tvmscope.compiler import cpu_features, targets
 from tvmscope.compiler.artifact import cpu_problem, read_kernels
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Model, Prepared
+from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
 from tvmscope.core.tuning import Choice
@@ -30,7 +31,7 @@ from tvmscope.workflow.tuned_rows import with_records
 
 LOAD_TIMEOUT_S = 3600.0
 REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
-"""What a model's outputs are checked against, by its format."""
+"""Which framework's outputs a model of each format is verified against."""
 TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
 
@@ -47,6 +48,10 @@ class Row:
     choices: Mapping[str, Choice] = field(default_factory=dict)
     """What tuning records say, for a row that is compiled with them."""
     warnings: tuple[str, ...] = ()
+    compile: CompileOptions | None = None
+    """How it is compiled, where that is not what the options say."""
+    threads: int | None = None
+    """Where it runs on another number than the options say."""
 
     @property
     def builds(self) -> bool:
@@ -193,7 +198,7 @@ def plan_entries(
 
 
 def _bare_entry(row: Row, ready: Prepared, options: Options) -> Entry:
-    threads = threads_of(options)
+    threads = row.threads or threads_of(options)
     return Entry(
         task=task_of(ready.model, row, threads),
         chain=(row.backend.name, row.variant.pipeline, row.variant.precision, row.target.label),
@@ -225,7 +230,7 @@ def _build_entry(
 ) -> Entry:
     """Compile what the row needs; a failure becomes the row's reason."""
     config = replace(
-        options.compile,
+        row.compile or options.compile,
         pipeline=row.variant.pipeline or options.compile.pipeline,
         precision=row.variant.precision,
         graph=row.variant.graph,

@@ -23,7 +23,6 @@ from tvmscope.tuning.state import State
 from tvmscope.tuning.validate import DURATION_S, Validator, Verdict, best
 from tvmscope.tuning.workshop import Workshop
 from tvmscope.workflow import records, stages
-from tvmscope.workflow.analyze import REFERENCES
 from tvmscope.workflow.tuning_setup import Tuned
 
 VALIDATE_S = 5.0
@@ -134,7 +133,7 @@ def _measure(run: Tuned, rows: Sequence[stages.Row]) -> tuple[Result, ...]:
         [stages.loadable_entry(row, run.ready, run.options, run.artifacts) for row in rows],
         options,
         reference=run.ready.reference_path,
-        reference_name=REFERENCES[run.ready.model.format],
+        reference_name=stages.REFERENCES[run.ready.model.format],
         tolerances=partial(stages.tolerance, run.options),
         atol=run.options.atol,
         progress=run.progress,

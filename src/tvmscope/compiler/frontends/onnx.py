@@ -28,6 +28,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]  # TVM h
         super().__init__({}, "float32")
         self.operators = operators
         self.owned: list[tuple[relax.Expr, tuple[str, ...]]] = []
+        self.nodes: list[str] = []
         self.failing = ""
 
     def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> relax.Expr:
@@ -39,6 +40,7 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]  # TVM h
             result = super()._convert_operator(op_name, inputs, attrs, opset)
         if isinstance(result, relax.Call):
             result = self.bb.emit(result)
+        self.nodes.append(name)
         self.owned.append((result, self.operators.get(name, (f"{name}/{op_name}",))))
         return result
 
@@ -60,7 +62,7 @@ def import_onnx(prepared: Prepared) -> Imported:
             f"{one_line(e)}; `onnxslim` or another opset of the export may help"
         ) from e
     module, sources = attach(module, importer.owned)
-    return Imported(module, sources, remarks)
+    return Imported(module, sources, remarks, tuple(importer.nodes))
 
 
 def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:

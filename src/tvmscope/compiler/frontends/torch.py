@@ -17,12 +17,7 @@ from tvmscope.errors import ImportModelError, one_line
 
 def import_torch(prepared: Prepared) -> Imported:
     """Translate `model.pt2`; refuses with the list of unsupported operators if there are any."""
-    try:
-        program = torch.export.load(prepared.pt2_path).run_decompositions()
-    except Exception as e:  # torch raises its own and plain errors alike
-        raise ImportModelError(
-            f"{prepared.model.name}: the exported program cannot be read: {one_line(e)}"
-        ) from e
+    program = read_program(prepared)
     importer = ExportedProgramImporter()
     unsupported: Counter[str] = Counter()
     where: dict[str, str] = {}
@@ -38,14 +33,24 @@ def import_torch(prepared: Prepared) -> Imported:
             f"{prepared.model.name}: TVM's torch importer failed: {one_line(e)}; "
             "try the model's ONNX export instead"
         ) from e
-    owned = [
-        (value, (source_name(node),))
+    made = [
+        (node, value)
         for node, value in importer.env.items()
         # picking one of several results is no operator: its name would end up on a neighbour
         if node.op == "call_function" and node.target is not operator.getitem
     ]
-    module, sources = attach(module, owned)
-    return Imported(module, sources)
+    module, sources = attach(module, [(value, (source_name(node),)) for node, value in made])
+    return Imported(module, sources, nodes=tuple(node.name for node, _ in made))
+
+
+def read_program(prepared: Prepared) -> torch.export.ExportedProgram:
+    """The exported program, in the operators that TVM imports."""
+    try:
+        return torch.export.load(prepared.pt2_path).run_decompositions()
+    except Exception as e:  # torch raises its own and plain errors alike
+        raise ImportModelError(
+            f"{prepared.model.name}: the exported program cannot be read: {one_line(e)}"
+        ) from e
 
 
 def source_name(node: Any) -> str:

@@ -1,0 +1,1 @@
+"""Scripts that a bisection copies beside its findings; they need TVM and NumPy, not tvmscope."""

@@ -1,0 +1,84 @@
+"""`tvmscope ablate` on a real network, and what its switches do to the code."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tvm
+
+from command import TORCH_NET, refuses, run
+from tvmscope.compiler import frontends, pipeline, targets
+from tvmscope.compiler.schedules import cpu, gpu
+from tvmscope.core.ablation import effects
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.session import load
+from tvmscope.core.target import Target
+from tvmscope.errors import UsageError
+from tvmscope.workflow import switches
+
+
+def test_every_switch_names_real_passes_and_every_rule_has_one() -> None:
+    steps = {step.name for step in pipeline.STEPS} - pipeline.REQUIRED
+    for switch in (*switches.CPU, *switches.CUDA):
+        assert set(switch.passes) <= steps
+    named = {rule for switch in switches.CPU for rule in switch.rules}
+    assert named == {name for name, _ in cpu.RULES}
+    named = {rule for switch in switches.CUDA for rule in switch.rules}
+    assert named == {name for name, _ in gpu.RULES} - {"dlight-fallback"}
+
+
+def lower(ready: Prepared, host: Target, options: CompileOptions) -> set[str | None]:
+    imported = frontends.import_model(ready)
+    tvm_target = tvm.target.Target(targets.to_tvm(host), host=targets.to_tvm(host))
+    return {ir.rule for ir in pipeline.run(imported.module, host, tvm_target, options).kernels}
+
+
+def test_the_next_rule_takes_what_a_disabled_one_leaves(conv_net: Prepared, host: Target) -> None:
+    usual = lower(conv_net, host, CompileOptions())
+    assert "conv2d" in usual
+    left = CompileOptions(overrides={"disabled_rules": ("conv2d",)})
+    assert lower(conv_net, host, left) == usual - {"conv2d"} | {"fallback"}
+    every = CompileOptions(overrides={"disabled_rules": tuple(name for name, _ in cpu.RULES)})
+    assert lower(conv_net, host, every) == {None}
+
+
+def test_an_unknown_rule_is_refused(conv_net: Prepared, host: Target) -> None:
+    wrong = replace(CompileOptions(), overrides={"disabled_rules": ("magic",)})
+    with pytest.raises(UsageError, match="no schedule rule named magic; rules: conv2d"):
+        lower(conv_net, host, wrong)
+
+
+def test_ablate_measures_a_network_with_and_without(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(TORCH_NET)
+    done = run(
+        "ablate", "net.py", "--only", "fusion,threads,attention", "--alone", "--target", "cpu",
+        "--duration", "0.3s", "-o", "out", "--json", cwd=tmp_path, timeout_s=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    session = load(tmp_path / "out")
+    rows = {r.task.variant.change: r for r in session.results}
+    assert rows["without attention"].reason is not None
+    assert "the code is the same" in rows["without attention"].reason
+    for change in (None, "without fusion", "with nothing", "only fusion"):
+        assert rows[change].status == "ok", rows[change].reason
+        assert rows[change].accuracy is not None
+    if session.environment.threads > 1:
+        assert rows["without threads"].task.threads == 1
+    found = {(e["name"], e["direction"]): e for e in json.loads(done.stdout)["effects"]}
+    assert found["fusion", "without"]["factor"] > 0
+    assert found["everything", "without"]["ci95"] is not None
+    assert {(e.name, e.direction) for e in effects(session)} == set(found)
+    assert "Each optimisation left out" in done.stderr
+    assert "fusion" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_ablate_refuses_what_it_cannot_switch(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(TORCH_NET)
+    common = ("ablate", "net.py", "--target", "cpu")
+    refuses(run(*common, "--only", "magic", cwd=tmp_path), 2, "no optimisation named magic")
+    refuses(run(*common, "--pipeline", "tvm", cwd=tmp_path), 2, "leave --pipeline out")
+    refuses(run(*common, "--only", "tuning", cwd=tmp_path), 2, "nothing is tuned here")
