@@ -9,6 +9,7 @@ import pytest
 
 import tvmscope
 from tvmscope.compiler import cuda_device
+from tvmscope.core import roofline
 from tvmscope.core.session import Session
 
 pytestmark = [
@@ -110,3 +111,14 @@ def test_target_is_read_from_the_device() -> None:
     assert device.arch.startswith("sm_")
     assert device.attrs["thread_warp_size"] == 32
     assert device.attrs["max_shared_memory_per_block"] >= 48 << 10
+
+
+def test_the_gpu_has_roofs_and_no_kernel_is_above_them(session: Session) -> None:
+    found = {(r.dtype, r.level): r for r in session.roofs if r.device == "cuda"}
+    assert {("float32", None), ("float16", None), ("float32", "L2"), ("float32", "DRAM")} <= set(
+        found
+    )
+    assert found["float16", None].flops_per_s > found["float32", None].flops_per_s
+    placed = [p for p in roofline.points(session) if p.backend.startswith("tvmscope")]
+    assert placed
+    assert not [p for p in placed if p.above]

@@ -12,14 +12,18 @@ import psutil
 import pytest
 
 import farm_kernels
+import tiny_tunables
 from command import refuses, run
 from farm_kernels import ARGS, Farm, eventually, kill_group, session_of
 from tvmscope.compiler import cpu_features
+from tvmscope.core.tuning import Candidate, TuningTask
 from tvmscope.errors import RunError, UsageError
 from tvmscope.measure.worker import run_isolated
+from tvmscope.tuning.builders import Builders
 from tvmscope.tuning.kernels import fill
 from tvmscope.tuning.remote import RemoteRunner
 from tvmscope.tuning.tracker import parse_address
+from tvmscope.tuning.workshop import Setting, Workshop
 from tvmscope.workflow.farm import Ports, is_loopback, run_server, target_of
 
 QUICK = {"seed": 1, "repeat": 2, "min_repeat_ms": 1.0, "timeout_s": 10.0}
@@ -88,6 +92,20 @@ def test_what_is_wrong_over_there_is_said(
         runner.measure(tmp_path / "bad.so", ARGS, **QUICK)
     with pytest.raises(RunError, match=r"127\.0\.0\.1:\d+: "):
         runner.measure(kernels["good"], (*ARGS, ARGS[0]), **QUICK)
+
+
+def test_a_search_on_the_farm_tries_the_same_candidates_and_checks_them(
+    farm: Farm, task: TuningTask, setting: Setting, tmp_path: Path
+) -> None:
+    wrong = Candidate(params={"fault": "wrong"})
+    candidates = (*task.candidates[:4], wrong)
+    runner = RemoteRunner(farm.address, "board", wait_s=30)
+    builders = Builders(1, tunables=tiny_tunables.NAME)
+    with Workshop(builders, runner, tmp_path, setting, take_turns=False) as workshop:
+        found = {
+            t.candidate.id: t.status for _, t in workshop.try_all([(task, c) for c in candidates])
+        }
+    assert found == {c.id: "wrong" if c is wrong else "ok" for c in candidates}
 
 
 def test_a_killed_server_costs_a_try_and_a_new_one_is_taken_up(

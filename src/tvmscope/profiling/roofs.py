@@ -20,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.compiler import cpu_features
+from tvmscope.compiler import cpu_features, cuda_device
 from tvmscope.compiler.linkers import linker_for
 from tvmscope.core.codec import decode, encode
 from tvmscope.core.files import write_text_atomic
 from tvmscope.core.profile import Roof
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, SchemaError
+from tvmscope.profiling import gpu_roofs
 
 _REPEATS = 9
 _CHAINS = 12
@@ -38,15 +39,20 @@ LEVELS = {"L1": 16 << 10, "L2": 256 << 10, "L3": 4 << 20, "DRAM": 256 << 20}
 
 
 def measure(target: Target, cache: Path | None = None, *, fresh: bool = False) -> tuple[Roof, ...]:
-    """The roofs of this machine for one thread and for all of the target's cores."""
-    key = json.dumps([cpu_features.model_name(), target.vector_bits, target.cores, LEVELS, _FORM])
+    """The roofs of this CPU for one thread and for all of the target's cores, or of this GPU."""
+    key = json.dumps([_machine(target), target.vector_bits, target.cores, LEVELS, _FORM])
     file = cache and cache / f"roofs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     if file and not fresh and (kept := _read(file)) is not None:
         return kept
-    roofs = _measure(target)
+    roofs = gpu_roofs.measure(target) if target.kind == "cuda" else _measure(target)
     if file:
         write_text_atomic(file, json.dumps([encode(roof) for roof in roofs]))
     return roofs
+
+
+def _machine(target: Target) -> str:
+    device = cuda_device.find() if target.kind == "cuda" else None
+    return device.name if device else cpu_features.model_name()
 
 
 def _read(file: Path) -> tuple[Roof, ...] | None:

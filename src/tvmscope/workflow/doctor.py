@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import psutil
 
-from tvmscope.compiler import cpu_features, targets, tvm_compat
+from tvmscope.compiler import cpu_features, cuda_device, targets, tvm_compat
 from tvmscope.core.profile import Roof
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.worker import run_isolated
@@ -231,5 +231,7 @@ def _load() -> Iterator[Check]:
 
 def measure_roofs() -> tuple[Roof, ...]:
     """This machine's roofs, measured anew and kept in the cache folder."""
-    target = targets.host_target(cache=cache_folder())
-    return roofs.measure(target, cache_folder(), fresh=True)
+    found = roofs.measure(targets.host_target(cache=cache_folder()), cache_folder(), fresh=True)
+    if cuda_device.find() is None:
+        return found
+    return (*found, *roofs.measure(targets.resolve("cuda"), cache_folder(), fresh=True))

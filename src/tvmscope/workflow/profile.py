@@ -13,12 +13,14 @@ from typing import Any
 
 from tvmscope.bench.plan import Entry
 from tvmscope.compiler import artifact as artifacts
+from tvmscope.compiler import cuda_device
 from tvmscope.compiler.artifact import META, cpu_problem
 from tvmscope.core.files import write_npz
 from tvmscope.core.model import Prepared
 from tvmscope.core.profile import KernelIR, Profile
 from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session
+from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.measure.worker import run_isolated
 from tvmscope.profiling.kernels import profile_row
@@ -107,7 +109,7 @@ def _kernel_ir(profile: Profile, entry: Entry) -> list[KernelIR]:
 def _with_roofs(session: Session, progress: Progress) -> Session:
     """This machine's roofs, from the cache or measured now, which takes two seconds."""
     for target in session.targets:
-        if target.kind != "llvm" or cpu_problem(target) is not None:
+        if not _is_here(target):
             continue
         progress.stage("roofs", target.label)
         try:
@@ -118,9 +120,19 @@ def _with_roofs(session: Session, progress: Progress) -> Session:
                 timeout_s=ROOFS_TIMEOUT_S,
             )
         except TvmscopeError as e:
-            return _warn(session, f"the machine's roofs are unknown: {one_line(e)}", progress)
-        return replace(session, roofs=tuple(roofs))
+            session = _warn(
+                session, f"{target.label}: its roofs are unknown: {one_line(e)}", progress
+            )
+            continue
+        if not any(roof.device == target.device for roof in session.roofs):
+            session = replace(session, roofs=(*session.roofs, *roofs))
     return session
+
+
+def _is_here(target: Target) -> bool:
+    if target.kind == "cuda":
+        return cuda_device.find() is not None
+    return cpu_problem(target) is None
 
 
 def _warn(session: Session, text: str, progress: Progress) -> Session:

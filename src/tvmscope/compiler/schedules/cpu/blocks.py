@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -35,6 +36,12 @@ def find_op(sch: s_tir.Schedule, op: str) -> Block | None:
         if found is not None and str(found) == op:
             return block
     return None
+
+
+def weight_bytes(sch: s_tir.Schedule, main: Block) -> int:
+    """The size of a block's last operand."""
+    source = sch.get(main).reads[-1].source
+    return prod(int(d) for d in source.shape) * int(source.dtype.bits) // 8
 
 
 def inline_epilogue(sch: s_tir.Schedule, main: Block) -> Block:

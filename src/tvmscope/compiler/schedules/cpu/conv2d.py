@@ -29,13 +29,14 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     keep_in_registers,
     schedule_copies,
     vectorize_last,
+    weight_bytes,
 )
 from tvmscope.core.target import Target
 
 _CHUNKS = (64, 48, 32, 16)
 _UNROLL = 4
-_ROW = 2
-"""The convolution's iterator over rows."""
+_ROW, _COLUMN = 2, 3
+"""The convolution's iterators over the image."""
 _WEIGHTS_STAY_BYTES = 256 * 1024
 """Weights up to this size stay in a second-level cache while all rows of the image pass by."""
 
@@ -55,7 +56,8 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     epilogue = inline_epilogue(sch, conv)
     schedule_copies(sch, before=conv)
     n, oc, oh, ow, block, ic, kh, kw = sch.get_loops(conv)
-    params, height = params_of(sch, conv), int(sch.get(oh).extent)
+    params = params_of(sch, conv)
+    height, *kernel = (int(sch.get(loop).extent) for loop in (oh, kh, kw))
     width = int_of(params, "columns") or tiles.columns(int(sch.get(ow).extent), target)
     finish = bool(params.get("finish", _finishes_tiles(sch, conv, epilogue, width)))
     channels = int(sch.get(ic).extent)
@@ -63,7 +65,7 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     ow_o, ow_i = sch.split(ow, factors=[None, width])
     ic_o, ic_i = sch.split(ic, factors=[None, chunk])
     outer = (ow_o, ic_o) if finish else (ic_o, ow_o)
-    rows_first = _weight_bytes(sch, conv) <= _WEIGHTS_STAY_BYTES
+    rows_first = weight_bytes(sch, conv) <= _WEIGHTS_STAY_BYTES
     order = params.get("order", "rows" if rows_first else "channels")
     around = (oh, oc) if order == "rows" else (oc, oh)
     sch.reorder(n, *around, *outer, kh, kw, ic_i, ow_i, block)
@@ -72,17 +74,20 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     sch.parallel(task)
     unroll = int_of(params, "unroll") or _UNROLL
     unroll = unroll if chunk % unroll == 0 else 1
-    ic_i, unrolled = sch.split(ic_i, factors=[None, unroll])
+    _, unrolled = sch.split(ic_i, factors=[None, unroll])
     sch.unroll(unrolled)
-    if params.get("prefetch", int(order == "channels" and prefetch.far(sch, conv))):
-        plan = prefetch.Plan(block_axis=0, lines=unroll, repeat=_ROW, step=1, repeats=height)
-        prefetch.mark(sch, ic_i, plan)
     sch.unroll(ow_i)
     sch.vectorize(block)
     if finish:
         keep_in_registers(sch, conv, epilogue)
     vectorize_last(sch, epilogue)
     sch.decompose_reduction(conv, ic_o)
+    if params.get("prefetch", int(order == "channels" and prefetch.far(sch, conv))):
+        rows = chunk * prod(kernel)
+        plan = prefetch.Plan(
+            block_axis=0, rows=rows, repeat=_ROW, step=1, repeats=height, once=_COLUMN
+        )
+        prefetch.mark(sch, outer[-1], plan)
     return sch
 
 
@@ -99,7 +104,7 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
     finish = _finishes_tiles(sch, conv, epilogue, width)
     whole = columns == int(sch.get(sch.get_loops(epilogue)[3]).extent)
     sizes = (16, 32, 48, 64, 96, 128, 256, channels)
-    rows_first = _weight_bytes(sch, conv) <= _WEIGHTS_STAY_BYTES
+    rows_first = weight_bytes(sch, conv) <= _WEIGHTS_STAY_BYTES
     return {
         "finish": (int(finish), *([int(not finish)] if whole else [])),
         "chunk": default_first(_chunk(channels), (c for c in sizes if channels % c == 0)),
@@ -114,11 +119,6 @@ def _finishes_tiles(sch: s_tir.Schedule, conv: Block, epilogue: Block, width: in
     columns, kernel = extents[3], extents[6:]
     wanted = int(sch.get(sch.get_loops(epilogue)[3]).extent)
     return kernel == [1, 1] and columns > width and columns == wanted
-
-
-def _weight_bytes(sch: s_tir.Schedule, conv: Block) -> int:
-    source = sch.get(conv).reads[-1].source
-    return prod(int(d) for d in source.shape) * int(source.dtype.bits) // 8
 
 
 def _chunk(channels: int) -> int:

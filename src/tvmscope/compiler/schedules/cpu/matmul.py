@@ -55,27 +55,31 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     n_o, n_v, n_i = sch.split(n, factors=[None, panel // CHANNEL_BLOCK, CHANNEL_BLOCK])
     depth = int(sch.get(k).extent)
     chunk = int_of(params, "chunk") or _CHUNK
-    k_o, k_i = sch.split(k, factors=[None, chunk if depth % chunk == 0 else depth])
+    chunk = chunk if depth % chunk == 0 else depth
+    k_o, k_i = sch.split(k, factors=[None, chunk])
     outer = (m_o, n_o) if order == "rows" else (n_o, m_o)
     sch.reorder(*batch, *outer, k_o, k_i, m_i, n_v, n_i)
     task = sch.fuse(*batch, *outer)
     sch.reverse_compute_at(epilogue, task)
     sch.parallel(task)
     unroll = int_of(params, "unroll") or _UNROLL
-    unroll = unroll if int(sch.get(k_i).extent) % unroll == 0 else 1
-    k_i, unrolled = sch.split(k_i, factors=[None, unroll])
+    unroll = unroll if chunk % unroll == 0 else 1
+    _, unrolled = sch.split(k_i, factors=[None, unroll])
     sch.unroll(unrolled)
-    if params.get("prefetch", int(fetches)):
-        axis = len(sch.get(block).reads[-1].region) - 3
-        plan = prefetch.Plan(
-            block_axis=axis, lines=unroll, repeat=len(batch), step=height, repeats=tall // height
-        )
-        prefetch.mark(sch, k_i, plan)
     sch.unroll(m_i)
     sch.unroll(n_v)
     sch.vectorize(n_i)
     vectorize_last(sch, epilogue)
     sch.decompose_reduction(block, k_o)
+    if params.get("prefetch", int(fetches)):
+        plan = prefetch.Plan(
+            block_axis=len(sch.get(block).reads[-1].region) - 3,
+            rows=chunk,
+            repeat=len(batch),
+            step=height,
+            repeats=tall // height,
+        )
+        prefetch.mark(sch, k_o, plan)
     return sch
 
 

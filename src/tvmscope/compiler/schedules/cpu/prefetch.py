@@ -1,9 +1,8 @@
 """Fetches the next block of weights while the present one is used.
 
 A model's weights come from main memory, and a core that waits for a block computes nothing. While
-a kernel passes over its image with one block, it asks for the lines of the next: each step of the
-reduction for a part of those that stand where its own do, one block further on. A rule marks the
-loop, and the finished function gets the requests; they change no value.
+a kernel passes over its image with one block, it asks for the next, a part in each row. A rule
+marks the loop, and the finished function gets the requests; they change no value.
 """
 
 from __future__ import annotations
@@ -15,9 +14,11 @@ from typing import Any
 import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvmscope.compiler.schedules.cpu.blocks import Block
+from tvmscope.compiler.schedules.cpu.blocks import Block, weight_bytes
 
 _MARK = "tvmscope.prefetch"
+_PLUS = "tirx.handle_add_byte_offset"
+_LINE_BYTES = 64
 _INTO_SECOND_CACHE = 2
 _FAR_BYTES = 256 * 1024
 """Weights up to this size are still in a cache from the run before."""
@@ -25,27 +26,25 @@ _FAR_BYTES = 256 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Which lines a step of the marked loop asks for."""
+    """What each step of the marked loop asks for: a part of what it reads, one block further on."""
 
     block_axis: int
     """The axis of the weights along which the next block lies."""
-    lines: int
-    """Consecutive lines along the last but one axis that a step of the marked loop reads."""
+    rows: int
+    """Rows of the weights' last axis that a step reads, one behind the other."""
     repeat: int
-    """The block's iterator that repeats the reduction with the same weights,"""
+    """The block's iterator that repeats this with the same weights,"""
     step: int
     """by how much it grows each time, and"""
     repeats: int
-    """how often: each time asks for another part of the lines."""
+    """how often: each time asks for another part."""
+    once: int | None = None
+    """Another iterator that repeats it, which asks at its beginning only."""
 
 
 def far(sch: s_tir.Schedule, main: Block) -> bool:
-    """Whether a block's weights, its last operand, are too large to stay in a cache."""
-    source = sch.get(main).reads[-1].source
-    elements = 1
-    for size in source.shape:
-        elements *= int(size)
-    return elements * int(source.dtype.bits) // 8 > _FAR_BYTES
+    """Whether a block's weights are too large to stay in a cache."""
+    return weight_bytes(sch, main) > _FAR_BYTES
 
 
 def mark(sch: s_tir.Schedule, loop: Any, plan: Plan) -> None:
@@ -66,33 +65,35 @@ def _with_requests(loop: tirx.For) -> tirx.For:
         return loop
     plan = Plan(**json.loads(str(loop.annotations[_MARK])))
     left = {name: value for name, value in loop.annotations.items() if name != _MARK}
-    body = tirx.SeqStmt([*_requests(loop, plan), loop.body])
+    body = tirx.SeqStmt([_requests(loop, plan), loop.body])
     var, first, count = loop.loop_var, loop.min, loop.extent
     return tirx.For(var, first, count, loop.kind, body, loop.thread_binding, left)
 
 
-def _requests(loop: tirx.For, plan: Plan) -> list[tirx.Stmt]:
+def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
+    """They stand before the sums: between them they would force each sum into memory."""
     realize, inner = _block_below(loop.body)
     at_start = {v: tirx.const(0, str(v.ty.dtype)) for v in inner}
     values = {
         iterator.var: _replaced(value, at_start)
         for iterator, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
     }
+    at = list(values.values())
     weights = realize.block.reads[-1]
     index = [_replaced(axis.min, values) for axis in weights.region]
     last = int(weights.source.shape[plan.block_axis]) - 1
     index[plan.block_axis] = tirx.min(index[plan.block_axis] + 1, last)
-    parts = min(plan.repeats, plan.lines)
-    each = -(-plan.lines // parts)
-    first = values[realize.block.iter_vars[plan.repeat].var] // plan.step % parts * each
-    return [_request(weights.source, index, first + line) for line in range(each)]
+    row_bytes = int(weights.source.shape[-1]) * int(weights.source.dtype.bits) // 8
+    each = -(-plan.rows * row_bytes // (_LINE_BYTES * plan.repeats))
+    line = tirx.Var("line", "int32")
+    offset = (at[plan.repeat] // plan.step * each + line) * _LINE_BYTES
+    asked = tirx.For(line, 0, each, tirx.ForKind.SERIAL, _request(weights.source[index], offset))
+    return asked if plan.once is None else tirx.IfThenElse(at[plan.once] == 0, asked, None)
 
 
-def _request(weights: Any, index: list[Any], line: Any) -> tirx.Stmt:
-    end = int(weights.shape[-2]) - 1
-    place = (*index[:-2], tirx.min(index[-2] + line, end), index[-1])
+def _request(first: Any, offset: Any) -> tirx.Stmt:
+    address = tirx.call_intrin("handle", _PLUS, tirx.address_of(first), offset)
     hints = (tirx.const(value, "int32") for value in (0, _INTO_SECOND_CACHE, 1))
-    address = tirx.address_of(weights[place])
     return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch.p0", address, *hints))
 
 

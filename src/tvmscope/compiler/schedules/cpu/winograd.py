@@ -60,22 +60,28 @@ def _multiply(sch: s_tir.Schedule, product: Block, target: Target) -> None:
     t_o, t_i = sch.split(t, factors=[None, width])
     depth = int(sch.get(k).extent)
     chunk = int_of(params, "chunk") or _CHUNK
-    k_o, k_i = sch.split(k, factors=[None, chunk if depth % chunk == 0 else depth])
+    chunk = chunk if depth % chunk == 0 else depth
+    k_o, k_i = sch.split(k, factors=[None, chunk])
     outer = (o, p) if params.get("order") == "channels" else (p, o)
     sch.reorder(*outer, k_o, t_o, k_i, t_i, lanes)
     task = sch.fuse(*outer)
     unroll = int_of(params, "unroll") or 1
-    unroll = unroll if int(sch.get(k_i).extent) % unroll == 0 else 1
-    k_i, unrolled = sch.split(k_i, factors=[None, unroll])
+    unroll = unroll if chunk % unroll == 0 else 1
+    _, unrolled = sch.split(k_i, factors=[None, unroll])
     sch.unroll(unrolled)
-    if params.get("prefetch", int(prefetch.far(sch, product))):
-        repeats = int(sch.get(t_o).extent)
-        plan = prefetch.Plan(block_axis=1, lines=unroll, repeat=_TILE, step=width, repeats=repeats)
-        prefetch.mark(sch, k_i, plan)
     sch.parallel(task)
     sch.unroll(t_i)
     sch.vectorize(lanes)
     sch.decompose_reduction(product, k_o)
+    if params.get("prefetch", 0):
+        plan = prefetch.Plan(
+            block_axis=1,
+            rows=chunk,
+            repeat=_TILE,
+            step=width,
+            repeats=int(sch.get(t_o).extent),
+        )
+        prefetch.mark(sch, t_o, plan)
 
 
 def _columns(sch: s_tir.Schedule, tiles: object, target: Target) -> int:
@@ -98,7 +104,7 @@ def space(func: tirx.PrimFunc, _: Target) -> Space | None:
         "chunk": chunks,
         "unroll": (1, 2, 4, 8),
         "order": ("points", "channels"),
-        "prefetch": (1, 0) if prefetch.far(sch, product) else (0, 1),
+        "prefetch": (0, 1),
     }
 
 

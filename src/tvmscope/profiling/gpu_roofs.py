@@ -1,0 +1,104 @@
+"""Measures a GPU's roofs: multiply-adds of each kind of unit, bytes of its cache and memory.
+
+A small CUDA library, built by nvcc for this GPU, does nothing but the work in question. Newer
+tensor cores are reached in full only through vendor libraries: where PyTorch is installed, its
+matrix product counts too if it is faster.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmscope.compiler.cuda_device import find
+from tvmscope.core.profile import Roof
+from tvmscope.core.target import Target
+from tvmscope.errors import BuildError, RunError
+
+_MATMUL_SIDE = 8192
+_REPEATS = 9
+
+
+def measure(target: Target) -> tuple[Roof, ...]:
+    """The roofs of the GPU that a target names."""
+    with TemporaryDirectory(prefix="tvmscope-") as folder:
+        library = _build(target, Path(folder))
+        return tuple(_measure(library))
+
+
+def _measure(library: ctypes.CDLL) -> Iterator[Roof]:
+    yield _flops("float32", _rate(library.fma_float32), "chains of multiply-adds")
+    tensor, how = _rate(library.mma_float16), "chains of tensor-core products (WMMA)"
+    product = _torch_product()
+    if product is not None and product > tensor:
+        tensor, how = product, f"PyTorch's product of {_MATMUL_SIDE}x{_MATMUL_SIDE} matrices"
+    yield _flops("float16", tensor, how)
+    device = find()
+    cache = device.attrs.get("l2_cache_size_bytes", 0) if device else 0
+    sizes = {"L2": cache // 4, "DRAM": 2 << 30}
+    for level, size in sizes.items():
+        if size:
+            passes = max(1, (2 << 30) // size)
+            read = _rate(library.read_bytes, ctypes.c_longlong(size), ctypes.c_int(passes))
+            yield Roof(
+                dtype="float32",
+                threads=1,
+                flops_per_s=None,
+                bytes_per_s=read,
+                how=f"{level}: reading {size >> 20} MiB",
+                device="cuda",
+                level=level,
+                size_bytes=size,
+            )
+
+
+def _flops(dtype: str, rate: float, how: str) -> Roof:
+    return Roof(dtype=dtype, threads=1, flops_per_s=rate, bytes_per_s=None, how=how, device="cuda")
+
+
+def _build(target: Target, folder: Path) -> ctypes.CDLL:
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        raise BuildError("the roofs of a GPU need nvcc; install the CUDA toolkit")
+    source, library = folder / "roofs.cu", folder / "roofs.so"
+    source.write_text(resources.files("tvmscope.profiling").joinpath("roofs.cu").read_text())
+    command = [nvcc, "-O3", f"-arch={target.arch}", "-shared", "-Xcompiler", "-fPIC"]
+    command += ["-o", str(library), str(source)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    if built.returncode:
+        raise BuildError(f"nvcc could not build the roof kernels: {built.stderr[-200:]}")
+    return ctypes.CDLL(str(library))
+
+
+def _rate(function: ctypes._NamedFuncPointer, *args: ctypes._SimpleCData[int]) -> float:
+    function.restype = ctypes.c_double
+    found = float(function(*args))
+    if found <= 0:
+        raise RunError(f"the GPU's roof was not measured: CUDA error {-found:.0f}")
+    return found
+
+
+def _torch_product() -> float | None:
+    """The rate of a large half-precision product; None without PyTorch for this GPU."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    a = torch.randn(_MATMUL_SIDE, _MATMUL_SIDE, device="cuda", dtype=torch.float16)
+    best = float("inf")
+    for _ in range(_REPEATS + 1):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        torch.matmul(a, a)
+        torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - start)
+    return 2.0 * _MATMUL_SIDE**3 / best
