@@ -22,8 +22,8 @@ import torch
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem = torch.nn.Conv2d(3, 16, 3, padding=1)
-        self.conv = torch.nn.Conv2d(16, 64, 1)
+        self.stem = torch.nn.Conv2d(3, 64, 3, padding=1)
+        self.conv = torch.nn.Conv2d(64, 128, 1)
 
     def forward(self, x):
         return torch.relu(self.conv(torch.relu(self.stem(x))))
@@ -51,7 +51,7 @@ def trials(folder: Path) -> list[str]:
 def test_a_dry_run_says_what_is_worth_tuning_and_what_is_not(folder: Path) -> None:
     done = run(*TUNE, "--dry-run", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "conv2d 1x16x24x24 64x16x1x1" in done.stderr
+    assert "conv2d 1x64x24x24 128x64x1x1" in done.stderr
     assert "would be tuned" in done.stderr
     (session,) = [json.loads(done.stdout)]
     tasks = session["tuning"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tvmscope.core.profile import KernelTime, Profile
-from tvmscope.core.roofline import Limits
+from tvmscope.core.roofline import Level, Limits
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.tuning.plan import make_plan
 from tvmscope.tuning.proposals import next_of
@@ -57,10 +57,28 @@ def test_share_roof_and_headroom_follow_from_the_profile() -> None:
     assert planned.reason is None
 
 
+@pytest.mark.parametrize(
+    "size, least_s",
+    [(1e3, 1e-8), (1e5, 1e-5), (1e7, 1e-2)],  # from the small cache, the large one, the memory
+)
+def test_data_comes_from_the_fastest_memory_that_holds_it(size: float, least_s: float) -> None:
+    levels = (Level(1e9, 1 << 28), Level(1e10, 1 << 20), Level(1e11, 1 << 14))
+    moving = replace(task("conv", flops=1.0), bytes=size)
+    (planned,) = make_plan([moving], profile(conv=1.0), Limits(1e12, levels))
+    assert planned.least_s == pytest.approx(least_s)
+
+
 def test_the_task_with_the_most_headroom_comes_first() -> None:
     tasks = [task("small", calls=2), task("large", calls=2)]
     planned = make_plan(tasks, profile(small=4e-3, large=9e-3), LIMITS)
     assert [p.task.kernel for p in planned] == ["large", "small"]
+
+
+def test_a_kernel_above_its_roof_is_tuned_as_if_no_roof_were_known() -> None:
+    (planned,) = make_plan([task("conv", flops=1e8)], profile(conv=8e-3), LIMITS)
+    assert planned.roof_share is None
+    assert planned.reason is None
+    assert planned.headroom_s == planned.total_s
 
 
 def test_identical_workloads_are_one_task() -> None:

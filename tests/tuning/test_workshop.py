@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tiny_tunables
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
-from tvmscope.tuning.workshop import Workshop, difference
+from tvmscope.tuning.builders import Builders
+from tvmscope.tuning.runners import LocalRunner
+from tvmscope.tuning.workshop import Setting, Workshop, difference
 
 GOOD = Candidate(params={"tile": 8, "unroll": 0})
 
@@ -61,6 +65,16 @@ def test_killed_builders_and_runner_are_replaced(workshop: Workshop, task: Tunin
     assert len(trials) == len(others)
     assert sum(trial.status == "failed" for trial in trials.values()) <= 3  # one per process
     assert all(t.status == "ok" for t in tried(workshop, task, *others).values())
+
+
+def test_with_spare_cores_building_and_measuring_overlap(
+    task: TuningTask, setting: Setting, tmp_path: Path
+) -> None:
+    builders, runner = Builders(2, tunables=tiny_tunables.NAME), LocalRunner(threads=1)
+    with Workshop(builders, runner, tmp_path, setting, take_turns=False) as workshop:
+        trials = tried(workshop, task, *task.candidates)
+    assert sorted(trials) == sorted(candidate.id for candidate in task.candidates)
+    assert {trial.status for trial in trials.values()} == {"ok"}
 
 
 def test_what_the_deadline_cuts_off_was_not_tried(workshop: Workshop, task: TuningTask) -> None:

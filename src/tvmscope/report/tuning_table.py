@@ -80,7 +80,6 @@ def summary(session: Session) -> RenderableType:
         _("share"),
         _("trials"),
         _("untuned, best"),
-        _("validated"),
         _("used"),
     )
     rows = searched(session)
@@ -90,8 +89,7 @@ def summary(session: Session) -> RenderableType:
             percent(row.task.share),
             row.trials,
             _speeds(row),
-            row.validated,
-            row.used,
+            row.used if row.task.speedup is None else f"{row.used}: {row.validated}",
         )
     return Group(table, Text(_totals([row.task for row in rows])))
 
@@ -123,7 +121,7 @@ def _table(first: str, *others: str) -> Table:
     table.add_column(first, no_wrap=True)
     for name in others:
         if name == _("used"):
-            table.add_column(name, min_width=16)
+            table.add_column(name)
         else:
             table.add_column(name, justify="right", no_wrap=True)
     return table

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tvmscope.core.profile import KernelTime, Profile
-from tvmscope.core.roofline import Limits
+from tvmscope.core.roofline import TOLERANCE, Limits
 from tvmscope.core.tuning import TuningTask
 
 SMALL = 0.002
@@ -128,13 +128,31 @@ def _planned(
         flops=None if task.flops is None else task.flops * task.calls,
         bytes=None if task.bytes is None else task.bytes * task.calls,
     )
+    least_s = _least_s(work, limits)
+    if least_s > total_s * TOLERANCE:
+        least_s = 0.0  # impossible: the roofs were measured on a busy machine, and say nothing
     return PlannedTask(
         task=task,
         total_s=total_s,
         share=total_s / profile.end_to_end_s if profile.end_to_end_s > 0 else 0.0,
-        least_s=min(limits.least_s(work) or 0.0, total_s),
+        least_s=min(least_s, total_s),
         tried=tried,
     )
+
+
+def _least_s(work: KernelTime, limits: Limits) -> float:
+    """What no schedule can beat: arithmetic at the compute roof, data from the fastest memory that
+    holds it all. (A profile holds a kernel against the memory its time points to, which would call
+    a slow kernel that fits a small cache bound by a larger one.)"""
+    memory_s = 0.0
+    if work.bytes is not None and limits.levels:
+        each = work.bytes / max(1, work.calls)
+        holding = [x for x in limits.levels if x.size_bytes is None or x.size_bytes >= each]
+        level = holding[-1] if holding else limits.levels[0]  # from slow to fast
+        memory_s = work.bytes / level.bytes_per_s
+    if memory_s > work.total_s:  # the caches are larger than was probed
+        memory_s = limits.memory_s(work) or 0.0
+    return max(memory_s, limits.compute_s(work) or 0.0)
 
 
 def _reason(p: PlannedTask, ops: Collection[str], second_layer: bool) -> str | None:

@@ -82,8 +82,10 @@ class Workshop:
         self.setting = setting
         self.take_turns = take_turns
         self._clock = clock
+        self._plain: dict[Path, Future[Built]] = {}
+        """The builds of the functions as they are."""
         self._references: dict[Path, _Reference | TuneError] = {}
-        self._lock = Lock()
+        self._lock, self._referring = Lock(), Lock()
         # a worker process lives no longer than the thread that made it, so this one stays
         self._measuring = ThreadPoolExecutor(runner.slots, thread_name_prefix="measuring")
 
@@ -98,7 +100,7 @@ class Workshop:
         self.builders.timeout_s = min(self.setting.timeout_s, left_s)
         jobs = [self._job(task, candidate) for task, candidate in pairs]
         done: SimpleQueue[_Came] = SimpleQueue()
-        plain = [self.builders.submit(job) for job in self._missing_references(jobs)]
+        plain = [self._build_plain(file) for file in {job.function for job in jobs}]
         futures = [self.builders.submit(job) for job in jobs]
         if self.take_turns:
             wait([*plain, *futures])
@@ -130,8 +132,8 @@ class Workshop:
         """Why a library's results are wrong on the inputs of another seed; None if they are not."""
         lowering = lowering_of(task, candidate)
         reference = self._reference(lowering)
-        plain = self._plain_job(Path(lowering.function)).output
-        wanted = self.runner.outputs(plain, reference.args, seed)
+        plain = self._build_plain(Path(lowering.function)).result()
+        wanted = self.runner.outputs(plain.job.output, reference.args, seed)
         got = self.runner.outputs(library, reference.args, seed)
         return difference(got, wanted, reference.tolerance)
 
@@ -173,17 +175,18 @@ class Workshop:
             output=self.folder / function.stem / f"{candidate.id}.so",
         )
 
-    def _plain_job(self, function: Path) -> Job:
-        return Job(
-            function=function,
-            candidate=None,
-            target=self.setting.target,
-            output=self.folder / function.stem / "plain.so",
-        )
-
-    def _missing_references(self, jobs: Sequence[Job]) -> list[Job]:
-        files = {job.function for job in jobs} - self._references.keys()
-        return [self._plain_job(file) for file in sorted(files)]
+    def _build_plain(self, function: Path) -> Future[Built]:
+        """Build a function as it is, once: several threads may ask."""
+        with self._lock:
+            if function not in self._plain:
+                job = Job(
+                    function=function,
+                    candidate=None,
+                    target=self.setting.target,
+                    output=self.folder / function.stem / "plain.so",
+                )
+                self._plain[function] = self.builders.submit(job)
+            return self._plain[function]
 
     def _measure_later(
         self,
@@ -234,10 +237,10 @@ class Workshop:
     def _reference(self, lowering: Lowering) -> _Reference:
         """What the unscheduled function computes; made once, and so is its failure."""
         function = Path(lowering.function)
-        with self._lock:
+        with self._referring:
             if function not in self._references:
                 try:
-                    self._references[function] = self._plain(function)
+                    self._references[function] = self._compute(function)
                 except TvmscopeError as e:
                     self._references[function] = TuneError(NO_REFERENCE + one_line(e))
             found = self._references[function]
@@ -245,16 +248,14 @@ class Workshop:
             raise found
         return found
 
-    def _plain(self, function: Path) -> _Reference:
-        job = self._plain_job(function)
+    def _compute(self, function: Path) -> _Reference:
+        built = self._build_plain(function).result()
+        if built.failure is not None:
+            raise TuneError(built.failure)
         args = self.builders.arguments(function)
-        if not job.output.is_file():
-            built = self.builders.submit(job).result()
-            if built.failure is not None:
-                raise TuneError(built.failure)
         if self.take_turns:
             self.builders.pause()
-        return _Reference(args, self.runner.outputs(job.output, args, self.setting.seed))
+        return _Reference(args, self.runner.outputs(built.job.output, args, self.setting.seed))
 
 
 def lowering_of(task: TuningTask, candidate: Candidate) -> Lowering:

@@ -50,16 +50,13 @@ def tune(
     ):
         for note in ready.model.notes:
             progress.note(note)
-        folder = options.output or places.session_folder(
-            ready.model.name, f"tune-{target.label}", started
-        )
-        if dry_run:
-            folder = Path(scratch) / "session"
+        label = f"tune-{target.label}"
+        folder = options.output or places.session_folder(ready.model.name, label, started)
         run = Tuned(
             ready=ready,
             options=options,
             target=target,
-            folder=folder,
+            folder=Path(scratch) / "session" if dry_run else folder,
             scratch=Path(scratch),
             database=Database(file),
             progress=progress,
