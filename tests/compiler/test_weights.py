@@ -84,7 +84,7 @@ def test_weights_that_are_not_where_the_description_says_are_refused(
     meta = json.loads((copy / "meta.json").read_text())
     meta["stored"][0]["offset"] = 1 << 40
     (copy / "meta.json").write_text(json.dumps(meta))
-    with pytest.raises(RunError, match="weights.bin cannot be loaded.*compile the model again"):
+    with pytest.raises(RunError, match=r"weights.bin cannot be loaded.*compile the model again"):
         load_callable(copy)
 
 

@@ -7,6 +7,7 @@ from tvmscope.compiler.schedules.cpu.conv2d import schedule_conv2d
 from tvmscope.compiler.schedules.cpu.depthwise import schedule_depthwise
 from tvmscope.compiler.schedules.cpu.fallback import schedule_fallback
 from tvmscope.compiler.schedules.cpu.matmul import schedule_matmul
+from tvmscope.compiler.schedules.cpu.pooling import schedule_pooling
 from tvmscope.compiler.schedules.cpu.rows import schedule_rows
 from tvmscope.compiler.schedules.cpu.winograd import schedule_winograd
 
@@ -17,5 +18,6 @@ RULES = (
     ("winograd", schedule_winograd),
     ("attention", schedule_attention),
     ("rows", schedule_rows),
+    ("pooling", schedule_pooling),
     ("fallback", schedule_fallback),
 )

@@ -13,20 +13,26 @@ Block = Any
 
 
 def all_blocks(sch: s_tir.Schedule) -> list[Block]:
-    """The function's blocks, producers first."""
+    """The function's blocks, producers first; a scan or a call into a library has none."""
+    body = sch.mod["main"].body
+    if not isinstance(body, s_tir.SBlockRealize) or body.block.name_hint != "root":
+        return []
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
 def find_op(sch: s_tir.Schedule, op: str) -> Block | None:
-    """The block that is annotated with `op`; a scan or a call into a library has none."""
-    body = sch.mod["main"].body
-    if not isinstance(body, s_tir.SBlockRealize) or body.block.name_hint != "root":
-        return None
+    """The block that is annotated with `op`."""
     for block in all_blocks(sch):
         found = sch.get(block).annotations.get(OP)
         if found is not None and str(found) == op:
             return block
     return None
+
+
+def static_extents(sch: s_tir.Schedule, block: Block) -> list[int] | None:
+    """The lengths of a block's loops, where all are known."""
+    found = [sch.get(loop).extent for loop in sch.get_loops(block)]
+    return [int(e) for e in found] if all(isinstance(e, tirx.IntImm) for e in found) else None
 
 
 def inline_epilogue(sch: s_tir.Schedule, main: Block) -> Block:
