@@ -29,6 +29,19 @@ def find_op(sch: s_tir.Schedule, op: str) -> Block | None:
     return None
 
 
+def find_reduction(sch: s_tir.Schedule) -> tuple[Block, int] | None:
+    """The only reduction, with the number of its reduced axes; None if it reads several buffers."""
+    found = [b for b in all_blocks(sch) if sch.get(b).init is not None]
+    if len(found) != 1:
+        return None
+    node = sch.get(found[0])
+    kinds = [v.iter_type for v in node.iter_vars]
+    axes = kinds.count(tirx.IterVar.CommReduce)
+    if kinds[-axes:] != [tirx.IterVar.CommReduce] * axes:
+        return None
+    return (found[0], axes) if len(node.reads) == len(node.writes) == 1 else None
+
+
 def static_extents(sch: s_tir.Schedule, block: Block) -> list[int] | None:
     """The lengths of a block's loops, where all are known."""
     found = [sch.get(loop).extent for loop in sch.get_loops(block)]

@@ -20,7 +20,7 @@ from tvm.s_tir.dlight.analysis import collect_vars_used_in_prim_expr
 from tvmscope.compiler import tiles
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
-    all_blocks,
+    find_reduction,
     inline_epilogue,
     static_extents,
     vectorize_last,
@@ -37,14 +37,11 @@ _MOST_UNROLLED = 128
 def schedule_pooling(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes functions whose one reduction slides a window, with injective blocks around it."""
     sch = s_tir.Schedule(func)
-    pool = _find_pool(sch)
-    if pool is None:
+    pool, axes = find_reduction(sch) or (None, 0)
+    if pool is None or axes != 2:
         return None
-    at = _row_axis(sch, pool)
-    if at is None:
-        return None
-    extents = static_extents(sch, pool)
-    if extents is None:
+    at, extents = _row_axis(sch, pool), static_extents(sch, pool)
+    if at is None or extents is None:
         return None
     last = inline_epilogue(sch, pool) if sch.get_consumers(pool) else None
     if last is not None and static_extents(sch, last) != extents[:-2]:
@@ -75,17 +72,6 @@ def schedule_pooling(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | No
             vectorize_last(sch, last)
     sch.decompose_reduction(pool, tap_y)
     return sch
-
-
-def _find_pool(sch: s_tir.Schedule) -> Block | None:
-    """The only reduction, if it reads one buffer and has two axes."""
-    reducing = [b for b in all_blocks(sch) if sch.get(b).init is not None]
-    if len(reducing) != 1:
-        return None
-    node = sch.get(reducing[0])
-    kinds = [v.iter_type for v in node.iter_vars]
-    two = kinds.count(tirx.IterVar.CommReduce) == 2 and kinds[-2:] == [tirx.IterVar.CommReduce] * 2
-    return reducing[0] if two and len(node.reads) == 1 else None
 
 
 def _row_axis(sch: s_tir.Schedule, pool: Block) -> int | None:
