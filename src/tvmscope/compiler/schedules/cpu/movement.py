@@ -31,8 +31,11 @@ def schedule_movement(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
     *inner, last = blocks
     if not all(sch.get_consumers(b) for b in inner):
         return None  # several results
-    for block in inner:
-        sch.compute_inline(block)
+    try:
+        for block in inner:
+            sch.compute_inline(block)
+    except s_tir.ScheduleError:
+        return None  # a block with loops of its own
     extents = static_extents(sch, last)
     if extents is None or len(extents) < 2 or not _moves(sch, last):
         return None
@@ -51,7 +54,7 @@ def schedule_movement(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
 def _tile_both(
     sch: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV], read: int, height: int, width: int
 ) -> list[s_tir.schedule.LoopRV]:
-    """Loops over tiles; in a tile the axis that is read along is unrolled, the last one a vector."""
+    """Loops over tiles; in each the axis that is read along is unrolled, the last one a vector."""
     *ahead, last = loops
     ahead[read], row = sch.split(ahead[read], factors=[None, height])
     last, vector = sch.split(last, factors=[None, width])
@@ -61,9 +64,7 @@ def _tile_both(
     return [*ahead, last]
 
 
-def _parallelize(
-    sch: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV], target: Target
-) -> None:
+def _parallelize(sch: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV], target: Target) -> None:
     """Fuse loops until there is work for every core, but leave the last one."""
     count, tasks = 0, 1
     while count < len(loops) - 1 and tasks < target.cores * _TASKS_PER_CORE:

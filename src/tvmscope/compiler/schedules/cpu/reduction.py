@@ -38,18 +38,19 @@ def schedule_reduction(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
     if extents is None or not _reduces_rows(sch, main, axes):
         return None
     last = inline_epilogue(sch, main) if sch.get_consumers(main) else None
-    if last is not None and static_extents(sch, last) != extents[:-axes]:
-        return None  # something behind it changes the shape
+    rows = extents[:-axes]
+    if last is not None and (not rows or static_extents(sch, last) != rows):
+        return None  # rfactor fails on a whole tensor that is not the result, or the shape changes
     while ahead := sch.get_producers(main):
         sch.compute_inline(ahead[0])
     element = sch.get_loops(main)[-axes:]
     whole = sch.fuse(*element) if axes > 1 else element[0]
     _, lane = sch.split(whole, factors=[None, _LANES])
     partial = sch.rfactor(lane, factor_axis=0)
-    *rows, across = sch.get_loops(main)
+    *outer, across = sch.get_loops(main)
     *_, k, lane = sch.get_loops(partial)
-    if rows:
-        row = sch.fuse(*rows)
+    if outer:
+        row = sch.fuse(*outer)
         sch.compute_at(partial, row)
         if last is not None:
             sch.reverse_compute_at(last, row)
