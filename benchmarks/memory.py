@@ -3,7 +3,7 @@
 python benchmarks/memory.py [--model resnet50] [--threads N]
 
 Each runtime is imported in a process of its own; what it holds then is not counted. Resident is
-after some runs, peak is the most at any time, which for TVM is while the artifact is read.
+after some runs, peak is the most at any time, loading included.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tvmscope.workflow import stages
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
 
-RUNTIMES = {"tvmscope": "tvm", "onnxruntime": "onnxruntime", "openvino": "openvino"}
+RUNTIMES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "tvmscope": "tvm"}
+"""Backends by what they import; the others are compared with the first."""
 
 
 def import_runtime(name: str) -> None:
@@ -50,6 +51,7 @@ def main() -> None:
     options = Options.of(target="cpu", threads=args.threads)
     backends, _ = all_backends()
     print("| runtime | bare import | resident adds | peak adds |\n|---|---|---|---|")
+    first: tuple[int, int] | None = None
     with stages.prepared(args.model, options) as ready, TemporaryDirectory() as folder:
         (target,) = stages.resolve_targets(options)
         artifact = Path(folder) / "artifact"
@@ -68,8 +70,13 @@ def main() -> None:
                 worker.load(backend.load, request)
                 worker.time(5)
                 resident, peak = worker.call("memory:memory_bytes")
-            mib = [f"{n / 2**20:.0f} MiB" for n in (bare, resident - bare, peak - bare)]
-            print(f"| {name} | {' | '.join(mib)} |", flush=True)
+            added = (resident - bare, peak - bare)
+            first = first or added
+            shown = [
+                f"{n / 2**20:.0f} MiB ({n / base:.2f}x)"
+                for n, base in zip(added, first, strict=True)
+            ]
+            print(f"| {name} | {bare / 2**20:.0f} MiB | {' | '.join(shown)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -27,20 +27,23 @@ class Convolution:
     blocked: bool
     """Whether its data comes from another convolution, in channel blocks."""
     epilogues: tuple[str, ...]
+    groups: int = 1
+    """`channels` and `outputs` are those of one group."""
 
     def build(self, graph: Graph, *, depthwise: bool = False) -> Node:
         """The graph's result."""
-        x = graph.input(self.batch, self.channels, *self.size)
+        channels = self.channels * self.groups
+        x = graph.input(self.batch, channels, *self.size)
         if self.blocked:
-            x = graph.conv2d(x, self.channels, 1)
+            x = graph.conv2d(x, channels, 1)
         x = graph.conv2d(
             x,
-            self.channels if depthwise else self.outputs,
+            channels if depthwise else self.outputs * self.groups,
             self.kernel,
             stride=self.stride,
             padding=self.padding,
             dilation=self.dilation,
-            groups=self.channels if depthwise else 1,
+            groups=channels if depthwise else self.groups,
         )
         for name in self.epilogues:
             x = graph.epilogue(x, name)

@@ -194,11 +194,11 @@ def test_missing_library(artifact: Path) -> None:
 def test_meta_of_another_schema(artifact: Path) -> None:
     change_meta(artifact, lambda meta: meta.update(schema_version=99))
     done = run("run", str(artifact), "-q")
-    refuses(done, 1, "artifact schema 99", "this tvmscope reads 1", "compile the model again")
+    refuses(done, 1, "artifact schema 99", "this tvmscope reads 2", "compile the model again")
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "", "[1]", "null", '{"schema_version": 1}', '{"schema_version": 1, "model": 3}']
+    "text", ["{", "", "[1]", "null", '{"schema_version": 2}', '{"schema_version": 2, "model": 3}']
 )
 def test_meta_that_is_not_one(text: str, artifact: Path) -> None:
     (artifact / "meta.json").write_text(text)

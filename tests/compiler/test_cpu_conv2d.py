@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as nnf
 from hypothesis import given
+from hypothesis import strategies as st
 from tvm import relax
 
 from convolutions import Convolution, convolutions
@@ -109,6 +112,53 @@ def test_grouped_convolutions_match_pytorch(
     ran = graph.check(graph.relu(graph.bias(y)), target=host)
     assert len(ran.taken_by("conv2d")) == 2
     assert ran.taken_by("fallback") == []
+
+
+def check_grouped(case: Convolution, target: Target) -> None:
+    graph = Graph()
+    ran = graph.check(case.build(graph), target=target, options=DIRECT)
+    fills = any(  # as many groups together as fill whole blocks on both sides
+        case.groups % n == 0 and case.channels * n % 16 == 0 == case.outputs * n % 16
+        for n in range(1, case.groups + 1)
+    )
+    grouped = [k for rule in ("conv2d", "fallback") for k in ran.taken_by(rule) if "conv2d" in k]
+    assert len(grouped) in ((1, 2) if case.blocked else (1,))
+    # The convolution in front is always taken; both may be the same kernel by chance.
+    assert bool(ran.taken_by("conv2d")) == (fills or case.blocked)
+    if fills:
+        assert not any("conv2d" in kernel for kernel in ran.taken_by("fallback"))
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> Convolution:
+    """Several groups of few channels, in and out."""
+    case = draw(convolutions())
+    sizes = st.sampled_from((1, 2, 3, 4, 7, 8, 16))
+    return replace(
+        case,
+        groups=draw(st.sampled_from((2, 3, 4, 8, 16))),
+        channels=draw(sizes),
+        outputs=draw(sizes.filter(lambda n: n > 1)),  # one output of one channel is depthwise
+        size=tuple(min(s, max(13, (k - 1) * d + 1)) for s, k, d in zip(
+            case.size, case.kernel, case.dilation, strict=True
+        )),
+    )  # fmt: skip
+
+
+@drawn(20)
+@given(grouped())
+def test_drawn_grouped_convolutions_match_pytorch(host: Target, case: Convolution) -> None:
+    check_grouped(case, host)
+
+
+@pytest.mark.slow
+@drawn(100)
+@given(grouped())
+def test_many_drawn_grouped_convolutions_match_pytorch(
+    host: Target, narrow: Target, case: Convolution
+) -> None:
+    check_grouped(case, host)
+    check_grouped(case, narrow)
 
 
 def test_computed_weights_are_declined_and_right(host: Target) -> None:

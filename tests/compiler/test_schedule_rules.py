@@ -56,12 +56,32 @@ def attention(graph: Graph) -> Node:
     )
 
 
+def pooling(graph: Graph) -> Node:
+    return graph.apply(
+        lambda v: relax.op.nn.max_pool2d(v, 3, 2, 1),
+        lambda v: torch.nn.functional.max_pool2d(v, 3, 2, 1),
+        graph.input(1, 7, 9, 13),
+    )
+
+
+def reduction(graph: Graph) -> Node:
+    return graph.apply(lambda v: relax.op.sum(v, [-1]), lambda v: v.sum(-1), graph.input(7, 512))
+
+
+def movement(graph: Graph) -> Node:
+    return graph.apply(relax.op.permute_dims, lambda v: v.T, graph.input(7, 31))
+
+
 def elementwise(graph: Graph) -> Node:
     return graph.relu(graph.add(graph.input(7, 31), graph.input(31)))
 
 
 def library_call(graph: Graph) -> Node:
     return graph.apply(lambda v: relax.op.sort(v), lambda v: v.sort().values, graph.input(7, 31))
+
+
+CONVERTED = (convolution, depthwise, winograd, attention)
+"""To change the layout, or to pack an operand, is to move data."""
 
 
 def takers(graph: Graph, node: Node, target: Target) -> list[str]:
@@ -87,12 +107,16 @@ def test_each_rule_takes_its_own_operator_and_declines_the_others(host: Target) 
         product: ["matmul"],
         rows: ["rows"],
         attention: ["attention"],
+        pooling: ["pooling"],
+        reduction: ["reduction"],
+        movement: ["movement"],
         elementwise: [],
         library_call: [],
     }
     for make, names in expected.items():
         graph = Graph()
-        assert sorted(takers(graph, make(graph), host)) == names
+        found = set(takers(graph, make(graph), host))
+        assert sorted(found - {"movement"} if make in CONVERTED else found) == names
     covered = {name for names in expected.values() for name in names}
     assert covered == {name for name, _ in cpu.RULES} - {"fallback"}
 

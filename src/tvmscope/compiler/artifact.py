@@ -1,4 +1,4 @@
-"""An artifact folder: `model.so`, `meta.json`, `kernels.json`. Whole, and checked before loading.
+"""An artifact folder: code, weights, what they are. Whole, and checked before loading.
 
 Loading an artifact runs machine code from its `model.so`: load only what you trust.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.compiler import cpu_features, cuda_code, cuda_device, tvm_compat
+from tvmscope.compiler import cpu_features, cuda_code, cuda_device, tvm_compat, weights
 from tvmscope.core.artifact import ARTIFACT_SCHEMA, Artifact
 from tvmscope.core.codec import decode, encode
 from tvmscope.core.files import digest_file, write_text_atomic
@@ -25,6 +25,7 @@ from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, UsageError, one_line
 
 LIBRARY = "model.so"
+WEIGHTS = "weights.bin"
 META = "meta.json"
 KERNELS = "kernels.json"
 
@@ -76,17 +77,22 @@ def read(folder: Path) -> Artifact:
 
 def check(artifact: Artifact) -> None:
     """Refuse an artifact that cannot run here, with the reason, before its code is loaded."""
-    library = artifact.path / LIBRARY
-    if not library.is_file():
-        raise SchemaError(f"{artifact.path} has no {LIBRARY}; compile the model again")
-    if digest_file(library) != artifact.library_digest:
-        raise SchemaError(
-            f"{library} is corrupted: its digest is not the one in {META}; compile the model again"
-        )
+    _check_file(artifact.path / LIBRARY, artifact.library_digest)
+    if artifact.stored_digest is not None:
+        _check_file(artifact.path / WEIGHTS, artifact.stored_digest)
     if artifact.target.kind == "cuda":
         _check_gpu(artifact)
     else:
         _check_cpu(artifact)
+
+
+def _check_file(file: Path, digest: str) -> None:
+    if not file.is_file():
+        raise SchemaError(f"{file.parent} has no {file.name}; compile the model again")
+    if digest_file(file) != digest:
+        raise SchemaError(
+            f"{file} is corrupted: its digest is not the one in {META}; compile the model again"
+        )
 
 
 def _check_cpu(artifact: Artifact) -> None:
@@ -227,4 +233,15 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
         raise RunError(
             f"{folder / LIBRARY} cannot be loaded: {one_line(e)}; compile the model again"
         ) from e
+    if artifact.stored:
+        _bind_weights(tvm, machine, artifact, folder / WEIGHTS)
     return LoadedArtifact(replace(artifact, path=folder), tvm, machine, device)
+
+
+def _bind_weights(tvm: Any, machine: Any, artifact: Artifact, file: Path) -> None:
+    """Let `main`, under its own name, take inputs only, with the weights bound behind them."""
+    try:
+        tensors = [tvm.runtime.from_dlpack(a) for a in weights.load(artifact.stored, file)]
+        machine.save_function("main", "main", *tensors)
+    except Exception as e:  # numpy and TVM have their own types for what does not fit
+        raise RunError(f"{file} cannot be loaded: {one_line(e)}; compile the model again") from e

@@ -15,8 +15,9 @@ import tvm
 from tvm import relax
 
 from tvmscope.compiler import artifact as artifacts
-from tvmscope.compiler import cuda_code, frontends, pipeline, sources, tvm_compat
+from tvmscope.compiler import cuda_code, frontends, pipeline, sources, tvm_compat, weights
 from tvmscope.compiler.linkers import link, linker_for
+from tvmscope.compiler.passes.lift_weights import lift_weights
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.files import digest_file
@@ -35,10 +36,14 @@ def build(
     imported = frontends.import_model(prepared)
     tvm_target = tvm.target.Target(to_tvm(target), host=to_tvm(host))
     lowered = pipeline.run(imported.module, target, tvm_target, options)
-    executable = _generate(prepared, lowered.module, tvm_target, options)
+    module, constants = lowered.module, []
+    if target.kind == "llvm":  # a GPU gets a copy of its own, and CUDA graphs want constants
+        module, constants = lift_weights(module)
+    executable = _generate(prepared, module, tvm_target, options)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as scratch:
-        library = Path(scratch) / artifacts.LIBRARY
+        library, apart = Path(scratch) / artifacts.LIBRARY, Path(scratch) / artifacts.WEIGHTS
+        stored = weights.save(constants, apart) if constants else ()
         _link(executable, library, target if target.kind == "llvm" else host)
         described = Artifact(
             path=output,
@@ -57,7 +62,9 @@ def build(
             overrides=options.overrides,
             threads=options.threads,
             build_s=time.perf_counter() - start,
-            size_bytes=library.stat().st_size,
+            size_bytes=sum(f.stat().st_size for f in (library, apart) if f.exists()),
+            stored=stored,
+            stored_digest=digest_file(apart) if stored else None,
             pass_times_s=lowered.times_s,
             versions=versions() | _cuda_version(library, target),
             kernels=sources.name_calls(lowered.calls, imported.sources),
@@ -114,6 +121,8 @@ def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]
 def _replace_folder(scratch: Path, output: Path) -> None:
     """Move the files over; an artifact that was there before goes only when the new one is done."""
     output.mkdir(exist_ok=True)
+    if not (scratch / artifacts.WEIGHTS).exists():
+        (output / artifacts.WEIGHTS).unlink(missing_ok=True)  # of an artifact that was here before
     for file in sorted(scratch.iterdir(), key=lambda f: f.name == artifacts.META):
         shutil.move(str(file), output / file.name)
 

@@ -10,7 +10,7 @@ from tvmscope.core.model import TensorSpec
 from tvmscope.core.target import Target
 from tvmscope.core.vision import Vision
 
-ARTIFACT_SCHEMA = 1
+ARTIFACT_SCHEMA = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,15 @@ class KernelCall:
 
     kernel: str
     source_ops: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """A constant, and where it begins in the artifact's file of weights."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    offset: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +53,10 @@ class Artifact:
     threads: int | None = None
     build_s: float = 0.0
     size_bytes: int = 0
+    """Code and weights."""
+    stored: tuple[StoredTensor, ...] = ()
+    """The constants beside the library; the main function takes them behind its inputs."""
+    stored_digest: str | None = None
     pass_times_s: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     kernels: tuple[KernelCall, ...] = ()

@@ -8,6 +8,9 @@ from tvmscope.compiler.schedules.cpu.conv2d import schedule_conv2d
 from tvmscope.compiler.schedules.cpu.depthwise import schedule_depthwise
 from tvmscope.compiler.schedules.cpu.fallback import schedule_fallback
 from tvmscope.compiler.schedules.cpu.matmul import schedule_matmul
+from tvmscope.compiler.schedules.cpu.movement import schedule_movement
+from tvmscope.compiler.schedules.cpu.pooling import schedule_pooling
+from tvmscope.compiler.schedules.cpu.reduction import schedule_reduction
 from tvmscope.compiler.schedules.cpu.rows import schedule_rows
 from tvmscope.compiler.schedules.cpu.winograd import schedule_winograd
 
@@ -18,6 +21,9 @@ RULES = (
     ("winograd", schedule_winograd),
     ("attention", schedule_attention),
     ("rows", schedule_rows),
+    ("pooling", schedule_pooling),
+    ("reduction", schedule_reduction),
+    ("movement", schedule_movement),
     ("fallback", schedule_fallback),
 )
 SPACES = {

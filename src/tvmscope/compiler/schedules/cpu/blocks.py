@@ -22,15 +22,15 @@ def default_first(default: int | str, values: Iterable[int | str]) -> tuple[int 
 
 
 def all_blocks(sch: s_tir.Schedule) -> list[Block]:
-    """The function's blocks, producers first."""
+    """The function's blocks, producers first; a scan or a call into a library has none."""
+    body = sch.mod["main"].body
+    if not isinstance(body, s_tir.SBlockRealize) or body.block.name_hint != "root":
+        return []
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
 def find_op(sch: s_tir.Schedule, op: str) -> Block | None:
-    """The block that is annotated with `op`; a scan or a call into a library has none."""
-    body = sch.mod["main"].body
-    if not isinstance(body, s_tir.SBlockRealize) or body.block.name_hint != "root":
-        return None
+    """The block that is annotated with `op`."""
     for block in all_blocks(sch):
         found = sch.get(block).annotations.get(OP)
         if found is not None and str(found) == op:
@@ -42,6 +42,25 @@ def weight_bytes(sch: s_tir.Schedule, main: Block) -> int:
     """The size of a block's last operand."""
     source = sch.get(main).reads[-1].source
     return prod(int(d) for d in source.shape) * int(source.dtype.bits) // 8
+
+
+def find_reduction(sch: s_tir.Schedule) -> tuple[Block, int] | None:
+    """The only reduction, with the number of its reduced axes; None if it reads several buffers."""
+    found = [b for b in all_blocks(sch) if sch.get(b).init is not None]
+    if len(found) != 1:
+        return None
+    node = sch.get(found[0])
+    kinds = [v.iter_type for v in node.iter_vars]
+    axes = kinds.count(tirx.IterVar.CommReduce)
+    if kinds[-axes:] != [tirx.IterVar.CommReduce] * axes:
+        return None
+    return (found[0], axes) if len(node.reads) == len(node.writes) == 1 else None
+
+
+def static_extents(sch: s_tir.Schedule, block: Block) -> list[int] | None:
+    """The lengths of a block's loops, where all are known."""
+    found = [sch.get(loop).extent for loop in sch.get_loops(block)]
+    return [int(e) for e in found] if all(isinstance(e, tirx.IntImm) for e in found) else None
 
 
 def inline_epilogue(sch: s_tir.Schedule, main: Block) -> Block:

@@ -9,6 +9,7 @@ from tvmscope.core.target import Target
 
 _TASKS_PER_CORE = 4
 """More chunks than cores, so that a late thread does not hold up the others."""
+_LONG_ROW = 32
 
 
 def schedule_fallback(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
@@ -49,12 +50,12 @@ def _schedule_block(sch: s_tir.Schedule, block: SBlockInfo, target: Target) -> N
     if not spatial:
         return
     lanes = target.vector_bits // _element_bits(sch, block)
+    outer, vector = _take_vector(sch, spatial, lanes)
     if reduction:
-        outer, vector = _take_vector(sch, spatial, lanes)
         sch.reorder(*outer, *reduction, *([vector] if vector is not None else []))
-    else:
-        flat = sch.fuse(*spatial)
-        outer, vector = _take_vector(sch, [flat], lanes)
+    elif vector is None and _is_short(sch, spatial[-1]):
+        # Rows fill no vectors, all of them together may. LLVM makes vectors of long ones itself.
+        outer, vector = _take_vector(sch, [sch.fuse(*spatial)], lanes)
     if outer:
         sch.parallel(_parallel_loop(sch, outer, target))
     if vector is not None:
@@ -96,3 +97,8 @@ def _parallel_loop(
 def _element_bits(sch: s_tir.Schedule, block: SBlockInfo) -> int:
     writes = sch.get(block.block_rv).writes
     return max(8, int(writes[0].source.dtype.bits)) if writes else 32
+
+
+def _is_short(sch: s_tir.Schedule, loop: s_tir.schedule.LoopRV) -> bool:
+    extent = sch.get(loop).extent
+    return isinstance(extent, tirx.IntImm) and int(extent) < _LONG_ROW
