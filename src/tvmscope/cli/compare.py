@@ -10,6 +10,7 @@ import typer
 
 from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import RESULTS, Command
+from tvmscope.cli._diagnosis_flags import profiling
 from tvmscope.cli._picture_flags import both_sides
 from tvmscope.cli._show import Show
 from tvmscope.errors import UsageError
@@ -69,7 +70,7 @@ COMMAND = Command(
         flags.cores,
         flags.inputs,
         flags.measurement,
-        flags.profiling,
+        profiling,
         flags.speech,
     ),
     panel=RESULTS,
