@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
-from tvmscope.diagnose import loops
+from tvmscope.diagnose import loops, operators
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules.no_schedule import is_unscheduled
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
@@ -33,6 +33,8 @@ def is_serial(subject: Subject, kernel: Kernel) -> bool:
     """Whether a scheduled kernel, long enough for threads, has work for fewer than there are."""
     if kernel.ir is None or not kernel.ir.tree or is_unscheduled(kernel):
         return False
+    if operators.is_tvm_scatter(kernel.name):
+        return False  # hot-operator knows why, and what replaces them
     return kernel.per_call_s >= TOO_SMALL_S and loops.parallelism(kernel.ir) < _units(subject)
 
 
