@@ -11,16 +11,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any, Literal, Self
+from typing import IO, Any, Self
 
 from tvmscope import errors
 from tvmscope.errors import RunError, TvmscopeError, one_line
-
-DeathKind = Literal["crash", "hang", "exit", "memory"]
+from tvmscope.measure.deaths import DeathKind, describe_exit, until_dump
 
 # -P: the current folder must not shadow a library; -u: a crash loses no output
 _COMMAND = (sys.executable, "-P", "-u", "-m", "tvmscope.measure._child")
@@ -235,7 +234,7 @@ class Worker:
             code = self._process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:
             return self._gone("hang", "closed its connection but did not exit")
-        kind, reason = _describe_exit(code, tail := self._tail())
+        kind, reason = describe_exit(code, tail := self._tail())
         last = next((line for line in reversed(tail) if line), None)
         return self._gone(kind, f"{reason}: {last}" if last else reason)
 
@@ -244,7 +243,7 @@ class Worker:
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(self._log_start, size - _TAIL_BYTES))
         lines = self._log.read().decode("utf-8", "replace").splitlines()
-        return [one_line(RuntimeError(x)) if x.strip() else "" for x in _until_dump(lines)]
+        return [one_line(RuntimeError(x)) if x.strip() else "" for x in until_dump(lines)]
 
     def _gone(self, kind: DeathKind, reason: str) -> WorkerDied:
         self._death = WorkerDied(self.name, kind, reason)
@@ -270,29 +269,11 @@ def _as_error(name: str, text: str) -> TvmscopeError:
     return kind(text)
 
 
-def _describe_exit(code: int, tail: list[str]) -> tuple[DeathKind, str]:
-    if code >= 0:
-        return "exit", f"exited with code {code}"
-    words = (signal.strsignal(-code) or "unknown").lower()
-    if any("bad_alloc" in line or "out of memory" in line.lower() for line in tail):
-        return "memory", "out of memory"
-    if -code == signal.SIGKILL:
-        return "memory", f"killed by signal 9 ({words}), most likely for lack of memory"
-    return "crash", f"killed by signal {-code} ({words})"
-
-
 def _open_log(path: Path | None) -> IO[bytes]:
     if path is None:
         return tempfile.TemporaryFile()
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.open("ab+")
-
-
-def _until_dump(lines: list[str]) -> Iterator[str]:
-    for line in lines:
-        if line.startswith("Fatal Python error"):
-            return
-        yield line
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:

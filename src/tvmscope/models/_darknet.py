@@ -222,7 +222,7 @@ def build(text: str, parts: Parts, options: LoadOptions, *, published: bool = Fa
         vision=Vision(
             task="detect",
             # darknet's Python tools stretch; with the picture's proportions kept, the published
-            # yolov4-tiny finds more: a cat at .63 instead of .37, two people instead of one
+            # yolov4-tiny finds more: a cat at .63 instead of .37, three people instead of one
             preprocess=Preprocess(fit="letterbox", scale=1 / 255),
             head="darknet" if parts.form == "raw" else "yolov5",
             anchors=darknet_cfg.anchors(module.layers),
