@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,14 @@ class KernelRequest:
     seed: int
     threads: int
     device: str = "cpu"
+    weights_bytes: int = 0
+    """The size of the whole model's weights; 0 leaves the kernel's own in the caches."""
+
+
+_LARGE_BYTES = 256 * 1024
+"""Smaller arguments stay in a cache whatever else runs."""
+_MOST_BYTES = 96 << 20
+"""No cache is as large: more copies would change nothing."""
 
 
 class _Kernel:
@@ -44,11 +53,33 @@ class _Kernel:
         self._device = tvm.device(request.device)
         self._filled = [*fill(request.args, request.seed)]
         self._tensors = [tvm.runtime.tensor(array, self._device) for array in self._filled]
+        self._turns = cycle(self._in_turn(tvm, request.weights_bytes))
         self._function = tvm.runtime.load_module(str(request.library))["main"]
         self._waits = request.device != "cpu"
 
+    def _in_turn(self, tvm: Any, weights_bytes: int) -> list[list[Any]]:
+        """Arguments whose weights are copies of each other, as many as there would be others.
+
+        In a model a kernel's weights come from where all the other weights have driven them.
+        """
+        result = self._filled[-1]
+        weights = [
+            i
+            for i, array in enumerate(self._filled[1:-1], 1)
+            if array.nbytes > _LARGE_BYTES and array.shape != result.shape
+        ]
+        size = sum(self._filled[i].nbytes for i in weights)
+        count = min(weights_bytes, _MOST_BYTES) // size if size else 0
+        turns = [self._tensors]
+        for _ in range(count - 1):
+            other = [*self._tensors]
+            for i in weights:
+                other[i] = tvm.runtime.tensor(self._filled[i], self._device)
+            turns.append(other)
+        return turns
+
     def run(self) -> None:
-        self._function(*self._tensors)
+        self._function(*next(self._turns))
         if self._waits:
             self._device.sync()
 

@@ -53,17 +53,25 @@ class Runner(Protocol):
 class LocalRunner:
     """This machine, in one worker process; a kernel that kills or blocks it costs that kernel.
 
-    Values are taken with warm caches, or with caches that are emptied before each call.
+    Values are taken with warm caches, or with caches that are emptied before each call. Where the
+    size of the model's weights is given, a kernel's own come from as far away as in the model.
     """
 
     slots = 1
 
     def __init__(
-        self, *, threads: int, device: str = "cpu", cold: bool = False, timeout_s: float = 60.0
+        self,
+        *,
+        threads: int,
+        device: str = "cpu",
+        cold: bool = False,
+        timeout_s: float = 60.0,
+        weights_bytes: int = 0,
     ) -> None:
         self.threads = threads
         self.device = device
         self.cold = cold
+        self.weights_bytes = weights_bytes
         self.timeout_s = timeout_s
         self.local = device == "cpu"
         self._worker: Worker | None = None
@@ -112,7 +120,12 @@ class LocalRunner:
     def _ready(self, library: Path, args: Arguments, seed: int) -> Worker:
         """The worker with the kernel loaded."""
         request = KernelRequest(
-            library=library, args=args, seed=seed, threads=self.threads, device=self.device
+            library=library,
+            args=args,
+            seed=seed,
+            threads=self.threads,
+            device=self.device,
+            weights_bytes=self.weights_bytes,
         )
         try:
             worker = self._started()

@@ -109,7 +109,12 @@ class Validator:
             worker = Worker("validator", env=env, timeout_s=START_TIMEOUT_S)
             self._workers.append(worker)
         request = KernelRequest(
-            library=library, args=args, seed=s.seed, threads=s.threads, device=s.target.device
+            library=library,
+            args=args,
+            seed=s.seed,
+            threads=s.threads,
+            device=s.target.device,
+            weights_bytes=s.weights_bytes,
         )
         worker = self._workers[number]
         worker.load("tvmscope.tuning.kernels:load", request)

@@ -47,6 +47,8 @@ class Setting:
     min_repeat_ms: float = 20.0
     timeout_s: float = 15.0
     """Of building one candidate, and of running one."""
+    weights_bytes: int = 0
+    """Of the whole model: see `KernelRequest`."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class Tuned:
     began: float
     session: Session
     builder: Builder | None = None
+    weights_bytes: int = 0
+    """Of the untuned artifact, which is little else than weights."""
     build_s: float = 0.0
     """What compiling the untuned model took; the tuned one takes as long."""
 
@@ -80,7 +82,8 @@ def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
     run.builder = stack.enter_context(Builder(run.ready, run.threads))
     run.progress.stage("compile", f"{run.ready.model.name} untuned")
     start = time.monotonic()
-    run.builder.build(run.artifacts / run.row.folder_name, run.target, run.config)
+    built = run.builder.build(run.artifacts / run.row.folder_name, run.target, run.config)
+    run.weights_bytes = built.size_bytes
     run.build_s = time.monotonic() - start
     run.progress.stage("list tasks", run.ready.model.name)
     tasks = run.builder.tasks(run.target, run.config, run.scratch / "functions")
@@ -128,6 +131,7 @@ def workshop(run: Tuned) -> Workshop:
         repeat=tune.repeat,
         min_repeat_ms=tune.min_repeat_ms,
         timeout_s=tune.trial_timeout_s,
+        weights_bytes=run.weights_bytes,
     )
     cores = cpu_features.usable_cores()
     spare = cores - threads if runner.local else cores
@@ -150,6 +154,7 @@ def _local(run: Tuned) -> LocalRunner:
         threads=run.threads,
         device=run.target.device,
         cold=run.options.measure.cache == "cold",
+        weights_bytes=run.weights_bytes,
         timeout_s=run.options.tune.trial_timeout_s,
     )
 
