@@ -24,8 +24,9 @@ $(VENV)/.dev: $(VENV)/.ready
 demo: $(VENV)/.ready
 	$(BIN)/tvmscope analyze resnet50 --duration 5s
 
+# Two processes: much of a test is waiting for a compiler or a worker. A file's tests stay together.
 test: $(VENV)/.dev lint chromium
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The report page is tested in a real browser: CI gets one, elsewhere a skipped test says how.
 chromium:
