@@ -81,8 +81,11 @@ def reproduces(found: Bisection) -> str:
 def three_nodes(tmp_path: Path, middle: str, shape: tuple[int, ...], **attributes) -> Path:
     """Convolution, an operator, and ReLU."""
     weight = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
-    scales = np.array([1, 1, 0.6, 0.6], np.float32)
-    more = ["", "scales"] if middle == "Resize" else []
+    constants = {"w": weight}
+    if middle == "RoiAlign":
+        constants["rois"] = np.array([[0, 0, 5, 5], [1, 2, 7, 6]], np.float32)
+        constants["images"] = np.zeros(2, np.int64)
+    more = [name for name in constants if name != "w"]
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
         helper.make_node(middle, ["c", *more], ["m"], name="middle", **attributes),
@@ -92,7 +95,7 @@ def three_nodes(tmp_path: Path, middle: str, shape: tuple[int, ...], **attribute
         nodes, "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 7, 9))],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
-        [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(scales, "scales")],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )  # fmt: skip
     file = tmp_path / "net.onnx"
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
@@ -102,19 +105,18 @@ def three_nodes(tmp_path: Path, middle: str, shape: tuple[int, ...], **attribute
 
 def test_an_importers_error_is_told_with_its_node_alone(tmp_path: Path) -> None:
     file = three_nodes(
-        tmp_path, "Resize", (1, 4, 4, 5), mode="linear",
-        coordinate_transformation_mode="half_pixel",
-    )  # fmt: skip
+        tmp_path, "RoiAlign", (2, 4, 3, 3), mode="max", output_height=3, output_width=3
+    )
     found = bisect(str(file), options(tmp_path / "out"))
     assert found.outcome == "importer"
-    assert found.source_ops == ("middle/Resize",)
+    assert found.source_ops == ("middle/RoiAlign",)
     assert "max|a-b|" in (found.detail or "")
     assert found.alone
     import onnx
 
     (node,) = onnx.load(tmp_path / "out" / "model.onnx").graph.node
-    assert node.op_type == "Resize"
-    assert "middle/Resize" in reproduces(found)
+    assert node.op_type == "RoiAlign"
+    assert "middle/RoiAlign" in reproduces(found)
 
 
 def test_a_broken_pass_is_named_with_the_first_operator(tmp_path: Path) -> None:
@@ -205,14 +207,13 @@ def test_analyze_says_which_operator_diverges_first(
 ) -> None:
     monkeypatch.setattr("tvmscope.workflow.bisect.CHEAP_BUILD_S", 1e6)  # whatever the load here
     file = three_nodes(
-        tmp_path, "Resize", (1, 4, 4, 5), mode="linear",
-        coordinate_transformation_mode="half_pixel",
-    )  # fmt: skip
+        tmp_path, "RoiAlign", (2, 4, 3, 3), mode="max", output_height=3, output_width=3
+    )
     asked = {"backends": "tvmscope,tvm", "profile": False, "iterations": 1, "warmup": 0}
     session = analyze(str(file), options(tmp_path / "out", **asked))
     first, second = session.warnings
     assert "tvmscope @ cpu" in first
-    assert "middle/Resize is wrong as soon as it is imported" in first
+    assert "middle/RoiAlign is wrong as soon as it is imported" in first
     assert (tmp_path / "out" / "bisect" / "reproduce.py").is_file()
     assert "tvm @ cpu" in second
     assert f"tvmscope bisect {file} --target cpu --pipeline tvm" in second

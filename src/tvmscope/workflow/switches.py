@@ -46,6 +46,9 @@ CPU: tuple[Switch, ...] = (
     Switch(name="winograd-schedule", rules=("winograd",), alone=False),
     Switch(name="attention-schedule", rules=("attention",), needs=("attention",)),
     Switch(name="rows-schedule", rules=("rows",), needs=("row-kernels",)),
+    Switch(name="pooling-schedule", rules=("pooling",)),
+    Switch(name="reduction-schedule", rules=("reduction",)),
+    Switch(name="movement-schedule", rules=("movement",)),
     Switch(name="fallback-schedule", rules=("fallback",)),
 )
 CUDA: tuple[Switch, ...] = (

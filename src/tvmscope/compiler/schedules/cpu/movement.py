@@ -37,7 +37,7 @@ def schedule_movement(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
     except s_tir.ScheduleError:
         return None  # a block with loops of its own
     extents = static_extents(sch, last)
-    if extents is None or len(extents) < 2 or not _moves(sch, last):
+    if extents is None or len(extents) < 2 or not _moves(sch, last) or _repeats(sch, last):
         return None
     loops = sch.get_loops(last)
     read, width = _read_axis(sch, last), _tile(extents[-1])
@@ -89,6 +89,19 @@ def _moves(sch: s_tir.Schedule, block: Block) -> bool:
             return True
         places = [order[i] for i in indices]
         if places != sorted(places):
+            return True
+    return False
+
+
+def _repeats(sch: s_tir.Schedule, block: Block) -> bool:
+    """Whether something is read again from its beginning, as by `tile`.
+
+    TVM 0.27 computes such indices wrongly in nested loops: (a % 4) * 5 + b % 5 loses the first
+    remainder. In the fallback's one long loop they come out right.
+    """
+    for read in sch.get(block).reads:
+        places = [str(r.min) for r in read.region]
+        if any("%" in p for p in places) and not any("//" in p for p in places):
             return True
     return False
 
