@@ -7,8 +7,9 @@ parallel  image x channel block x output row
         ow_i, 16    unrolled columns, vectorised channels
   epilogue    bias, addition, activation on the finished row, still in cache
 
-A 1x1 kernel does little work per output, so where a row has several tiles each is finished before
-the next begins: its sums go from registers through the epilogue into the result.
+Where a row has several tiles, and all weights fit the second-level cache or the kernel is 1x1, each
+tile is finished before the next begins: its sums go from registers through the epilogue into the
+result.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _ROW, _COLUMN = 2, 3
 """The convolution's iterators over the image."""
 _WEIGHTS_STAY_BYTES = 256 * 1024
 """Weights up to this size stay in a second-level cache while all rows of the image pass by."""
+_SECOND_CACHE_BYTES = 1024 * 1024
+"""What such a cache holds if nothing else is to stay: weights that are read once per row."""
 
 
 def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
@@ -65,8 +68,7 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     ow_o, ow_i = sch.split(ow, factors=[None, width])
     ic_o, ic_i = sch.split(ic, factors=[None, chunk])
     outer = (ow_o, ic_o) if finish else (ic_o, ow_o)
-    rows_first = weight_bytes(sch, conv) <= _WEIGHTS_STAY_BYTES
-    order = params.get("order", "rows" if rows_first else "channels")
+    order = params.get("order", _order(sch, conv, finish))
     around = (oh, oc) if order == "rows" else (oc, oh)
     sch.reorder(n, *around, *outer, kh, kw, ic_i, ow_i, block)
     task = sch.fuse(n, *around)
@@ -104,7 +106,7 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
     finish = _finishes_tiles(sch, conv, epilogue, width)
     whole = columns == int(sch.get(sch.get_loops(epilogue)[3]).extent)
     sizes = (16, 32, 48, 64, 96, 128, 256, channels)
-    rows_first = weight_bytes(sch, conv) <= _WEIGHTS_STAY_BYTES
+    rows_first = _order(sch, conv, finish) == "rows"
     return {
         "finish": (int(finish), *([int(not finish)] if whole else [])),
         "chunk": default_first(_chunk(channels), (c for c in sizes if channels % c == 0)),
@@ -118,7 +120,15 @@ def _finishes_tiles(sch: s_tir.Schedule, conv: Block, epilogue: Block, width: in
     extents = [int(sch.get(loop).extent) for loop in sch.get_loops(conv)]
     columns, kernel = extents[3], extents[6:]
     wanted = int(sch.get(sch.get_loops(epilogue)[3]).extent)
-    return kernel == [1, 1] and columns > width and columns == wanted
+    fits = kernel == [1, 1] or weight_bytes(sch, conv) <= _SECOND_CACHE_BYTES
+    return fits and columns > width and columns == wanted
+
+
+def _order(sch: s_tir.Schedule, conv: Block, finish: bool) -> str:
+    """Rows outermost where all weights stay in a cache from one row to the next."""
+    kernel = [int(d) for d in sch.get(conv).reads[-1].source.shape[2:4]]
+    most = _SECOND_CACHE_BYTES if finish and kernel != [1, 1] else _WEIGHTS_STAY_BYTES
+    return "rows" if weight_bytes(sch, conv) <= most else "channels"
 
 
 def _chunk(channels: int) -> int:

@@ -109,6 +109,6 @@ def _order(sch: s_tir.Schedule, block: Block, height: int) -> str:
 
 
 def _fetches(sch: s_tir.Schedule, block: Block, order: str, height: int) -> bool:
-    """Whether the next panel is known to be next, and far away."""
-    alone = int(sch.get(sch.get_loops(block)[-3]).extent) <= height
-    return (order == "panels" or alone) and prefetch.far(sch, block)
+    """Whether a panel is used several times before the next one, which is far away."""
+    repeats = int(sch.get(sch.get_loops(block)[-3]).extent) > height
+    return order == "panels" and repeats and prefetch.far(sch, block)

@@ -21,7 +21,8 @@ from tvmscope.compiler.schedules.cpu.blocks import (
 from tvmscope.compiler.winograd import ranked_product_columns
 from tvmscope.core.target import Target
 
-_CHUNK = 64
+_CHUNK = 32
+_UNROLL = 4
 _TILE = 2
 """The product's iterator over tiles."""
 
@@ -65,7 +66,7 @@ def _multiply(sch: s_tir.Schedule, product: Block, target: Target) -> None:
     outer = (o, p) if params.get("order") == "channels" else (p, o)
     sch.reorder(*outer, k_o, t_o, k_i, t_i, lanes)
     task = sch.fuse(*outer)
-    unroll = int_of(params, "unroll") or 1
+    unroll = int_of(params, "unroll") or _UNROLL
     unroll = unroll if chunk % unroll == 0 else 1
     _, unrolled = sch.split(k_i, factors=[None, unroll])
     sch.unroll(unrolled)
@@ -73,7 +74,7 @@ def _multiply(sch: s_tir.Schedule, product: Block, target: Target) -> None:
     sch.unroll(t_i)
     sch.vectorize(lanes)
     sch.decompose_reduction(product, k_o)
-    if params.get("prefetch", 0):
+    if params.get("prefetch", int(prefetch.far(sch, product))):
         plan = prefetch.Plan(
             block_axis=1,
             rows=chunk,
@@ -102,9 +103,9 @@ def space(func: tirx.PrimFunc, _: Target) -> Space | None:
     )
     return {
         "chunk": chunks,
-        "unroll": (1, 2, 4, 8),
+        "unroll": default_first(_UNROLL, (1, 2, 8)),
         "order": ("points", "channels"),
-        "prefetch": (0, 1),
+        "prefetch": (1, 0) if prefetch.far(sch, product) else (0, 1),
     }
 
 
