@@ -9,7 +9,7 @@ import pytest
 
 from trials import ARM, AVX2, AVX512, CONV, H100, TVM, ZEN, trial, validated
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import Trial
+from tvmscope.core.tuning import RULES, Candidate, Trial
 from tvmscope.errors import UsageError
 from tvmscope.tuning.database import Database, append
 from tvmscope.tuning.matching import Found, Host, choose
@@ -93,6 +93,15 @@ def test_a_record_is_used_where_its_features_are(
         (warning,) = result.warnings
         assert "1 records not used" in warning
         assert reason in warning
+
+
+def test_parameters_of_other_rules_are_never_used_but_traces_are(tmp_path: Path) -> None:
+    other = replace(validated(1), rules=RULES + 1)
+    result = found(tmp_path, other)
+    assert result.choices == {}
+    assert f"rules of version {RULES + 1}" in result.warnings[0]
+    traced = replace(other, candidate=Candidate(trace="[]"))
+    assert found(tmp_path, traced).choices[CONV].candidate.trace == "[]"
 
 
 def test_another_tvm_is_never_used(tmp_path: Path) -> None:

@@ -12,6 +12,10 @@ from tvmscope.core.target import Target
 Params = dict[str, int | str]
 """A rule's parameters by name; what is not named follows from the rule's own model."""
 
+RULES = 1
+"""Raised whenever a schedule rule changes what it does by itself: a candidate names only what differs
+from that, so that records of other rules mean something else."""
+
 Status = Literal["ok", "failed", "wrong"]
 
 
@@ -78,6 +82,8 @@ class Trial:
     """The CPU's or GPU's model name."""
     clock_hz: float | None = None
     tvm: str = ""
+    rules: int = RULES
+    """The schedule rules that the parameters belong to."""
     date: str = ""
     """UTC, ISO 8601."""
     seed: int | None = None

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tvmscope.compiler.cpu_features import ARM_FLAGS
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import Choice, Trial
+from tvmscope.core.tuning import RULES, Choice, Trial
 from tvmscope.tuning.database import Database
 
 WORTH = 0.01
@@ -124,6 +124,8 @@ def mismatch(trial: Trial, host: Host) -> str | None:
     theirs, ours = trial.target, host.target
     if trial.tvm != host.tvm:
         return f"tuned with TVM {trial.tvm or 'of an unknown version'}, not {host.tvm}"
+    if trial.candidate.trace is None and trial.rules != RULES:
+        return f"tuned with schedule rules of version {trial.rules}, not {RULES}"
     if (theirs.kind, _family(theirs)) != (ours.kind, _family(ours)):
         return f"tuned for {theirs.label}"
     if missing := sorted(set(theirs.features) - set(ours.features)):
