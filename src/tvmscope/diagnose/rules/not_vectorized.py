@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
-from tvmscope.diagnose import loops
+from tvmscope.diagnose import loops, operators
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules import pass_disabled
 from tvmscope.diagnose.rules.no_schedule import is_unscheduled
@@ -32,8 +32,8 @@ def is_scalar(subject: Subject, kernel: Kernel) -> bool:
         return False
     if kernel.ir is None or not kernel.ir.tree or is_unscheduled(kernel):
         return False
-    if pass_disabled.is_known(subject, kernel):
-        return False
+    if pass_disabled.is_known(subject, kernel) or operators.is_tvm_scatter(kernel.name):
+        return False  # other rules know why
     if loops.is_vectorized(kernel.ir):
         return False
     compute_s = subject.limits.compute_s(kernel.time)
