@@ -62,7 +62,7 @@ def test_candidates_of_a_rule_compute_what_the_kernel_says(
     drawn = random.Random(0).sample(task.candidates, min(TRIED_PER_TASK, len(task.candidates)))
     libraries = set()
     for candidate in drawn:
-        function = Path(tunables.lowering_for(task, candidate).function)
+        function = Path(task.lowering_for(candidate).function)
         plain = tmp_path / f"{function.stem}.so"  # a library that is loaded keeps its name
         tunables.build_plain(function, host, plain)
         built = tmp_path / f"{candidate.id}.so"

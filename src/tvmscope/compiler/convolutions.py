@@ -14,7 +14,7 @@ from tvm.ir.expr import GenericConst
 from tvmscope.compiler import blocked_ops, tiles
 from tvmscope.compiler import winograd as fast
 from tvmscope.compiler.blocked_ops import Window
-from tvmscope.compiler.knobs import Knobs, int_of, notes, ranked
+from tvmscope.compiler.knobs import Knobs, by, int_of, notes, ranked
 from tvmscope.compiler.packing import Array, merge_groups, pack_dense, pack_depthwise
 from tvmscope.compiler.passes.rewrite import OUT_ELEMENTWISE_FUSABLE, static_shape
 from tvmscope.core.target import Target
@@ -46,8 +46,8 @@ class Convolution:
         """What a database knows it by."""
         window = self.window
         return (
-            f"conv2d {_by(self.given)} {_by(self.kernel.shape)} stride {_by(window.strides)} "
-            f"padding {_by(window.padding)} dilation {_by(window.dilation)} groups {self.groups} "
+            f"conv2d {by(self.given)} {by(self.kernel.shape)} stride {by(window.strides)} "
+            f"padding {by(window.padding)} dilation {by(window.dilation)} groups {self.groups} "
             f"{self.kernel.dtype}->{self.dtype} {'blocks' if is_blocked else 'plain'}"
         )
 
@@ -82,10 +82,6 @@ def read(call: relax.Call) -> Convolution | None:
         result=result,
         dtype=str(call.ty.dtype),
     )
-
-
-def _by(sizes: Sequence[int]) -> str:
-    return "x".join(map(str, sizes))
 
 
 def _pair(values: Sequence[Any]) -> tuple[int, int]:

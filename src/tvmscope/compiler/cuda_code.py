@@ -6,6 +6,7 @@ code; without one the library holds their source, compiled when the artifact is 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import mmap
 import re
@@ -36,10 +37,8 @@ def holds_binary(library: Path) -> bool:
 
 def compiler() -> tuple[str, str] | None:
     """What TVM compiles CUDA with (see `tvm_compat.choose_cuda_compiler`), and its version."""
-    try:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # then nvcc is asked
         return "cuda-bindings", importlib.metadata.version("cuda-bindings")
-    except importlib.metadata.PackageNotFoundError:
-        pass
     if (nvcc := shutil.which("nvcc")) is None:
         return None
     said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout

@@ -52,6 +52,11 @@ def ranked(params: Params, name: str, ranking: Sequence[int]) -> Params:
     return left if rank == 0 or name in left else {**left, name: ranking[rank]}
 
 
+def by(sizes: Sequence[int]) -> str:
+    """Sizes as a workload spells them: `1x64x56x56`."""
+    return "x".join(map(str, sizes))
+
+
 def notes(workload: str, params: Params) -> dict[str, str]:
     """The annotations of a kernel's main block."""
     return {WORKLOAD: workload, PARAMS: json.dumps(params, sort_keys=True)}

@@ -20,8 +20,9 @@ import tvm
 from tvm import s_tir, tirx
 
 from tvmscope.compiler import frontends, kernel_work, knobs, pipeline, sources
+from tvmscope.compiler.kernel_ir import RULE
 from tvmscope.compiler.linkers import link, linker_for
-from tvmscope.compiler.passes.apply_schedules import replay
+from tvmscope.compiler.passes.apply_schedules import replay, schedule_first
 from tvmscope.compiler.schedules import cpu, gpu
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.targets import to_tvm
@@ -94,7 +95,7 @@ def _tasks(
         work = kernel_work.count(func)
         task = TuningTask(
             key=key,
-            rule=_rule(func, target),
+            rule=_rule(func, var.name_hint, target),
             kernel=var.name_hint,
             calls=calls_here,
             flops=work.flops,
@@ -116,9 +117,7 @@ def _with_lowering(
     digest = hashlib.sha256(task.key.encode()).hexdigest()[:12]
     file = folder / f"{digest}-{len(task.lowerings)}.json"
     file.write_text(tvm.ir.save_json(_named_main(func)), encoding="utf-8")
-    rule = _rule(func, target)
-    space = cpu.SPACES[rule](func, target) if rule in cpu.SPACES else None
-    candidates = [Candidate(params={**params, **p}) for p in _combinations(space or {})]
+    candidates = [Candidate(params={**params, **p}) for p in _combinations(_space(func, target))]
     return replace(
         task,
         lowerings=(*task.lowerings, Lowering(params=params, function=str(file))),
@@ -126,16 +125,19 @@ def _with_lowering(
     )
 
 
-def _rule(func: tirx.PrimFunc, target: Target) -> str | None:
-    """The first rule that takes a function; the fallback is none."""
-    for name, schedule in _rules(target):
-        try:
-            taken = name != "fallback" and schedule(func, target) is not None
-        except Exception:  # a rule that raises leaves the kernel to the next, as ever
-            continue
-        if taken:
-            return name
-    return None
+def _rule(func: tirx.PrimFunc, name: str, target: Target) -> str | None:
+    """The rule that takes a function; the fallback is none. What rules raise, `compile` tells."""
+    taken = schedule_first(_rules(target), func, name, target, remarks=[])
+    rule = None if taken is None else str(taken.attrs[RULE])
+    return None if rule == "fallback" else rule
+
+
+def _space(func: tirx.PrimFunc, target: Target) -> dict[str, tuple[int | str, ...]]:
+    """What the schedule may choose by itself; nothing where no rule has parameters for it."""
+    if target.kind != "llvm":
+        return {}
+    spaces = (space(func, target) for space in cpu.SPACES.values())
+    return next((found for found in spaces if found is not None), {})
 
 
 def _rules(target: Target) -> Any:
@@ -177,16 +179,6 @@ def _named_main(func: tirx.PrimFunc) -> tirx.PrimFunc:
 def read_function(file: Path) -> tirx.PrimFunc:
     """A kernel as `extract` wrote it."""
     return tvm.ir.load_json(file.read_text(encoding="utf-8"))
-
-
-def lowering_for(task: TuningTask, candidate: Candidate) -> Lowering:
-    """The way of lowering that a candidate begins with: the most specific one."""
-    fitting = [
-        lowering
-        for lowering in task.lowerings
-        if lowering.params.items() <= candidate.params.items()
-    ]
-    return max(fitting, key=lambda lowering: len(lowering.params))
 
 
 def schedule_candidate(function: Path, candidate: Candidate, target: Target) -> tirx.PrimFunc:

@@ -65,6 +65,11 @@ class TuningTask:
     """The rule's own search space, the untuned candidate (no params) first."""
     source_ops: tuple[str, ...] = ()
 
+    def lowering_for(self, candidate: Candidate) -> Lowering:
+        """What a candidate begins with: of those it agrees with, the one that says most."""
+        fitting = (x for x in self.lowerings if x.params.items() <= candidate.params.items())
+        return max(fitting, key=lambda x: len(x.params))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:

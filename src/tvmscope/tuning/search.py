@@ -14,7 +14,7 @@ from tvmscope.tuning.metaschedule import Proposer
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.proposals import next_of
 from tvmscope.tuning.state import UNTUNED, State
-from tvmscope.tuning.workshop import NO_REFERENCE, Pair, Workshop, lowering_of
+from tvmscope.tuning.workshop import NO_REFERENCE, Pair, Workshop
 
 SECOND_LAYER = 2
 """By how many halvings MetaSchedule's candidates stand back where a rule has had its turn: from
@@ -185,4 +185,4 @@ def _function(task: TuningTask, trial: Trial) -> str | None:
     """The kernel that a trace belongs to: without it no other tool could use the record."""
     if trial.candidate.trace is None:
         return None
-    return Path(lowering_of(task, trial.candidate).function).read_text(encoding="utf-8")
+    return Path(task.lowering_for(trial.candidate).function).read_text(encoding="utf-8")

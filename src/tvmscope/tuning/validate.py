@@ -66,7 +66,8 @@ class Validator:
                 continue
             problem = self._problem(task, candidate, library)
             if problem is not None or library is None:
-                trial = self._trial(task, candidate, "wrong", reason=problem)
+                status: Status = "failed" if library is None else "wrong"
+                trial = self._trial(task, candidate, status, reason=problem)
                 verdicts.append(Verdict(task=task, trial=trial))
                 continue
             lane = self._lane(number, task, candidate, library)

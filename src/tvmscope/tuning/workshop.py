@@ -128,11 +128,11 @@ class Workshop:
 
     def arguments(self, task: TuningTask, candidate: Candidate) -> Arguments:
         """What the candidate's kernel is called with."""
-        return self._reference(lowering_of(task, candidate)).args
+        return self._reference(task.lowering_for(candidate)).args
 
     def check(self, task: TuningTask, candidate: Candidate, library: Path, seed: int) -> str | None:
         """Why a library's results are wrong on the inputs of another seed; None if they are not."""
-        lowering = lowering_of(task, candidate)
+        lowering = task.lowering_for(candidate)
         reference = self._reference(lowering)
         plain = self._build_plain(Path(lowering.function)).result()
         wanted = self.runner.outputs(plain.job.output, reference.args, seed)
@@ -169,7 +169,7 @@ class Workshop:
         self.close()
 
     def _job(self, task: TuningTask, candidate: Candidate) -> Job:
-        function = Path(lowering_of(task, candidate).function)
+        function = Path(task.lowering_for(candidate).function)
         return Job(
             function=function,
             candidate=candidate,
@@ -217,7 +217,7 @@ class Workshop:
             return self.trial(task, candidate, "failed", reason=built.failure)
         s = self.setting
         try:
-            reference = self._reference(lowering_of(task, candidate))
+            reference = self._reference(task.lowering_for(candidate))
             outputs = self.runner.outputs(built.job.output, reference.args, s.seed)
             if problem := difference(outputs, reference.outputs, reference.tolerance):
                 return self.trial(task, candidate, "wrong", reason=problem)
@@ -258,12 +258,6 @@ class Workshop:
         if self.take_turns:
             self.builders.pause()
         return _Reference(args, self.runner.outputs(built.job.output, args, self.setting.seed))
-
-
-def lowering_of(task: TuningTask, candidate: Candidate) -> Lowering:
-    """The lowering that a candidate begins with: of those it agrees with, the closest."""
-    fitting = [x for x in task.lowerings if x.params.items() <= candidate.params.items()]
-    return max(fitting, key=lambda x: len(x.params), default=task.lowerings[0])
 
 
 def difference(outputs: Arrays, reference: Arrays, tolerance: float = _TOLERANCE) -> str | None:

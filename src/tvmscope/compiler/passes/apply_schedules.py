@@ -39,7 +39,7 @@ def apply_schedules(
             if isinstance(func, tirx.PrimFunc) and not _is_scheduled(func):
                 found = traces.get(workload_of(func)) if traces else None
                 offered = [("tuned", partial(replay, found)), *rules] if found else rules
-                scheduled = _first(offered, func, var.name_hint, target, remarks)
+                scheduled = schedule_first(offered, func, var.name_hint, target, remarks)
                 if scheduled is not None:
                     done[var] = scheduled
         for var, func in done.items():
@@ -56,9 +56,10 @@ def replay(trace: str, func: tirx.PrimFunc, _: Target) -> s_tir.Schedule:
     return sch
 
 
-def _first(
+def schedule_first(
     rules: Sequence[Rule], func: tirx.PrimFunc, name: str, target: Target, remarks: list[str]
 ) -> tirx.PrimFunc | None:
+    """The function as the first rule that takes it leaves it; None where none does."""
     for rule, schedule in rules:
         try:
             sch = schedule(func, target)

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler import blocked_ops, tiles
-from tvmscope.compiler.knobs import Knobs, int_of, notes, ranked
+from tvmscope.compiler.knobs import Knobs, by, int_of, notes, ranked
 from tvmscope.compiler.packing import pack_columns
 from tvmscope.compiler.passes.rewrite import Rewriter, rewrite_calls, static_shape
 from tvmscope.core.target import Target
@@ -31,7 +31,7 @@ def _pack(target: Target, knobs: Knobs, rewriter: Rewriter, call: relax.Call) ->
     dtype = str(getattr(call.ty, "dtype", ""))
     if a is None or b is None or len(a) < 2 or len(b) < 2 or dtype != "float32":
         return None
-    workload = f"matmul {_by(a)} {_by(b)} {dtype}"
+    workload = f"matmul {by(a)} {by(b)} {dtype}"
     asked = {name: value for name, value in knobs.of(workload).items() if name != "kernel"}
     params = ranked(asked, "rows", tiles.ranked_rows(a[-2], target))
     panel, columns = tiles.panel(target), b[-1]
@@ -52,7 +52,3 @@ def _pack(target: Target, knobs: Knobs, rewriter: Rewriter, call: relax.Call) ->
         rewriter.builder_.call_te(pack, right, primfunc_name_hint="pack")
     )
     return rewriter.builder_.call_te(compute, left, packed, primfunc_name_hint="batch_matmul")
-
-
-def _by(sizes: tuple[int, ...]) -> str:
-    return "x".join(map(str, sizes))
