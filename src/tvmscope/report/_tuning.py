@@ -25,7 +25,7 @@ class TaskRow:
     @property
     def name(self) -> str:
         """Operator and shapes; what has no such name goes by its kernel's."""
-        if self.task.rule is None:
+        if self.task.workload.startswith("tir "):
             return clean(self.task.kernel, NAME_LIMIT)
         return clean(" ".join(self.task.workload.split(" ")[:3]), NAME_LIMIT)
 

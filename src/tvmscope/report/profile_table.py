@@ -61,11 +61,12 @@ def _heading(session: Session, profile: Profile) -> Text:
 
 def _table(profile: Profile, top: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column(_("kernel"), no_wrap=True, max_width=_KERNEL_WIDTH, overflow="ellipsis")
-    table.add_column(_("computes"), no_wrap=True, max_width=_OPS_WIDTH, overflow="ellipsis")
+    # The names give way to the numbers: a table of times without times says nothing.
+    for title, width in ((_("kernel"), _KERNEL_WIDTH), (_("computes"), _OPS_WIDTH)):
+        table.add_column(title, max_width=width, overflow="ellipsis", ratio=width)
     numbers = (_("calls"), _("time"), _("share"), _("GFLOP/s"), _("GB/s"), _("flop/byte"))
     for title in numbers:
-        table.add_column(title, justify="right", no_wrap=True)
+        table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
     kernels = by_kernel(profile.kernels)
     for kernel in kernels[:top]:
         table.add_row(*_cells(kernel, profile))

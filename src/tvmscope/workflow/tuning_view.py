@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tvmscope.core.tuning import TunedTask
+from tvmscope.core.tuning import TunedTask, TuningTask
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.state import State
 from tvmscope.units import format_s
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 _NAME_LIMIT = 40
 
 
+def _name(task: TuningTask) -> str:
+    """Its workload; what has only a digest for one goes by its kernel's name."""
+    return task.kernel if task.key.startswith("tir ") else task.key
+
+
 def progress_line(search: Search, state: State, left_s: float) -> str:
     """`Task 3/24 | conv2d ... | current 120.1 / best 141.9 GFLOP/s | 64/200 | model 61.3 ms`."""
     keys = list(search.states)
@@ -26,7 +31,7 @@ def progress_line(search: Search, state: State, left_s: float) -> str:
     return " | ".join(
         (
             f"Task {keys.index(state.task.key) + 1}/{len(keys)}",
-            state.task.key[:_NAME_LIMIT],
+            _name(state.task)[:_NAME_LIMIT],
             _speed(state),
             f"{count}/{space}" if count <= space and not state.second_layer else f"{count}",
             f"model {format_s(search.model_s)}",
