@@ -73,10 +73,13 @@ class VmProfiler:
         return Trace(tuple(spans), idle * 1e-9)
 
     def _source_ops(self, name: str, index: int, count: int) -> tuple[str, ...]:
-        """Those of this very call; of all calls where some were optimised away after the trace."""
+        """Those of this very call; of all calls where some were optimised away after the trace.
+
+        A batch that is computed in parts makes all of the calls once for each.
+        """
         known = self._sources.get(name, [])
-        if len(known) == count:
-            return known[index]
+        if known and count % len(known) == 0:
+            return known[index % len(known)]
         return tuple(dict.fromkeys(op for ops in known for op in ops))
 
     def _span(self, name: str, source_ops: tuple[str, ...], seconds: float) -> Span:

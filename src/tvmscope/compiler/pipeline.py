@@ -32,6 +32,7 @@ from tvmscope.compiler.passes.pack_matmul import pack_matmul
 from tvmscope.compiler.passes.row_kernels import row_kernels
 from tvmscope.compiler.passes.scalar_operands import scalar_operands
 from tvmscope.compiler.passes.sink_reshapes import sink_reshapes
+from tvmscope.compiler.passes.split_batch import join_batch, split_batch
 from tvmscope.compiler.passes.subpixel_transposed import subpixel_transposed
 from tvmscope.compiler.passes.wide_sums import wide_sums
 from tvmscope.compiler.schedules import cpu, gpu
@@ -127,6 +128,8 @@ STEPS: tuple[Step, ...] = (
     Step("tidy", "common-subexpressions", lambda c: rx.EliminateCommonSubexpr()),
     Step("tidy", "dead-code", lambda c: rx.DeadCodeElimination()),
     Step("tidy", "sink-reshapes", lambda c: sink_reshapes()),
+    Step("tidy", "split-batch", lambda c: split_batch(c.target), ours=_CPU,
+         when=lambda o: "join-batch" not in o.disabled_passes),
     # After the precision, which rejects kernels; before what makes kernels of its operands.
     Step("layout", "fast-scatter", lambda c: fast_scatter(c.target)),
     Step("layout", "subpixel-transposed", lambda c: subpixel_transposed(), ours=_CPU),
@@ -142,6 +145,7 @@ STEPS: tuple[Step, ...] = (
     Step("fuse", "fold-constants", lambda c: rx.FoldConstant(), tvm=_CUDA),
     Step("fuse", "fuse-ops", lambda c: rx.FuseOps(), tvm=_CUDA),
     Step("fuse", "fuse-tir", lambda c: rx.FuseTIR(), tvm=_CUDA),
+    Step("fuse", "join-batch", lambda c: join_batch(), ours=_CPU),
     Step("schedule", "dlight", _dlight, tvm=_CUDA, ours=_NONE),
     Step("schedule", "cpu-rules", _cpu_rules, ours=_CPU),
     Step("schedule", "gpu-rules", _gpu_rules, ours=_CUDA),

@@ -8,7 +8,7 @@ given, which stays in the process.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -81,8 +81,12 @@ _study: Study | None = None
 def start(
     prepared: Prepared, target: Target, options: CompileOptions, threads: int
 ) -> tuple[tuple[str, ...], tuple[bool, ...], tuple[tuple[str, ...], ...]]:
-    """Import and lower a model; the passes by name, which of them changed it, and its sources."""
+    """Import and lower a model; the passes by name, which of them changed it, and its sources.
+
+    A batch stays whole: between the passes that part and join it, a module takes other inputs.
+    """
     global _study
+    options = replace(options, disabled_passes=(*options.disabled_passes, "split-batch"))
     imported = frontends.import_model(prepared)
     tvm_target = tvm.target.Target(to_tvm(target), host=to_tvm(target))
     context = pipeline.Context(target, options)

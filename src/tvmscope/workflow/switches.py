@@ -32,6 +32,7 @@ CPU: tuple[Switch, ...] = (
     Switch(name="target-features", target="cpu:x86-64"),
     Switch(name="threads", threads=1, alone=False),
     Switch(name="fold-batch-norm", passes=("fold-batch-norm",)),
+    Switch(name="batch-in-parts", passes=("split-batch",), alone=False),
     Switch(name="fusion", passes=("fuse-ops", "fuse-tir")),
     Switch(name="layout", passes=("block-layout",)),
     Switch(name="winograd", overrides={"winograd": False}, needs=("layout", "winograd-schedule")),
