@@ -1,0 +1,108 @@
+"""What an image costs in a batch and with one thread less, against a single image: interleaved.
+
+python benchmarks/batch.py [--model resnet50] [--batches 8,32] [--duration 20]
+
+A ratio of 1.00x means that the cost grows as the work does; more, that a batch is cheaper. The
+batch "whole" is compiled without the pass that computes it in parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+import tvmscope
+from tvmscope.compiler import cpu_features
+from tvmscope.compiler.artifact import load_callable
+from tvmscope.core.measurement import Measurement
+from tvmscope.core.options import MeasureOptions
+from tvmscope.core.stats import median_s, ratio_interval
+from tvmscope.measure.interleave import Lane, interleave
+from tvmscope.measure.worker import Worker
+from tvmscope.units import format_s
+
+
+@dataclass(frozen=True)
+class Case:
+    """One artifact and the threads that it runs on."""
+
+    batch: int
+    threads: int
+    whole: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.batch}{' whole' if self.whole else ''}"
+
+
+class Model:
+    """An artifact on random inputs."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        self._loaded = load_callable(folder, threads=threads)
+        rng = np.random.default_rng(0)
+        inputs = {
+            spec.name: rng.standard_normal(spec.shape).astype(spec.dtype)
+            for spec in self._loaded.artifact.inputs
+        }
+        self._placed = self._loaded.place(inputs)
+        self.settings = {"threads": str(threads)}
+
+    def run(self) -> None:
+        self._loaded.run(self._placed)
+
+
+def load(request: tuple[Path, int]) -> Model:
+    """Called in a worker."""
+    return Model(*request)
+
+
+def main() -> None:
+    """Compile, measure in turns, print a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="resnet50")
+    parser.add_argument("--batches", default="8,32")
+    parser.add_argument("--duration", type=float, default=20.0, help="seconds per row")
+    args = parser.parse_args()
+    cores, sizes = cpu_features.usable_cores(), [int(b) for b in args.batches.split(",")]
+    cases = [Case(1, cores), Case(1, max(cores // 2, 1))]
+    cases += [Case(b, cores, whole) for b in sizes for whole in (False, True)]
+    with TemporaryDirectory() as folder:
+        lanes = [_lane(args.model, case, Path(folder)) for case in cases]
+        for _ in interleave(lanes, MeasureOptions(duration_s=args.duration)):
+            pass
+    print("| batch | threads | run | per image | a single image's cost |")
+    print("|---|---|---|---|---|")
+    for case, lane in zip(cases, lanes, strict=True):
+        if lane.failure is not None:
+            raise lane.failure
+        _row(case, lane, lanes[0])
+
+
+def _lane(model: str, case: Case, folder: Path) -> Lane:
+    path = folder / case.name.replace(" ", "-")
+    if not path.exists():
+        off = {"disabled_passes": ("split-batch",)} if case.whole else {}
+        tvmscope.compile(model, path, target="cpu", batch_size=case.batch, **off)
+    env = {"TVM_NUM_THREADS": str(case.threads)}
+    worker = Worker(f"{case.name} on {case.threads}", env=env)
+    worker.load("batch:load", (path, case.threads))
+    worker.pause()
+    return Lane(worker.name, worker)
+
+
+def _row(case: Case, lane: Lane, single: Lane) -> None:
+    time = median_s(Measurement(rounds_s=tuple(lane.rounds_s)))
+    each = [tuple(s / case.batch for s in values) for values in lane.rounds_s]
+    ratio = ratio_interval(single.rounds_s, each)
+    shown = "" if lane is single else f"{ratio.ratio:.2f}x [{ratio.lo:.2f}, {ratio.hi:.2f}]"
+    image = format_s(time / case.batch)
+    print(f"| {case.name} | {case.threads} | {format_s(time)} | {image} | {shown} |")
+
+
+if __name__ == "__main__":
+    main()
