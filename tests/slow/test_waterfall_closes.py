@@ -35,8 +35,8 @@ def test_the_waterfall_closes(model: str, tmp_path: Path) -> None:
     print(f"unexplained {rest * 1e3:.3f} ms of a gap of {total * 1e3:.3f} ms")
     for p in session.profiles:
         assert p.host_s is not None, p.backend
-        parts += (
-            f"\n{p.backend}: {p.profiled_s * 1e3:.3f} ms profiled, {p.total_s * 1e3:.3f} in kernels, "
-            f"{p.host_s * 1e3:.3f} host, {(p.profiled_s - p.total_s - p.host_s) * 1e3:.3f} neither"
-        )
+        rest_s = p.profiled_s - p.total_s - p.host_s
+        sums = (p.profiled_s, p.total_s, p.host_s, rest_s)
+        shown = "{:.3f} ms profiled: {:.3f} kernels, {:.3f} host, {:.3f} neither"
+        parts += f"\n{p.backend}: " + shown.format(*(s * 1e3 for s in sums))
     assert abs(rest) < max(OF_GAP * abs(total), OF_RUN * gap.ours_s), parts

@@ -101,7 +101,7 @@ class TorchProfiler:
             )
             for (_, op, event), source_ops in zip(calls, sources, strict=True)
         )
-        if whole is None:
+        if whole is None or (on_gpu and not busy):  # a profiler that is not let at the device
             return Trace(spans)
         # on a GPU the host runs beside the kernels: only where the device idles it costs time
         ranges = busy if on_gpu else [event.time_range for _, _, event in calls]
