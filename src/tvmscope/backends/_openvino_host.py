@@ -58,7 +58,11 @@ def calibrate(compile_model: Callable[[Any], Any], model: Any, request: Any) -> 
 def in_turns(
     run_model: Callable[[], Any], call_frame: Callable[[], Any], call_chain: Callable[[], Any]
 ) -> HostCost:
-    """Medians: now and then another process takes the core for longer than all of a frame."""
+    """A call wakes threads, which costs what it costs at the time: the median tells.
+
+    Starting a node is code that takes the same time whenever nobody disturbs it, and who does takes
+    the core for longer than the whole chain: there the shortest calls tell.
+    """
     frames: list[float] = []
     chains: list[float] = []
     deadline = time.perf_counter() + _BUDGET_S
@@ -68,8 +72,7 @@ def in_turns(
             start = time.perf_counter()
             call()
             times.append(time.perf_counter() - start)
-    call_s = median(frames)
-    return HostCost(call_s, max(0.0, median(chains) - call_s) / LINKS)
+    return HostCost(median(frames), max(0.0, min(chains) - min(frames)) / LINKS)
 
 
 def frame(inputs: Sequence[Any], outputs: Sequence[Any], links: int) -> Any:
