@@ -80,10 +80,12 @@ def test_rows_without_graphs_have_synchronised_kernel_times(session: Session) ->
         assert all(k.total_s >= 0 for k in profile.kernels)
         named = sum(k.total_s for k in profile.kernels if k.source_ops)
         assert named >= 0.95 * profile.total_s
-        if not backend.startswith("torch"):
+        assert profile.host_s is not None
+        whole = profile.total_s + profile.host_s
+        if backend.startswith("torch"):  # by the device's clock: kernels, and where it idles
+            assert whole == pytest.approx(profile.profiled_s, rel=0.2)
+        else:
             assert "synchronised" in profile.how
-            assert profile.host_s is not None
-            whole = profile.total_s + profile.host_s
             assert whole == pytest.approx(profile.profiled_s, rel=1e-6)
             assert profile.profiled_s >= 0.5 * profile.end_to_end_s
             assert any("conv" in k.name and k.flops for k in profile.kernels)

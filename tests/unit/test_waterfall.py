@@ -9,7 +9,9 @@ import pytest
 import samples
 from profiles import kernel, profile, session
 from tvmscope.core.alignment import Group, align, attributed
+from tvmscope.core.profile import Profile
 from tvmscope.core.waterfall import Waterfall, waterfall
+from tvmscope.report._charts import steps
 
 OURS = profile(
     "tvmscope",
@@ -76,6 +78,36 @@ def test_what_the_profiles_do_not_hold_is_unexplained() -> None:
     assert bars(open_, "unexplained")[0][1] == pytest.approx(
         bars(closed, "unexplained")[0][1].expected + 0.02 + 1e-4 - OURS.profiled_s
     )
+
+
+def adds_up(planted: Profile, unexplained_s: float = 0.0) -> Profile:
+    """The profile with a run that is its kernels, its host time and so much more."""
+    whole = planted.total_s + (planted.host_s or 0.0) + unexplained_s
+    return replace(planted, profiled_s=whole, end_to_end_s=whole - 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("ours_s", "theirs_s", "bar_s"),
+    [(0.0, 0.0, 0.0), (7e-4, 0.0, 7e-4), (0.0, 7e-4, -7e-4), (-2e-4, 0.0, -2e-4)],
+)
+def test_a_remainder_of_either_side_is_the_unexplained_bar(
+    ours_s: float, theirs_s: float, bar_s: float
+) -> None:
+    closed = waterfall(session(adds_up(OURS), adds_up(THEIRS)))
+    found = waterfall(session(adds_up(OURS, ours_s), adds_up(THEIRS, theirs_s)))
+    assert bars(found, "unexplained") == [("unexplained", pytest.approx(bar_s, abs=1e-12))]
+    assert found is not None
+    assert found.theirs_s + sum(b.delta_s for b in found.bars) == pytest.approx(found.ours_s)
+    for kind in ("operator", "host", "layout", "overhead"):
+        assert bars(found, kind) == bars(closed, kind)
+    assert steps(found)[-1].kind == "unexplained"
+    assert steps(found)[-1].delta_s == pytest.approx(bar_s, abs=1e-12)
+
+
+def test_host_time_that_could_not_be_measured_is_unexplained() -> None:
+    whole = adds_up(THEIRS)
+    found = waterfall(session(adds_up(OURS), replace(whole, host_s=None)))
+    assert bars(found, "unexplained") == [("unexplained", pytest.approx(-1e-4))]
 
 
 def test_a_kernel_of_unknown_origin_is_unexplained() -> None:

@@ -57,7 +57,8 @@ class Trace:
 
     spans: tuple[Span, ...]
     host_s: float | None = None
-    """Time in which no kernel ran, by the instrument's own clock; None where it does not tell."""
+    """Time in which no kernel ran, by the instrument's own clock or a calibration, never what the
+    call's time leaves over; None where neither tells."""
 
 
 class Profiler(Protocol):

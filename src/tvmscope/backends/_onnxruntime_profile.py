@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,6 +13,8 @@ from tvmscope.backends._api import Span, Trace, idle_s
 from tvmscope.compiler.onnx_nodes import SourceGraph, match
 from tvmscope.errors import RunError
 
+_TICK_US = 1.0
+"""The profile's clock counts whole microseconds."""
 _SUFFIX = "_kernel_time"
 _MOVES = {"Transpose", "Cast", "Identity", "ReorderInput", "ReorderOutput"}
 
@@ -26,6 +28,7 @@ class OrtProfiler:
         import onnxruntime as ort
 
         self._folder, self._feed = folder, feed
+        self._calls: list[tuple[int, int]] = []
         self._scratch = TemporaryDirectory(prefix="tvmscope-")
         place = Path(self._scratch.name)
         self._optimised = place / "optimised.onnx"
@@ -42,25 +45,35 @@ class OrtProfiler:
 
     def run(self) -> float:
         """One run; the profiler writes its file at the end."""
-        start = time.perf_counter()
+        began, start = time.time_ns(), time.perf_counter()
         self._session.run(None, self._feed)
-        return time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        self._calls.append((began, time.time_ns()))
+        return seconds
 
     def traces(self) -> list[Trace]:
         """A trace per run, from the profile's file."""
         import onnx
 
+        zero = self._session.get_profiling_start_time_ns()
+        calls = [((began - zero) / 1e3, (ended - zero) / 1e3) for began, ended in self._calls]
         events = json.loads(Path(self._session.end_profiling()).read_text(encoding="utf-8"))
         graph = onnx.load(self._optimised, load_external_data=False).graph
         sources = match(graph.node, SourceGraph(self._folder))
         self._scratch.cleanup()
-        return read_events(events, sources)
+        return read_events(events, sources, calls)
 
 
 def read_events(
-    events: Iterable[dict[str, Any]], sources: dict[str, tuple[str, ...]]
+    events: Iterable[dict[str, Any]],
+    sources: dict[str, tuple[str, ...]],
+    calls: Sequence[tuple[float, float]] = (),
 ) -> list[Trace]:
-    """The traces in a profile, one per run."""
+    """The traces in a profile, one per run.
+
+    Host time is the gaps between nodes in `model_run`, by the profile's own clock, and what a call
+    took around `model_run`: `calls` are their starts and ends on that clock.
+    """
     events = list(events)
     runs = sorted((e for e in events if e["name"] == "model_run"), key=lambda e: e["ts"])
     nodes = sorted(
@@ -74,8 +87,18 @@ def read_events(
         start, end = run["ts"], run["ts"] + run["dur"]
         inside = _outermost(e for e in nodes if start <= e["ts"] < end)
         idle = idle_s(((e["ts"], e["ts"] + e["dur"]) for e in inside), start, end)
-        traces.append(Trace(tuple(_span(e, sources) for e in inside), idle * 1e-6))
+        host_s = (idle + _around(start, end, calls)) * 1e-6
+        traces.append(Trace(tuple(_span(e, sources) for e in inside), host_s))
     return traces
+
+
+def _around(start: float, end: float, calls: Sequence[tuple[float, float]]) -> float:
+    """What lies between a call's edges and its run's; 0 where the clocks are not the same one.
+
+    That is so where the profiler counts from the machine's start: then it stays unexplained.
+    """
+    edges = ((start - first, last - end) for first, last in calls)
+    return next((max(0.0, a) + max(0.0, b) for a, b in edges if min(a, b) >= -_TICK_US), 0.0)
 
 
 def _outermost(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -23,7 +23,10 @@ _MOVES = {"contiguous", "clone", "copy", "to", "_to_copy"}
 
 
 class TorchProfiler:
-    """On the CPU an operator's own time; on CUDA that of the kernels it launched."""
+    """On the CPU an operator's own time; on CUDA that of the kernels it launched.
+
+    Host time is that in which no operator, or on CUDA no kernel, ran, by the profiler's clock.
+    """
 
     def __init__(self, runner: TorchRunner, folder: Path) -> None:
         self.runner, self.torch = runner, runner.torch
@@ -77,15 +80,14 @@ class TorchProfiler:
                 hook.remove()
 
     def _trace(self, events: Iterable[Any]) -> Trace:
-        whole, calls = None, []
+        whole, calls, busy = None, [], []
         for event in events:
-            if event.name == _MARK and not _on_device(event):
+            if _on_device(event):
+                if not event.name.startswith(_MARK):  # our ranges are shown there, too
+                    busy.append(event.time_range)
+            elif event.name == _MARK:
                 whole = event.time_range
-            elif (
-                "::" in event.name
-                and not _on_device(event)
-                and (path := _module(event)) is not None
-            ):
+            elif "::" in event.name and (path := _module(event)) is not None:
                 calls.append((path, event.name.partition("::")[2].rstrip("_"), event))
         calls.sort(key=lambda call: call[2].time_range.start)
         sources = find_sources([(path, op) for path, op, _ in calls], self._names)
@@ -99,10 +101,12 @@ class TorchProfiler:
             )
             for (_, op, event), source_ops in zip(calls, sources, strict=True)
         )
-        if on_gpu or whole is None:  # kernels run beside the host: its gaps are not theirs
+        if whole is None or (on_gpu and not busy):  # a profiler that is not let at the device
             return Trace(spans)
-        ranges = [(event.time_range.start, event.time_range.end) for _, _, event in calls]
-        return Trace(spans, idle_s(ranges, whole.start, whole.end) * 1e-6)
+        # on a GPU the host runs beside the kernels: only where the device idles it costs time
+        ranges = busy if on_gpu else [event.time_range for _, _, event in calls]
+        idle = idle_s(((r.start, r.end) for r in ranges), whole.start, whole.end)
+        return Trace(spans, idle * 1e-6)
 
 
 def find_sources(calls: list[tuple[str, str]], names: tuple[str, ...]) -> list[tuple[str, ...]]:

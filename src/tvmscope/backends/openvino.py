@@ -32,9 +32,9 @@ class _Runner:
             "INFERENCE_PRECISION_HINT": "f32",
         }
         folder = Path(request.folder)
-        self.compile = partial(core.compile_model, str(require_onnx(folder)), "CPU")
+        self.compile = partial(core.compile_model, device_name="CPU")
         self.folder, self.config = folder, config
-        self.model = self.compile(config)
+        self.model = self.compile(str(require_onnx(folder)), config=config)
         self.request = filled_request(self.model, folder)
         self.settings = {
             "openvino": ov.__version__,
@@ -52,10 +52,14 @@ class _Runner:
         }
 
     def profiler(self) -> Profiler:
+        from tvmscope.backends._openvino_host import calibrate
         from tvmscope.backends._openvino_profile import OpenVinoProfiler
 
-        model = self.compile({**self.config, "PERF_COUNT": True})
-        return OpenVinoProfiler(model, filled_request(model, self.folder), self.folder)
+        counting = partial(self.compile, config={**self.config, "PERF_COUNT": True})
+        model = counting(str(require_onnx(self.folder)))
+        request = filled_request(model, self.folder)
+        calibration = partial(calibrate, counting, model, request)
+        return OpenVinoProfiler(model, request, self.folder, calibration)
 
 
 def filled_request(model: Any, folder: Path) -> Any:

@@ -42,7 +42,8 @@ class Profile:
     profiled_s: float
     """A run with the instrument on."""
     host_s: float | None = None
-    """Time between kernels in a profiled run, measured; None where the instrument cannot."""
+    """Time beside the kernels in a profiled run, measured, so that the two need not add up to
+    `profiled_s`; None where it cannot be."""
 
     @property
     def total_s(self) -> float:
