@@ -136,7 +136,7 @@ def test_a_farm_without_a_gpu_is_refused_for_one(farm: Farm, tmp_path: Path) -> 
         db=str(tmp_path / "records.jsonl"),
         output=tmp_path / "session",
     )
-    with pytest.raises(UsageError, match="key board cannot run cuda:sm_90: .* has no GPU"):
+    with pytest.raises(UsageError, match=r"key board cannot run cuda:sm_90: .* has no GPU"):
         tune(str(tmp_path / "net.py"), asked)
 
 

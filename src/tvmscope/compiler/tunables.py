@@ -233,11 +233,11 @@ def build_plain(function: Path, target: Target, output: Path) -> None:
 
 
 def _write_library(func: tirx.PrimFunc, target: Target, output: Path) -> None:
-    tvm_target = _tvm_target(target)
-    with tvm_target:
-        built = tvm.tirx.build(tvm.IRModule({"main": func}), target=tvm_target)
+    tvm_target, linker = _tvm_target(target), partial(link, linker_for(target))
     output.parent.mkdir(parents=True, exist_ok=True)
-    built.export_library(str(output), fcompile=lambda *a, **k: link(linker_for(target), *a, **k))
+    with tvm_target:  # a CUDA compiler asks it for the architecture
+        built = tvm.tirx.build(tvm.IRModule({"main": func}), target=tvm_target)
+        built.export_library(str(output), fcompile=linker)
 
 
 def arguments(function: Path) -> tuple[tuple[tuple[int, ...], str], ...]:
