@@ -24,7 +24,7 @@ from tvmscope.tuning.database import Database
 from tvmscope.tuning.tracker import Device
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.tune import tune
-from tvmscope.workflow.tuning_setup import _misfit
+from tvmscope.workflow.tuning_setup import misfit
 
 AVX2 = pytest.mark.skipif("avx2" not in cpu_features.reported(), reason="no AVX2 here")
 AARCH64 = 183
@@ -120,7 +120,7 @@ def test_a_server_is_asked_whether_it_runs_the_target(target: Target, problem: s
         gpu="a GPU",
         gpu_arch="sm_89",
     )
-    assert _misfit(device, target) == problem
+    assert misfit(device, target) == problem
 
 
 def test_a_farm_without_a_gpu_is_refused_for_one(farm: Farm, tmp_path: Path) -> None:

@@ -213,12 +213,13 @@ def _clock_hz() -> float | None:
 def _device_of(runner: RemoteRunner, target: Target) -> Device | None:
     """The server's machine, if it says; refuses one that cannot run the target's code."""
     device = runner.device_info()
-    if device is not None and (problem := _misfit(device, target)):
+    if device is not None and (problem := misfit(device, target)):
         raise UsageError(f"servers with key {runner.key} cannot run {target.label}: {problem}")
     return device
 
 
-def _misfit(device: Device, target: Target) -> str | None:
+def misfit(device: Device, target: Target) -> str | None:
+    """Why a server's machine cannot run a target's code; None where it can."""
     if target.kind == "cuda":
         if device.gpu_arch == target.arch:
             return None
