@@ -55,6 +55,13 @@ class FakeDeviceRunner(FakeRunner):
         return [5e-4] * n
 
 
+class FakeClockRunner(FakeRunner):
+    """One that times itself."""
+
+    def time(self, n: int, loops: int, cold: bool) -> list[float]:
+        return [loops + cold / 2] * n
+
+
 class FakeProfiledRunner(FakeRunner):
     """Also has an instrument: two kernels, with `gap_s` of host time between them."""
 
@@ -120,6 +127,10 @@ def load(request: dict[str, Any]) -> FakeRunner:
 
 def load_busy(request: dict[str, Any]) -> FakeRunner:
     return FakeBusyRunner(**request)
+
+
+def load_clock(request: dict[str, Any]) -> FakeRunner:
+    return FakeClockRunner(**request)
 
 
 def load_device(request: dict[str, Any]) -> FakeRunner:

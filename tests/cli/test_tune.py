@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from command import COMMAND, ENV, refuses, run
+from tvmscope.compiler import cpu_features, cuda_device
 from tvmscope.core.session import load
 from tvmscope.tuning.database import Database
 
@@ -122,3 +123,40 @@ def test_bad_requests_are_refused(folder: Path) -> None:
     refuses(run(*TUNE, "--db", "none", cwd=folder), 2, "--db none")
     refuses(run(*TUNE, "--budget", "soon", cwd=folder), 2, "not a duration")
     refuses(run(*TUNE, "--target", "arm64:cortex-a72", cwd=folder), 2, "one target")
+
+
+@pytest.mark.parametrize("target, why", [
+    ("cuda:sm_90", "no CUDA device here"),
+    ("arm64:cortex-a72", "aarch64"),
+])  # fmt: skip
+def test_a_target_that_does_not_run_here_needs_a_farm(folder: Path, target: str, why: str) -> None:
+    if target.startswith("cuda") and cuda_device.find():
+        pytest.skip("a GPU is here")
+    done = run("tune", "net.py", "--target", target, cwd=folder)
+    refuses(done, 2, f"{target.split(':')[1]} cannot be tuned here", why, "--tracker", "--dry-run")
+
+
+def test_a_dry_run_lists_the_tasks_of_a_gpu_that_is_not_here(folder: Path) -> None:
+    if cuda_device.find():
+        pytest.skip("a GPU is here")
+    done = run("tune", "net.py", "--target", "cuda", "--dry-run", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "times are not known: no CUDA device here" in done.stderr
+    first, *_ = json.loads(done.stdout)["tuning"]
+    assert "conv2d" in first["kernel"]
+    assert (first["total_s"], first["expected_s"], first["note"]) == (0, None, "")
+    assert not (folder / "tuning_logs").exists()
+
+
+def test_a_narrower_cpu_is_tuned_here_and_its_records_are_its_own(folder: Path) -> None:
+    if "avx2" not in cpu_features.reported():
+        pytest.skip("x86-64-v3 does not run here")
+    narrow = ("tune", "net.py", "--target", "cpu:x86-64-v3", *TUNE[4:])
+    done = run(*narrow, "--trials", "4", "-o", "session", cwd=folder, timeout_s=300)
+    assert done.returncode == 0, done.stderr
+    (file,) = (folder / "tuning_logs").glob("cpu_x86-64-v3/records.jsonl")
+    found = [t for t in Database(file).trials() if t.stage == "search"]
+    assert len(found) == 4
+    assert {(t.status, t.target.arch, t.target.vector_bits) for t in found} == {
+        ("ok", "x86-64-v3", 256)
+    }

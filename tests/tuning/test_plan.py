@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from trials import failed, trial
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.roofline import Level, Limits
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
-from tvmscope.tuning.plan import make_plan
+from tvmscope.tuning.plan import make_plan, profile_of
 from tvmscope.tuning.proposals import next_of
 
 LIMITS = Limits(flops_per_s=1e9, levels=())
@@ -118,3 +119,25 @@ def test_the_rules_order_comes_first_then_neighbours_of_the_best() -> None:
     times = dict(zip((c.id for c in SPACE[:3]), (3.0, 2.0, 1.0), strict=True))
     assert next_of(SPACE, tried, times, 1) == [SPACE[4]]  # a=2 was best
     assert next_of(SPACE, tried, times, 9) == [SPACE[4], SPACE[3]]
+
+
+def test_without_times_the_most_work_comes_first_and_nothing_is_claimed() -> None:
+    tasks = [task("small", flops=1e3), task("many", calls=9, flops=1e6), task("big", flops=5e6)]
+    planned = make_plan(tasks, None, None, ops=("big", "small"))
+    assert [p.task.kernel for p in planned] == ["big", "small", "many"]
+    assert [p.reason for p in planned] == [None, None, "not asked for"]
+    assert all(p.total_s == 0 and p.expected_s is None and p.roof_share is None for p in planned)
+
+
+def test_kernels_measured_one_by_one_make_a_profile() -> None:
+    tasks = [task("conv", calls=2), task("conv", calls=1), task("broken")]
+    trials = [
+        trial(workload="conv workload", seconds=2e-3),
+        failed(workload="broken workload"),
+    ]
+    found = profile_of(tasks, trials, "tvmscope")
+    (kernel,) = found.kernels
+    assert (kernel.name, kernel.calls) == ("conv", 3)
+    assert found.end_to_end_s == kernel.total_s == pytest.approx(3 * 2e-3 * 1.01)
+    planned = make_plan(tasks, found, Limits(flops_per_s=None, levels=()))
+    assert [p.reason for p in planned] == [None, "did not run"]

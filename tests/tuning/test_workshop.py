@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tiny_tunables
+from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
+from tvmscope.errors import RunError
 from tvmscope.tuning.builders import Builders
-from tvmscope.tuning.runners import LocalRunner
+from tvmscope.tuning.kernels import Arguments
+from tvmscope.tuning.runners import Arrays, LocalRunner
 from tvmscope.tuning.workshop import Setting, Workshop, difference
 
 GOOD = Candidate(params={"tile": 8, "unroll": 0})
@@ -100,3 +104,43 @@ def test_results_are_compared_relative_to_the_largest(
 def test_other_outputs_than_the_reference_has_are_wrong() -> None:
     assert difference([], [np.ones(2)])
     assert difference([np.ones(3)], [np.ones(2)])
+
+
+class Asked(LocalRunner):
+    """A runner that remembers which libraries it ran."""
+
+    def __init__(self) -> None:
+        super().__init__(threads=1)
+        self.libraries: set[str] = set()
+
+    def outputs(self, library: Path, args: Arguments, seed: int) -> Arrays:
+        self.libraries.add(library.name)
+        return super().outputs(library, args, seed)
+
+
+def test_plain_loops_run_where_they_can_if_the_device_cannot(
+    task: TuningTask, setting: Setting, tmp_path: Path
+) -> None:
+    device, cpu = Asked(), Asked()
+    generic = Target(kind="llvm", arch="x86-64")
+    other = replace(setting, plain_target=generic)
+    builders = Builders(1, tunables=tiny_tunables.NAME)
+    with Workshop(builders, device, tmp_path, other, checker=cpu, take_turns=False) as shop:
+        found = tried(shop, task, GOOD, fault("wrong"))
+        assert shop.check(task, GOOD, tmp_path / "matmul" / f"{GOOD.id}.so", seed=9) is None
+    assert {trial.status for trial in found.values()} == {"ok", "wrong"}
+    assert cpu.libraries == {"plain.so"}
+    assert "plain.so" not in device.libraries
+    assert cpu.pid is None  # both are ended
+
+
+def test_an_error_on_a_gpu_ends_the_process_whose_context_holds_it(
+    workshop: Workshop, task: TuningTask
+) -> None:
+    tried(workshop, task, GOOD)
+    library = workshop.folder / "matmul" / f"{GOOD.id}.so"
+    args = workshop.arguments(task, GOOD)
+    with LocalRunner(threads=1, device="cuda") as runner:
+        with pytest.raises(RunError):  # no GPU here, and code for the CPU where there is one
+            runner.outputs(library, args, 0)
+        assert runner.pid is None

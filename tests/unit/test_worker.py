@@ -75,6 +75,13 @@ def test_device_timer_is_offered_where_the_runner_has_one() -> None:
         assert w.time_device(3) == [5e-4] * 3
 
 
+def test_a_runner_with_a_clock_of_its_own_is_timed_by_it() -> None:
+    with worker() as w:
+        w.load("fakes:load_clock", {})
+        assert w.time(3, 7) == [7.0] * 3
+        assert w.time(1, 1, cold=True) == [1.5]
+
+
 def test_our_errors_keep_type_and_message() -> None:
     with worker() as w:
         with pytest.raises(UsageError, match="line one\nline two"):

@@ -13,18 +13,18 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 
-from tvmscope.compiler import frontends, kernel_work, knobs, pipeline, sources
+from tvmscope.compiler import frontends, kernel_work, knobs, pipeline, sources, tvm_compat
 from tvmscope.compiler.kernel_ir import RULE
 from tvmscope.compiler.linkers import link, linker_for
-from tvmscope.compiler.passes.apply_schedules import replay, schedule_first
+from tvmscope.compiler.passes.apply_schedules import Rule, is_scheduled, replay, schedule_first
 from tvmscope.compiler.schedules import cpu, gpu
-from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.model import Prepared
@@ -46,6 +46,7 @@ _WAYS: tuple[Params, ...] = (
 """How the whole model is lowered, in turn; what does not apply to a workload leaves it as it is."""
 _LAYOUT = "layout"
 """The phase in which parameters begin to matter."""
+_FALLBACKS = ("fallback", "dlight-fallback")
 _MOST_CANDIDATES = 240
 """Per task: more could not be tried in any sensible time."""
 
@@ -75,8 +76,14 @@ def _lower(
     module: tvm.IRModule, target: Target, options: CompileOptions, **phases: str
 ) -> pipeline.Lowered:
     """A part of the pipeline, without regard to what was tuned before."""
-    tvm_target = tvm.target.Target(to_tvm(target), host=to_tvm(target))
-    return pipeline.run(module, target, tvm_target, replace(options, choices={}), **phases)
+    own = replace(options, choices={})
+    return pipeline.run(module, target, _tvm_target(target), own, **phases)
+
+
+def _tvm_target(target: Target) -> Any:
+    """With a host: a CPU is its own, and a GPU's kernels are launched by one of this kind."""
+    host = to_tvm(target) if target.kind == "llvm" else {"kind": "llvm"}
+    return tvm.target.Target(to_tvm(target), host=host)
 
 
 def _tasks(
@@ -87,6 +94,8 @@ def _tasks(
     merged: dict[str, TuningTask] = {}
     for var, func in module.functions_items():
         if not isinstance(func, tirx.PrimFunc) or var.name_hint not in counts:
+            continue
+        if is_scheduled(func):  # by the pass that made it: no choice would reach it
             continue
         key, calls_here = knobs.workload_of(func), counts[var.name_hint]
         if key in merged:  # the same operator with another epilogue: one choice serves both
@@ -127,9 +136,10 @@ def _with_lowering(
 
 def _rule(func: tirx.PrimFunc, name: str, target: Target) -> str | None:
     """The rule that takes a function; the fallback is none. What rules raise, `compile` tells."""
-    taken = schedule_first(_rules(target), func, name, target, remarks=[])
+    with _tvm_target(target):
+        taken = schedule_first(_rules(target), func, name, target, remarks=[])
     rule = None if taken is None else str(taken.attrs[RULE])
-    return None if rule == "fallback" else rule
+    return None if rule in _FALLBACKS else rule
 
 
 def _space(func: tirx.PrimFunc, target: Target) -> dict[str, tuple[int | str, ...]]:
@@ -140,8 +150,11 @@ def _space(func: tirx.PrimFunc, target: Target) -> dict[str, tuple[int | str, ..
     return next((found for found in spaces if found is not None), {})
 
 
-def _rules(target: Target) -> Any:
-    return cpu.RULES if target.kind == "llvm" else gpu.RULES
+def _rules(target: Target) -> Sequence[Rule]:
+    if target.kind == "llvm":
+        return cpu.RULES
+    tvm_compat.import_tensor_intrinsics()
+    return gpu.RULES
 
 
 def _graph_params(func: tirx.PrimFunc) -> Params:
@@ -182,16 +195,23 @@ def read_function(file: Path) -> tirx.PrimFunc:
 
 
 def schedule_candidate(function: Path, candidate: Candidate, target: Target) -> tirx.PrimFunc:
-    """The candidate's kernel."""
-    func = read_function(function)
+    """The candidate's kernel: its trace replayed, or what the first rule makes of its parameters.
+
+    The untuned kernel is what a compilation makes, so a rule that raises leaves it to the next;
+    a candidate with parameters is then not the kernel that it says, and has failed.
+    """
+    func, remarks = read_function(function), list[str]()
+    rules = _rules(target)
     if candidate.trace is not None:
-        return replay(candidate.trace, func, target).mod["main"]
-    func = knobs.with_params(func, candidate.params)
-    for _, schedule in _rules(target):
-        scheduled = schedule(func, target)
-        if scheduled is not None:
-            return prefetch.insert(scheduled.mod["main"])
-    raise BuildError(f"no rule takes the kernel with {json.dumps(candidate.params)}")
+        rules = [("tuned", partial(replay, candidate.trace))]
+    elif candidate.params:
+        func = knobs.with_params(func, candidate.params)
+    with _tvm_target(target):
+        scheduled = schedule_first(rules, func, "main", target, remarks)
+    if scheduled is None or (remarks and candidate != Candidate()):
+        why = "; ".join(remarks) or f"no rule takes it with {json.dumps(candidate.params)}"
+        raise BuildError(f"candidate {candidate.id}: {why}")
+    return scheduled
 
 
 def build_candidate(function: Path, candidate: Candidate, target: Target, output: Path) -> None:
@@ -205,16 +225,19 @@ def build_candidate(function: Path, candidate: Candidate, target: Target, output
 
 
 def build_plain(function: Path, target: Target, output: Path) -> None:
-    """Compile a kernel as it is written, unscheduled: slow, and what candidates are checked by."""
+    """Compile a kernel as it is written, unscheduled: slow, and what candidates are checked by.
+
+    `target` is a CPU, also where the candidates are a GPU's, which cannot run plain loops.
+    """
     _write_library(read_function(function), target, output)
 
 
 def _write_library(func: tirx.PrimFunc, target: Target, output: Path) -> None:
-    tvm_target = tvm.target.Target(to_tvm(target), host=to_tvm(target))
-    with tvm_target:
-        built = tvm.tirx.build(tvm.IRModule({"main": func}), target=tvm_target)
+    tvm_target, linker = _tvm_target(target), partial(link, linker_for(target))
     output.parent.mkdir(parents=True, exist_ok=True)
-    built.export_library(str(output), fcompile=lambda *a, **k: link(linker_for(target), *a, **k))
+    with tvm_target:  # a CUDA compiler asks it for the architecture
+        built = tvm.tirx.build(tvm.IRModule({"main": func}), target=tvm_target)
+        built.export_library(str(output), fcompile=linker)
 
 
 def arguments(function: Path) -> tuple[tuple[tuple[int, ...], str], ...]:

@@ -51,6 +51,8 @@ class Child:
         return resolve(dotted)(self._runner, *args)
 
     def time(self, n: int, loops: int, cold: bool) -> list[float]:
+        if hasattr(self._runner, "time"):  # a device's own clock knows better than ours
+            return [float(value) for value in self._runner.time(n, loops, cold)]
         run, values, clock = self._runner.run, [], time.perf_counter_ns
         if cold and self._flush is None:
             self._flush = _cache_flusher()

@@ -34,10 +34,10 @@ def plan(session: Session) -> RenderableType:
         table.add_row(
             TaskRow(task).name,
             str(task.calls),
-            format_s(task.total_s),
-            percent(task.share),
+            format_s(task.total_s or None),
+            percent(task.share if task.total_s else None),
             percent(task.roof_share),
-            format_s(task.headroom_s),
+            format_s(task.headroom_s if task.total_s else None),
             format_s(task.expected_per_minute_s),
             _candidates(task),
         )

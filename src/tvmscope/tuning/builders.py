@@ -41,7 +41,15 @@ class Built:
 class Builders:
     """Up to `count` processes, started by the first jobs and kept warm."""
 
-    def __init__(self, count: int, *, timeout_s: float = 60.0, tunables: str = TUNABLES) -> None:
+    def __init__(
+        self,
+        count: int,
+        *,
+        device: str = "cpu",
+        timeout_s: float = 60.0,
+        tunables: str = TUNABLES,
+    ) -> None:
+        self.device = device
         self.timeout_s = timeout_s
         self._tunables = tunables
         self._workers: set[Worker] = set()
@@ -101,7 +109,7 @@ class Builders:
         worker = self._idle.get()
         try:
             worker = worker or self._start()
-            worker.call("tvmscope.tuning.kernels:warm")  # the first time this takes seconds
+            worker.call("tvmscope.tuning.kernels:warm", self.device)  # once this takes seconds
             worker.timeout_s = self.timeout_s
             return worker.call(f"{self._tunables}:{name}", *args)
         except WorkerDied:

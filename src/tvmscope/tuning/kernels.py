@@ -21,6 +21,7 @@ def warm(device: str = "cpu") -> None:
     """Import what building needs; MetaSchedule's GPU traces name tensor intrinsics."""
     tvm_compat.import_tvm(torch=False)
     if device == "cuda":
+        tvm_compat.choose_cuda_compiler()
         tvm_compat.import_tensor_intrinsics()
 
 
@@ -41,6 +42,10 @@ _LARGE_BYTES = 256 * 1024
 """Smaller arguments stay in a cache whatever else runs."""
 _MOST_BYTES = 96 << 20
 """No cache is as large: more copies would change nothing."""
+_FLUSHED_BYTES = 256 << 20
+"""More than the second-level cache of any GPU."""
+_VALUE_MS = 1
+"""A GPU's value covers at least so many: an event waits for its first launch, some microseconds."""
 
 
 class _Kernel:
@@ -54,8 +59,8 @@ class _Kernel:
         self._filled = [*fill(request.args, request.seed)]
         self._tensors = [tvm.runtime.tensor(array, self._device) for array in self._filled]
         self._turns = cycle(self._in_turn(tvm, request.weights_bytes))
-        self._function = tvm.runtime.load_module(str(request.library))["main"]
-        self._waits = request.device != "cpu"
+        self._module = tvm.runtime.load_module(str(request.library))
+        self._function = self._module["main"]
 
     def _in_turn(self, tvm: Any, weights_bytes: int) -> list[list[Any]]:
         """Arguments whose weights are copies of each other, as many as there would be others.
@@ -80,8 +85,6 @@ class _Kernel:
 
     def run(self) -> None:
         self._function(*next(self._turns))
-        if self._waits:
-            self._device.sync()
 
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         """All arguments that a call changes."""
@@ -89,9 +92,29 @@ class _Kernel:
         return changed(self._filled, [tensor.numpy() for tensor in self._tensors])
 
 
+class _CudaKernel(_Kernel):
+    """On a GPU, timed by its own clock: CUDA events around launches in a row."""
+
+    def run(self) -> None:
+        super().run()
+        self._device.sync()
+
+    def time(self, n: int, loops: int, cold: bool) -> list[float]:
+        """`n` values of `loops` launches or more; `cold` empties the L2 cache before each value."""
+        evaluate = self._module.time_evaluator(
+            "main",
+            self._device,
+            number=loops,
+            repeat=n,
+            min_repeat_ms=0 if cold else _VALUE_MS,
+            cache_flush_bytes=_FLUSHED_BYTES if cold else 0,
+        )
+        return [float(value) for value in evaluate(*next(self._turns)).results]
+
+
 def load(request: KernelRequest) -> _Kernel:
     """Load the kernel that the request names."""
-    return _Kernel(request)
+    return _CudaKernel(request) if request.device == "cuda" else _Kernel(request)
 
 
 def changed(before: Arrays, after: Arrays) -> dict[str, np.ndarray[Any, Any]]:

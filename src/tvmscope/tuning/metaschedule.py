@@ -11,7 +11,8 @@ from tvmscope.errors import TvmscopeError
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.tuning._evolution import Times
 
-_TIMEOUT_S = 120.0
+_TIMEOUT_S = 300.0
+"""The first generation of a GPU kernel takes a minute where two slow cores sample it."""
 _MODULE = "tvmscope.tuning._evolution"
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.roofline import TOLERANCE, Limits
-from tvmscope.core.tuning import TuningTask
+from tvmscope.core.tuning import Trial, TuningTask
 
 SMALL = 0.002
 """Tasks below this share of the model are left alone: halving one would gain a thousandth."""
@@ -76,14 +77,24 @@ class PlannedTask:
 
 def make_plan(
     tasks: Sequence[TuningTask],
-    profile: Profile,
-    limits: Limits,
+    profile: Profile | None,
+    limits: Limits | None,
     *,
     ops: Collection[str] = (),
     second_layer: bool = True,
     tried: Callable[[TuningTask], int] = lambda _: 0,
 ) -> list[PlannedTask]:
-    """All tasks, identical ones as one, those with the most to gain first."""
+    """All tasks, identical ones as one, those with the most to gain first.
+
+    Without a profile no time is known (it is 0), and those with the most to compute come first.
+    """
+    if profile is None or limits is None:
+        unknown = [
+            PlannedTask(task=t, total_s=0.0, share=0.0, least_s=0.0, tried=tried(t))
+            for t in merged(tasks)
+        ]
+        asked = [replace(p, reason=_not_asked(p, ops)) for p in unknown]
+        return sorted(asked, key=lambda p: (p.reason is not None, -_flops(p.task)))
     kernels = {kernel.name: _sum(profile.kernels, kernel.name) for kernel in profile.kernels}
     planned = [_planned(task, kernels, profile, limits, tried(task)) for task in merged(tasks)]
     best: dict[str | None, float] = {}
@@ -107,6 +118,35 @@ def merged(tasks: Iterable[TuningTask]) -> list[TuningTask]:
             ops = tuple(dict.fromkeys((*known.source_ops, *task.source_ops)))
             found[task.key] = replace(known, calls=known.calls + task.calls, source_ops=ops)
     return list(found.values())
+
+
+def profile_of(tasks: Sequence[TuningTask], trials: Iterable[Trial], backend: str) -> Profile:
+    """What a run takes by its kernels alone, each measured by itself; failed ones are left out."""
+    by_key = {task.key: task for task in merged(tasks)}
+    kernels = tuple(
+        KernelTime(
+            name=by_key[trial.workload].kernel,
+            source_ops=by_key[trial.workload].source_ops,
+            calls=by_key[trial.workload].calls,
+            total_s=by_key[trial.workload].calls * median(trial.seconds),
+        )
+        for trial in trials
+        if trial.status == "ok"
+    )
+    whole_s = sum(kernel.total_s for kernel in kernels)
+    return Profile(
+        backend=backend,
+        target="",
+        kernels=kernels,
+        how="each kernel by itself",
+        runs=1,
+        end_to_end_s=whole_s,
+        profiled_s=whole_s,
+    )
+
+
+def _flops(task: TuningTask) -> float:
+    return task.calls * (task.flops or 0.0)
 
 
 def _sum(kernels: Sequence[KernelTime], name: str) -> KernelTime:
@@ -155,10 +195,15 @@ def _least_s(work: KernelTime, limits: Limits) -> float:
     return max(memory_s, limits.compute_s(work) or 0.0)
 
 
-def _reason(p: PlannedTask, ops: Collection[str], second_layer: bool) -> str | None:
+def _not_asked(p: PlannedTask, ops: Collection[str]) -> str | None:
     words = (p.task.rule or "", p.task.key, p.task.kernel, *p.task.source_ops)
-    if ops and not any(op in word for op in ops for word in words):
-        return "not asked for"
+    wanted = not ops or any(op in word for op in ops for word in words)
+    return None if wanted else "not asked for"
+
+
+def _reason(p: PlannedTask, ops: Collection[str], second_layer: bool) -> str | None:
+    if reason := _not_asked(p, ops):
+        return reason
     if p.total_s == 0.0:
         return "did not run"
     if p.share < SMALL:

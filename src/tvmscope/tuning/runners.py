@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,6 +11,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from tvmscope.errors import TvmscopeError
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.tuning.kernels import Arguments, KernelRequest
 
@@ -26,7 +29,7 @@ class Runner(Protocol):
     slots: int
     """How many kernels it measures at the same time."""
     local: bool
-    """Whether it uses this machine's cores, so that building would disturb it."""
+    """Whether it is this machine, where kernels can be compared in processes of their own."""
 
     def measure(
         self,
@@ -51,13 +54,15 @@ class Runner(Protocol):
 
 
 class LocalRunner:
-    """This machine, in one worker process; a kernel that kills or blocks it costs that kernel.
+    """This machine's CPU or GPU, in one worker process; a kernel that kills or blocks it costs that
+    kernel.
 
     Values are taken with warm caches, or with caches that are emptied before each call. Where the
     size of the model's weights is given, a kernel's own come from as far away as in the model.
     """
 
     slots = 1
+    local = True
 
     def __init__(
         self,
@@ -73,7 +78,6 @@ class LocalRunner:
         self.cold = cold
         self.weights_bytes = weights_bytes
         self.timeout_s = timeout_s
-        self.local = device == "cpu"
         self._worker: Worker | None = None
         self._loaded: KernelRequest | None = None
 
@@ -93,32 +97,30 @@ class LocalRunner:
         timeout_s: float,
     ) -> tuple[float, ...]:
         """See `Runner`; fewer values where so many would not end in time."""
-        worker = self._ready(library, args, seed)
-        worker.timeout_s = timeout_s
-        try:
+        with self._ready(library, args, seed) as worker:
+            worker.timeout_s = timeout_s
             first_s = min(worker.time(2))
             loops = 1 if self.cold else max(1, ceil(min_repeat_ms * 1e-3 / max(first_s, 1e-9)))
             fitting = int(_LONGEST_SHARE * timeout_s / max(first_s * loops, 1e-9))
             return tuple(worker.time(max(1, min(repeat, fitting)), loops, self.cold))
-        except WorkerDied:
-            self._forget()
-            raise
 
     def outputs(self, library: Path, args: Arguments, seed: int) -> Arrays:
         """See `Runner`."""
-        worker = self._ready(library, args, seed)
-        with TemporaryDirectory(prefix="tvmscope-") as folder:
+        with (
+            self._ready(library, args, seed) as worker,
+            TemporaryDirectory(prefix="tvmscope-") as folder,
+        ):
             file = Path(folder) / "outputs.npz"
-            try:
-                worker.outputs(file)
-            except WorkerDied:
-                self._forget()
-                raise
+            worker.outputs(file)
             with np.load(file) as found:
                 return [found[name] for name in sorted(found.files, key=int)]
 
-    def _ready(self, library: Path, args: Arguments, seed: int) -> Worker:
-        """The worker with the kernel loaded."""
+    @contextmanager
+    def _ready(self, library: Path, args: Arguments, seed: int) -> Iterator[Worker]:
+        """The worker with the kernel loaded; one that is of no further use is ended.
+
+        An error stays in a CUDA context for good: every later kernel of the process would fail.
+        """
         request = KernelRequest(
             library=library,
             args=args,
@@ -133,9 +135,10 @@ class LocalRunner:
                 self._loaded = None
                 worker.load("tvmscope.tuning.kernels:load", request)
                 self._loaded = request
-            return worker
-        except WorkerDied:
-            self._forget()
+            yield worker
+        except TvmscopeError as e:
+            if isinstance(e, WorkerDied) or self.device == "cuda":
+                self.close()
             raise
 
     def _started(self) -> Worker:
@@ -146,9 +149,6 @@ class LocalRunner:
         self._worker.timeout_s = self.timeout_s
         return self._worker
 
-    def _forget(self) -> None:
-        self._worker = self._loaded = None
-
     def pause(self) -> None:
         """Keep it quiet while others use the cores."""
         if self._worker is not None:
@@ -158,7 +158,7 @@ class LocalRunner:
         """End the process, if there is one."""
         if self._worker is not None:
             self._worker.kill()
-        self._forget()
+        self._worker = self._loaded = None
 
     def __enter__(self) -> Self:
         return self

@@ -51,7 +51,7 @@ class Validator:
     def __init__(self, workshop: Workshop, measure: MeasureOptions) -> None:
         self.workshop = workshop
         self.measure = measure
-        self._workers: list[Worker] = []
+        self._workers: dict[int, Worker] = {}
 
     def validate(self, task: TuningTask, candidates: Sequence[Candidate]) -> list[Verdict]:
         """A verdict for each candidate that could be set against the untuned kernel."""
@@ -76,13 +76,21 @@ class Validator:
         self._quiet()
         for _ in interleave(lanes, self.measure):
             pass
+        self._drop_failed(lanes)
         return verdicts + [self._verdict(task, c, lanes[0], lane) for c, lane in measured]
 
     def close(self) -> None:
         """End the processes."""
-        for worker in self._workers:
+        for worker in self._workers.values():
             worker.kill()
         self._workers.clear()
+
+    def _drop_failed(self, lanes: Sequence[Lane]) -> None:
+        """A process that died, or whose CUDA context holds an error, is of no use to the next."""
+        failed = {id(lane.subject) for lane in lanes if lane.failure is not None}
+        for number, worker in list(self._workers.items()):
+            if id(worker) in failed:
+                self._workers.pop(number).kill()
 
     def __enter__(self) -> Self:
         return self
@@ -105,10 +113,9 @@ class Validator:
         if not self.workshop.runner.local:
             return Lane(name, _Remote(self.workshop, library, args))
         s = self.workshop.setting
-        while len(self._workers) <= number:
+        if number not in self._workers:
             env = {"TVM_NUM_THREADS": str(s.threads)}
-            worker = Worker("validator", env=env, timeout_s=START_TIMEOUT_S)
-            self._workers.append(worker)
+            self._workers[number] = Worker("validator", env=env, timeout_s=START_TIMEOUT_S)
         request = KernelRequest(
             library=library,
             args=args,

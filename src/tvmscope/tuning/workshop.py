@@ -49,6 +49,9 @@ class Setting:
     """Of building one candidate, and of running one."""
     weights_bytes: int = 0
     """Of the whole model: see `KernelRequest`."""
+    plain_target: Target | None = None
+    """What the unscheduled loops are compiled for, where that is not the target itself: no GPU can
+    run them."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class _Reference:
 
 
 class Workshop:
-    """Builders and a runner under one roof.
+    """Builders and a runner under one roof; a `checker` where plain loops run elsewhere.
 
     Where they share cores they take turns: a batch is built, the builders are stopped, and then
     it is measured. Where they do not, each candidate is measured as soon as it is built.
@@ -75,11 +78,13 @@ class Workshop:
         folder: Path,
         setting: Setting,
         *,
+        checker: Runner | None = None,
         take_turns: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.builders = builders
         self.runner = runner
+        self.checker = checker or runner
         self.folder = folder
         self.setting = setting
         self.take_turns = take_turns
@@ -135,7 +140,7 @@ class Workshop:
         lowering = task.lowering_for(candidate)
         reference = self._reference(lowering)
         plain = self._build_plain(Path(lowering.function)).result()
-        wanted = self.runner.outputs(plain.job.output, reference.args, seed)
+        wanted = self.checker.outputs(plain.job.output, reference.args, seed)
         got = self.runner.outputs(library, reference.args, seed)
         return difference(got, wanted, reference.tolerance)
 
@@ -160,6 +165,7 @@ class Workshop:
         """End every process."""
         self.builders.close()
         self.runner.close()
+        self.checker.close()
         self._measuring.shutdown(wait=False, cancel_futures=True)
 
     def __enter__(self) -> Self:
@@ -184,7 +190,7 @@ class Workshop:
                 job = Job(
                     function=function,
                     candidate=None,
-                    target=self.setting.target,
+                    target=self.setting.plain_target or self.setting.target,
                     output=self.folder / function.stem / "plain.so",
                 )
                 self._plain[function] = self.builders.submit(job)
@@ -257,7 +263,7 @@ class Workshop:
         args = self.builders.arguments(function)
         if self.take_turns:
             self.builders.pause()
-        return _Reference(args, self.runner.outputs(built.job.output, args, self.setting.seed))
+        return _Reference(args, self.checker.outputs(built.job.output, args, self.setting.seed))
 
 
 def difference(outputs: Arrays, reference: Arrays, tolerance: float = _TOLERANCE) -> str | None:

@@ -39,7 +39,7 @@ def tune(
     """Search within the budget and prove what was found; with `dry_run` only plan."""
     progress = progress or Silent()
     began, started = time.monotonic(), datetime.now(UTC)
-    target, options = _one(options)
+    target, options = _one(options, dry_run=dry_run)
     file = records.file_to_write(options.db, target)
     if options.output is not None:
         places.claim(options.output, force=options.force)
@@ -75,13 +75,14 @@ def tune(
                 progress.note(f"session: {folder}")
 
 
-def _one(options: Options) -> tuple[Target, Options]:
-    """One target and precision; the rows that are compared are ours alone."""
+def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
+    """One target and precision; the rows that are compared are ours alone.
+
+    What this machine cannot run needs one that can; a plan without times needs none.
+    """
     if len(options.targets) != 1 or len(options.precisions) != 1:
         raise UsageError("tune takes one target and one precision; run it once for each")
     (target,) = stages.resolve_targets(options)
-    if target.kind != "llvm":  # candidates are checked by the plain loops, which no GPU can run
-        raise UsageError(f"{target.label}: only CPU targets can be tuned")
     own = replace(
         options,
         backends=("tvmscope",),
@@ -89,8 +90,14 @@ def _one(options: Options) -> tuple[Target, Options]:
         load=replace(options.load, need_onnx=False),
     )
     (row,) = stages.plan_rows(own, (target,), "torch")
-    if row.unavailable is not None:
-        raise UsageError(f"{target.label} cannot be tuned here: {row.unavailable}")
+    if row.unavailable is not None and not row.cross:
+        raise UsageError(f"{target.label} cannot be tuned: {row.unavailable}")
+    if row.unavailable is not None and not (dry_run or options.tune.tracker):
+        raise UsageError(
+            f"{target.label} cannot be tuned here: {row.unavailable}; tune on a machine that runs "
+            "it, or through a farm that has one: --tracker HOST:PORT --key NAME; --dry-run lists "
+            "its tasks"
+        )
     return target, own
 
 
@@ -102,7 +109,7 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
     proof = tuning_proof.Proof()
     try:
         if chosen:
-            workshop = stack.enter_context(tuning_setup.workshop(run))
+            workshop = tuning_setup.workshop(run, stack)
             search = _prepare_search(run, chosen, workshop, stack)
             search.run()
             proof = tuning_proof.validate(run, list(search.states.values()), workshop)
@@ -123,6 +130,7 @@ def _prepare_search(
     tune, reserve_s = run.options.tune, tuning_proof.reserve_s(run, len(chosen))
     deadline = run.began + tune.budget_s - reserve_s
     batch = _BATCH_PER_CORE * run.threads
+    assert run.profile is not None
     search = Search(
         chosen,
         workshop,
@@ -136,7 +144,7 @@ def _prepare_search(
         ),
         proposer=tuning_setup.proposer(run, stack, batch),
         batch=batch,
-        rest_s=run.session.profiles[0].end_to_end_s - sum(p.total_s for p in chosen),
+        rest_s=run.profile.end_to_end_s - sum(p.total_s for p in chosen),
         on_trial=lambda search, state: _show(run, search, state, deadline),
     )
     if run.spent_s() >= tune.budget_s - reserve_s:

@@ -1,7 +1,8 @@
 """The proof: kernels measured again beside untuned ones, then the whole model beside the untuned.
 
 Only when the tuned model is verified and not slower are its kernels recorded as validated, which is
-what later compilations use.
+what later compilations use. A model that cannot run here is compiled only: each of its kernels was
+verified and found faster on the server, and that must do.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import Choice
-from tvmscope.tuning.matching import choose
+from tvmscope.tuning.matching import Host, choose
 from tvmscope.tuning.state import State
 from tvmscope.tuning.validate import DURATION_S, Validator, Verdict, best
 from tvmscope.tuning.workshop import Workshop
-from tvmscope.workflow import records, stages
+from tvmscope.workflow import stages
 from tvmscope.workflow.tuning_setup import Tuned
 
 VALIDATE_S = 5.0
@@ -31,6 +32,7 @@ _LOAD_S = 8.0
 """Expected for loading and verifying a model in a worker."""
 TOP = 2
 """Candidates of each task that are measured again."""
+UNSEEN = "bench it on the device to see the whole"
 _SHARE = 0.2
 """Of the budget that validating may take at the most."""
 
@@ -55,7 +57,8 @@ def reserve_s(run: Tuned, tasks: int) -> float:
 
 def model_s(run: Tuned) -> float:
     """Expected for compiling the tuned model and measuring it beside the untuned one."""
-    return 1.2 * run.build_s + 2 * (1.5 * _duration_s(run) + _LOAD_S)
+    measured_s = 2 * (1.5 * _duration_s(run) + _LOAD_S) if run.runs_here else 0.0
+    return 1.2 * run.build_s + measured_s
 
 
 def _duration_s(run: Tuned) -> float:
@@ -66,7 +69,8 @@ def _duration_s(run: Tuned) -> float:
 def validate(run: Tuned, states: Sequence[State], workshop: Workshop) -> Proof:
     """Measure the best candidates of each task again, those with the most to gain first."""
     deadline = run.began + run.options.tune.budget_s - model_s(run)
-    host = records.host(run.target, run.threads)
+    s = workshop.setting
+    host = Host(target=s.target, threads=s.threads, tvm=s.tvm, cpu=s.cpu)
     known = choose([run.database], host, [state.task.key for state in states]).choices
     proof = Proof(choices=dict(known))
     ordered = sorted(states, key=lambda s: s.predicted_s - s.planned.total_s)
@@ -117,9 +121,12 @@ def prove(run: Tuned, proof: Proof) -> Proof:
     config = replace(run.config, choices=proof.choices)
     run.builder.build(run.artifacts / tuned.folder_name, run.target, config)
     run.builder.close()
-    results = _measure(run, [run.row, tuned])
-    run.session = replace(run.session, results=results, comparisons=compare_all(results))
-    proof.accepted, why = accept(run.session)
+    if run.runs_here:
+        results = _measure(run, [run.row, tuned])
+        run.session = replace(run.session, results=results, comparisons=compare_all(results))
+        proof.accepted, why = accept(run.session)
+    else:
+        proof.accepted, why = True, f"by its kernels alone, since it cannot run here: {UNSEEN}"
     proof.reason = why or proof.reason
     verdicts = [v for vs in proof.verdicts.values() for v in vs]
     _record(run, [v for v in verdicts if v.slower or (v.faster and proof.accepted)])

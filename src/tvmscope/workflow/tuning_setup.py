@@ -1,4 +1,8 @@
-"""What a tuning run begins with: the untuned model, where its time goes, and what can be tuned."""
+"""What a tuning run begins with: the untuned model, where its time goes, and what can be tuned.
+
+A target that runs here is profiled here. One that does not has its kernels measured one by one on
+the servers of a farm, and without one (a dry run) its tasks are known, but not their times.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +14,32 @@ from pathlib import Path
 
 import psutil
 
-from tvmscope.compiler import cpu_features
+from tvmscope.compiler import cpu_features, targets
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
+from tvmscope.core.profile import Profile
 from tvmscope.core.progress import Progress
 from tvmscope.core.roofline import limits
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import TuningTask
-from tvmscope.errors import TuneError
+from tvmscope.core.tuning import Candidate, TuningTask
+from tvmscope.errors import TuneError, UsageError
 from tvmscope.tuning.builders import Builders
 from tvmscope.tuning.database import Database
 from tvmscope.tuning.metaschedule import Proposer
-from tvmscope.tuning.plan import PlannedTask, make_plan
+from tvmscope.tuning.plan import PlannedTask, make_plan, merged, profile_of
 from tvmscope.tuning.remote import RemoteRunner
 from tvmscope.tuning.runners import LocalRunner, Runner
-from tvmscope.tuning.tracker import parse_address
+from tvmscope.tuning.tracker import Device, parse_address
 from tvmscope.tuning.workshop import Setting, Workshop
 from tvmscope.workflow import records, stages
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
+from tvmscope.workflow.places import cache_folder
 from tvmscope.workflow.profile import profile_entries
+
+CHECK_TIMEOUT_S = 600.0
+"""Of a GPU kernel's plain loops, which one core of this machine runs once or twice."""
 
 
 @dataclass(kw_only=True)
@@ -47,8 +56,11 @@ class Tuned:
     began: float
     session: Session
     builder: Builder | None = None
+    workshop: Workshop | None = None
+    profile: Profile | None = None
+    """Of the untuned model; None where nothing can run it."""
     weights_bytes: int = 0
-    """Of the untuned artifact, which is little else than weights."""
+    """Of the untuned artifact, which is little else than weights; a GPU's are not kept cold."""
     build_s: float = 0.0
     """What compiling the untuned model took; the tuned one takes as long."""
 
@@ -62,6 +74,11 @@ class Tuned:
         form = self.ready.model.format
         (row,) = stages.plan_rows(self.options, (self.target,), form)
         return row
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether this machine can run the model itself."""
+        return self.row.unavailable is None
 
     @property
     def artifacts(self) -> Path:
@@ -83,11 +100,21 @@ def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
     run.progress.stage("compile", f"{run.ready.model.name} untuned")
     start = time.monotonic()
     built = run.builder.build(run.artifacts / run.row.folder_name, run.target, run.config)
-    run.weights_bytes = built.size_bytes
+    run.weights_bytes = built.size_bytes if run.target.kind == "llvm" else 0
     run.build_s = time.monotonic() - start
     run.progress.stage("list tasks", run.ready.model.name)
     tasks = run.builder.tasks(run.target, run.config, run.scratch / "functions")
     run.builder.pause()
+    if run.runs_here:
+        run.profile = _profile_here(run)
+    elif run.options.tune.tracker:
+        run.profile = _profile_there(run, tasks, workshop(run, stack))
+    else:
+        run.progress.note(f"times are not known: {run.row.unavailable}")
+    return _planned(run, tasks)
+
+
+def _profile_here(run: Tuned) -> Profile:
     entry = stages.loadable_entry(run.row, run.ready, run.options, run.artifacts)
     for session in profile_entries(
         run.session, [entry], run.options, run.progress, log_dir=run.folder / "logs"
@@ -95,48 +122,87 @@ def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
         run.session = session
     if not run.session.profiles:
         raise TuneError("the untuned model could not be profiled: " + run.session.warnings[-1])
-    return _planned(run, tasks)
+    return run.session.profiles[0]
+
+
+def _profile_there(run: Tuned, tasks: list[TuningTask], workshop: Workshop) -> Profile:
+    """Each untuned kernel by itself, on a server."""
+    run.progress.stage(
+        "measure", f"the untuned kernels, on servers with key {run.options.tune.key}"
+    )
+    trials = []
+    for _, trial in workshop.try_all([(task, Candidate()) for task in merged(tasks)]):
+        trials.append(trial)
+        run.progress.step(len(trials), len(tasks), trial.reason or "")
+    if not any(trial.status == "ok" for trial in trials):
+        reason = trials[0].reason if trials else "the model has no kernel"
+        raise TuneError(f"no untuned kernel could be measured: {reason}")
+    return profile_of(tasks, trials, run.row.variant.label)
 
 
 def _planned(run: Tuned, tasks: list[TuningTask]) -> list[PlannedTask]:
-    profile = run.session.profiles[0]
-    host = records.host(run.target, run.threads)
+    tvm = records.host(run.target, run.threads).tvm
+    threads = run.workshop.setting.threads if run.workshop else run.threads
 
     def tried(task: TuningTask) -> int:
-        known = run.database.tried(task.key, run.target, run.threads, tvm=host.tvm)
+        known = run.database.tried(task.key, run.target, threads, tvm=tvm)
         return len(known & {candidate.id for candidate in task.candidates})
 
     return make_plan(
         tasks,
-        profile,
-        limits(run.session, profile),
+        run.profile,
+        limits(run.session, run.profile) if run.profile else None,
         ops=run.options.tune.ops,
         second_layer=run.options.tune.metaschedule,
         tried=tried,
     )
 
 
-def workshop(run: Tuned) -> Workshop:
-    """Builders and a runner; they take turns where they would share cores."""
-    tune, threads = run.options.tune, run.threads
-    host = records.host(run.target, threads)
+def workshop(run: Tuned, stack: ExitStack) -> Workshop:
+    """Builders and a runner, made once."""
+    if run.workshop is None:
+        run.workshop = stack.enter_context(_workshop(run))
+    return run.workshop
+
+
+def _workshop(run: Tuned) -> Workshop:
+    """They take turns where they would share cores. A GPU shares none: everything is built while it
+    measures, on all cores but the one that launches kernels."""
+    tune, cores, gpu = run.options.tune, cpu_features.usable_cores(), run.target.kind == "cuda"
     runner: Runner = _remote(run) if tune.tracker else _local(run)
-    setting = Setting(
+    busy = 0 if not runner.local else min(1, cores - 1) if gpu else run.threads
+    spare = cores - busy
+    builders = Builders(
+        spare if spare > 0 else cores, device=run.target.device, timeout_s=tune.trial_timeout_s
+    )
+    return Workshop(
+        builders,
+        runner,
+        run.scratch / "built",
+        _setting(run, runner),
+        checker=LocalRunner(threads=1, timeout_s=CHECK_TIMEOUT_S) if gpu else None,
+        take_turns=spare <= 0,
+    )
+
+
+def _setting(run: Tuned, runner: Runner) -> Setting:
+    tune, gpu = run.options.tune, run.target.kind == "cuda"
+    host = records.host(run.target, run.threads)
+    device = _device_of(runner, run.target) if isinstance(runner, RemoteRunner) else None
+    named = (device.gpu if gpu else device.cpu) if device else None
+    return Setting(
         target=run.target,
-        threads=threads,
-        cpu=_remote_cpu(runner) if isinstance(runner, RemoteRunner) else host.cpu,
+        threads=device.threads if device else run.threads,
+        cpu=host.cpu if runner.local else named or f"a server with key {tune.key}",
         tvm=host.tvm,
-        clock_hz=_clock_hz() if runner.local else None,
+        clock_hz=_clock_hz() if runner.local and not gpu else None,
         seed=tune.seed,
         repeat=tune.repeat,
         min_repeat_ms=tune.min_repeat_ms,
         timeout_s=tune.trial_timeout_s,
         weights_bytes=run.weights_bytes,
+        plain_target=targets.host_target(cache=cache_folder()) if gpu else None,
     )
-    cores = cpu_features.usable_cores()
-    spare = cores - threads if runner.local else cores
-    builders = Builders(spare if spare > 0 else cores, timeout_s=tune.trial_timeout_s)
-    return Workshop(builders, runner, run.scratch / "built", setting, take_turns=spare <= 0)
 
 
 def _clock_hz() -> float | None:
@@ -144,9 +210,25 @@ def _clock_hz() -> float | None:
     return clock.current * 1e6 if clock and clock.current else None
 
 
-def _remote_cpu(runner: RemoteRunner) -> str:
-    found = runner.device_info()
-    return found.cpu if found else f"a server with key {runner.key}"
+def _device_of(runner: RemoteRunner, target: Target) -> Device | None:
+    """The server's machine, if it says; refuses one that cannot run the target's code."""
+    device = runner.device_info()
+    if device is not None and (problem := misfit(device, target)):
+        raise UsageError(f"servers with key {runner.key} cannot run {target.label}: {problem}")
+    return device
+
+
+def misfit(device: Device, target: Target) -> str | None:
+    """Why a server's machine cannot run a target's code; None where it can."""
+    if target.kind == "cuda":
+        if device.gpu_arch == target.arch:
+            return None
+        return f"{device.gpu} is {device.gpu_arch}" if device.gpu else f"{device.cpu} has no GPU"
+    machine, theirs = target.triple and target.triple.split("-")[0], device.triple.split("-")[0]
+    if machine and theirs and machine != theirs:
+        return f"{device.cpu} is {theirs}, not {machine}"
+    missing = sorted(set(target.features) - set(device.features))
+    return f"{device.cpu} lacks {', '.join(missing)}" if missing else None
 
 
 def _local(run: Tuned) -> LocalRunner:

@@ -36,7 +36,7 @@ def apply_schedules(
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
         done = {}
         for var, func in module.functions_items():
-            if isinstance(func, tirx.PrimFunc) and not _is_scheduled(func):
+            if isinstance(func, tirx.PrimFunc) and not is_scheduled(func):
                 found = traces.get(workload_of(func)) if traces else None
                 offered = [("tuned", partial(replay, found)), *rules] if found else rules
                 scheduled = schedule_first(offered, func, var.name_hint, target, remarks)
@@ -73,5 +73,6 @@ def schedule_first(
     return None
 
 
-def _is_scheduled(func: tirx.PrimFunc) -> bool:
+def is_scheduled(func: tirx.PrimFunc) -> bool:
+    """Whether the pass that made it has scheduled it too."""
     return bool(func.attrs and func.attrs.get("tirx.is_scheduled", False))

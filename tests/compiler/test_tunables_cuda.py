@@ -1,0 +1,109 @@
+"""Tuning for a GPU that is not here: its tasks, its candidates as CUDA code, and their use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import s_tir
+
+from tvmscope.compiler import artifact, build, targets, tunables, tvm_compat
+from tvmscope.compiler.schedules import gpu
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Candidate, Choice, TuningTask
+from tvmscope.tuning._evolution import Evolution, _text
+from tvmscope.tuning.kernels import fill
+
+SM_90 = targets.resolve("cuda:sm_90")
+
+
+@pytest.fixture(scope="module")
+def tasks(conv_net: Prepared, tmp_path_factory: pytest.TempPathFactory) -> list[TuningTask]:
+    return tunables.extract(conv_net, SM_90, CompileOptions(), tmp_path_factory.mktemp("functions"))
+
+
+def heaviest(tasks: list[TuningTask]) -> TuningTask:
+    return max(tasks, key=lambda task: task.flops or 0.0)
+
+
+def bound_trace(function: Path) -> Candidate:
+    """What DLight's fallback does, as a trace that MetaSchedule could have proposed."""
+    with tvm.target.Target(targets.to_tvm(SM_90), host={"kind": "llvm"}):
+        schedule = dict(gpu.RULES)["dlight-fallback"]
+        sch: s_tir.Schedule = schedule(tunables.read_function(function), SM_90)
+    return Candidate(trace=_text(sch.trace))
+
+
+def test_tasks_are_the_fused_kernels_and_begin_with_the_rules_own_schedule(
+    tasks: list[TuningTask],
+) -> None:
+    assert len({task.key for task in tasks}) == len(tasks)
+    assert all(task.candidates == (Candidate(),) for task in tasks)
+    block = heaviest(tasks)
+    assert block.kernel.startswith("fused_conv2d")
+    assert block.calls == 2
+    assert any(op for op in block.source_ops)
+
+
+def test_candidates_become_cuda_code_without_a_gpu(tasks: list[TuningTask], tmp_path: Path) -> None:
+    function = Path(heaviest(tasks).lowerings[0].function)
+    traced = bound_trace(function)
+    for candidate in (Candidate(), traced):
+        tunables.build_candidate(function, candidate, SM_90, tmp_path / f"{candidate.id}.so")
+        library = (tmp_path / f"{candidate.id}.so").read_bytes()
+        assert b"__global__" in library
+        script = tunables.schedule_candidate(function, candidate, SM_90).script()
+        assert "threadIdx.x" in script
+
+
+def test_a_kernels_plain_loops_run_on_the_cpu_to_check_the_others(
+    tasks: list[TuningTask], host: Target, tmp_path: Path
+) -> None:
+    head = next(task for task in tasks if "matmul" in task.kernel)
+    function = Path(head.lowerings[0].function)
+    tunables.build_plain(function, host, tmp_path / "plain.so")
+    arrays = fill(tunables.arguments(function), 0)
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.runtime.load_module(str(tmp_path / "plain.so"))["main"](*tensors)
+    x, weight, bias, _ = arrays
+    wanted = x @ (weight if weight.shape[0] == x.shape[-1] else weight.T) + bias
+    np.testing.assert_allclose(tensors[-1].numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_tuned_trace_is_used_by_the_build(
+    tasks: list[TuningTask], conv_net: Prepared, host: Target, tmp_path: Path
+) -> None:
+    task = heaviest(tasks)
+    trace = bound_trace(Path(task.lowerings[0].function))
+    options = CompileOptions(choices={task.key: Choice(candidate=trace, source="a test")})
+    built = build.build(conv_net, tmp_path / "a", SM_90, host, options)
+    assert built.warnings == ()
+    used = [kernel.name for kernel in artifact.read_kernels(tmp_path / "a") if kernel.tuned]
+    assert used == [task.kernel]
+
+
+@pytest.mark.slow  # sampling tensor-core schedules takes minutes on few cores
+def test_proposals_for_half_precision_use_tensor_cores(tmp_path: Path) -> None:
+    tvm_compat.import_tensor_intrinsics()
+    from tvm import te
+
+    a, b = (te.placeholder((256, 256), "float16", name=n) for n in ("A", "B"))
+    k = te.reduce_axis((0, 256), name="k")
+
+    def product(i: Any, j: Any) -> Any:
+        return te.sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k)
+
+    c = te.compute((256, 256), product, name="C")
+    file = tmp_path / "matmul.json"
+    file.write_text(tvm.ir.save_json(te.create_prim_func([a, b, c])))
+    search = Evolution(file, SM_90, seed=0, count=4, threads=2, known={})
+    traces = search.propose()
+    assert traces
+    assert all(json.loads(trace) for trace in traces)
+    assert any("wmma" in trace for trace in traces)
