@@ -19,7 +19,7 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from tvmscope.compiler import frontends, kernel_work, knobs, pipeline, sources
+from tvmscope.compiler import frontends, kernel_work, knobs, pipeline, sources, traces
 from tvmscope.compiler.kernel_ir import RULE
 from tvmscope.compiler.linkers import link, linker_for
 from tvmscope.compiler.passes.apply_schedules import replay, schedule_first
@@ -117,10 +117,12 @@ def _with_lowering(
     digest = hashlib.sha256(task.key.encode()).hexdigest()[:12]
     file = folder / f"{digest}-{len(task.lowerings)}.json"
     file.write_text(tvm.ir.save_json(_named_main(func)), encoding="utf-8")
-    candidates = [Candidate(params={**params, **p}) for p in _combinations(_space(func, target))]
+    space = _space(func, target)
+    candidates = [Candidate(params={**params, **p}) for p in _combinations(space)]
+    own = {name: values[0] for name, values in space.items()}
     return replace(
         task,
-        lowerings=(*task.lowerings, Lowering(params=params, function=str(file))),
+        lowerings=(*task.lowerings, Lowering(params=params, function=str(file), own=own)),
         candidates=(*task.candidates, *candidates),
     )
 
@@ -183,15 +185,27 @@ def read_function(file: Path) -> tirx.PrimFunc:
 
 def schedule_candidate(function: Path, candidate: Candidate, target: Target) -> tirx.PrimFunc:
     """The candidate's kernel."""
+    return prefetch.insert(_schedule(function, candidate, target).mod["main"])
+
+
+def _schedule(function: Path, candidate: Candidate, target: Target) -> s_tir.Schedule:
     func = read_function(function)
     if candidate.trace is not None:
-        return replay(candidate.trace, func, target).mod["main"]
+        return replay(candidate.trace, func, target)
     func = knobs.with_params(func, candidate.params)
     for _, schedule in _rules(target):
         scheduled = schedule(func, target)
         if scheduled is not None:
-            return prefetch.insert(scheduled.mod["main"])
+            return scheduled
     raise BuildError(f"no rule takes the kernel with {json.dumps(candidate.params)}")
+
+
+def trace_of(function: Path, candidate: Candidate, target: Target) -> tuple[str, list[str]]:
+    """What the candidate does to the kernel: as the JSON of a trace, and as Python's calls."""
+    trace = _schedule(function, candidate, target).trace
+    if trace is None:
+        raise BuildError(f"candidate {candidate.id}: its schedule leaves no trace")
+    return traces.text(trace), [str(line) for line in trace.as_python()]
 
 
 def build_candidate(function: Path, candidate: Candidate, target: Target, output: Path) -> None:
