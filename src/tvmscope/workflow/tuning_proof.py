@@ -110,7 +110,8 @@ def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Worksho
     """See what the parts of the choices are worth, those with the most gain first."""
     if not run.options.tune.explain or not proof.choices:
         return
-    deadline = run.began + run.options.tune.budget_s - model_s(run)
+    latest = run.began + run.options.tune.budget_s - model_s(run)
+    deadline = min(latest, time.monotonic() + explain_s(run))
     gains = {v.task.key: v.speedup or 1.0 for vs in proof.verdicts.values() for v in vs if v.faster}
     ordered = sorted(
         (s for s in states if s.task.key in gains and s.task.key in proof.choices),
