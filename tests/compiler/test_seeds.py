@@ -130,7 +130,7 @@ def _scheduled(candidate: Candidate, function: Path, host: Target) -> Any:
 def test_a_seed_is_never_proposed_though_it_is_the_best(
     tasks: list[TuningTask], host: Target
 ) -> None:
-    task = next(t for t in tasks if t.rule == "matmul")
+    task = next(t for t in tasks if t.rule == "conv2d")
     begin = _begin(task, task.lowerings[0], host)
     search = Evolution(begin)
     module = _module(begin.file)
