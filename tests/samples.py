@@ -15,7 +15,7 @@ from tvmscope.core.profile import Finding, KernelTime, Profile, Roof
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
-from tvmscope.core.tuning import Candidate, TunedTask, TuningPoint
+from tvmscope.core.tuning import Candidate, Part, TunedTask, TuningPoint
 
 CPU = Target(kind="llvm", arch="znver4", features=("avx2", "fma"), cores=2)
 CUDA = Target(kind="cuda", arch="sm_90", attrs={"thread_warp_size": 32})
@@ -221,9 +221,15 @@ def tuned() -> Session:
                 TuningPoint(trial=11, elapsed_s=1.0, best_s=0.009),
                 TuningPoint(trial=40, elapsed_s=60.0, best_s=0.008),
             ),
-            chosen=Candidate(params={"columns": 4}),
+            chosen=Candidate(params={"columns": 4, "unroll": 8}),
             speedup=1.2,
             interval=(1.15, 1.25),
+            own={"unroll": 4},
+            parts=(
+                Part(name="columns", kind="parameter", reason="building: no such row"),
+                Part(name="unroll", kind="parameter", factor=1.1, interval=(1.05, 1.15)),
+                Part(name="vectorize", kind="primitive", factor=6.5, interval=(6.0, 7.0)),
+            ),
             **common,
         ),
         TunedTask(

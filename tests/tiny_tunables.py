@@ -1,7 +1,7 @@
 """A small tunable matmul for the tests of the tuning engine, with candidates that misbehave.
 
 It stands where `tvmscope.compiler.tunables` does: params `tile` and `unroll` schedule the matmul,
-`fault` plants a failure.
+`fault` plants a failure, `without` one that comes when `tile` is taken back.
 """
 
 from __future__ import annotations
@@ -56,22 +56,35 @@ def make_task(
 
 def build_candidate(file: Path, candidate: Candidate, target: Target, output: Path) -> None:
     tvm = tvm_compat.import_tvm(torch=False)
-    from tvm import s_tir
-
     params = candidate.params
     if params.get("fault") == "build crash":
         os.abort()
     if params.get("fault") == "build hang":
         time.sleep(600)
-    sch = s_tir.Schedule(_read(file))
-    if candidate.trace is not None:
-        s_tir.schedule.Trace.apply_json_to_schedule(json.loads(candidate.trace), sch)
-    elif "tile" in params:
-        _schedule(sch, params)
-    function = sch.mod["main"]
+    if params.get("without") == "crash" and "tile" not in params:
+        os.abort()
+    function = _scheduled(file, candidate).mod["main"]
     if params.get("fault") in ("run crash", "run hang", "wrong"):
         function = _faulty(tvm, str(params["fault"]))
     _write(function, target, output)
+
+
+def trace_of(file: Path, candidate: Candidate, _: Target) -> tuple[str, list[str]]:
+    from tvmscope.compiler import traces
+
+    trace = _scheduled(file, candidate).trace
+    return traces.text(trace), [str(line) for line in trace.as_python()]
+
+
+def _scheduled(file: Path, candidate: Candidate) -> Any:
+    from tvm import s_tir
+
+    sch = s_tir.Schedule(_read(file))
+    if candidate.trace is not None:
+        s_tir.schedule.Trace.apply_json_to_schedule(json.loads(candidate.trace), sch)
+    elif "tile" in candidate.params:
+        _schedule(sch, candidate.params)
+    return sch
 
 
 def build_plain(file: Path, target: Target, output: Path) -> None:

@@ -7,7 +7,8 @@ from io import StringIO
 from rich.console import Console, RenderableType
 
 import samples
-from tvmscope.report import _tuning, html, tuning_table
+from tvmscope.core.tuning import Candidate, TunedTask
+from tvmscope.report import _choice, _tuning, html, markdown, tuning_table
 
 
 def text(shown: RenderableType) -> str:
@@ -50,3 +51,36 @@ def test_the_page_draws_the_best_speed_over_the_search() -> None:
 
 def test_a_page_without_tuning_has_no_such_section() -> None:
     assert "m1-tuning" not in html.render([samples.complete()])
+
+
+def test_a_choice_is_told_in_words_beside_the_rules_own() -> None:
+    shown = text(tuning_table.summary(samples.tuned()))
+    assert "4 columns of the result are kept in registers" in shown
+    assert "8 steps of the sums are written out" in shown
+    assert "(the rule by itself: 4)" in shown
+
+
+def test_a_part_shows_its_factor_or_why_there_is_none() -> None:
+    for shown in (
+        text(tuning_table.summary(samples.tuned())),
+        html.render([samples.tuned()]),
+        markdown.render([samples.tuned()]).replace("\\", ""),
+    ):
+        assert "6.50x (6.00-7.00)" in shown
+        assert "as the rule has it: 4" in shown
+        assert "not known: building: no such row" in shown
+        order = [shown.index(w) for w in ("6.50x (", "1.10x (", "not known")]
+        assert order == sorted(order)
+
+
+def test_a_chosen_trace_is_told_step_by_step() -> None:
+    task = TunedTask(
+        workload="matmul", kernel="matmul", rule="matmul", calls=1, total_s=1.0, share=1.0,
+        least_s=0.0, flops=None, candidates=1,
+        chosen=Candidate(params={"{odd}": "{name}"}, trace="[]"),
+        steps=("l1, l2 = sch.get_loops(block=b0)", "sch.parallel(loop=l1)"),
+    )  # fmt: skip
+    first, second = _choice.sentences(task)
+    assert first == "{odd} is {name}"
+    assert "in parallel on all threads" in second
+    assert _choice.sentences(samples.tuned().tuning[1]) == []

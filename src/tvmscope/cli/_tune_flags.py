@@ -70,6 +70,15 @@ def searching(
             default=_("metaschedule"),
         ),
     ] = None,
+    explain: Annotated[
+        bool | None,
+        option(
+            _SEARCH,
+            "--explain/--no-explain",
+            help=_("Take the parts of the best choices back, one by one, to see their worth."),
+            default=_("explain"),
+        ),
+    ] = None,
 ) -> dict[str, Any]:
     return given(
         budget_s=None if budget is None else _duration("--budget", budget),
@@ -79,6 +88,7 @@ def searching(
         early_stopping=early_stopping,
         ops=names(ops),
         metaschedule=metaschedule,
+        explain=explain,
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import tvm
 from tvm import s_tir, tirx
 
-from tvmscope.compiler import frontends, kernel_work, knobs, pipeline, sources, tvm_compat
+from tvmscope.compiler import frontends, kernel_work, knobs, pipeline, sources, traces, tvm_compat
 from tvmscope.compiler.kernel_ir import RULE
 from tvmscope.compiler.linkers import link, linker_for
 from tvmscope.compiler.passes.apply_schedules import Rule, is_scheduled, replay, schedule_first
@@ -126,10 +126,12 @@ def _with_lowering(
     digest = hashlib.sha256(task.key.encode()).hexdigest()[:12]
     file = folder / f"{digest}-{len(task.lowerings)}.json"
     file.write_text(tvm.ir.save_json(_named_main(func)), encoding="utf-8")
-    candidates = [Candidate(params={**params, **p}) for p in _combinations(_space(func, target))]
+    space = _space(func, target)
+    candidates = [Candidate(params={**params, **p}) for p in _combinations(space)]
+    own = {name: values[0] for name, values in space.items()}
     return replace(
         task,
-        lowerings=(*task.lowerings, Lowering(params=params, function=str(file))),
+        lowerings=(*task.lowerings, Lowering(params=params, function=str(file), own=own)),
         candidates=(*task.candidates, *candidates),
     )
 
@@ -212,6 +214,28 @@ def schedule_candidate(function: Path, candidate: Candidate, target: Target) -> 
         why = "; ".join(remarks) or f"no rule takes it with {json.dumps(candidate.params)}"
         raise BuildError(f"candidate {candidate.id}: {why}")
     return scheduled
+
+
+def _schedule(function: Path, candidate: Candidate, target: Target) -> s_tir.Schedule:
+    """The schedule itself, for its trace."""
+    func = read_function(function)
+    if candidate.trace is not None:
+        return replay(candidate.trace, func, target)
+    func = knobs.with_params(func, candidate.params)
+    with _tvm_target(target):
+        for _, schedule in _rules(target):
+            scheduled = schedule(func, target)
+            if scheduled is not None:
+                return scheduled
+    raise BuildError(f"no rule takes the kernel with {json.dumps(candidate.params)}")
+
+
+def trace_of(function: Path, candidate: Candidate, target: Target) -> tuple[str, list[str]]:
+    """What the candidate does to the kernel: as the JSON of a trace, and as Python's calls."""
+    trace = _schedule(function, candidate, target).trace
+    if trace is None:
+        raise BuildError(f"candidate {candidate.id}: its schedule leaves no trace")
+    return traces.text(trace), [str(line) for line in trace.as_python()]
 
 
 def build_candidate(function: Path, candidate: Candidate, target: Target, output: Path) -> None:

@@ -83,6 +83,8 @@ class TuneOptions:
     """Only tasks in whose rule, workload, kernel or source operators one of these occurs."""
     metaschedule: bool = True
     """Whether MetaSchedule goes on where the rules' own candidates are used up."""
+    explain: bool = True
+    """Whether the parts of the best choices are taken back, one by one, to see their worth."""
     tracker: str | None = None
     """`host:port` of a TVM RPC tracker whose servers measure, instead of this machine."""
     key: str | None = None

@@ -42,6 +42,8 @@ class Lowering:
     """Those that were decided while the graph was lowered: layout, Winograd or direct ..."""
     function: str
     """Path of a file with the function as TVM's JSON."""
+    own: Params = field(default_factory=dict)
+    """What the rule takes for the schedule's parameters where a candidate does not name them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,21 @@ class TuningPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Part:
+    """A parameter or a primitive of a chosen candidate, and what the kernel is without it."""
+
+    name: str
+    """The parameter's name, or the primitive's."""
+    kind: Literal["parameter", "primitive"]
+    factor: float | None = None
+    """The time without it over the time with it, in interleaved runs."""
+    interval: tuple[float, float] | None = None
+    """95 % of `factor`."""
+    reason: str | None = None
+    """Why it could not be taken back: what was left could not be built, or was wrong."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TunedTask:
     """A task as it was planned, and what a search found for it; the session keeps these."""
 
@@ -156,6 +173,12 @@ class TunedTask:
     """Of the chosen kernel over the untuned one, in interleaved runs."""
     interval: tuple[float, float] | None = None
     """95 % of `speedup`."""
+    own: Params = field(default_factory=dict)
+    """What the rule itself takes for the chosen parameters, where that is known."""
+    steps: tuple[str, ...] = ()
+    """The calls of a chosen trace, as TVM writes them; none where a rule made the schedule."""
+    parts: tuple[Part, ...] = ()
+    """What the parts of the chosen candidate are worth, where they were taken back."""
     note: str = ""
     """Why it was not searched, or why nothing was chosen."""
 

@@ -8,7 +8,7 @@ from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.core.waterfall import Waterfall, waterfall
 from tvmscope.messages import _, plural
-from tvmscope.report import _charts, _fixes, _verdict
+from tvmscope.report import _charts, _fixes, _tuning, _verdict
 from tvmscope.report.escape import NAME_LIMIT
 from tvmscope.report.escape import markdown as escape
 from tvmscope.units import format_s
@@ -38,6 +38,7 @@ def explained(session: Session) -> Iterator[str]:
     elif session.profiles:
         yield _("No rule found anything to improve in this session.")
     yield from _tried(session)
+    yield from _tuned(session)
     yield from _kernels(session)
     yield from _operators(session, gap)
 
@@ -50,6 +51,21 @@ def _tried(session: Session) -> Iterator[str]:
     yield table(_fixes.head(), ([escape(cell) for cell in _fixes.cells(row)] for row in rows))
     if line := _fixes.calibration(session.fixes):
         yield escape(line)
+
+
+def _tuned(session: Session) -> Iterator[str]:
+    """What tuning chose, in words, and what the parts of it are worth."""
+    rows = [row for row in _tuning.searched(session) if row.words]
+    if rows:
+        yield f"### {_('What tuning chose')}"
+    for row in rows:
+        speed = "" if row.task.speedup is None else f": {row.validated}"
+        yield bold(escape(row.name, NAME_LIMIT)) + speed
+        yield "\n".join(f"- {escape(sentence)}" for sentence in row.words)
+        if row.worth:
+            head = (_("part"), _("without it"), _("time becomes"))
+            cells = ((w.part, w.without, w.factor) for w in row.worth)
+            yield table(head, ([escape(cell) for cell in line] for line in cells))
 
 
 def _finding(finding: Finding) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import TunedTask
 from tvmscope.messages import _
+from tvmscope.report import _choice
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.units import format_s
 
@@ -56,8 +57,19 @@ class TaskRow:
         if self.task.chosen is None:
             return clean(self.task.note, 80)
         if self.task.chosen.trace is not None:
-            return _("a MetaSchedule trace")
+            begun = "".join(f"{k}={v}, " for k, v in self.task.chosen.params.items())
+            return clean(begun, 60) + _("a MetaSchedule trace")
         return clean(", ".join(f"{k}={v}" for k, v in self.task.chosen.params.items()), 80)
+
+    @property
+    def words(self) -> list[str]:
+        """What was chosen, a sentence each."""
+        return _choice.sentences(self.task)
+
+    @property
+    def worth(self) -> list[_choice.Worth]:
+        """What its parts are worth."""
+        return _choice.worth(self.task)
 
     def _speed(self, seconds: float | None) -> str:
         if seconds is None or self.task.flops is None:

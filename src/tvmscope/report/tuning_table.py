@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -91,7 +91,25 @@ def summary(session: Session) -> RenderableType:
             _speeds(row),
             row.used if row.task.speedup is None else f"{row.used}: {row.validated}",
         )
-    return Group(table, Text(_totals([row.task for row in rows])))
+    told = [line for row in rows for line in _explained(row)]
+    return Group(table, Text(_totals([row.task for row in rows])), *told)
+
+
+def _explained(row: TaskRow) -> Iterator[RenderableType]:
+    """What was chosen for a task in words, and what its parts are worth."""
+    if not row.words:
+        return
+    yield Text("")
+    yield Text(row.name, style="bold")
+    for sentence in row.words:
+        yield Text(f"  {sentence}")
+    if row.worth:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), header_style="dim")
+        for title in (_("part"), _("without it"), _("time becomes")):
+            table.add_column(title, overflow="fold")
+        for part in row.worth:
+            table.add_row(*map(Text, (part.part, part.without, part.factor)))
+        yield table
 
 
 def _speeds(row: TaskRow) -> str:

@@ -2,21 +2,26 @@
 
 TVM's own tuner would also build and measure; here it only proposes, so that every candidate goes
 through our builders, our runner and our records. What was measured in earlier runs is told again
-when a task begins, which brings back its population and its cost model.
+when a task begins, which brings back its population and its cost model. So is what a rule's own
+parameters gave: the best of these are the first population's seeds, whose tiles are varied.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tvmscope.compiler import tvm_compat
 from tvmscope.core.target import Target
+from tvmscope.core.tuning import Candidate
+from tvmscope.errors import one_line
 
 Times = Mapping[str, tuple[float, ...] | None]
 """Seconds by trace; None where it failed."""
+FirstLayer = Sequence[tuple[Candidate, float]]
+"""Candidates of a rule and their seconds, the fastest first."""
 
 _POPULATION = 128
 """A quarter of TVM's: a generation takes a second or two, which is what a batch of builds takes."""
@@ -24,14 +29,43 @@ _FRESH = 32
 _ENDLESS = 1 << 30
 _KNOWN_MOST = 256
 """Earlier trials that are replayed when a task begins, the fastest: a replay takes some 20 ms."""
+_SEEDS = 4
+"""Of a rule's candidates that the first population has; making one takes some 0.3 s."""
+_TOLD = 32
+"""Of a rule's candidates that the cost model is told."""
+_WARMUP = 32
+"""Trials from which on the cost model ranks; before that all candidates are equal to it."""
+_AGAIN = 4
+"""Generations in a row that may hold nothing but what a rule has tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin:
+    """What the search of one task begins with; it crosses the process boundary."""
+
+    file: Path
+    """The function before scheduling."""
+    target: Target
+    seed: int
+    count: int
+    """Candidates of a generation."""
+    threads: int
+    known: Times
+    first_layer: FirstLayer = ()
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What is proposed, and what went wrong with seeds when the search began."""
+
+    traces: tuple[str, ...]
+    remark: str | None = None
 
 
 class Evolution:
     """The search of one task."""
 
-    def __init__(
-        self, file: Path, target: Target, *, seed: int, count: int, threads: int, known: Times
-    ) -> None:
+    def __init__(self, begin: Begin) -> None:
         self.tvm = tvm_compat.import_tvm(torch=False)
         tvm_compat.import_tensor_intrinsics()
         from tvm.s_tir import meta_schedule as ms
@@ -39,9 +73,10 @@ class Evolution:
         from tvmscope.compiler.targets import to_tvm
 
         self.ms = ms
-        text = file.read_text(encoding="utf-8")
+        self.begin = begin
+        text = begin.file.read_text(encoding="utf-8")
         function = self.tvm.ir.load_json(text).with_attr("global_symbol", "main")
-        self.target = self.tvm.target.Target(to_tvm(target))
+        self.target = self.tvm.target.Target(to_tvm(begin.target))
         self.context = ms.TuneContext(
             mod=self.tvm.IRModule({"main": function}),
             target=self.target,
@@ -49,37 +84,92 @@ class Evolution:
             search_strategy=ms.search_strategy.EvolutionarySearch(
                 population_size=_POPULATION, init_min_unmeasured=_FRESH
             ),
-            num_threads=threads,
-            rand_state=seed + 1,  # 0 would mean a random one
+            num_threads=begin.threads,
+            rand_state=begin.seed + 1,  # 0 would mean a random one
         )
         self.args = ms.arg_info.ArgInfo.from_prim_func(function)
         self.database = ms.database.MemoryDatabase()
         self.workload = self.database.commit_workload(self.context.mod)
-        self.model = ms.cost_model.CostModel.create("xgb", num_tuning_cores=threads)
+        self.model = ms.cost_model.CostModel.create(
+            "xgb", num_tuning_cores=begin.threads, num_warmup_samples=_WARMUP
+        )
+        self.remark: str | None = None
         self._pending: dict[str, Any] = {}
-        self.learn({trace: self._candidate(trace) for trace in _fastest(known)}, known)
+        self._order: list[Any] = []
+        self._of_rule: dict[int, tuple[float, ...]] = {}
+        """Seconds of the schedules that a rule has tried, by the hash of the scheduled module."""
+        self.learn({t: self._candidate(t) for t in _fastest(begin.known)}, begin.known)
+        seeds = self._sow(begin.first_layer)
         self.context.pre_tuning(
             max_trials=_ENDLESS,
-            num_trials_per_iter=count,
+            num_trials_per_iter=begin.count,
+            design_spaces=[*self.context.generate_design_space(), *seeds],
             database=self.database,
             cost_model=self.model,
         )
 
+    def _sow(self, first_layer: FirstLayer) -> list[Any]:
+        """Tell what a rule has tried; the schedules that the population begins with."""
+        told: dict[str, Any] = {}
+        times: dict[str, tuple[float, ...]] = {}
+        seeds: list[Any] = []
+        for place, (candidate, seconds) in enumerate(first_layer[:_TOLD]):
+            try:
+                trace = self._seed_trace(candidate, varied=place < _SEEDS)
+                sch = self._processed(trace)
+            except Exception as e:  # TVM raises many types; the others can still be seeds
+                self.remark = self.remark or f"{candidate.params}: {one_line(e)}"
+                continue
+            told[trace] = self.ms.search_strategy.MeasureCandidate(sch, self.args)
+            times[trace] = self._of_rule[_hash(sch.mod)] = (seconds,)
+            if place < _SEEDS:
+                seeds.append(self._candidate(trace).sch)
+        if told:
+            results = [self._result(times[trace]) for trace in told]
+            self.model.update(self.context, list(told.values()), results)
+            self._record(dict(list(told.items())[: len(seeds)]), times)
+        return seeds
+
+    def _seed_trace(self, candidate: Candidate, *, varied: bool) -> str:
+        from tvmscope.compiler import traces, tunables
+
+        trace, _ = tunables.trace_of(self.begin.file, candidate, self.begin.target)
+        return traces.with_choices(trace, self.context.mod) if varied else trace
+
+    def _processed(self, trace: str) -> Any:
+        """A schedule as the search would propose it; raises where that is refused."""
+        sch = self._candidate(trace).sch
+        sch.enter_postproc()
+        for step in self.context.space_generator.postprocs:
+            if not step.apply(sch):
+                raise ValueError(f"{type(step).__name__} refuses it")
+        return sch
+
     def propose(self) -> list[str]:
         """The next generation as JSON traces; empty where the space is exhausted."""
-        found = self.context.generate_measure_candidates() or []
-        self._pending = {_text(candidate.sch.trace): candidate for candidate in found}
-        self._order = list(found)
+        for _ in range(_AGAIN):
+            self._order = list(self.context.generate_measure_candidates() or [])
+            self._pending = {
+                _text(candidate.sch.trace): candidate
+                for candidate in self._order
+                if _hash(candidate.sch.mod) not in self._of_rule
+            }
+            if self._pending or not self._order:
+                break
+            self.tell({})
         return list(self._pending)
 
     def tell(self, times: Times) -> None:
         """What became of the last generation."""
-        results = [self._result(times.get(_text(c.sch.trace))) for c in self._order]
+        results = [
+            self._result(times.get(_text(c.sch.trace)) or self._of_rule.get(_hash(c.sch.mod)))
+            for c in self._order
+        ]
         self.context.notify_runner_results(self._order, results)
-        self._record(self._pending, times)
+        self.learn(self._pending, {trace: times.get(trace) for trace in self._pending})
 
     def learn(self, candidates: Mapping[str, Any], times: Times) -> None:
-        """Tell the cost model and the population about trials of earlier runs."""
+        """Tell the cost model and the population about trials."""
         if candidates:
             results = [self._result(times[trace]) for trace in candidates]
             self.model.update(self.context, list(candidates.values()), results)
@@ -100,25 +190,29 @@ class Evolution:
         return self.ms.runner.RunnerResult(None, "failed")
 
     def _candidate(self, trace: str) -> Any:
-        from tvm import s_tir
+        from tvmscope.compiler import traces
 
-        sch = s_tir.Schedule(self.context.mod)
-        s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), sch)
+        sch = traces.applied(trace, self.context.mod)
         return self.ms.search_strategy.MeasureCandidate(sch, self.args)
 
 
 _SEARCHES: dict[str, Evolution] = {}
 
 
-def propose(
-    key: str, file: Path, target: Target, seed: int, count: int, threads: int, known: Times
-) -> list[str]:
+def propose(key: str, begin: Begin) -> Generation:
     """The next generation of the task `key`, whose search begins with the first call."""
     if key not in _SEARCHES:
-        _SEARCHES[key] = Evolution(
-            file, target, seed=seed, count=count, threads=threads, known=known
-        )
-    return _SEARCHES[key].propose()
+        _SEARCHES[key] = Evolution(begin)
+    search = _SEARCHES[key]
+    try:
+        proposed = search.propose()
+    except Exception as e:  # TVM raises many types
+        if not search.begin.first_layer:
+            raise
+        remark = f"a variant of a rule's schedule was refused: {one_line(e)}"
+        _SEARCHES[key] = search = Evolution(replace(begin, first_layer=()))
+        search.remark, proposed = remark, search.propose()
+    return Generation(tuple(proposed), search.remark)
 
 
 def tell(key: str, times: Times) -> None:
@@ -132,15 +226,12 @@ def _fastest(known: Times) -> list[str]:
 
 
 def _text(trace: Any) -> str:
-    return json.dumps(_plain(trace.as_json()), separators=(",", ":"))
+    from tvmscope.compiler import traces
+
+    return traces.text(trace)
 
 
-def _plain(value: Any) -> Any:
-    """TVM's containers and integers as Python's."""
-    if value is None or isinstance(value, str | bool | float | int):
-        return value
-    if hasattr(value, "value"):
-        return value.value
-    if hasattr(value, "items"):
-        return {str(k): _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value]
+def _hash(module: Any) -> int:
+    from tvm_ffi import structural_hash
+
+    return int(structural_hash(module))

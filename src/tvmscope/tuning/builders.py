@@ -16,7 +16,7 @@ from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.tuning.runners import START_TIMEOUT_S
 
 TUNABLES = "tvmscope.compiler.tunables"
-"""The module that knows how: `build_candidate`, `build_plain` and `arguments`."""
+"""The module that knows how: `build_candidate`, `build_plain`, `arguments`, `trace_of`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,12 @@ class Builders:
     def arguments(self, file: Path) -> Any:
         """The arguments of the function in `file`, which only TVM can read."""
         return self._threads.submit(self._ask, "arguments", file).result()
+
+    def trace_of(self, file: Path, candidate: Candidate, target: Target) -> tuple[str, list[str]]:
+        """What a candidate does to the function in `file`: JSON of a trace, and Python's calls."""
+        asked = self._threads.submit(self._ask, "trace_of", file, candidate, target)
+        found: tuple[str, list[str]] = asked.result()
+        return found
 
     def pause(self) -> None:
         """Stop the idle processes: nothing may disturb a measurement."""

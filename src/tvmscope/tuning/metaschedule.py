@@ -9,7 +9,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.errors import TvmscopeError
 from tvmscope.measure.worker import Worker, WorkerDied
-from tvmscope.tuning._evolution import Times
+from tvmscope.tuning._evolution import Begin, FirstLayer, Generation, Times
 
 _TIMEOUT_S = 300.0
 """The first generation of a GPU kernel takes a minute where two slow cores sample it."""
@@ -30,28 +30,36 @@ class Proposer:
         self.threads = threads
         self.failures: dict[str, str] = {}
         """Why a task's search ended, by task."""
+        self.remarks: dict[str, str] = {}
+        """Why a task's search did without some of what its rule had found, by task."""
         self._worker: Worker | None = None
 
-    def propose(self, task: TuningTask, known: Times) -> list[Candidate]:
-        """The next generation for a task; `known` are its trials so far, seconds by trace."""
+    def propose(
+        self, task: TuningTask, lowering: Lowering, known: Times, first_layer: FirstLayer = ()
+    ) -> list[Candidate]:
+        """The next generation for a task, on one of its lowerings.
+
+        `known` are its trials there so far, seconds by trace; `first_layer` its rule's candidates.
+        """
         if task.key in self.failures:
             return []
-        lowering: Lowering = task.lowerings[0]
+        begin = Begin(
+            file=Path(lowering.function),
+            target=self.target,
+            seed=self.seed,
+            count=self.count,
+            threads=self.threads,
+            known=dict(known),
+            first_layer=tuple(first_layer),
+        )
         try:
-            traces: list[str] = self._started().call(
-                f"{_MODULE}:propose",
-                task.key,
-                Path(lowering.function),
-                self.target,
-                self.seed,
-                self.count,
-                self.threads,
-                dict(known),
-            )
+            found: Generation = self._started().call(f"{_MODULE}:propose", task.key, begin)
         except TvmscopeError as e:
             self._over(task, e)
             return []
-        return [Candidate(params=lowering.params, trace=trace) for trace in traces]
+        if found.remark is not None:
+            self.remarks[task.key] = found.remark
+        return [Candidate(params=lowering.params, trace=trace) for trace in found.traces]
 
     def tell(self, task: TuningTask, times: Times) -> None:
         """What became of the last generation."""

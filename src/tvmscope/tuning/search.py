@@ -142,11 +142,13 @@ class Search:
     def _evolve(self, state: State, count: int) -> None:
         """One generation of MetaSchedule's, which hears what became of it."""
         assert self.proposer is not None
-        found = self.proposer.propose(state.task, state.traces)
+        lowering = state.seed_lowering
+        first_layer = state.first_layer(lowering)
+        found = self.proposer.propose(state.task, lowering, state.traces(lowering), first_layer)
         self.proposer.pause()
         fresh = [candidate for candidate in found if candidate.id not in state.tried]
         self._try([(state.task, candidate) for candidate in fresh[:count]])
-        self.proposer.tell(state.task, state.traces)
+        self.proposer.tell(state.task, state.traces(lowering))
         if not fresh:
             state.over = self.proposer.failures.get(state.task.key, "every candidate was tried")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from statistics import median
 
-from tvmscope.core.tuning import Candidate, Trial, TuningPoint, TuningTask
+from tvmscope.core.tuning import Candidate, Lowering, Trial, TuningPoint, TuningTask
 from tvmscope.tuning.plan import PlannedTask
 
 BETTER = 0.99
@@ -22,8 +22,8 @@ class State:
     """Median seconds of the valid candidates, by id."""
     candidates: dict[str, Candidate] = field(default_factory=dict)
     """The valid ones."""
-    traces: dict[str, tuple[float, ...] | None] = field(default_factory=dict)
-    """Seconds of the traces that were tried; None where they failed."""
+    traced: list[Trial] = field(default_factory=list)
+    """Those of traces, failed ones too."""
     tried: set[str] = field(default_factory=set)
     earlier: int = 0
     """Trials of earlier runs."""
@@ -70,12 +70,36 @@ class State:
         ids = [i for i in self.times if i != UNTUNED and self.times[i] < limit]
         return [self.candidates[i] for i in sorted(ids, key=self.times.__getitem__)[:count]]
 
+    @property
+    def seed_lowering(self) -> Lowering:
+        """What the rule's best candidate begins with: MetaSchedule begins there too."""
+        rule = [i for i, candidate in self.candidates.items() if candidate.trace is None]
+        best = min(rule, key=self.times.__getitem__, default=None)
+        return self.task.lowering_for(Candidate() if best is None else self.candidates[best])
+
+    def first_layer(self, lowering: Lowering) -> list[tuple[Candidate, float]]:
+        """The rule's candidates on a lowering with their seconds, the fastest first."""
+        found = [
+            (candidate, self.times[i])
+            for i, candidate in self.candidates.items()
+            if candidate.trace is None and self.task.lowering_for(candidate) == lowering
+        ]
+        return sorted(found, key=lambda pair: pair[1])
+
+    def traces(self, lowering: Lowering) -> dict[str, tuple[float, ...] | None]:
+        """Seconds of the traces that were tried on a lowering; None where they failed."""
+        return {
+            str(trial.candidate.trace): trial.seconds if trial.status == "ok" else None
+            for trial in self.traced
+            if trial.candidate.params == lowering.params
+        }
+
     def add(self, trial: Trial, elapsed_s: float | None) -> None:
         """Take a trial in; `elapsed_s` is None for one of an earlier run."""
         before = self.best_s
         self.tried.add(trial.candidate.id)
         if trial.candidate.trace is not None:
-            self.traces[trial.candidate.trace] = trial.seconds if trial.status == "ok" else None
+            self.traced.append(trial)
         if trial.status == "ok":
             self.last_s = self.times[trial.candidate.id] = median(trial.seconds)
             self.candidates[trial.candidate.id] = trial.candidate

@@ -53,24 +53,24 @@ class Validator:
         self.measure = measure
         self._workers: dict[int, Worker] = {}
 
-    def validate(self, task: TuningTask, candidates: Sequence[Candidate]) -> list[Verdict]:
-        """A verdict for each candidate that could be set against the untuned kernel."""
-        everyone = [Candidate(), *candidates]
-        libraries = self.workshop.libraries([(task, c) for c in everyone])
-        if libraries[0] is None:
+    def validate(
+        self, task: TuningTask, candidates: Sequence[Candidate], base: Candidate | None = None
+    ) -> list[Verdict]:
+        """A verdict for each candidate that could be set against `base`: the untuned kernel."""
+        base = base or Candidate()
+        first, *others = self.workshop.libraries([(task, c) for c in (base, *candidates)])
+        if first.failure is not None:
             return []
-        verdicts, lanes = [], [self._lane(0, task, everyone[0], libraries[0])]
+        verdicts, lanes = [], [self._lane(0, task, base, first.job.output)]
         measured: list[tuple[Candidate, Lane]] = []
-        for number, (candidate, library) in enumerate(zip(everyone, libraries, strict=True)):
-            if number == 0:
-                continue
-            problem = self._problem(task, candidate, library)
-            if problem is not None or library is None:
-                status: Status = "failed" if library is None else "wrong"
+        for number, (candidate, built) in enumerate(zip(candidates, others, strict=True), start=1):
+            problem = built.failure or self._problem(task, candidate, built.job.output)
+            if problem is not None:
+                status: Status = "failed" if built.failure else "wrong"
                 trial = self._trial(task, candidate, status, reason=problem)
                 verdicts.append(Verdict(task=task, trial=trial))
                 continue
-            lane = self._lane(number, task, candidate, library)
+            lane = self._lane(number, task, candidate, built.job.output)
             measured.append((candidate, lane))
             lanes.append(lane)
         self._quiet()
@@ -98,10 +98,8 @@ class Validator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _problem(self, task: TuningTask, candidate: Candidate, library: Path | None) -> str | None:
+    def _problem(self, task: TuningTask, candidate: Candidate, library: Path) -> str | None:
         """What is wrong with it: other inputs than those of the search must come out right too."""
-        if library is None:
-            return "could not be built again"
         try:
             return self.workshop.check(task, candidate, library, self.measure.seed + 1)
         except TvmscopeError as e:
@@ -109,7 +107,7 @@ class Validator:
 
     def _lane(self, number: int, task: TuningTask, candidate: Candidate, library: Path) -> Lane:
         args = self.workshop.arguments(task, candidate)
-        name = candidate.id if number else "untuned"
+        name = candidate.id if number else "base"
         if not self.workshop.runner.local:
             return Lane(name, _Remote(self.workshop, library, args))
         s = self.workshop.setting

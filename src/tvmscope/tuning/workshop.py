@@ -123,13 +123,23 @@ class Workshop:
             if trial is not None:
                 yield task, trial
 
-    def libraries(self, pairs: Sequence[Pair]) -> list[Path | None]:
-        """Each candidate's library, built if it is not there; None where that failed."""
-        jobs = [self._job(task, candidate) for task, candidate in pairs]
+    def libraries(self, pairs: Sequence[Pair]) -> list[Built]:
+        """Each candidate's library, built if it is not there, or why there is none."""
         self.builders.timeout_s = self.setting.timeout_s
-        wait([self.builders.submit(job) for job in jobs if not job.output.is_file()])
+        found: list[Built | Future[Built]] = []
+        for task, candidate in pairs:
+            job = self._job(task, candidate)
+            found.append(Built(job) if job.output.is_file() else self.builders.submit(job))
+        built = [each if isinstance(each, Built) else each.result() for each in found]
         self.builders.pause()
-        return [job.output if job.output.is_file() else None for job in jobs]
+        return built
+
+    def trace_of(self, task: TuningTask, candidate: Candidate) -> tuple[str, list[str]]:
+        """What a candidate does to its kernel: JSON of a trace, and Python's calls."""
+        file = Path(task.lowering_for(candidate).function)
+        found = self.builders.trace_of(file, candidate, self.setting.target)
+        self.builders.pause()
+        return found
 
     def arguments(self, task: TuningTask, candidate: Candidate) -> Arguments:
         """What the candidate's kernel is called with."""

@@ -112,13 +112,16 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
             workshop = tuning_setup.workshop(run, stack)
             search = _prepare_search(run, chosen, workshop, stack)
             search.run()
-            proof = tuning_proof.validate(run, list(search.states.values()), workshop)
+            _tell_unseeded(run, search)
+            states = list(search.states.values())
+            proof = tuning_proof.validate(run, states, workshop)
+            tuning_proof.explain(run, proof, states, workshop)
             workshop.close()
         proof = tuning_proof.prove(run, proof)
         run.session = replace(run.session, complete=True)
     finally:
-        states = search.states if search else {}
-        run.session = replace(run.session, tuning=tuned_tasks(planned, states, proof))
+        searched = search.states if search else {}
+        run.session = replace(run.session, tuning=tuned_tasks(planned, searched, proof))
         save(run.session, run.folder)
     reports.write(run.session, run.folder, run.progress, redacted=run.options.redact)
     return run.session
@@ -156,6 +159,15 @@ def _prepare_search(
         run.progress.note(f"{earlier} earlier trials are not repeated")
     run.progress.stage("search", f"{len(chosen)} tasks")
     return search
+
+
+def _tell_unseeded(run: Tuned, search: Search) -> None:
+    """Where MetaSchedule could not begin with what the rules had found, the session says so."""
+    told = search.proposer.remarks if search.proposer else {}
+    notes = [f"{key}: MetaSchedule began without some seeds: {why}" for key, why in told.items()]
+    for note in notes:
+        run.progress.note(note)
+    run.session = replace(run.session, warnings=(*run.session.warnings, *notes))
 
 
 def _show(run: Tuned, search: Search, state: State, deadline: float) -> None:

@@ -18,8 +18,10 @@ from tvmscope.bench.run import run as measure_rows
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.session import Session
-from tvmscope.core.tuning import Choice
+from tvmscope.core.tuning import Choice, Part, TuningTask
+from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.tuning.matching import Host, choose
+from tvmscope.tuning.parts import weigh
 from tvmscope.tuning.state import State
 from tvmscope.tuning.validate import DURATION_S, Validator, Verdict, best
 from tvmscope.tuning.workshop import Workshop
@@ -35,6 +37,9 @@ TOP = 2
 UNSEEN = "bench it on the device to see the whole"
 _SHARE = 0.2
 """Of the budget that validating may take at the most."""
+_EXPLAIN_S = 45.0
+_EXPLAIN_SHARE = 0.075
+"""Of the budget that taking the best choices apart may take, at the most; some 10 s for each."""
 
 
 @dataclass
@@ -45,14 +50,25 @@ class Proof:
     """New ones, by workload."""
     choices: dict[str, Choice] = field(default_factory=dict)
     """What the tuned model is compiled with."""
+    steps: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The calls of chosen traces, by workload."""
+    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
+    """What the parts of choices are worth, by workload."""
     accepted: bool | None = None
     """Whether the tuned model proved itself; None where there was none."""
     reason: str = ""
 
 
 def reserve_s(run: Tuned, tasks: int) -> float:
-    """What must be kept of the budget for validating and proving."""
-    return model_s(run) + min(VALIDATE_S * tasks, _SHARE * run.options.tune.budget_s)
+    """What must be kept of the budget for validating, explaining and proving."""
+    validating_s = min(VALIDATE_S * tasks, _SHARE * run.options.tune.budget_s)
+    return model_s(run) + validating_s + explain_s(run)
+
+
+def explain_s(run: Tuned) -> float:
+    """What taking choices apart may take."""
+    tune = run.options.tune
+    return min(_EXPLAIN_S, _EXPLAIN_SHARE * tune.budget_s) if tune.explain else 0.0
 
 
 def model_s(run: Tuned) -> float:
@@ -68,16 +84,14 @@ def _duration_s(run: Tuned) -> float:
 
 def validate(run: Tuned, states: Sequence[State], workshop: Workshop) -> Proof:
     """Measure the best candidates of each task again, those with the most to gain first."""
-    deadline = run.began + run.options.tune.budget_s - model_s(run)
+    deadline = run.began + run.options.tune.budget_s - model_s(run) - explain_s(run)
     s = workshop.setting
     host = Host(target=s.target, threads=s.threads, tvm=s.tvm, cpu=s.cpu)
     known = choose([run.database], host, [state.task.key for state in states]).choices
     proof = Proof(choices=dict(known))
     ordered = sorted(states, key=lambda s: s.predicted_s - s.planned.total_s)
     run.progress.stage("validate", "in turns with the untuned kernels")
-    seed, cache = run.options.tune.seed, run.options.measure.cache
-    options = MeasureOptions(duration_s=DURATION_S, seed=seed, cache=cache)
-    with Validator(workshop, options) as validator:
+    with Validator(workshop, _measuring(run)) as validator:
         for number, state in enumerate(ordered):
             run.progress.step(number, len(ordered), state.task.key)
             candidates = state.fastest(TOP)
@@ -94,6 +108,44 @@ def validate(run: Tuned, states: Sequence[State], workshop: Workshop) -> Proof:
             proof.verdicts[state.task.key] = verdicts
             settle(proof, state.task.key, verdicts, str(run.database.path))
     return proof
+
+
+def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
+    """See what the parts of the choices are worth, those with the most gain first."""
+    if not run.options.tune.explain or not proof.choices:
+        return
+    latest = run.began + run.options.tune.budget_s - model_s(run)
+    deadline = min(latest, time.monotonic() + explain_s(run))
+    gains = {v.task.key: v.speedup or 1.0 for vs in proof.verdicts.values() for v in vs if v.faster}
+    ordered = sorted(
+        (s for s in states if s.task.key in gains and s.task.key in proof.choices),
+        key=lambda s: s.planned.total_s * (1 / gains[s.task.key] - 1),
+    )
+    run.progress.stage("explain", "parts of the choices taken back, one by one")
+    with Validator(workshop, _measuring(run)) as validator:
+        for number, state in enumerate(ordered):
+            run.progress.step(number, len(ordered), state.task.key)
+            _take_apart(run, proof, state.task, validator, deadline)
+
+
+def _take_apart(
+    run: Tuned, proof: Proof, task: TuningTask, validator: Validator, deadline: float
+) -> None:
+    """What one choice does, and as long as there is time, what its parts are worth."""
+    winner = proof.choices[task.key].candidate
+    try:
+        if winner.trace is not None:
+            proof.steps[task.key] = tuple(validator.workshop.trace_of(task, winner)[1])
+        if time.monotonic() < deadline:
+            found = weigh(validator, task, winner, over=lambda: time.monotonic() > deadline)
+            proof.parts[task.key] = tuple(found)
+    except TvmscopeError as e:  # the choice stands; only its explanation is missing
+        run.progress.note(f"{task.key} could not be taken apart: {one_line(e)}")
+
+
+def _measuring(run: Tuned) -> MeasureOptions:
+    seed, cache = run.options.tune.seed, run.options.measure.cache
+    return MeasureOptions(duration_s=DURATION_S, seed=seed, cache=cache)
 
 
 def settle(proof: Proof, workload: str, verdicts: Sequence[Verdict], source: str) -> None:

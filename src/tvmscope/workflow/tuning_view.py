@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tvmscope.core.tuning import TunedTask, TuningTask
+from tvmscope.core.tuning import Choice, Params, TunedTask, TuningTask
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.state import State
 from tvmscope.units import format_s
@@ -101,8 +101,17 @@ def _searched(plain: TunedTask, state: State, proof: Proof | None) -> TunedTask:
         chosen=choice.candidate if choice else None,
         speedup=verdict.speedup if verdict else None,
         interval=verdict.interval if verdict else None,
+        own=_own(state.task, choice) if choice else {},
+        steps=proof.steps.get(plain.workload, ()) if proof and choice else (),
+        parts=proof.parts.get(plain.workload, ()) if proof and choice else (),
         note=_note(state, verdicts, choice is not None, proof),
     )
+
+
+def _own(task: TuningTask, choice: Choice) -> Params:
+    """What the rule takes by itself for the parameters that a choice names."""
+    own = task.lowering_for(choice.candidate).own
+    return {name: own[name] for name in choice.candidate.params if name in own}
 
 
 def _note(state: State, verdicts: Sequence[object], chosen: bool, proof: Proof | None) -> str:

@@ -72,7 +72,7 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     around = (oh, oc) if order == "rows" else (oc, oh)
     sch.reorder(n, *around, *outer, kh, kw, ic_i, ow_i, block)
     task = sch.fuse(n, *around)
-    sch.reverse_compute_at(epilogue, ow_o if finish else task)
+    sch.reverse_compute_at(epilogue, ow_o if finish else task, preserve_unit_loops=True)
     sch.parallel(task)
     unroll = int_of(params, "unroll") or _UNROLL
     unroll = unroll if chunk % unroll == 0 else 1

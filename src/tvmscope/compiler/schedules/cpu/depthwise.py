@@ -43,7 +43,7 @@ def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
     ow_o, ow_i = sch.split(ow, factors=[None, width])
     sch.reorder(n, c, oh_o, oh_i, ow_o, kh, kw, ow_i, block)
     task = sch.fuse(n, c, oh_o)
-    sch.reverse_compute_at(epilogue, ow_o if finish else oh_i)
+    sch.reverse_compute_at(epilogue, ow_o if finish else oh_i, preserve_unit_loops=True)
     if len(padding) == 1:
         sch.compute_at(padding[0], task)
         vectorize_last(sch, padding[0])

@@ -60,7 +60,7 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     outer = (m_o, n_o) if order == "rows" else (n_o, m_o)
     sch.reorder(*batch, *outer, k_o, k_i, m_i, n_v, n_i)
     task = sch.fuse(*batch, *outer)
-    sch.reverse_compute_at(epilogue, task)
+    sch.reverse_compute_at(epilogue, task, preserve_unit_loops=True)
     sch.parallel(task)
     unroll = int_of(params, "unroll") or _UNROLL
     unroll = unroll if chunk % unroll == 0 else 1
