@@ -51,6 +51,8 @@ class Tuned:
     """Of the untuned artifact, which is little else than weights."""
     build_s: float = 0.0
     """What compiling the untuned model took; the tuned one takes as long."""
+    load_s: float = 0.0
+    """What loading and profiling the untuned model took: loading and verifying takes no longer."""
 
     @property
     def threads(self) -> int:
@@ -89,10 +91,12 @@ def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
     tasks = run.builder.tasks(run.target, run.config, run.scratch / "functions")
     run.builder.pause()
     entry = stages.loadable_entry(run.row, run.ready, run.options, run.artifacts)
+    start = time.monotonic()
     for session in profile_entries(
         run.session, [entry], run.options, run.progress, log_dir=run.folder / "logs"
     ):
         run.session = session
+        run.load_s = run.load_s or time.monotonic() - start  # then come the roofs
     if not run.session.profiles:
         raise TuneError("the untuned model could not be profiled: " + run.session.warnings[-1])
     return _planned(run, tasks)
