@@ -82,13 +82,17 @@ class Farm:
 
     def server(self, key: str = "board") -> subprocess.Popen[bytes]:
         """Start one more and wait until the tracker knows it."""
-        port, before = free_port(), self.count(key)
-        process = self._start(
-            "server", "--key", key, "--tracker", f"127.0.0.1:{self.port}", "--port", str(port),
-            "--port-end", str(port), "--threads", "1",
-        )  # fmt: skip
+        before = self.count(key)
+        process = self.start_server(key)
         eventually(lambda: self.count(key) > before)
         return process
+
+    def start_server(self, key: str = "board") -> subprocess.Popen[bytes]:
+        port = str(free_port())
+        return self._start(
+            "server", "--key", key, "--tracker", f"127.0.0.1:{self.port}", "--port", port,
+            "--port-end", port, "--threads", "1",
+        )  # fmt: skip
 
     def count(self, key: str) -> int:
         return summary(self.address).count(key)
