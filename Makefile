@@ -57,9 +57,10 @@ bench: $(VENV)/.ready
 # The records that come with the package (docs/tuning-database.md); on a quiet machine, 3 minutes for each model.
 SHIPPED_MODELS := resnet18 resnet50 mobilenet_v2 efficientnet_lite0 minilm vit_b_16 yolov3_tiny yolov4_tiny yolov3
 SHIPPED_TRIALS := tuning_logs/shipped.jsonl
+SHIPPED_BUDGET ?= 3m
 shipped-records: $(VENV)/.ready
 	set -e; for model in $(SHIPPED_MODELS); do \
-	    $(BIN)/tvmscope tune $$model --target cpu:x86-64-v3 --budget 3m --db $(SHIPPED_TRIALS); done
+	    $(BIN)/tvmscope tune $$model --target cpu:x86-64-v3 --budget $(SHIPPED_BUDGET) --db $(SHIPPED_TRIALS); done
 	$(BIN)/tvmscope db export --db $(SHIPPED_TRIALS) --best --force -o src/tvmscope/tuning/records/x86-64-v3.jsonl
 
 clean:

@@ -125,9 +125,9 @@ def listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def eventually(check: Callable[[], Any]) -> Any:
+def eventually(check: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
     """What `check` says as soon as it is true."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + patience_s
     while time.monotonic() < end:
         if found := check():
             return found
