@@ -13,7 +13,7 @@ from tvmscope.core.stats import ratio_interval
 from tvmscope.core.tuning import Candidate, Status, Trial, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.interleave import Lane, Subject, interleave
-from tvmscope.measure.worker import Worker
+from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.tuning.kernels import Arguments, KernelRequest
 from tvmscope.tuning.runners import START_TIMEOUT_S, Runner
 from tvmscope.tuning.workshop import Workshop
@@ -51,15 +51,16 @@ class Validator:
     def __init__(self, workshop: Workshop, measure: MeasureOptions) -> None:
         self.workshop = workshop
         self.measure = measure
-        self._workers: list[Worker] = []
+        self._workers: dict[int, Worker] = {}
 
     def validate(self, task: TuningTask, candidates: Sequence[Candidate]) -> list[Verdict]:
         """A verdict for each candidate that could be set against the untuned kernel."""
         everyone = [Candidate(), *candidates]
         libraries = self.workshop.libraries([(task, c) for c in everyone])
-        if libraries[0] is None:
+        untuned = libraries[0] and self._lane(0, task, everyone[0], libraries[0])
+        if not untuned:
             return []
-        verdicts, lanes = [], [self._lane(0, task, everyone[0], libraries[0])]
+        verdicts, lanes = [], [untuned]
         measured: list[tuple[Candidate, Lane]] = []
         for number, (candidate, library) in enumerate(zip(everyone, libraries, strict=True)):
             if number == 0:
@@ -70,9 +71,9 @@ class Validator:
                 trial = self._trial(task, candidate, status, reason=problem)
                 verdicts.append(Verdict(task=task, trial=trial))
                 continue
-            lane = self._lane(number, task, candidate, library)
-            measured.append((candidate, lane))
-            lanes.append(lane)
+            if lane := self._lane(number, task, candidate, library):
+                measured.append((candidate, lane))
+                lanes.append(lane)
         self._quiet()
         for _ in interleave(lanes, self.measure):
             pass
@@ -80,7 +81,7 @@ class Validator:
 
     def close(self) -> None:
         """End the processes."""
-        for worker in self._workers:
+        for worker in self._workers.values():
             worker.kill()
         self._workers.clear()
 
@@ -99,16 +100,16 @@ class Validator:
         except TvmscopeError as e:
             return one_line(e)
 
-    def _lane(self, number: int, task: TuningTask, candidate: Candidate, library: Path) -> Lane:
+    def _lane(
+        self, number: int, task: TuningTask, candidate: Candidate, library: Path
+    ) -> Lane | None:
+        """The kernel, loaded; None where its process ended over that. The kernel was run and found
+        right before, so that is no verdict on it."""
         args = self.workshop.arguments(task, candidate)
         name = candidate.id if number else "untuned"
         if not self.workshop.runner.local:
             return Lane(name, _Remote(self.workshop, library, args))
         s = self.workshop.setting
-        while len(self._workers) <= number:
-            env = {"TVM_NUM_THREADS": str(s.threads)}
-            worker = Worker("validator", env=env, timeout_s=START_TIMEOUT_S)
-            self._workers.append(worker)
         request = KernelRequest(
             library=library,
             args=args,
@@ -117,10 +118,22 @@ class Validator:
             device=s.target.device,
             weights_bytes=s.weights_bytes,
         )
-        worker = self._workers[number]
-        worker.load("tvmscope.tuning.kernels:load", request)
+        worker = self._worker(number)
+        try:
+            worker.load("tvmscope.tuning.kernels:load", request)
+        except WorkerDied:
+            return None
         worker.pause()
         return Lane(name, worker)
+
+    def _worker(self, number: int) -> Worker:
+        """The process for a place, a new one where the one before has ended."""
+        worker = self._workers.get(number)
+        if worker is None or not worker.alive:
+            env = {"TVM_NUM_THREADS": str(self.workshop.setting.threads)}
+            worker = Worker("validator", env=env, timeout_s=START_TIMEOUT_S)
+            self._workers[number] = worker
+        return worker
 
     def _quiet(self) -> None:
         self.workshop.builders.pause()
