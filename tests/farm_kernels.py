@@ -82,13 +82,17 @@ class Farm:
 
     def server(self, key: str = "board") -> subprocess.Popen[bytes]:
         """Start one more and wait until the tracker knows it."""
-        port, before = free_port(), self.count(key)
-        process = self._start(
-            "server", "--key", key, "--tracker", f"127.0.0.1:{self.port}", "--port", str(port),
-            "--port-end", str(port), "--threads", "1",
-        )  # fmt: skip
+        before = self.count(key)
+        process = self.start_server(key)
         eventually(lambda: self.count(key) > before)
         return process
+
+    def start_server(self, key: str = "board") -> subprocess.Popen[bytes]:
+        port = str(free_port())
+        return self._start(
+            "server", "--key", key, "--tracker", f"127.0.0.1:{self.port}", "--port", port,
+            "--port-end", port, "--threads", "1",
+        )  # fmt: skip
 
     def count(self, key: str) -> int:
         return summary(self.address).count(key)
@@ -121,9 +125,9 @@ def listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def eventually(check: Callable[[], Any]) -> Any:
+def eventually(check: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
     """What `check` says as soon as it is true."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + patience_s
     while time.monotonic() < end:
         if found := check():
             return found

@@ -13,6 +13,8 @@ from trials import AVX2, CONV, H100, failed, trial, validated
 from tvmscope.tuning.database import append, read
 from tvmscope.tuning.lines import to_line
 
+OWN = ("--db", "tuning_logs")
+"""Without the shipped ones."""
 FAULTS = {
     "torn": to_line(trial(50))[:-30] + b"\n",
     "not JSON": b"hello\n",
@@ -41,7 +43,7 @@ def cpu_file(folder: Path) -> Path:
 
 
 def test_list_shows_files_workloads_targets_counts_and_the_best(folder: Path) -> None:
-    done = run("db", "list", "--json", cwd=folder)
+    done = run("db", "list", *OWN, "--json", cwd=folder)
     cpu, gpu = json.loads(done.stdout)["files"]
     row = next(r for r in cpu["rows"] if r["workload"] == CONV)
     assert (row["target"], row["threads"]) == ("cpu:x86-64-v3", 2)
@@ -61,7 +63,7 @@ def test_list_of_nothing_says_how_to_begin(tmp_path: Path) -> None:
 
 
 def test_list_by_target(folder: Path) -> None:
-    done = run("db", "list", "--target", "cuda", "--json", cwd=folder)
+    done = run("db", "list", *OWN, "--target", "cuda", "--json", cwd=folder)
     rows = [row for file in json.loads(done.stdout)["files"] for row in file["rows"]]
     assert [row["target"] for row in rows] == ["cuda:sm_90"]
 
@@ -71,7 +73,7 @@ def test_a_named_database_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_show_lists_the_fastest_first(folder: Path) -> None:
-    done = run("db", "show", "conv2d", "--target", "cpu", "--top", "3", "--json", cwd=folder)
+    done = run("db", "show", *OWN, "conv2d", "--target", "cpu", "--top", "3", "--json", cwd=folder)
     found = json.loads(done.stdout)
     assert [t["candidate"]["params"]["tile"] for t in found] == [0, 0, 1]
     assert "tile=0 layout=NCHW16c" in done.stderr
@@ -109,7 +111,7 @@ def test_prune_with_yes_keeps_no_backup(folder: Path) -> None:
 
 
 def test_export_writes_a_selection_that_import_takes(folder: Path) -> None:
-    done = run("db", "export", "--target", "cpu", "--workload", "conv2d", cwd=folder)
+    done = run("db", "export", *OWN, "--target", "cpu", "--workload", "conv2d", cwd=folder)
     assert done.stdout.count("\n") == 8
     (folder / "some.jsonl").write_text(done.stdout)
     (folder / "elsewhere").mkdir()
@@ -122,12 +124,21 @@ def test_export_writes_a_selection_that_import_takes(folder: Path) -> None:
 def test_export_does_not_overwrite(folder: Path) -> None:
     (folder / "x.jsonl").touch()
     refuses(run("db", "export", "-o", "x.jsonl", cwd=folder), 2, "x.jsonl exists")
-    assert run("db", "export", "-o", "x.jsonl", "--force", cwd=folder).returncode == 0
+    assert run("db", "export", *OWN, "-o", "x.jsonl", "--force", cwd=folder).returncode == 0
     assert len(list(read(folder / "x.jsonl"))) == 10
 
 
+def test_export_of_the_best_is_what_builds_use_in_a_fixed_order(folder: Path) -> None:
+    append(cpu_file(folder), validated(4, 0.5e-3, 2e-3), validated(7, 1e-3, workload="a first"))
+    done = run("db", "export", *OWN, "--best", "-o", "best.jsonl", cwd=folder)
+    assert done.returncode == 0
+    assert "2 records, " in done.stderr
+    found = [(t.workload, t.candidate.params["tile"]) for t in read(folder / "best.jsonl")]
+    assert found == [("a first", 7), (CONV, 4)]
+
+
 def test_metaschedule_export_without_traces_says_why(folder: Path) -> None:
-    done = run("db", "export", "--metaschedule", "ms", "--target", "cpu", cwd=folder)
+    done = run("db", "export", *OWN, "--metaschedule", "ms", "--target", "cpu", cwd=folder)
     refuses(done, 1, "9 records have no trace")
 
 
@@ -142,7 +153,7 @@ def test_import_takes_what_is_right_and_names_the_rest(tmp_path: Path) -> None:
 
 
 def test_verify_of_a_good_database_is_silent_success(folder: Path) -> None:
-    done = run("db", "verify", cwd=folder)
+    done = run("db", "verify", *OWN, cwd=folder)
     assert done.returncode == 0
     assert done.stderr.count(": ") == 2
     assert done.stderr.count("ok") == 2

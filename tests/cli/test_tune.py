@@ -84,12 +84,17 @@ def test_two_runs_try_different_candidates_and_end_with_a_proof(folder: Path) ->
 
 
 @contextmanager
-def tuning(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def tuning(folder: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
+    """The command, once it has begun to search."""
     process = subprocess.Popen(
-        [COMMAND, *TUNE, "--budget", "1h", "-o", "session"],
+        [COMMAND, *command, "-o", "session"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env=ENV,
     )  # fmt: skip
     try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "Task " in line:
+                break
         yield process
     finally:
         process.kill()
@@ -100,11 +105,7 @@ def tuning(folder: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_stopped_run_keeps_its_trials_and_leaves_no_process(
     folder: Path, how: signal.Signals
 ) -> None:
-    with tuning(folder) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "Task " in line:
-                break
+    with tuning(folder, *TUNE, "--budget", "1h") as process:
         workers = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(how)
         _, err = process.communicate(timeout=30)
@@ -117,6 +118,18 @@ def test_a_stopped_run_keeps_its_trials_and_leaves_no_process(
         assert sum(t.trials for t in load(folder / "session").tuning) == kept
     plan = run(*TUNE, "--dry-run", "--json", cwd=folder)
     assert sum(t["earlier"] for t in json.loads(plan.stdout)["tuning"]) == kept
+
+
+@pytest.mark.parametrize("command", ["analyze", "compile"])
+def test_a_command_stopped_while_it_tunes_first_keeps_the_trials(
+    folder: Path, command: str
+) -> None:
+    with tuning(folder, command, "net.py", "--target", "cpu", "--tune", "1h") as process:
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "error: interrupted; session: " in err.splitlines()[-1]
+    assert trials(folder)
 
 
 def test_bad_requests_are_refused(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,14 @@ from tvmscope.compiler import targets
 from tvmscope.compiler.artifact import read_kernels
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
+from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate, Trial
 from tvmscope.measure.worker import run_isolated
+from tvmscope.report import console, html
 from tvmscope.tuning.database import Database
 from tvmscope.workflow import records
 
+DATE = "2026-11-15T10:00:00+00:00"
 QUICK = {"target": "cpu", "iterations": 2, "warmup": 1, "threads": 2}
 
 
@@ -55,6 +59,7 @@ def database(net: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         stage="validated",
         cpu=host.cpu,
         tvm=host.tvm,
+        date=DATE,
     )
     Database(folder / "records.jsonl").append(trial)
     return folder / "records.jsonl"
@@ -118,3 +123,72 @@ def test_compile_uses_the_records_unless_told_not_to(
     plain = tvmscope.compile(str(net), tmp_path / "b", target="cpu", threads=2, db="none")
     assert any(k.tuned for k in read_kernels(used.path))
     assert not any(k.tuned for k in read_kernels(plain.path))
+
+
+def test_shipped_records_are_used_by_default_and_the_reports_say_so(
+    net: Path, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "SHIPPED", database.parent)
+    monkeypatch.chdir(tmp_path)
+    tvmscope.compile(str(net), tmp_path / "a", target="cpu", threads=2)
+    (choice,) = [k.tuned for k in read_kernels(tmp_path / "a") if k.tuned]
+    assert (choice.source, choice.threads, choice.date) == ("shipped", 2, DATE)
+    tvmscope.compile(str(net), tmp_path / "b", target="cpu", threads=2, db="none")
+    assert not any(k.tuned for k in read_kernels(tmp_path / "b"))
+    session = tvmscope.analyze(str(net), backends="tvmscope,tvmscope-tuned", **QUICK)
+    cpu = records.host(session.targets[0], 2).cpu
+    origin = f"shipped ({cpu}, 2 threads, {DATE[:10]})"
+    assert f"tuned kernels: 1 from {origin}" in console.to_text([session], width=300)
+    assert f"tuned: {origin}" in html.render([session])
+
+
+def test_the_users_own_record_comes_before_the_shipped_one(
+    net: Path, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "SHIPPED", database.parent)
+    monkeypatch.chdir(tmp_path)
+    (trial,) = Database(database).trials()
+    own = records.file_to_write(None, trial.target)
+    Database(own).append(trial)
+    tvmscope.compile(str(net), tmp_path / "a", target="cpu", threads=2)
+    assert [k.tuned.source for k in read_kernels(tmp_path / "a") if k.tuned] == [str(own)]
+
+
+def test_a_model_that_no_record_is_about_is_not_compiled_twice(
+    net: Path, database: Path, tmp_path: Path
+) -> None:
+    (trial,) = Database(database).trials()
+    other = Database(tmp_path / "other.jsonl")
+    other.append(replace(trial, workload="conv2d of another model"))
+    session = tvmscope.bench(
+        str(net),
+        backends="tvmscope,tvmscope-tuned",
+        db=str(other.path),
+        output=tmp_path / "session",
+        **QUICK,
+    )
+    assert [r.status for r in session.results] == ["ok", "unavailable"]
+    assert "about a kernel of this model" in (session.results[1].reason or "")
+    assert len(list((tmp_path / "session" / "artifacts").iterdir())) == 1
+
+
+def test_analyze_tunes_first_and_shows_what_came_of_it(net: Path, tmp_path: Path) -> None:
+    session = tvmscope.analyze(
+        str(net),
+        tune_first=True,
+        trials=8,
+        metaschedule=False,
+        min_repeat_ms=1.0,
+        backends="tvmscope,tvmscope-tuned",
+        db=str(tmp_path / "mine.jsonl"),
+        output=tmp_path / "session",
+        **QUICK,
+    )
+    assert sum(task.trials for task in session.tuning) == 8
+    assert load(tmp_path / "session" / "tuning").complete
+    untuned, tuned = session.results
+    assert untuned.status == "ok"
+    used = [task for task in session.tuning if task.chosen]
+    assert tuned.status == ("ok" if used else "unavailable")  # on a busy machine nothing may be
+    if used:
+        assert f"{len(used)} from {tmp_path / 'mine.jsonl'}" in console.to_text([session], 300)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -81,3 +83,12 @@ def test_a_candidate_that_cannot_be_built_again_is_not_chosen(
     verdicts = validator.validate(task, [Candidate(params={"fault": "build crash"})])
     assert best(verdicts) is None
     assert verdicts[0].slower
+
+
+def test_a_process_that_ends_while_loading_costs_one_verdict_and_is_replaced(
+    validator: Validator, task: TuningTask
+) -> None:
+    assert validator.validate(task, [FAST])
+    os.kill(validator._workers[1].pid, signal.SIGKILL)
+    assert validator.validate(task, [FAST]) == []
+    assert [v.trial.status for v in validator.validate(task, [FAST])] == ["ok"]

@@ -9,9 +9,9 @@ import pytest
 
 from trials import ARM, AVX2, AVX512, CONV, H100, TVM, ZEN, trial, validated
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import RULES, Candidate, Trial
+from tvmscope.core.tuning import RULES, Candidate, Trial, origins
 from tvmscope.errors import UsageError
-from tvmscope.tuning.database import Database, append
+from tvmscope.tuning.database import SHIPPED_NAME, Database, append
 from tvmscope.tuning.matching import Found, Host, choose
 from tvmscope.workflow import records
 
@@ -123,6 +123,29 @@ def test_the_first_database_wins_and_can_veto(tmp_path: Path) -> None:
     assert result.choices["other"].source == "shipped"
     append(mine, validated(7, 2e-3, 2e-3, workload="other"))
     assert "other" not in choose(files, HOST).choices
+
+
+def test_shipped_records_for_other_machines_are_no_matter_of_the_user(tmp_path: Path) -> None:
+    append(tmp_path / "shipped.jsonl", validated(1), validated(1, workload="other", tvm="0.1"))
+    shipped = Database(tmp_path / "shipped.jsonl", name=SHIPPED_NAME)
+    result = choose([shipped], replace(HOST, target=AVX512))
+    assert (result.choices, result.warnings) == ({}, ())
+    assert list(choose([shipped], HOST).choices) == [CONV]
+
+
+def test_a_choice_says_where_and_when_it_was_proven(tmp_path: Path) -> None:
+    files = [tmp_path / "mine.jsonl", tmp_path / "shipped.jsonl"]
+    append(files[0], validated(1, workload="a"))
+    old, new = "2026-01-02T10:00:00Z", "2026-03-04T10:00:00Z"
+    append(
+        files[1], *(validated(1, workload=w, cpu="Z", date=d) for w, d in (("b", new), ("c", old)))
+    )
+    found = choose([Database(files[0], name="mine"), Database(files[1], name=SHIPPED_NAME)], HOST)
+    assert found.choices["a"].origin == "mine (a CPU, 2 threads, 2026-11-15)"
+    assert origins(found.choices.values()) == (
+        "2 from shipped (Z, 2 threads, 2026-03-04); 1 from mine (a CPU, 2 threads, 2026-11-15)"
+    )
+    assert origins(()) == ""
 
 
 def test_only_the_workloads_asked_for_are_looked_at(tmp_path: Path) -> None:

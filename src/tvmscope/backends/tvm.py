@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from tvmscope.backends._api import Backend, LoadRequest, Profiler, read_inputs
+from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
 
 
 class _Runner:
     def __init__(self, request: LoadRequest) -> None:
-        from tvmscope.compiler.artifact import load_callable
+        from tvmscope.compiler.artifact import load_callable, read_kernels
 
         if request.artifact is None:
             raise RunError("the TVM backends run artifacts, and none was given")
@@ -32,6 +33,8 @@ class _Runner:
         if artifact.disabled_passes:
             self.settings["disabled_passes"] = ",".join(artifact.disabled_passes)
         self.settings |= {name: str(value) for name, value in artifact.overrides.items()}
+        if tuned := origins(k.tuned for k in read_kernels(artifact.path) if k.tuned):
+            self.settings[TUNED_KERNELS] = tuned
 
     def run(self) -> None:
         self.loaded.run(self.inputs)

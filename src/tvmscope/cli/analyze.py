@@ -12,6 +12,7 @@ from tvmscope.workflow.options import Options
 
 def analyze(models: flags.Models, *, options: Options, show: Show) -> int:
     """Compile, verify and measure models; say what is fast, what is not, and why."""
+    from tvmscope.report import tuning_table
     from tvmscope.workflow.analyze import analyze as run
     from tvmscope.workflow.bench import bench_models, expand
 
@@ -24,6 +25,9 @@ def analyze(models: flags.Models, *, options: Options, show: Show) -> int:
             sessions = [run(found[0], options, progress)]
         else:
             sessions = bench_models(found, options, progress)
+    for session in sessions:
+        if session.tuning:
+            show.text(tuning_table.summary(session))
     show.sessions(sessions)
     return exit_code(sessions, options.backends)
 

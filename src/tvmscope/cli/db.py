@@ -12,7 +12,7 @@ from tvmscope.cli import _flags as flags
 from tvmscope.cli._command import RESULTS, Command, Family
 from tvmscope.cli._show import Show, table_of
 from tvmscope.messages import _, plural
-from tvmscope.units import format_s
+from tvmscope.units import format_bytes, format_s
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,7 +49,7 @@ def list_(
     from tvmscope.workflow.db import Selection, summaries
 
     found = summaries(Selection(db=db, target=target, workload=workload))
-    if not found:
+    if all(file.is_shipped for file in found):
         show.text(_("no records yet; tvmscope tune makes some"))
     for file in found:
         show.text(_heading(file))
@@ -183,6 +183,10 @@ def export(
             help=_("The trace records, as a database that TVM's MetaSchedule loads."),
         ),
     ] = None,
+    best: Annotated[
+        bool,
+        typer.Option("--best", help=_("Only what builds use: the best one of each workload.")),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help=_("Overwrite what is there."))] = False,
     *,
     show: Show,
@@ -195,13 +199,14 @@ def export(
     if metaschedule is not None:
         return _to_metaschedule(chosen, metaschedule, show)
     refuse_overwrite(output, force)
-    count = 0
+    count = size = 0
     stream = output.open("wb") if output else sys.stdout.buffer
-    for line in work.lines(chosen, output):
-        stream.write(line)
+    for line in work.best_lines(chosen) if best else work.lines(chosen, output):
+        size += stream.write(line)
         count += 1
     stream.flush()
-    show.text(plural("{n} record", "{n} records", count).format(n=count))
+    text = plural("{n} record, {size}", "{n} records, {size}", count)
+    show.text(text.format(n=count, size=format_bytes(size)))
     return 0
 
 

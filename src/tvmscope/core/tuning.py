@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,6 +16,9 @@ Params = dict[str, int | str]
 RULES = 1
 """Raised whenever a schedule rule changes what it does by itself: a candidate names only what
 differs from that, so that records of other rules mean something else."""
+
+TUNED_KERNELS = "tuned_kernels"
+"""The setting under which a compiled row says where its tuned kernels are from."""
 
 Status = Literal["ok", "failed", "wrong"]
 
@@ -107,6 +111,29 @@ class Choice:
     candidate: Candidate
     source: str
     """The database's name: `shipped`, or a file's."""
+    cpu: str = ""
+    threads: int | None = None
+    date: str = ""
+    """Of the record: where, on how many threads and when it was proven."""
+
+    @property
+    def origin(self) -> str:
+        """`shipped (AMD EPYC, 2 threads, 2026-11-15)`, as far as it is known."""
+        facts = (self.cpu, self.threads and f"{self.threads} threads", self.date[:10])
+        known = ", ".join(str(fact) for fact in facts if fact)
+        return f"{self.source} ({known})" if known else self.source
+
+
+def origins(choices: Iterable[Choice]) -> str:
+    """Where tuned kernels are from, in words: `7 from shipped (...); 1 from my.jsonl (...)`.
+
+    Of several dates the latest is shown; empty where nothing is tuned.
+    """
+    groups: dict[tuple[str, str, int | None], list[Choice]] = {}
+    for choice in choices:
+        groups.setdefault((choice.source, choice.cpu, choice.threads), []).append(choice)
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    return "; ".join(f"{len(g)} from {max(g, key=lambda c: c.date).origin}" for g in ordered)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,7 +85,10 @@ class Part:
         place = (profile.backend, profile.target, kernel)
         same = (k for k in self.session.kernel_ir if (k.backend, k.target, k.name) == place)
         for found in same:
-            return clean(found.rule or _("none"), NAME_LIMIT), _loops.lines(found)
+            rule = clean(found.rule or _("none"), NAME_LIMIT)
+            if found.tuned:
+                rule = _("{rule}, tuned: {origin}").format(rule=rule, origin=found.tuned.origin)
+            return clean(rule), _loops.lines(found)
         return None
 
     @cached_property

@@ -12,6 +12,7 @@ from tvmscope.core.accuracy import ITSELF
 from tvmscope.core.comparison import Comparison
 from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.session import Session
+from tvmscope.core.tuning import TUNED_KERNELS
 from tvmscope.messages import _, plural
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.units import format_bytes, format_rate, format_s, format_shape
@@ -93,11 +94,14 @@ class Row:
 
     @property
     def notes(self) -> tuple[str, ...]:
+        texts = []
         device = self.result.device_measurement
-        if device is None or not device.values_s:
-            return self.result.warnings
-        text = _("{time} on the device").format(time=format_s(stats.summary(device)["median_s"]))
-        return (text, *self.result.warnings)
+        if device is not None and device.values_s:
+            time = format_s(stats.summary(device)["median_s"])
+            texts.append(_("{time} on the device").format(time=time))
+        if tuned := (self.result.settings or {}).get(TUNED_KERNELS):
+            texts.append(_("tuned kernels: {origins}").format(origins=tuned))
+        return (*texts, *self.result.warnings)
 
     @property
     def reason(self) -> str:

@@ -140,6 +140,8 @@ def _kernel(titled: Titled, *, alone: bool) -> RenderableType:
 def _facts(titled: Titled) -> Iterator[Text]:
     ir, session = titled.ir, titled.session
     facts = [_("rule: {rule}").format(rule=ir.rule) if ir.rule else _("no schedule rule took it")]
+    if ir.tuned:
+        facts.append(_("tuned: {origin}").format(origin=ir.tuned.origin))
     if ir.flops is not None:
         facts.append(_("{count} MFLOP per call").format(count=format_rate(ir.flops / 1e6)))
     if ir.bytes is not None:

@@ -83,6 +83,8 @@ def summary(session: Session) -> RenderableType:
         _("used"),
     )
     rows = searched(session)
+    if not rows:
+        return Text(_("no task was searched"))
     for row in rows:
         table.add_row(
             row.name,

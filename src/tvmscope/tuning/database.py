@@ -22,6 +22,8 @@ from tvmscope.tuning.lines import from_line, glimpse, to_line, workload_key
 
 SHIPPED = Path(__file__).parent / "records"
 """The records that come with the package."""
+SHIPPED_NAME = "shipped"
+"""What each of their files is called."""
 LINE_LIMIT = 16 << 20
 """Longer lines are foreign; bounds the memory that a file without newlines can take."""
 _CHUNK = 1 << 20

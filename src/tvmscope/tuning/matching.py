@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tvmscope.compiler.cpu_features import ARM_FLAGS
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import RULES, Choice, Trial
-from tvmscope.tuning.database import Database
+from tvmscope.tuning.database import SHIPPED_NAME, Database
 
 WORTH = 0.01
 """A candidate is used from this gain on; less is within what two good runs differ by."""
@@ -76,7 +76,8 @@ def choose(
     for order, database in enumerate(databases):
         for number, trial in enumerate(_validated(database, wanted)):
             if reason := mismatch(trial, host):
-                skipped[reason] += 1
+                # what comes with the package is for many machines: only the user's own is missed
+                skipped[reason] += database.name != SHIPPED_NAME
                 continue
             closeness = (-order, trial.threads == host.threads, trial.cpu == host.cpu, number)
             verdict = _Verdict(closeness, gain(trial), trial, database.name)
@@ -85,11 +86,22 @@ def choose(
                 verdicts[key] = verdict
     best = _best(verdicts.values())
     return Found(
-        choices={w: Choice(candidate=v.trial.candidate, source=v.source) for w, v in best.items()},
-        skipped=dict(skipped),
+        choices={workload: _choice(verdict) for workload, verdict in best.items()},
+        skipped={reason: n for reason, n in skipped.items() if n},
         not_worth=sum(v.gain < WORTH for v in verdicts.values()),
         borrowed=dict(Counter(d for v in best.values() for d in _differences(v.trial, host))),
         troubles=tuple(line for database in databases for line in _troubles(database)),
+    )
+
+
+def _choice(verdict: _Verdict) -> Choice:
+    trial = verdict.trial
+    return Choice(
+        candidate=trial.candidate,
+        source=verdict.source,
+        cpu=trial.cpu,
+        threads=trial.threads,
+        date=trial.date,
     )
 
 

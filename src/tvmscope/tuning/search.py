@@ -87,12 +87,13 @@ class Search:
         return self.rest_s + sum(state.predicted_s for state in self.states.values())
 
     def run(self) -> None:
-        """Search until a limit is reached or nothing is left to try."""
+        """Search until a limit is reached or nothing is left to try; may be called again."""
         try:
             every = list(self.states.values())
             untuned = [(s.task, Candidate()) for s in every if UNTUNED not in s.tried]
             for start in range(0, len(untuned), self.batch):
-                self._try(untuned[start : start + self.batch])
+                if self._clock() < self.limits.deadline:
+                    self._try(untuned[start : start + self.batch])
             while not self._finished() and (state := self._next()) is not None:
                 self._advance(state)
         finally:

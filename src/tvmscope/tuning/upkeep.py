@@ -10,12 +10,12 @@ from itertools import chain
 from pathlib import Path
 from statistics import median
 
-from tvmscope.core.tuning import Trial
+from tvmscope.core.tuning import RULES, Trial
 from tvmscope.errors import SchemaError, UsageError
 from tvmscope.tuning import functions
 from tvmscope.tuning.database import append, read, replace_with, scan
 from tvmscope.tuning.lines import from_line, glimpse, to_line
-from tvmscope.tuning.matching import gain
+from tvmscope.tuning.matching import WORTH, gain
 
 _BATCH = 1000
 _LISTED = 100
@@ -121,8 +121,13 @@ def _digest(line: bytes) -> bytes:
 
 def _identity(trial: Trial) -> bytes:
     """The same for two trials of one candidate under the same circumstances."""
+    return _circumstances(trial, trial.candidate.id)
+
+
+def _circumstances(trial: Trial, *more: str) -> bytes:
+    """The same for trials of one workload on the same machine."""
     target = (trial.target.kind, trial.target.arch, trial.target.triple, trial.target.features)
-    key = (trial.workload, trial.candidate.id, target, trial.threads, trial.tvm, trial.cpu)
+    key = (trial.workload, *more, target, trial.threads, trial.tvm, trial.cpu)
     return hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
 
 
@@ -169,6 +174,23 @@ def merge(sources: Iterable[Path], path: Path) -> Moved:
     moved = add(chain.from_iterable(map(trials_of, sources)), path)
     moved.rejected = rejected
     return moved
+
+
+def best(trials: Iterable[Trial]) -> list[Trial]:
+    """The one validated trial that a build would use of each workload and machine, in an order that
+    does not depend on that of the trials. What is not worth it, or of other rules, is left out."""
+    latest: dict[tuple[bytes, str], Trial] = {}
+    for trial in trials:
+        if trial.stage == "validated" and (trial.candidate.trace or trial.rules == RULES):
+            key = (_circumstances(trial), trial.candidate.id)
+            if key not in latest or latest[key].date <= trial.date:
+                latest[key] = trial
+    chosen: dict[bytes, Trial] = {}
+    for (machine, _), trial in sorted(latest.items()):
+        rival = chosen.get(machine)
+        if gain(trial) >= WORTH and (rival is None or gain(rival) < gain(trial)):
+            chosen[machine] = trial
+    return sorted(chosen.values(), key=lambda t: (t.workload, t.target.label, t.threads, t.cpu))
 
 
 @dataclass(kw_only=True)

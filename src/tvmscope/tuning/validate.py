@@ -13,7 +13,7 @@ from tvmscope.core.stats import ratio_interval
 from tvmscope.core.tuning import Candidate, Status, Trial, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.interleave import Lane, Subject, interleave
-from tvmscope.measure.worker import Worker
+from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.tuning.kernels import Arguments, KernelRequest
 from tvmscope.tuning.runners import START_TIMEOUT_S, Runner
 from tvmscope.tuning.workshop import Workshop
@@ -61,7 +61,10 @@ class Validator:
         first, *others = self.workshop.libraries([(task, c) for c in (base, *candidates)])
         if first.failure is not None:
             return []
-        verdicts, lanes = [], [self._lane(0, task, base, first.job.output)]
+        standard = self._lane(0, task, base, first.job.output)
+        if standard is None:
+            return []
+        verdicts, lanes = [], [standard]
         measured: list[tuple[Candidate, Lane]] = []
         for number, (candidate, built) in enumerate(zip(candidates, others, strict=True), start=1):
             problem = built.failure or self._problem(task, candidate, built.job.output)
@@ -70,9 +73,9 @@ class Validator:
                 trial = self._trial(task, candidate, status, reason=problem)
                 verdicts.append(Verdict(task=task, trial=trial))
                 continue
-            lane = self._lane(number, task, candidate, built.job.output)
-            measured.append((candidate, lane))
-            lanes.append(lane)
+            if lane := self._lane(number, task, candidate, built.job.output):
+                measured.append((candidate, lane))
+                lanes.append(lane)
         self._quiet()
         for _ in interleave(lanes, self.measure):
             pass
@@ -105,15 +108,16 @@ class Validator:
         except TvmscopeError as e:
             return one_line(e)
 
-    def _lane(self, number: int, task: TuningTask, candidate: Candidate, library: Path) -> Lane:
+    def _lane(
+        self, number: int, task: TuningTask, candidate: Candidate, library: Path
+    ) -> Lane | None:
+        """The kernel, loaded; None where its process ended over that. The kernel was run and found
+        right before, so that is no verdict on it."""
         args = self.workshop.arguments(task, candidate)
         name = candidate.id if number else "base"
         if not self.workshop.runner.local:
             return Lane(name, _Remote(self.workshop, library, args))
         s = self.workshop.setting
-        if number not in self._workers:
-            env = {"TVM_NUM_THREADS": str(s.threads)}
-            self._workers[number] = Worker("validator", env=env, timeout_s=START_TIMEOUT_S)
         request = KernelRequest(
             library=library,
             args=args,
@@ -122,10 +126,22 @@ class Validator:
             device=s.target.device,
             weights_bytes=s.weights_bytes,
         )
-        worker = self._workers[number]
-        worker.load("tvmscope.tuning.kernels:load", request)
+        worker = self._worker(number)
+        try:
+            worker.load("tvmscope.tuning.kernels:load", request)
+        except WorkerDied:
+            return None
         worker.pause()
         return Lane(name, worker)
+
+    def _worker(self, number: int) -> Worker:
+        """The process for a place, a new one where the one before has ended."""
+        worker = self._workers.get(number)
+        if worker is None or not worker.alive:
+            env = {"TVM_NUM_THREADS": str(self.workshop.setting.threads)}
+            worker = Worker("validator", env=env, timeout_s=START_TIMEOUT_S)
+            self._workers[number] = worker
+        return worker
 
     def _quiet(self) -> None:
         self.workshop.builders.pause()

@@ -20,7 +20,6 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import TunedTask
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import UsageError
 from tvmscope.workflow import environment, fix, places, profile, reports, stages
@@ -38,14 +37,16 @@ def analyze(model: Any, options: Options, progress: Progress | None = None) -> S
         raise UsageError("--fix works on kernel profiles: leave --no-profile out")
     stages.known_backends(options)  # before a load that may take minutes
     where = stages.resolve_targets(options)
-    tuning = _tuned_first(model, options, progress) if options.tune_first else ()
+    tuned = _tuned_first(model, options, progress) if options.tune_first else None
     progress.stage("load", stages.name_of(model))
     with stages.prepared(model, stages.without_needless_export(options, where)) as ready:
         for note in ready.model.notes:
             progress.note(note)
         label = "+".join(target.device for target in where)
         folder = options.output or places.session_folder(ready.model.name, label, started)
-        session = replace(begin(ready, options, where, started), tuning=tuning)
+        session = begin(ready, options, where, started)
+        if tuned is not None:
+            session = replace(session, tuning=tuned.tuning, warnings=tuned.warnings)
         try:
             session = measure(session, ready, options, folder, progress)
             reports.write(session, folder, progress, redacted=options.redact)
@@ -54,12 +55,12 @@ def analyze(model: Any, options: Options, progress: Progress | None = None) -> S
             progress.note(f"session: {folder}")
 
 
-def _tuned_first(model: Any, options: Options, progress: Progress) -> tuple[TunedTask, ...]:
+def _tuned_first(model: Any, options: Options, progress: Progress) -> Session:
     """Tune in a session of its own; the records that it leaves become a row of this one."""
     from tvmscope.workflow.tune import tune  # which builds on this module
 
     own = options.output / "tuning" if options.output else None
-    return tune(model, replace(options, output=own), progress).tuning
+    return tune(model, replace(options, output=own), progress)
 
 
 def begin(

@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tvmscope.compiler.artifact import META
+from tvmscope.compiler.artifact import META, read_kernels
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.progress import Progress, Silent
+from tvmscope.core.tuning import origins
 from tvmscope.errors import UsageError
+from tvmscope.messages import _
 from tvmscope.workflow import places, records, stages
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
@@ -44,4 +46,7 @@ def compile_model(
             choices=options.compile.choices or tuned.choices,
         )
         with Builder(ready, threads) as builder:
-            return builder.build(output, target, config)
+            artifact = builder.build(output, target, config)
+    if used := origins(k.tuned for k in read_kernels(output) if k.tuned):
+        progress.note(_("tuned kernels: {origins}").format(origins=used))
+    return artifact

@@ -11,7 +11,7 @@ from tvmscope.core.tuning import Trial
 from tvmscope.errors import TuneError, UsageError
 from tvmscope.measure.worker import run_isolated
 from tvmscope.tuning import functions, upkeep
-from tvmscope.tuning.database import Database, read
+from tvmscope.tuning.database import SHIPPED_NAME, Database, read
 from tvmscope.tuning.lines import to_line
 from tvmscope.tuning.trace_export import TraceRecord
 from tvmscope.tuning.upkeep import Fault, Moved, Pruned, Report
@@ -60,6 +60,11 @@ class FileSummary:
     rows: tuple[Row, ...]
     rejected: int
     trouble: str | None = None
+
+    @property
+    def is_shipped(self) -> bool:
+        """Whether it came with the package."""
+        return self.name == SHIPPED_NAME
 
     @property
     def trials(self) -> int:
@@ -139,6 +144,13 @@ def lines(chosen: Selection, output: Path | None) -> Iterator[bytes]:
             if output is not None:
                 functions.carry(database.path, output, trial)
             yield to_line(trial)
+
+
+def best_lines(chosen: Selection) -> Iterator[bytes]:
+    """Of the records that are meant those that builds would use; traces without their functions,
+    which builds do not need."""
+    found = (trial for database in chosen.databases() for trial in _readable(database, chosen))
+    return map(to_line, upkeep.best(found))
 
 
 @dataclass(kw_only=True)

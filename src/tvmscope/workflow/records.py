@@ -9,7 +9,7 @@ from pathlib import Path
 from tvmscope.compiler import cpu_features, cuda_device, tvm_compat
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
-from tvmscope.tuning.database import SHIPPED, Database
+from tvmscope.tuning.database import SHIPPED, SHIPPED_NAME, Database
 from tvmscope.tuning.matching import Found, Host, choose
 from tvmscope.workflow.places import TUNING_LOGS
 
@@ -30,7 +30,7 @@ def databases(db: str | None, target: Target | None = None) -> list[Database]:
         path = Path(db)
         files = _inside(path) if path.is_dir() else [path]
         return [Database(file) for file in files]
-    shipped = [Database(file, name="shipped") for file in sorted(SHIPPED.glob(_PATTERN))]
+    shipped = [Database(file, name=SHIPPED_NAME) for file in sorted(SHIPPED.glob(_PATTERN))]
     return [*(Database(file) for file in _inside(TUNING_LOGS, target)), *shipped]
 
 

@@ -24,10 +24,10 @@ from tvmscope.core.tuning import Choice
 from tvmscope.errors import ImportModelError, TvmscopeError, UsageError
 from tvmscope.measure.worker import WorkerDied, run_isolated
 from tvmscope.models.torch_module import pickle_module
+from tvmscope.workflow import tuned_rows
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.places import cache_folder
-from tvmscope.workflow.tuned_rows import with_records
 
 LOAD_TIMEOUT_S = 3600.0
 REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
@@ -143,7 +143,9 @@ def plan_rows(options: Options, where: Sequence[Target], model_format: str) -> l
                     continue
                 graphs = _graph_modes(options, target, backend)
                 made = [_row(backend, target, precision, g, model_format, options) for g in graphs]
-                rows += with_records(made, options, threads_of(options)) if backend.tuned else made
+                if backend.tuned:
+                    made = tuned_rows.with_records(made, options, threads_of(options))
+                rows += made
     if not rows:
         raise UsageError("no backend can run this: check --backends, --precision and --target")
     return rows
@@ -236,6 +238,8 @@ def _build_entry(
         graph=row.variant.graph,
         choices=dict(row.choices),
     )
+    if row.choices and tuned_rows.are_useless(row, artifacts):
+        return replace(entry, unavailable=tuned_rows.NO_KERNEL)
     try:
         built = builder.build(artifacts / row.folder_name, row.target, config)
     except UsageError:  # a pass or a pipeline that does not exist: no row could be built
@@ -243,7 +247,7 @@ def _build_entry(
     except TvmscopeError as e:  # our own words, in one line; the list of a pre-flight stays whole
         return replace(entry, unavailable=None, failure=str(e))
     if row.choices and not any(kernel.tuned for kernel in read_kernels(built.path)):
-        return replace(entry, unavailable="no tuning record is about a kernel of this model")
+        return replace(entry, unavailable=tuned_rows.NO_KERNEL)
     return replace(
         entry,
         request=replace(entry.request, artifact=str(built.path)),

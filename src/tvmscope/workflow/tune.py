@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +20,7 @@ from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
+from tvmscope.messages import _
 from tvmscope.tuning.database import Database
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.search import Limits, Search
@@ -31,6 +33,10 @@ from tvmscope.workflow.tuning_setup import Tuned
 from tvmscope.workflow.tuning_view import progress_line, tuned_tasks
 
 _BATCH_PER_CORE = 4
+_LEAST_S = 15.0
+"""A shorter search is not worth its beginning."""
+_AGAIN = 0.05
+"""From this share of the budget on, what validating left is searched on."""
 
 
 def tune(
@@ -106,17 +112,15 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
     chosen = [p for p in planned if p.reason is None]
     save(run.session, run.folder)
     search: Search | None = None
-    proof = tuning_proof.Proof()
+    workshop = tuning_setup.workshop(run, stack)
+    proof = tuning_proof.begin(run, workshop, [p.task.key for p in chosen])
     try:
-        if chosen:
-            workshop = tuning_setup.workshop(run, stack)
+        if chosen and _has_time(run, len(chosen), proof):
             search = _prepare_search(run, chosen, workshop, stack)
-            search.run()
+            _search_and_validate(run, search, proof)
             _tell_unseeded(run, search)
-            states = list(search.states.values())
-            proof = tuning_proof.validate(run, states, workshop)
-            tuning_proof.explain(run, proof, states, workshop)
-            workshop.close()
+            tuning_proof.explain(run, proof, list(search.states.values()), workshop)
+        workshop.close()
         proof = tuning_proof.prove(run, proof)
         run.session = replace(run.session, complete=True)
     finally:
@@ -127,11 +131,47 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
     return run.session
 
 
+def _has_time(run: Tuned, tasks: int, proof: tuning_proof.Proof) -> bool:
+    """Whether the budget leaves time to search; else the session says so."""
+    if _deadline(run, tasks, proof) > time.monotonic():
+        return True
+    reserve_s = tuning_proof.reserve_s(run, tasks, proof)
+    least_min = ceil((run.spent_s() + reserve_s + _LEAST_S) / 60)
+    proof.reason = _(
+        "a budget of {budget:.0f} s leaves no time to search, since preparing took {spent:.0f} s "
+        "and the proof may take {reserve:.0f} s; give at least {least}m"
+    ).format(
+        budget=run.options.tune.budget_s, spent=run.spent_s(), reserve=reserve_s, least=least_min
+    )
+    warning = _("not tuned: {reason}").format(reason=proof.reason)
+    run.session = replace(run.session, warnings=(*run.session.warnings, warning))
+    return False
+
+
+def _deadline(run: Tuned, tasks: int, proof: tuning_proof.Proof) -> float:
+    """When the search must end, so that validating and proving end within the budget."""
+    return run.began + run.options.tune.budget_s - tuning_proof.reserve_s(run, tasks, proof)
+
+
+def _search_and_validate(run: Tuned, search: Search, proof: tuning_proof.Proof) -> None:
+    """Search, then validate; the time that validating did not need is searched on."""
+    states = list(search.states.values())
+    again_s = max(_LEAST_S, _AGAIN * run.options.tune.budget_s)
+    while True:
+        run.progress.stage("search", f"{len(states)} tasks")
+        search.run()
+        ended_early = time.monotonic() < search.limits.deadline
+        tuning_proof.validate(run, proof, states, search.workshop)
+        deadline = _deadline(run, len(states), proof)
+        if ended_early or deadline - time.monotonic() < again_s:
+            return
+        search.limits = replace(search.limits, deadline=deadline)
+
+
 def _prepare_search(
     run: Tuned, chosen: Sequence[PlannedTask], workshop: Workshop, stack: ExitStack
 ) -> Search:
-    tune, reserve_s = run.options.tune, tuning_proof.reserve_s(run, len(chosen))
-    deadline = run.began + tune.budget_s - reserve_s
+    tune, deadline = run.options.tune, _deadline(run, len(chosen), tuning_proof.Proof())
     batch = _BATCH_PER_CORE * run.threads
     assert run.profile is not None
     search = Search(
@@ -148,16 +188,10 @@ def _prepare_search(
         proposer=tuning_setup.proposer(run, stack, batch),
         batch=batch,
         rest_s=run.profile.end_to_end_s - sum(p.total_s for p in chosen),
-        on_trial=lambda search, state: _show(run, search, state, deadline),
+        on_trial=lambda search, state: _show(run, search, state),
     )
-    if run.spent_s() >= tune.budget_s - reserve_s:
-        run.progress.note(
-            f"the budget leaves no time to search: preparing took {run.spent_s():.0f} s and the "
-            f"proof is given {reserve_s:.0f} s; give a larger --budget"
-        )
     if earlier := sum(state.earlier for state in search.states.values()):
         run.progress.note(f"{earlier} earlier trials are not repeated")
-    run.progress.stage("search", f"{len(chosen)} tasks")
     return search
 
 
@@ -170,8 +204,8 @@ def _tell_unseeded(run: Tuned, search: Search) -> None:
     run.session = replace(run.session, warnings=(*run.session.warnings, *notes))
 
 
-def _show(run: Tuned, search: Search, state: State, deadline: float) -> None:
-    left_s = max(0.0, deadline - time.monotonic())
+def _show(run: Tuned, search: Search, state: State) -> None:
+    left_s = max(0.0, search.limits.deadline - time.monotonic())
     total_s = search.elapsed_s + left_s
     line = progress_line(search, state, left_s)
     run.progress.step(search.elapsed_s, total_s, line)

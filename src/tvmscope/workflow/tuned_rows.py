@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tvmscope.compiler.artifact import read_kernels
 from tvmscope.workflow import records
 from tvmscope.workflow.options import Options
 
 if TYPE_CHECKING:
     from tvmscope.workflow.stages import Row
+
+NO_KERNEL = "no tuning record is about a kernel of this model; see tvmscope tune"
 
 
 def with_records(rows: list[Row], options: Options, threads: int) -> list[Row]:
@@ -33,3 +37,10 @@ def with_records(rows: list[Row], options: Options, threads: int) -> list[Row]:
         )
         for row in rows
     ]
+
+
+def are_useless(row: Row, artifacts: Path) -> bool:
+    """Whether the untuned row is compiled already and shows that no record is about its kernels."""
+    plain = replace(row.variant, backend="tvmscope", tuning=None)
+    kernels = read_kernels(artifacts / replace(row, variant=plain).folder_name)
+    return bool(kernels) and not any(kernel.workload in row.choices for kernel in kernels)

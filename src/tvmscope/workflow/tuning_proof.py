@@ -8,7 +8,7 @@ verified and found faster on the server, and that must do.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,7 +18,7 @@ from tvmscope.bench.run import run as measure_rows
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.session import Session
-from tvmscope.core.tuning import Choice, Part, TuningTask
+from tvmscope.core.tuning import Candidate, Choice, Part, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.tuning.matching import Host, choose
 from tvmscope.tuning.parts import weigh
@@ -29,9 +29,7 @@ from tvmscope.workflow import stages
 from tvmscope.workflow.tuning_setup import Tuned
 
 VALIDATE_S = 5.0
-"""Expected for one task: three kernels, warmed up, in turns."""
-_LOAD_S = 8.0
-"""Expected for loading and verifying a model in a worker."""
+"""Expected for one task until one was validated: three kernels, warmed up, in turns."""
 TOP = 2
 """Candidates of each task that are measured again."""
 UNSEEN = "bench it on the device to see the whole"
@@ -54,14 +52,24 @@ class Proof:
     """The calls of chosen traces, by workload."""
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
     """What the parts of choices are worth, by workload."""
+    spent_s: float = 0.0
+    """What validating took."""
     accepted: bool | None = None
     """Whether the tuned model proved itself; None where there was none."""
     reason: str = ""
 
 
-def reserve_s(run: Tuned, tasks: int) -> float:
-    """What must be kept of the budget for validating, explaining and proving."""
-    validating_s = min(VALIDATE_S * tasks, _SHARE * run.options.tune.budget_s)
+def begin(run: Tuned, workshop: Workshop, workloads: Iterable[str]) -> Proof:
+    """What earlier runs have proven on the machine that measures."""
+    s = workshop.setting
+    host = Host(target=s.target, threads=s.threads, tvm=s.tvm, cpu=s.cpu)
+    return Proof(choices=choose([run.database], host, workloads).choices)
+
+
+def reserve_s(run: Tuned, tasks: int, proof: Proof) -> float:
+    """What must be kept for validating, explaining and proving, as far as is known by now."""
+    each_s = proof.spent_s / len(proof.verdicts) if proof.verdicts else VALIDATE_S
+    validating_s = min(each_s * tasks, _SHARE * run.options.tune.budget_s)
     return model_s(run) + validating_s + explain_s(run)
 
 
@@ -73,7 +81,7 @@ def explain_s(run: Tuned) -> float:
 
 def model_s(run: Tuned) -> float:
     """Expected for compiling the tuned model and measuring it beside the untuned one."""
-    measured_s = 2 * (1.5 * _duration_s(run) + _LOAD_S) if run.runs_here else 0.0
+    measured_s = 2 * (1.5 * _duration_s(run) + run.load_s) if run.runs_here else 0.0
     return 1.2 * run.build_s + measured_s
 
 
@@ -82,21 +90,18 @@ def _duration_s(run: Tuned) -> float:
     return min(run.options.measure.duration_s, max(1.0, 0.015 * run.options.tune.budget_s))
 
 
-def validate(run: Tuned, states: Sequence[State], workshop: Workshop) -> Proof:
+def validate(run: Tuned, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
     """Measure the best candidates of each task again, those with the most to gain first."""
+    began, proof.reason = time.monotonic(), ""
     deadline = run.began + run.options.tune.budget_s - model_s(run) - explain_s(run)
-    s = workshop.setting
-    host = Host(target=s.target, threads=s.threads, tvm=s.tvm, cpu=s.cpu)
-    known = choose([run.database], host, [state.task.key for state in states]).choices
-    proof = Proof(choices=dict(known))
     ordered = sorted(states, key=lambda s: s.predicted_s - s.planned.total_s)
     run.progress.stage("validate", "in turns with the untuned kernels")
     with Validator(workshop, _measuring(run)) as validator:
         for number, state in enumerate(ordered):
             run.progress.step(number, len(ordered), state.task.key)
             candidates = state.fastest(TOP)
-            earlier = known.get(state.task.key)
-            if not candidates or (earlier and earlier.candidate == candidates[0]):
+            earlier = proof.choices.get(state.task.key)
+            if not candidates or _is_known(proof, state.task.key, candidates[0]):
                 continue
             if time.monotonic() > deadline:
                 proof.reason = "the budget ended before every task was validated"
@@ -105,9 +110,18 @@ def validate(run: Tuned, states: Sequence[State], workshop: Workshop) -> Proof:
             if earlier and earlier.candidate not in candidates:
                 candidates.append(earlier.candidate)
             verdicts = validator.validate(state.task, candidates)
-            proof.verdicts[state.task.key] = verdicts
+            proof.verdicts.setdefault(state.task.key, []).extend(verdicts)
             settle(proof, state.task.key, verdicts, str(run.database.path))
-    return proof
+    proof.spent_s += time.monotonic() - began
+
+
+def _is_known(proof: Proof, workload: str, candidate: Candidate) -> bool:
+    """Whether a candidate was chosen before, or has a verdict of this run."""
+    choice = proof.choices.get(workload)
+    verdicts = proof.verdicts.get(workload, ())
+    return (choice is not None and choice.candidate == candidate) or any(
+        verdict.trial.candidate == candidate for verdict in verdicts
+    )
 
 
 def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
@@ -153,7 +167,10 @@ def settle(proof: Proof, workload: str, verdicts: Sequence[Verdict], source: str
     found = best(verdicts)
     earlier = proof.choices.get(workload)
     if found is not None:
-        proof.choices[workload] = Choice(candidate=found.trial.candidate, source=source)
+        t = found.trial
+        proof.choices[workload] = Choice(
+            candidate=t.candidate, source=source, cpu=t.cpu, threads=t.threads, date=t.date
+        )
     elif earlier and any(v.trial.candidate == earlier.candidate and v.slower for v in verdicts):
         del proof.choices[workload]
 

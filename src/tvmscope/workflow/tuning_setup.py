@@ -63,6 +63,8 @@ class Tuned:
     """Of the untuned artifact, which is little else than weights; a GPU's are not kept cold."""
     build_s: float = 0.0
     """What compiling the untuned model took; the tuned one takes as long."""
+    load_s: float = 0.0
+    """What loading and profiling the untuned model took: loading and verifying takes no longer."""
 
     @property
     def threads(self) -> int:
@@ -116,10 +118,12 @@ def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
 
 def _profile_here(run: Tuned) -> Profile:
     entry = stages.loadable_entry(run.row, run.ready, run.options, run.artifacts)
+    start = time.monotonic()
     for session in profile_entries(
         run.session, [entry], run.options, run.progress, log_dir=run.folder / "logs"
     ):
         run.session = session
+        run.load_s = run.load_s or time.monotonic() - start  # then come the roofs
     if not run.session.profiles:
         raise TuneError("the untuned model could not be profiled: " + run.session.warnings[-1])
     return run.session.profiles[0]

@@ -88,7 +88,9 @@ def _searched(plain: TunedTask, state: State, proof: Proof | None) -> TunedTask:
     used = proof is not None and proof.accepted is True
     choice = proof.choices.get(plain.workload) if proof and used else None
     verdicts = proof.verdicts.get(plain.workload, []) if proof else []
-    verdict = next((v for v in verdicts if choice and v.trial.candidate == choice.candidate), None)
+    verdict = next(
+        (v for v in reversed(verdicts) if choice and v.trial.candidate == choice.candidate), None
+    )
     return replace(
         plain,
         trials=len(state.tried) - state.earlier,

@@ -1,0 +1,109 @@
+"""The budget of a tuning run: what validating does not need is searched, and all ends in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tvmscope.core.options import MeasureOptions, TuneOptions
+from tvmscope.core.progress import Silent
+from tvmscope.tuning.search import Limits
+from tvmscope.workflow import tune, tuning_proof
+from tvmscope.workflow.options import Options
+
+TASKS, BUDGET_S, PREPARED_S = 20, 600.0, 40.0
+
+
+@dataclass
+class Clock:
+    """Time that passes only when something is done."""
+
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@dataclass
+class Searching:
+    """A search that always has something to try, unless it is `short`."""
+
+    clock: Clock
+    limits: Limits
+    short: bool = False
+    spans: list[float] = field(default_factory=list)
+    states: dict[str, str] = field(default_factory=lambda: {str(n): str(n) for n in range(TASKS)})
+    workshop: None = None
+
+    def run(self) -> None:
+        span = 1.0 if self.short else max(0.0, self.limits.deadline - self.clock.now)
+        self.spans.append(span)
+        self.clock.now += span
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock(PREPARED_S)
+    monkeypatch.setattr(tune, "time", made)
+    return made
+
+
+def a_run(budget_s: float) -> Any:
+    options = Options(tune=TuneOptions(budget_s=budget_s), measure=MeasureOptions(duration_s=5.0))
+    return SimpleNamespace(
+        began=0.0, options=options, build_s=10.0, load_s=4.0, progress=Silent(),
+        spent_s=lambda: PREPARED_S, session=SimpleSession(),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SimpleSession:
+    warnings: tuple[str, ...] = ()
+
+
+def spans(clock: Clock, monkeypatch: pytest.MonkeyPatch, each_s: float, **more: bool) -> Searching:
+    """How a run with validations of `each_s` per task, of which fewer and fewer are left, goes."""
+    run, proof = a_run(BUDGET_S), tuning_proof.Proof()
+    left = [TASKS]
+
+    def validate(*_: object) -> None:
+        clock.now += left[0] * each_s
+        proof.spent_s += left[0] * each_s
+        proof.verdicts |= {str(n): [] for n in range(left[0])}
+        left[0] //= 2
+
+    monkeypatch.setattr(tuning_proof, "validate", validate)
+    deadline = tune._deadline(run, TASKS, proof)
+    search = Searching(clock, Limits(deadline=deadline), **more)
+    tune._search_and_validate(run, search, proof)  # type: ignore[arg-type]
+    assert clock.now + tuning_proof.model_s(run) <= BUDGET_S
+    return search
+
+
+def test_what_validating_leaves_is_searched(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = spans(clock, monkeypatch, each_s=1.0)
+    assert len(search.spans) > 1
+    unused_s = BUDGET_S - clock.now - tuning_proof.model_s(a_run(BUDGET_S))
+    assert unused_s < 0.1 * BUDGET_S
+    assert sum(search.spans) > search.spans[0] + 50
+
+
+def test_a_long_validation_leaves_nothing(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(spans(clock, monkeypatch, each_s=5.0).spans) == 1
+
+
+def test_a_search_that_has_nothing_left_to_try_is_not_repeated(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert spans(clock, monkeypatch, each_s=1.0, short=True).spans == [1.0]
+
+
+def test_a_budget_without_time_to_search_says_what_would_do(clock: Clock) -> None:
+    run, proof = a_run(70.0), tuning_proof.Proof()
+    assert not tune._has_time(run, TASKS, proof)
+    assert "leaves no time to search" in proof.reason
+    assert "give at least 2m" in run.session.warnings[0]
+    assert tune._has_time(a_run(120.0), TASKS, proof)
