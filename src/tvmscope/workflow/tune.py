@@ -71,7 +71,8 @@ def tune(
             try:
                 return _tune(run, planned, stack)
             finally:
-                progress.note(f"records: {file}")
+                if file.exists():  # not where nothing was tried
+                    progress.note(f"records: {file}")
                 progress.note(f"session: {folder}")
 
 
@@ -106,6 +107,8 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
             search = _prepare_search(run, chosen, workshop, stack)
             search.run()
             proof = tuning_proof.validate(run, list(search.states.values()), workshop)
+            if not any(state.tried for state in search.states.values()):
+                proof.reason = "no candidate was tried"
             workshop.close()
         proof = tuning_proof.prove(run, proof)
         run.session = replace(run.session, complete=True)
