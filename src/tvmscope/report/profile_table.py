@@ -66,9 +66,8 @@ def _table(profile: Profile, top: int, roofs: Limits) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     # The names give way to the numbers: a table of times without times says nothing.
     # A kernel's name is what `explain --kernel` wants: it is folded, never cut.
-    names = ((_("kernel"), _KERNEL_WIDTH, "fold"), (_("computes"), _OPS_WIDTH, "ellipsis"))
-    for title, width, overflow in names:
-        table.add_column(title, max_width=width, overflow=overflow, ratio=1)
+    table.add_column(_("kernel"), max_width=_KERNEL_WIDTH, overflow="fold", ratio=1)
+    table.add_column(_("computes"), max_width=_OPS_WIDTH, overflow="ellipsis", ratio=1)
     numbers = (_("calls"), _("time"), _("share"), _("GFLOP/s"), _("GB/s"), _("of roof"))
     for title in numbers:
         table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
