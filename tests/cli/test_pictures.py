@@ -141,6 +141,17 @@ def test_an_artifact_of_before_pictures_still_answers(artifacts: Path, pictures:
     assert len(answer["labels"]) == 5
 
 
+def test_pixels_that_are_given_as_they_are_are_pointed_out(artifacts: Path, pictures: Path) -> None:
+    shutil.copytree(artifacts / "net", pictures / "blind")
+    meta = pictures / "blind" / "meta.json"
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | {"vision": None}))
+    image = ("--image", str(pictures / "a.png"))
+    assert "values of 0 to 255" in run("run", str(pictures / "blind"), *image).stderr
+    told = run("run", str(pictures / "blind"), *image, "--input-scale", "1/255")
+    assert told.returncode == 0
+    assert "not known" not in told.stderr
+
+
 def test_flags_about_pictures_need_one(artifacts: Path) -> None:
     refuses(run("run", str(artifacts / "net"), "--task", "classify"), 2, "--image")
 

@@ -137,6 +137,14 @@ def test_a_scheduled_kernel_shows_its_loops_rule_and_trace(host: Target) -> None
     )
 
 
+def test_statements_are_shown_without_the_types_of_their_numbers(host: Target) -> None:
+    a = te.placeholder((64, 48), name="a")
+    ir = _describe(_func(a, topi.nn.pad(a, (1, 0), pad_value=2.5)), host)
+    (statement,) = [loop for loop in _walk(ir.tree) if loop.extent is None]
+    assert "T.int" not in statement.text
+    assert statement.text.endswith("2.5)")
+
+
 def test_an_unscheduled_kernel_is_serial_and_has_no_rule() -> None:
     a = te.placeholder((64,), name="a")
     module = tvm.IRModule({"main": _func(a, topi.exp(a))})

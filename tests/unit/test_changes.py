@@ -72,8 +72,8 @@ def test_another_machine_is_refused(field: str, value: object) -> None:
 
 
 def test_another_model_is_refused() -> None:
-    other = measured(0.040, model=replace(samples.MODEL, digest="e" * 64))
-    with pytest.raises(Incomparable, match="model"):
+    other = measured(0.040, model=replace(samples.MODEL, name="another", digest="e" * 64))
+    with pytest.raises(Incomparable, match=r"differ in model: .* and another \(eeeeeeeeeeee\)"):
         changes(measured(0.040), other)
 
 

@@ -55,6 +55,13 @@ def test_fewer_threads_than_cores_are_pointed_out(monkeypatch: pytest.MonkeyPatc
     assert "TVM_NUM_THREADS=8" in check.fix
 
 
+def test_backends_and_formats_go_by_the_names_that_flags_take() -> None:
+    checks = by_name(doctor._plugins())
+    assert "torch-compile" in checks["backends"].detail.split(", ")
+    assert "json" in checks["report"].detail.split(", ")
+    assert "tune" in checks["cli"].detail.split(", ")
+
+
 def test_a_check_that_breaks_is_a_line() -> None:
     def _odd() -> Iterator[doctor.Check]:
         raise ValueError("surprise")

@@ -19,3 +19,14 @@ def test_long_names_give_way_to_the_times(columns: int) -> None:
     console.print(profile_table.render(session(profile("tvmscope", long)), 5))
     assert "2.05 ms" in out.getvalue()
     assert "GFLOP/s" in out.getvalue()
+
+
+def test_a_name_is_folded_not_cut_and_the_share_of_the_roof_is_shown() -> None:
+    name = "fused_winograd_conv2d_add_relu_add1"
+    long = kernel(name, 2e-3, "blocks.1.conv/conv2d", flops=1e8, bytes=1e6)
+    out = io.StringIO()
+    Console(file=out, width=80).print(profile_table.render(session(profile("tvmscope", long)), 5))
+    lines = out.getvalue().splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("fused_"))
+    assert "".join(line[:16].strip() for line in lines[first : first + 3]) == name
+    assert lines[first].endswith("25%")  # 1e8 flops at 200 GFLOP/s take 0.5 ms of 2 ms

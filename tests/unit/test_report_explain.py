@@ -58,6 +58,28 @@ def shown(*irs: KernelIR, width: int = 100) -> str:
     return text(explain.KernelView(titled), width)
 
 
+def test_broken_lines_stay_under_their_beginning() -> None:
+    found = diagnose(SITUATIONS["untuned-kernel"][0])
+    lines = text(explain.findings(found), 60).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("1. "))
+    body = [line for line in lines[start + 1 :] if line.strip() and "[untuned" not in line]
+    evidence = body[: next(i for i, line in enumerate(body) if "tvmscope tune" in line) + 1]
+    assert len(evidence) > 2
+    assert all(line.startswith("   ") for line in evidence)
+    steps = shown(ours(), width=60).splitlines()
+    (fourth,) = [i for i, line in enumerate(steps) if line.startswith("  4. ")]
+    assert steps[fourth + 1].startswith("     1.")
+
+
+def test_one_call_is_not_several_and_the_bound_is_named() -> None:
+    ir = ours()
+    timed = kernel("fused_dense", 1e-3, "fc", flops=2e6, bytes=1 << 20)
+    one = explain.Titled("path", session(profile("tvmscope", timed), kernel_ir=(ir,)), ir)
+    assert "in 1 call, " in text(explain.KernelView((one,)))
+    assert "in 4 calls, " in shown(ir)
+    assert "of its roof, bound by neither" in shown(ir)
+
+
 def test_each_primitive_is_said_in_words() -> None:
     assert in_words(TRACE) == [
         "computed stage 2 where it is used: it needs no buffer",

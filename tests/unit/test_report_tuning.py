@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console, RenderableType
@@ -27,6 +28,23 @@ def test_the_plan_shows_what_is_tuned_and_why_the_rest_is_not() -> None:
     assert "30/40" in shown
     assert f"{len(wanted)} task would be tuned" in shown
     assert "not tuned, too small: 1" in shown
+
+
+def test_a_narrow_terminal_cuts_no_number_of_the_plan() -> None:
+    console = Console(file=StringIO(), width=80, color_system=None)
+    console.print(tuning_table.plan(samples.tuned()))
+    assert isinstance(console.file, StringIO)
+    head, first = console.file.getvalue().splitlines()[:2]
+    assert head.split()[-4:] == ["headroom", "gain/min", "to", "try"]
+    assert first.split()[-1] == "30/40"
+    assert "…" not in head + first
+
+
+def test_a_search_without_trials_is_said_not_an_empty_table() -> None:
+    session = samples.tuned()
+    untried = [replace(t, trials=0, earlier=0) for t in session.tuning]
+    shown = text(tuning_table.summary(replace(session, tuning=tuple(untried))))
+    assert shown.strip() == "no candidate was tried"
 
 
 def test_the_summary_shows_what_is_used_and_what_it_gained() -> None:

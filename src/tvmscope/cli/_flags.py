@@ -22,7 +22,7 @@ from tvmscope.units import parse_duration_s, parse_shapes, split_targets
 Models = Annotated[
     list[str],
     typer.Argument(
-        metavar="MODEL...",
+        metavar="MODEL",
         help=_(
             "Built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME, hf:NAME, or a "
             "folder."

@@ -161,7 +161,7 @@ def database(
             "--db",
             metavar="PATH|none",
             help=_("Tuning records: a file or a folder; none turns them off."),
-            default=_("tuning_logs/<target>/ and the shipped ones"),
+            default=_("those under tuning_logs/, and the shipped ones"),
         ),
     ] = None,
 ) -> dict[str, Any]:

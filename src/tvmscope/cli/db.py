@@ -121,7 +121,7 @@ def show_(
 
 
 def merge(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help=_("What to merge."))],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=_("What to merge."))],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=_("Into this."))],
     force: Annotated[bool, typer.Option("--force", help=_("Add to what is there."))] = False,
     *,
@@ -252,7 +252,7 @@ def import_(
 def verify(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE...", help=_("Files of records."), show_default=_("all")),
+        typer.Argument(metavar="FILE", help=_("Files of records."), show_default=_("all")),
     ] = None,
     db: Db = None,
     *,

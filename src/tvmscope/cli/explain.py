@@ -26,7 +26,7 @@ def explain(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="SESSION|ARTIFACT...", help=_("Results folders, session.json files, artifacts.")
+            metavar="SESSION|ARTIFACT", help=_("Results folders, session.json files, artifacts.")
         ),
     ],
     kernel: Annotated[

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def report(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="SESSION...", help=_("Results folders, or their session.json.")),
+        typer.Argument(metavar="SESSION", help=_("Results folders, or their session.json.")),
     ],
     format_: Annotated[
         str | None,

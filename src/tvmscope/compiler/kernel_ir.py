@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,7 +18,8 @@ from tvmscope.errors import one_line
 RULE = "tvmscope.rule"
 TRACE = "tvmscope.trace"
 """Attributes in which the scheduling pass leaves what it did to a function."""
-_LONGEST_TEXT = 120
+_LONGEST_TEXT = 240
+_TYPED = re.compile(r"T\.(?:int|uint|float|bfloat)\d+\((-?[\w.+-]+)\)")
 _MODES = {
     int(tirx.ForKind.SERIAL): "serial",
     int(tirx.ForKind.PARALLEL): "parallel",
@@ -128,7 +130,8 @@ def _buffer(buffer: Any) -> Buffer:
 
 
 def _text(e: Any) -> str:
-    return str(e).rpartition("\n")[2]  # declarations may come before it
+    """As TVM prints it, without the types of its numbers: T.int64(3) is 3."""
+    return _TYPED.sub(r"\1", str(e).rpartition("\n")[2])  # declarations may come before it
 
 
 def _short(text: str) -> str:

@@ -117,13 +117,15 @@ def _check(before: Session, after: Session) -> None:
         ("cores", a.cores, b.cores),
         ("threads", a.threads, b.threads),
         ("GPU", a.gpu, b.gpu),
-        ("model", before.model.digest[:12], after.model.digest[:12]),
+        ("model", before.model.digest, after.model.digest),
         ("shapes", before.model.shapes, after.model.shapes),
     ]
+    models = [f"{s.model.name} ({s.model.digest[:12]})" for s in (before, after)]
     for name, left, right in checks:
         if left != right:
+            old, new = models if name == "model" else (_short(left), _short(right))
             raise Incomparable(
-                f"the sessions differ in {name}: {_short(left)} and {_short(right)}; measure both "
+                f"the sessions differ in {name}: {old} and {new}; measure both "
                 "on one machine, with one model"
             )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
@@ -16,7 +17,7 @@ from tvmscope.core import roofline
 from tvmscope.core.fixes import Attempt
 from tvmscope.core.profile import Buffer, Finding, KernelIR, Loop
 from tvmscope.core.session import Session
-from tvmscope.messages import _
+from tvmscope.messages import _, plural
 from tvmscope.report import _fixes
 from tvmscope.report._schedule import in_words
 from tvmscope.report.escape import NAME_LIMIT, clean
@@ -70,7 +71,7 @@ def fixes(attempts: Sequence[Attempt]) -> Table:
     return table
 
 
-def _finding(place: int, finding: Finding) -> Iterator[Text]:
+def _finding(place: int, finding: Finding) -> Iterator[RenderableType]:
     title = Text(f"{place}. ").append(clean(finding.title), style="bold")
     title.append(
         f"  {clean(_(finding.severity), NAME_LIMIT)}", style=_SEVERITIES.get(finding.severity, "")
@@ -82,14 +83,19 @@ def _finding(place: int, finding: Finding) -> Iterator[Text]:
             _("  effort: {effort}").format(effort=clean(_(finding.effort), NAME_LIMIT)), style="dim"
         )
     yield title.append(f"  [{clean(finding.rule, NAME_LIMIT)}]", style="dim")
-    yield Text(f"   {clean(finding.evidence, 700)}")
-    yield Text(f"   {clean(finding.advice, 400)}", style="green")
+    yield _indented(Text(clean(finding.evidence, 700)))
+    yield _indented(Text(clean(finding.advice, 400), style="green"))
     if finding.fix:
         shown = ", ".join(f"{key} = {value}" for key, value in finding.fix.items())
-        yield Text(_("   fix: {fix}").format(fix=clean(shown)), style="cyan")
+        yield _indented(Text(_("fix: {fix}").format(fix=clean(shown)), style="cyan"))
     if finding.achieved_s is not None:
-        text = _("   tried: it saved {time}").format(time=format_s(finding.achieved_s))
-        yield Text(text, style="bold")
+        text = _("tried: it saved {time}").format(time=format_s(finding.achieved_s))
+        yield _indented(Text(text, style="bold"))
+
+
+def _indented(text: Text) -> Padding:
+    """Every line of it, also where a narrow terminal breaks it; nothing is filled up behind it."""
+    return Padding(text, (0, 0, 0, 3), expand=False)
 
 
 @dataclass(frozen=True)
@@ -131,10 +137,19 @@ def _kernel(titled: Titled, *, alone: bool) -> RenderableType:
     steps = in_words(ir.trace)
     if steps:
         parts.append(Text(_("schedule (2.4b: stage 2, loop 4, part b)"), style="dim"))
-        parts += [Text(f"{n:3}. {clean(step)}") for n, step in enumerate(steps, start=1)]
+        parts.append(_numbered(steps))
     else:
         parts.append(Text(_("No schedule was recorded."), style="yellow"))
     return Group(*parts)
+
+
+def _numbered(steps: Sequence[str]) -> Table:
+    """A grid keeps the lines of a step that is broken under its first one."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(justify="right", min_width=4)
+    for number, step in enumerate(steps, start=1):
+        grid.add_row(f"{number}.", Text(clean(step)))
+    return grid
 
 
 def _facts(titled: Titled) -> Iterator[Text]:
@@ -153,11 +168,10 @@ def _facts(titled: Titled) -> Iterator[Text]:
         if not found or ir.backend not in ("", profile.backend):
             continue
         calls, total = sum(k.calls for k in found), sum(k.total_s for k in found)
-        text = _("{backend}: {time} in {calls} calls").format(
-            backend=profile.backend, time=format_s(total), calls=calls
-        )
+        text = plural("{backend}: {time} in {n} call", "{backend}: {time} in {n} calls", calls)
+        text = text.format(backend=profile.backend, time=format_s(total), n=calls)
         if point := points.get((profile.backend, ir.name)):
-            text += _(", {share:.0%} of its roof ({bound})").format(
+            text += _(", {share:.0%} of its roof, bound by {bound}").format(
                 share=point.share, bound=_(point.bound)
             )
         yield Text(clean(text))
@@ -175,7 +189,7 @@ def _tree(nodes: tuple[Loop, ...]) -> Tree:
 def _grow(tree: Tree, nodes: tuple[Loop, ...]) -> None:
     for node in nodes:
         if node.extent is None:
-            label = Text(clean(node.text, 90), style="cyan" if not node.body else "")
+            label = Text(clean(node.text), style="cyan" if not node.body else "")
         else:
             label = Text(clean(node.mode, NAME_LIMIT), style=_MODES.get(node.mode, "bold blue"))
             label.append(f" {clean(node.text, NAME_LIMIT)}").append(f" x {node.extent}", "bold")

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.roofline import Limits, limits
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.report.escape import NAME_LIMIT, clean
@@ -16,13 +17,15 @@ from tvmscope.units import format_rate, format_s
 
 _OPS_WIDTH = 60
 _KERNEL_WIDTH = 40
+_LONGEST_NAME = 120
 
 
 def render(session: Session, top: int) -> RenderableType:
     """Every profile of a session, and what kept others from being made."""
     parts: list[RenderableType] = []
     for profile in session.profiles:
-        parts += [_heading(session, profile), _table(profile, top), *_lines(profile, top), Text("")]
+        table = _table(profile, top, limits(session, profile))
+        parts += [_heading(session, profile), table, *_lines(profile, top), Text("")]
     parts += [Text(_("warning: "), style="yellow").append(clean(text)) for text in session.warnings]
     return Group(*parts)
 
@@ -59,17 +62,18 @@ def _heading(session: Session, profile: Profile) -> Text:
     return title.append(row).append(f" · {clean(profile.how)}, {runs}", style="dim")
 
 
-def _table(profile: Profile, top: int) -> Table:
+def _table(profile: Profile, top: int, roofs: Limits) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     # The names give way to the numbers: a table of times without times says nothing.
-    for title, width in ((_("kernel"), _KERNEL_WIDTH), (_("computes"), _OPS_WIDTH)):
-        table.add_column(title, max_width=width, overflow="ellipsis", ratio=width)
-    numbers = (_("calls"), _("time"), _("share"), _("GFLOP/s"), _("GB/s"), _("flop/byte"))
+    # A kernel's name is what `explain --kernel` wants: it is folded, never cut.
+    table.add_column(_("kernel"), max_width=_KERNEL_WIDTH, overflow="fold", ratio=1)
+    table.add_column(_("computes"), max_width=_OPS_WIDTH, overflow="ellipsis", ratio=1)
+    numbers = (_("calls"), _("time"), _("share"), _("GFLOP/s"), _("GB/s"), _("of roof"))
     for title in numbers:
         table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
     kernels = by_kernel(profile.kernels)
     for kernel in kernels[:top]:
-        table.add_row(*_cells(kernel, profile))
+        table.add_row(*_cells(kernel, profile, roofs))
     if rest := kernels[top:]:
         text = plural("{n} more kernel", "{n} more kernels", len(rest)).format(n=len(rest))
         spent = sum(k.total_s for k in rest)
@@ -86,18 +90,18 @@ def _table(profile: Profile, top: int) -> Table:
     return table
 
 
-def _cells(kernel: KernelTime, profile: Profile) -> list[Text]:
+def _cells(kernel: KernelTime, profile: Profile, roofs: Limits) -> list[Text]:
     flops, moved, spent = kernel.flops, kernel.bytes, kernel.total_s
-    intensity = flops / moved if flops is not None and moved else None
+    least = roofs.least_s(kernel)
     return [
-        Text(clean(kernel.name, NAME_LIMIT), style="yellow" if kernel.kind == "layout" else ""),
+        Text(clean(kernel.name, _LONGEST_NAME), style="yellow" if kernel.kind == "layout" else ""),
         Text(clean(", ".join(kernel.source_ops[:4]), 200), style="dim"),
         Text(str(kernel.calls)),
         Text(format_s(spent), style="bold"),
         Text(_share(spent, profile)),
         Text(_rate(flops, spent)),
         Text(_rate(moved, spent)),
-        Text("-" if intensity is None else format_rate(intensity)),
+        Text("-" if least is None or spent <= 0 else f"{least / spent:.0%}"),
     ]
 
 

@@ -84,7 +84,7 @@ def summary(session: Session) -> RenderableType:
     )
     rows = searched(session)
     if not rows:
-        return Text(_("no task was searched"))
+        return Text(_("no candidate was tried"))
     for row in rows:
         table.add_row(
             row.name,
@@ -137,8 +137,9 @@ def _totals(tasks: Sequence[TunedTask]) -> str:
 
 
 def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column(first, no_wrap=True)
+    # In a narrow terminal a task takes several lines, so that its numbers are whole.
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(first, overflow="fold")
     for name in others:
         if name == _("used"):
             table.add_column(name)

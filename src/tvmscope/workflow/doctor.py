@@ -197,7 +197,14 @@ def _plugins() -> Iterator[Check]:
         for failure in failures:
             yield Check(failure.module, "warn", failure.reason)
         if found:
-            yield Check(package, "ok", ", ".join(found))
+            yield Check(package, "ok", ", ".join(_names(found)))
+
+
+def _names(found: dict[str, Any]) -> Iterator[str]:
+    """What users call them: a file may hold several, and is named as Python wants it."""
+    for file, manifests in found.items():
+        for manifest in manifests if isinstance(manifests, tuple) else (manifests,):
+            yield getattr(manifest, "name", file)
 
 
 def _places() -> Iterator[Check]:

@@ -31,6 +31,11 @@ from tvmscope.workflow.run import run_artifact
 _MOST_DEATHS = 3
 """Workers lost one after the other, before the rest of the pictures is given up."""
 
+_UNKNOWN = (
+    "how this model was trained to see pictures is not known: it gets values of 0 to 255; "
+    "--input-scale, --mean, --std and --fit say otherwise"
+)
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -62,6 +67,8 @@ def show_pictures(
     files = images.find(asked.pictures)
     written = [*_drawings(asked.save_vis, files), save_outputs]
     _refuse_overwrite([Path(file) for file in written if file is not None], options.force)
+    if artifact.vision is None and not asked.preprocess:
+        progress.note(_UNKNOWN)
     with TemporaryDirectory(prefix="tvmscope-") as scratch:
         requests = _requests(path, files, vision, asked, options, Path(scratch))
         answers = _answer_all(requests, options, progress)

@@ -77,7 +77,8 @@ def tune(
             try:
                 return _tune(run, planned, stack)
             finally:
-                progress.note(f"records: {file}")
+                if file.exists():  # not where nothing was tried
+                    progress.note(f"records: {file}")
                 progress.note(f"session: {folder}")
 
 
@@ -119,6 +120,8 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
             search = _prepare_search(run, chosen, workshop, stack)
             _search_and_validate(run, search, proof)
             _tell_unseeded(run, search)
+            if not any(state.tried for state in search.states.values()):
+                proof.reason = "no candidate was tried"
             tuning_proof.explain(run, proof, list(search.states.values()), workshop)
         workshop.close()
         proof = tuning_proof.prove(run, proof)

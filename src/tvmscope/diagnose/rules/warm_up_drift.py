@@ -21,18 +21,19 @@ def check(session: Session) -> Iterator[Finding]:
     if not drifted:
         return
     worst = max(drifted, key=lambda row: abs(_drift(row) or 0.0))
+    others = [row.task.label for row in drifted if row is not worst]
     yield Finding(
         rule=RULE.id,
         severity="medium",
         effort="minutes",
         title=_("Times drifted during the measurement"),
         evidence=_(
-            "{names}: between the first and the last third of its rounds {worst} changed by "
-            "{most:+.0%}."
+            "Between the first and the last third of the rounds {worst} changed by {most:+.0%}"
+            "{others}."
         ).format(
-            names=listed(row.task.label for row in drifted),
             worst=listed([worst.task.label]),
             most=_drift(worst),
+            others=_(", less so {names}").format(names=listed(others)) if others else "",
         ),
         advice=_("Measure again on an idle machine, with a longer --duration or more --warmup."),
     )
