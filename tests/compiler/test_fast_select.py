@@ -77,8 +77,8 @@ def test_on_a_gpu_sorting_has_a_thread_for_each_element_and_suppression_a_block_
     )
     texts = {v.name_hint: f.script() for v, f in done.module.functions_items()}
     # 700 elements: chunks of 16, then six times twice as long, each with ceil(2100 / 256) blocks
-    assert texts["sort_order"].count('launch_thread("blockIdx.x", 9)') == 7
-    assert 'launch_thread("blockIdx.x", 3)' in texts["nms_suppress"]
-    assert 'launch_thread("threadIdx.x", 512)' in texts["nms_suppress"]
+    assert texts["sort_order"].count('launch_thread("blockIdx.x", T.int64(9))') == 7
+    assert 'launch_thread("blockIdx.x", T.int64(3))' in texts["nms_suppress"]
+    assert 'launch_thread("threadIdx.x", T.int64(512))' in texts["nms_suppress"]
     kernels = [call.kernel for call in done.calls]
     assert not [name for name in kernels if "call_packed" in texts[name]]  # the host's sort

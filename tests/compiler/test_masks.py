@@ -56,6 +56,8 @@ IN_ONNX = [
 ]  # fmt: skip
 """An assignment to a mask becomes NonZero and ScatterND of as many updates as the mask has places,
 which TVM's importer refuses."""
+IN_TORCH = [name for name in CASES if name not in ("masked scatter", "scatter_add")]
+"""The others are refused by name: TVM's importer has no such operators."""
 MODULE = """
 import torch
 
@@ -91,7 +93,7 @@ def results(ready: Prepared, host: Target, inputs: list[Array]) -> list[Array]:
     return [found.numpy() for found in machine["main"](*(tvm.runtime.tensor(a) for a in inputs))]
 
 
-@pytest.mark.parametrize("path, cases", [("torch", list(CASES)), ("onnx", IN_ONNX)])
+@pytest.mark.parametrize("path, cases", [("torch", IN_TORCH), ("onnx", IN_ONNX)])
 def test_each_case_is_what_pytorch_computes(
     path: str, cases: list[str], host: Target, tmp_path: Path
 ) -> None:

@@ -138,12 +138,23 @@ class _Runs:
 
 
 def _better(a: Expr, b: Expr, descending: bool) -> Expr:
-    """Whether `a` goes before `b`; a total order of floats, or runs would not fit together."""
-    kind = str(a.ty.dtype)
-    above, below = (a, b) if descending else (b, a)
+    """Whether `a` goes before `b`."""
+    a, b = _key(a), _key(b)
+    return a > b if descending else a < b
+
+
+def _key(value: Expr) -> Expr:
+    """A whole number in the place of a float: a total order, or runs would not fit together.
+
+    By bits, since LLVM may take it that there is no NaN.
+    """
+    kind = str(value.ty.dtype)
     if not kind.startswith(("float", "bfloat")):
-        return above > below
-    if kind != "float64":
-        above, below = (tirx.Cast("float32", value) for value in (above, below))
-    only = tirx.all(tirx.isnan(above), tirx.Not(tirx.isnan(below)))
-    return tirx.any(above > below, only)
+        return value
+    width = 64 if kind == "float64" else 32
+    whole, exponent = f"int{width}", {64: 0x7FF << 52, 32: 0xFF << 23}[width]
+    most = tirx.const(2 ** (width - 1) - 1, whole)
+    bits = tirx.reinterpret(whole, tirx.Cast(f"float{width}", value))
+    size = tirx.bitwise_and(bits, most)
+    number = tirx.Select(bits < 0, tirx.const(0, whole) - size, size)  # both zeros are 0
+    return tirx.Select(size > tirx.const(exponent, whole), most, number)
