@@ -41,7 +41,7 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc]  # TVM has no ty
         shape = np.broadcast_shapes(*(tuple(s) for s in sizes))
         columns = [emit(op.broadcast_to(emit(op.astype(i, "int64")), shape)) for i in indices]
         places = emit(op.stack(columns, axis=len(shape)))
-        rows = emit(op.broadcast_to(values, (*shape, *data.ty.shape[len(indices) :])))
+        rows = emit(op.broadcast_to(values, (*shape, *list(data.ty.shape)[len(indices) :])))
         return emit(op.scatter_nd(data, places, rows, "add" if adds else "update"))
 
     def _put_mask(
