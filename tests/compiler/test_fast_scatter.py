@@ -191,6 +191,67 @@ def test_consecutive_slices_are_one_copy_and_the_later_one_wins(host: Target) ->
     np.testing.assert_array_equal(result(host, make, data, first, second), wanted)
 
 
+WIDE = np.linspace(-3, 3, 40 * 7, dtype=np.float32).reshape(40, 7)
+
+
+def assign(y: relax.Expr, part: relax.Expr) -> relax.Expr:
+    """y[:, 1:3] = part, as exporters write it."""
+    rows = np.stack(np.meshgrid(np.arange(40), [1, 2], indexing="ij"), -1)
+    return relax.op.scatter_nd(y, relax.const(rows), part)
+
+
+def writes_in_place(done: pipeline.Lowered) -> bool:
+    """The copying kernel has the result as a parameter of its own."""
+    return len(done.module["scatter_copy"].params) == 2
+
+
+def doubled(y: relax.Expr) -> relax.Expr:
+    return relax.op.multiply(relax.op.strided_slice(y, [1], [1], [3]), relax.const(2.0))
+
+
+def test_on_a_cpu_a_value_that_is_not_read_again_is_written_in_place(host: Target) -> None:
+    def make(x: relax.Var) -> relax.Expr:
+        y = relax.BlockBuilder.current().emit(relax.op.sigmoid(x))
+        done = relax.BlockBuilder.current().emit(assign(y, doubled(y)))
+        return relax.op.matmul(relax.op.permute_dims(done), done)  # room that must not be its own
+
+    assert writes_in_place(lowered(host, make, WIDE))
+    wanted = 1 / (1 + np.exp(-WIDE))
+    wanted[:, 1:3] *= 2
+    np.testing.assert_allclose(result(host, make, WIDE), wanted.T @ wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x, emit: assign(x, doubled(x)),
+        lambda x, emit: relax.op.subtract(assign(y := emit(relax.op.sigmoid(x)), doubled(y)), y),
+        lambda x, emit: relax.op.concat(
+            [
+                relax.op.reshape(emit(assign(y := emit(relax.op.sigmoid(x)), doubled(y))), (280,)),
+                emit(relax.op.reshape(y, (280,))),
+            ]
+        ),
+        lambda x, emit: assign(relax.op.reshape(x, (40, 7)), doubled(x)),
+    ],
+    ids=[
+        "an argument",
+        "read later",
+        "read later in another shape",
+        "an argument in another shape",
+    ],
+)
+def test_on_a_cpu_a_value_that_is_still_needed_is_copied(host: Target, make: Any) -> None:
+    def graph(x: relax.Var) -> relax.Expr:
+        return make(x, relax.BlockBuilder.current().emit)
+
+    assert not writes_in_place(lowered(host, graph, WIDE))
+    given = WIDE.copy()
+    plain = result(host, graph, given, disabled_passes=("fast-scatter",))
+    np.testing.assert_array_equal(result(host, graph, given), plain)
+    np.testing.assert_array_equal(given, WIDE)
+
+
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("constant", [False, True])
 def test_index_put_broadcasts_and_accumulates_duplicates(

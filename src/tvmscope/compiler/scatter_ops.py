@@ -6,94 +6,15 @@ threads. Where indices are known only at run time, a small kernel makes the look
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import te, tirx
 from tvm.script.ir_builder import tirx as T
 
-from tvmscope.compiler.scatter_loops import extern, flat, phases, product, unflat
-from tvmscope.compiler.scatter_plan import Box
+from tvmscope.compiler.scatter_loops import COMBINE, extern, flat, phases, product, unflat
 
 Expr = tirx.Expr
-Combine = Callable[[Expr, Expr], Expr]
-
-COMBINE: dict[str, Combine] = {
-    "update": lambda old, new: new,
-    "add": lambda old, new: old + new,
-    "mul": lambda old, new: old * new,
-    "min": tirx.min,
-    "max": tirx.max,
-}
-_RUN = 4096
-"""Elements that are copied before some of them are written over: they are still in the cache."""
-
-
-def put_box(data: te.Tensor, updates: te.Tensor, box: Box, reduction: str) -> te.Tensor:
-    """`data` with `updates` in a box of its leading axes; `updates` has the box's shape there."""
-    combine, lead = COMBINE[reduction], len(box.counts)
-
-    def value(*i: Expr) -> Expr:
-        inside, places = _offsets(box, i, data.shape)
-        new = combine(data(*i), updates(*places, *i[lead:]))
-        return tirx.if_then_else(tirx.all(*inside), new, data(*i)) if inside else new
-
-    return te.compute(data.shape, value, name="scatter_box")
-
-
-def copy_boxes(data: te.Tensor, *updates: te.Tensor, boxes: Sequence[Box], rows: int) -> te.Tensor:
-    """`data` with each of `updates` in its box, later ones on top; the first `rows` axes are rows.
-
-    For CPUs, where a choice for each element keeps a loop from becoming vectors: each row is
-    copied as it is, then what lies in a box is copied over it.
-    """
-    shape = [int(size) for size in data.shape]
-    count, length = product(shape[:rows]), product(shape[rows:])
-    group = max(g for g in range(1, max(1, _RUN // length) + 1) if count % g == 0)
-
-    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
-        old, out = T.buffer_proxy(ins[0]), T.buffer_proxy(outs[0])
-
-        def overwrite(row: Expr, source: Any, box: Box) -> None:
-            new, (inside, place) = T.buffer_proxy(source), _inside(box, row, shape, rows)
-            start, run = box.run(rows, shape)
-            here = tirx.all(*inside, tirx.const(True, "bool"))
-            with T.If(here), T.Then(), T.serial(0, run) as j:
-                out[row * length + start + j] = new[place * run + j]
-
-        def copy(block: Expr) -> None:
-            with T.serial(0, group * length) as j:
-                out[block * (group * length) + j] = old[block * (group * length) + j]
-            for source, box in zip(ins[1:], boxes, strict=True):
-                with T.serial(0, group) as row:
-                    overwrite(block * group + row, source, box)
-
-        return phases([(count // group, copy, False)], gpu=False)
-
-    return extern([data.shape], [data, *updates], build, [data.dtype], "scatter_copy")
-
-
-def _inside(box: Box, row: Expr, shape: Sequence[int], rows: int) -> tuple[list[Expr], Expr]:
-    """Whether a row of the data lies in a box, and which row of the box it is."""
-    at = unflat(row, shape[:rows])
-    inside, places = _offsets(box, at, shape)
-    counts = (*box.counts, *shape[len(box.counts) :])
-    places += at[len(box.counts) :]
-    return inside, flat(places, counts[:rows])
-
-
-def _offsets(box: Box, at: Sequence[Expr], shape: Sequence[Any]) -> tuple[list[Expr], list[Expr]]:
-    """The conditions under which a place is in a box, and where in the box it then is."""
-    inside, places = [], []
-    for axis, size, start, step, count in zip(
-        at, shape, box.starts, box.steps, box.counts, strict=False
-    ):
-        offset, last = axis - start, start + step * (count - 1)
-        inside += [axis >= start] if start else []
-        inside += [axis <= last] if last < int(size) - 1 else []
-        inside += [tirx.floormod(offset, step) == 0] if step > 1 else []
-        places.append(tirx.floordiv(offset, step) if step > 1 else offset)
-    return inside, places
 
 
 def put_rows(

@@ -22,20 +22,22 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from tvmscope.compiler import scatter_boxes as boxed
 from tvmscope.compiler import scatter_ops as ops
 from tvmscope.compiler import scatter_plan as plan
 from tvmscope.compiler.passes import known
 from tvmscope.compiler.passes.rewrite import Handler, Rewriter, rewrite_calls, static_shape
+from tvmscope.compiler.scatter_loops import COMBINE
 from tvmscope.core.target import Target
 
 INJECTIVE = 2
 """TVM's OpPatternKind of what fuses with its like; it takes a choice for a plain copy (0)."""
-_ELEMENTWISE = (ops.put_box, ops.put_rows)
+_ELEMENTWISE = (boxed.put_box, ops.put_rows)
 _NAMES = {
-    ops.put_box: "scatter_box",
+    boxed.put_box: "scatter_box",
     ops.put_rows: "scatter_rows",
     ops.copy_rows: "scatter_rows",
-    ops.copy_boxes: "scatter_copy",
+    boxed.copy_boxes: "scatter_copy",
     ops.write_each: "scatter_each",
     ops.fold_rows: "scatter_fold",
     ops.last_rows: "scatter_table",
@@ -103,11 +105,12 @@ class _Scatter:
             data, boxes, sources = before[0], (*before[1], box), (*before[2], updates)
             rows = plan.copied_rows(boxes, self.shape)
             if rows is not None:
-                compute = partial(ops.copy_boxes, boxes=boxes, rows=rows)
-                result = self.emit(compute, data, *sources)
+                compute = partial(boxed.copy_boxes, boxes=boxes, rows=rows)
+                told = {boxed.BOXES: boxed.boxes_text(boxes, rows)}
+                result = self.emit(compute, data, *sources, attrs=told)
                 self.copies[result] = data, boxes, sources
                 return result
-        return self.emit(partial(ops.put_box, box=box, reduction=reduction), self.data, updates)
+        return self.emit(partial(boxed.put_box, box=box, reduction=reduction), self.data, updates)
 
     def unknown(self, places: relax.Expr, reduction: str) -> relax.Expr:
         """For places that are computed at run time, -1 where an update goes nowhere."""
@@ -138,10 +141,12 @@ class _Scatter:
             return self.updates
         return self.builder.emit(relax.op.reshape(self.updates, wanted))
 
-    def emit(self, compute: Any, *args: relax.Expr) -> relax.Expr:
+    def emit(
+        self, compute: Any, *args: relax.Expr, attrs: dict[str, str | int] | None = None
+    ) -> relax.Expr:
         """Bind a kernel's result; the kernel is named after what computes it."""
         name = _NAMES[compute.func]
-        attrs = {"op_pattern": INJECTIVE} if compute.func in _ELEMENTWISE else None
+        attrs = {"op_pattern": INJECTIVE} if compute.func in _ELEMENTWISE else attrs
         return self.builder.emit(
             self.builder.call_te(compute, *args, primfunc_name_hint=name, primfunc_attrs=attrs)
         )
@@ -152,7 +157,7 @@ def _accepts(reduction: str, *tensors: relax.Expr) -> bool:
     shapes = [static_shape(t) for t in tensors]
     if any(shape is None or prod(shape) > _MOST_ROWS for shape in shapes):
         return False
-    return reduction in ops.COMBINE and all(str(t.ty.dtype) != "bool" for t in tensors[1:2])
+    return reduction in COMBINE and all(str(t.ty.dtype) != "bool" for t in tensors[1:2])
 
 
 def _scatter_nd(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> relax.Expr | None:
