@@ -49,7 +49,7 @@ def setting(target: Target) -> Setting:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def workshop(setting: Setting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     builders = Builders(2, tunables=tiny_tunables.NAME)
     runner = LocalRunner(threads=2, timeout_s=TIMEOUT_S)

@@ -55,7 +55,7 @@ def a_run(budget_s: float) -> Any:
     options = Options(tune=TuneOptions(budget_s=budget_s), measure=MeasureOptions(duration_s=5.0))
     return SimpleNamespace(
         began=0.0, options=options, build_s=10.0, load_s=4.0, progress=Silent(),
-        spent_s=lambda: PREPARED_S, session=SimpleSession(),
+        spent_s=lambda: PREPARED_S, session=SimpleSession(), runs_here=True,
     )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ def get_init_inputs():
 def get_inputs():
     return [torch.randn(1, 3, 40, 40)]
 """
+pytestmark = pytest.mark.slow
 THREADS = 1
 FIRST_BATCH = 1 + 4 * THREADS
 """The untuned kernel and one batch: later batches follow what was fast."""

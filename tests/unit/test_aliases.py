@@ -26,6 +26,10 @@ from tvmscope.errors import UsageError
         "run d --device cuda -> run d --device cuda",
         "run d -- --a_b -> run d -- --a_b",
         "bench m.onnx --out_dir x -> bench m.onnx --out_dir x",
+        "compile m.onnx --tune 5m -> compile m.onnx --tune 5m",
+        "compile m.onnx --tune -> compile m.onnx --tune 10m",
+        "compile m.onnx --tune --iters 1 -> compile m.onnx --tune 10m --iters 1",
+        "compile m.onnx --tune 0 -> compile m.onnx",
     ],
 )
 def test_old_words_become_ours(words: str) -> None:
@@ -33,6 +37,6 @@ def test_old_words_become_ours(words: str) -> None:
     assert modern(old.split()) == new.split()
 
 
-def test_tuning_is_refused_in_words() -> None:
-    with pytest.raises(UsageError, match="--tune"):
-        modern(["compile", "m.onnx", "--tune"])
+def test_an_artifact_is_not_tuned_when_it_runs() -> None:
+    with pytest.raises(UsageError, match="--tune: run takes what was compiled"):
+        modern(["run", "d", "--tune"])

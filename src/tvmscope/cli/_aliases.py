@@ -23,6 +23,7 @@ _POSITIONAL = {"compile": "--onnx", "run": "--artifact-dir"}
 """The flag whose value is the command's first argument."""
 _SWITCH = re.compile(r"0|1|true|false|on|off|yes|no", re.IGNORECASE)
 _OFF = ("0", "false", "off", "no")
+_USUAL = "10m"
 _NUMBER = re.compile(r"\d*\.?\d+")
 
 Words = list[str]
@@ -77,7 +78,14 @@ def _profile_top(command: str, words: Words) -> Words:
 
 
 def _tune(command: str, words: Words) -> Words:
-    raise UsageError(_("--tune: compile and run do not tune; leave it out"))
+    """Compiling tunes as long as the time says; a script's bare switch means the usual time."""
+    if command != "compile":
+        raise UsageError(_("--tune: run takes what was compiled; tune with compile or tune"))
+    if words and _SWITCH.fullmatch(words[0]):
+        return [] if words.pop(0).lower() in _OFF else ["--tune", _USUAL]
+    if not words or words[0].startswith("-"):
+        return ["--tune", _USUAL]
+    return ["--tune", words.pop(0)]
 
 
 _SPECIAL: dict[str, Callable[[str, Words], Words]] = {
