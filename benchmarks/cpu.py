@@ -1,6 +1,7 @@
 """All built-in models on every CPU backend, interleaved: ratios with intervals and their mean.
 
 python benchmarks/cpu.py [--models resnet50,minilm] [--duration 8s] [--threads N] [--batch N]
+                         [--db RECORDS: the tuned models, beside the untuned ones]
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ def main() -> None:
     parser.add_argument("--duration", default="8s")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--db", help="tuning records")
     parser.add_argument("--with-tvm", action="store_true", help="also the wheel's own pipeline")
     args = parser.parse_args()
-    backends = ("tvmscope", *PEERS, *(("tvm",) if args.with_tvm else ()))
-    print(f"| model | tvmscope | {' | '.join(backends[1:])} | against the best peer |")
+    ours = ("tvmscope-tuned", "tvmscope") if args.db else ("tvmscope",)
+    backends = (*ours, *PEERS, *(("tvm",) if args.with_tvm else ()))
+    print(f"| model | {' | '.join(backends)} | against the best peer |")
     print("|---" * (len(backends) + 2) + "|")
     best = []
     for name in args.models.split(","):
@@ -36,10 +39,12 @@ def main() -> None:
             session = tvmscope.bench(
                 name,
                 target="cpu",
-                backends=backends,
+                # the untuned row first: a later row of ours is set against it
+                backends=sorted(backends, key=lambda name: name != "tvmscope"),
                 duration_s=parse_duration_s(args.duration),
                 threads=args.threads,
                 batch_size=args.batch,
+                db=args.db,
                 output=Path(folder) / "session",
             )
         best.append(_row(name, session, backends))
@@ -56,7 +61,7 @@ def _row(name: str, session: Session, backends: tuple[str, ...]) -> float | None
         for r in session.results
         if r.status == "ok" and r.measurement is not None
     }
-    ratios = {c.against: c for c in session.comparisons if c.backend == "tvmscope"}
+    ratios = {c.against: c for c in session.comparisons if c.backend == backends[0]}
     cells = []
     for backend in backends[1:]:
         found = ratios.get(backend)
@@ -70,7 +75,7 @@ def _row(name: str, session: Session, backends: tuple[str, ...]) -> float | None
     fastest = min(peers, key=lambda p: times[p]) if peers else None
     verdict = f"{ratios[fastest].speedup:.2f}x {fastest}" if fastest else "-"
     print(
-        f"| {name} | {format_s(times.get('tvmscope'))} | {' | '.join(cells)} | {verdict} |",
+        f"| {name} | {format_s(times.get(backends[0]))} | {' | '.join(cells)} | {verdict} |",
         flush=True,
     )
     return ratios[fastest].speedup if fastest else None

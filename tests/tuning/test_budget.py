@@ -15,6 +15,8 @@ from tvmscope.workflow import tune, tuning_proof
 from tvmscope.workflow.options import Options
 
 TASKS, BUDGET_S, PREPARED_S = 20, 600.0, 40.0
+PROMISING = SimpleNamespace(fastest=lambda count: [None] * count)
+"""A task with something to validate."""
 
 
 @dataclass
@@ -35,7 +37,9 @@ class Searching:
     limits: Limits
     short: bool = False
     spans: list[float] = field(default_factory=list)
-    states: dict[str, str] = field(default_factory=lambda: {str(n): str(n) for n in range(TASKS)})
+    states: dict[str, Any] = field(
+        default_factory=lambda: dict.fromkeys(map(str, range(TASKS)), PROMISING)
+    )
     workshop: None = None
 
     def run(self) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 import samples
 from tvmscope.core.tuning import Candidate, TunedTask
 from tvmscope.report import _choice, _tuning, html, markdown, tuning_table
+from tvmscope.report._schedule import in_words
 
 
 def text(shown: RenderableType) -> str:
@@ -102,3 +103,16 @@ def test_a_chosen_trace_is_told_step_by_step() -> None:
     assert first == "{odd} is {name}"
     assert "in parallel on all threads" in second
     assert _choice.sentences(samples.tuned().tuning[1]) == []
+
+
+def test_marks_that_a_search_leaves_for_itself_are_not_told() -> None:
+    told = in_words(
+        (
+            'b0 = sch.get_sblock(name="y", func_name="main")',
+            "l1, l2 = sch.get_loops(block=b0)",
+            'sch.annotate(block_or_loop=b0, ann_key="meta_schedule.tiling_structure", ann_val="S")',
+            "sch.parallel(loop=l1)",
+            'sch.unannotate(block_or_loop=b0, ann_key="meta_schedule.tiling_structure")',
+        )
+    )
+    assert len(told) == 1

@@ -29,6 +29,8 @@ def in_words(trace: Iterable[str]) -> list[str]:
         if call is None:
             sentences.append(line.strip())
             continue
+        if call.is_note_to_the_search:
+            continue
         sentence = _apply(call, names)
         if sentence is not None:
             sentences.append(sentence)
@@ -43,6 +45,12 @@ class _Call:
         self.results = results
         self.positional = [_value(a) for a in call.args]
         self.named = {k.arg: _value(k.value) for k in call.keywords if k.arg}
+
+    @property
+    def is_note_to_the_search(self) -> bool:
+        """MetaSchedule's marks for its own later steps, which then change the loops themselves."""
+        key = str(self.get("ann_key", 1))
+        return self.primitive.endswith("annotate") and key.startswith("meta_schedule.")
 
     def get(self, key: str, position: int = 0) -> Any:
         """An argument by its name, or by its place where it was given without one."""

@@ -165,7 +165,8 @@ def _search_and_validate(run: Tuned, search: Search, proof: tuning_proof.Proof) 
         search.run()
         ended_early = time.monotonic() < search.limits.deadline
         tuning_proof.validate(run, proof, states, search.workshop)
-        deadline = _deadline(run, len(states), proof)
+        promising = sum(bool(state.fastest(1)) for state in states)
+        deadline = _deadline(run, promising, proof)
         if ended_early or deadline - time.monotonic() < again_s:
             return
         search.limits = replace(search.limits, deadline=deadline)
