@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -30,3 +31,11 @@ def test_a_name_is_folded_not_cut_and_the_share_of_the_roof_is_shown() -> None:
     first = next(i for i, line in enumerate(lines) if line.startswith("fused_"))
     assert "".join(line[:16].strip() for line in lines[first : first + 3]) == name
     assert lines[first].endswith("25%")  # 1e8 flops at 200 GFLOP/s take 0.5 ms of 2 ms
+
+
+def test_a_profiler_that_seems_to_cost_less_than_nothing_costs_less_than_the_noise() -> None:
+    seen = profile("tvmscope", kernel("k", 1e-3))
+    out = io.StringIO()
+    quick = replace(seen, end_to_end_s=2 * seen.profiled_s)
+    Console(file=out, width=200).print(profile_table.render(session(quick), 5))
+    assert "it costs less than the noise" in out.getvalue()

@@ -20,3 +20,8 @@ def test_hostile_names_cannot_leave_the_text() -> None:
     document = to_svg([samples.hostile_names()])
     assert "<script" not in document
     ElementTree.fromstring(document)
+
+
+def test_nothing_is_fetched_to_show_it() -> None:
+    document = to_svg([samples.ALL["tuned"]()])
+    assert "url(" not in document.replace("url(#", "")

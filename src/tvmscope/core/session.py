@@ -142,6 +142,10 @@ def load(path: Path) -> Session:
         data = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as e:
         raise SchemaError(f"no session at {path}: give a results folder or its session.json") from e
-    except (json.JSONDecodeError, UnicodeDecodeError, OSError) as e:
+    except UnicodeDecodeError as e:
+        raise SchemaError(
+            f"{file} is not a session: give a results folder or its session.json"
+        ) from e
+    except (json.JSONDecodeError, OSError) as e:
         raise SchemaError(f"{file} cannot be read as a session: {e}") from e
     return from_json(data)

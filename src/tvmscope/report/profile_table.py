@@ -123,7 +123,9 @@ def _lines(profile: Profile, top: int) -> list[Text]:
         outside=format_s(profile.host_s),
         profiled=format_s(profile.profiled_s),
     )
-    cost = _("; without the profiler {plain}: it costs {overhead:+.1%}").format(
-        plain=format_s(whole), overhead=profile.overhead_s / whole
-    )
+    plain, overhead = format_s(whole), profile.overhead_s / whole
+    cost = _("; without the profiler {plain}: it costs {overhead:+.1%}")
+    if overhead < 0:  # nothing runs faster for being watched
+        cost = _("; without the profiler {plain}: it costs less than the noise")
+    cost = cost.format(plain=plain, overhead=overhead)
     return [Text(text + cost, style="dim")]
