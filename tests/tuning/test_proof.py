@@ -36,6 +36,7 @@ def measured(untuned_s: float, tuned_s: float, **more: object) -> Session:
     [
         (measured(0.050, 0.040), True, "faster"),
         (measured(0.050, 0.050), True, "undecided"),
+        (measured(0.050, 0.0505), False, "undecided"),
         (measured(0.050, 0.060), False, "slower"),
         (measured(0.050, 0.040, status="wrong", reason="error 0.1"), False, "wrong: error 0.1"),
         (measured(0.050, 0.040, status="failed", reason="crash"), False, "failed: crash"),

@@ -219,7 +219,10 @@ def _measure(run: Tuned, rows: Sequence[stages.Row]) -> tuple[Result, ...]:
 
 
 def accept(session: Session) -> tuple[bool, str]:
-    """Whether the tuned model, the last row, is right and not slower; and why, in words."""
+    """Whether the tuned model, the last row, is right and not slower; and why, in words.
+
+    Where the difference is too small to be sure of, the better estimate decides.
+    """
     tuned = session.results[-1]
     if tuned.status != "ok":
         return False, f"it is {tuned.status}: {tuned.reason}"
@@ -227,7 +230,7 @@ def accept(session: Session) -> tuple[bool, str]:
     if comparison is None:
         return False, "the untuned model could not be measured beside it"
     shown = f"{comparison.speedup:.3f} times as fast as untuned, {comparison.verdict}"
-    return comparison.verdict != "slower", shown
+    return comparison.verdict != "slower" and comparison.speedup >= 1, shown
 
 
 def _record(run: Tuned, verdicts: Sequence[Verdict]) -> None:
