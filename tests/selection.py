@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,14 +28,23 @@ def lowered(target: Target, make: Any, *inputs: Array) -> pipeline.Lowered:
     return pipeline.run(builder.get(), target, made, CompileOptions())
 
 
-def results(target: Target, make: Any, *inputs: Array) -> list[Array]:
-    """What the graph computes on the target's device, which has to be here."""
+def compiled(target: Target, make: Any, *inputs: Array) -> Callable[..., list[Array]]:
+    """The graph as a function that runs on the target's device, which has to be here."""
     module = lowered(target, make, *inputs).module
     built = relax.build(module, tvm.target.Target(targets.to_tvm(target)), relax_pipeline=None)
     device = tvm.cuda() if target.device == "cuda" else tvm.cpu()
     machine = relax.VirtualMachine(built, device)
-    found = machine["main"](*(tvm.runtime.tensor(a, device) for a in inputs))
-    return [found.numpy()] if hasattr(found, "numpy") else [f.numpy() for f in found]
+
+    def run(*arrays: Array) -> list[Array]:
+        found = machine["main"](*(tvm.runtime.tensor(a, device) for a in arrays))
+        return [found.numpy()] if hasattr(found, "numpy") else [f.numpy() for f in found]
+
+    return run
+
+
+def results(target: Target, make: Any, *inputs: Array) -> list[Array]:
+    """What the graph computes of the inputs."""
+    return compiled(target, make, *inputs)(*inputs)
 
 
 def ordered(data: Array, axis: int, *, descending: bool) -> Array:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
@@ -82,3 +84,21 @@ def test_on_a_gpu_sorting_has_a_thread_for_each_element_and_suppression_a_block_
     assert 'launch_thread("threadIdx.x", T.int64(512))' in texts["nms_suppress"]
     kernels = [call.kernel for call in done.calls]
     assert not [name for name in kernels if "call_packed" in texts[name]]  # the host's sort
+
+
+@pytest.mark.parametrize(
+    "make, inputs",
+    [
+        (lambda x: relax.op.topk(x, 300, 0, "both"), [np.zeros(8400, np.float32)]),
+        (lambda b, s: nms(b, s, 20, 0.45, 0.1), picture(0, 1, 1, 3000)),
+    ],
+    ids=["topk", "suppression"],
+)
+def test_code_for_a_gpu_is_made_in_seconds(make: Any, inputs: Any) -> None:
+    target = targets.resolve("cuda:sm_90")
+    module = lowered(target, make, *inputs).module
+    made = tvm.target.Target(targets.to_tvm(target), host=targets.to_tvm(targets.host_target()))
+    begun = time.process_time()
+    relax.build(module, made, relax_pipeline=None)
+    # 0.4 s; over a minute where a kernel repeats its expressions, which TVM then analyses anew
+    assert time.process_time() - begun < 10

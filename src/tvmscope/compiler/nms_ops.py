@@ -13,7 +13,7 @@ from typing import Any
 from tvm import te, tirx
 from tvm.script.ir_builder import tirx as T
 
-from tvmscope.compiler.scatter_loops import BLOCK, blocks, extern, phases, variable
+from tvmscope.compiler.scatter_loops import BLOCK, blocks, extern, held, phases, variable
 
 Expr = tirx.Expr
 
@@ -66,20 +66,21 @@ class _Suppression:
         rank, count, stays = variable(), variable(), variable()
         rank[0] = count[0] = tirx.const(0, "int32")
         with T.While(tirx.all(rank[0] < self.length, count[0] < self.limits.most)):
-            box = self.ranked[row * self.length + rank[0]]
-            stays[0] = tirx.Select(self._scores(row, box), 1, 0)
+            box = held(self.ranked[row * self.length + rank[0]])
+            score = self._score(row, box)
+            stays[0] = tirx.Cast("int32", self._enough(score))
             with T.If(stays[0] == 1), T.Then():
-                better = variable()
+                mine, better = self._sides(row, box), variable()
                 better[0] = tirx.const(0, "int32")
                 with T.While(tirx.all(better[0] < count[0], stays[0] == 1)):
-                    other = self.chosen[row * self.limits.most + better[0]]
-                    with T.If(self._overlaps(row, box, other)), T.Then():
+                    other = held(self.chosen[row * self.limits.most + better[0]])
+                    with T.If(self._overlap(mine, self._sides(row, other))), T.Then():
                         stays[0] = tirx.const(0, "int32")
                     better[0] = better[0] + 1
             with T.If(stays[0] == 1), T.Then():
                 self.chosen[row * self.limits.most + count[0]] = box
                 count[0] = count[0] + 1
-            rank[0] = self._next(row, box, rank[0])
+            rank[0] = self._next(score, rank[0], 1)
         self.counts[row] = count[0]
 
     def together(self, row: Expr, thread: Expr) -> None:
@@ -96,62 +97,57 @@ class _Suppression:
                 self.gone[row * self.length + at] = tirx.const(0, "int32")
         _wait()
         with T.While(tirx.all(rank[0] < self.length, count[0] < self.limits.most)):
-            box = self.ranked[row * self.length + rank[0]]
-            stays = self.gone[row * self.length + rank[0]] == 0
-            with T.If(tirx.all(stays, self._scores(row, box))), T.Then():
+            box = held(self.ranked[row * self.length + rank[0]])
+            gone, score = held(self.gone[row * self.length + rank[0]]), self._score(row, box)
+            with T.If(tirx.all(gone == 0, self._enough(score))), T.Then():
                 with T.If(thread == 0), T.Then():
                     self.chosen[row * self.limits.most + count[0]] = box
                 self._mark(row, box, rank[0] + 1 + thread)
                 count[0] = count[0] + 1
                 _wait()
-            rank[0] = self._next(row, box, rank[0])
+            rank[0] = self._next(score, rank[0], 1)
         with T.If(thread == 0), T.Then():
             self.counts[row] = count[0]
 
     def _mark(self, row: Expr, box: Expr, first: Expr) -> None:
         """Every BLOCK-th rank from `first` that `box` takes away."""
-        at = variable()
+        mine, at = self._sides(row, box), variable()
         at[0] = tirx.Cast("int32", first)
         with T.While(at[0] < self.length):
-            other = self.ranked[row * self.length + at[0]]
-            with (
-                T.If(tirx.all(self._scores(row, other), self._overlaps(row, other, box))),
-                T.Then(),
-            ):
-                self.gone[row * self.length + at[0]] = tirx.const(1, "int32")
-            at[0] = tirx.Select(self._ends(row, other), self.length, at[0] + BLOCK)
+            other = held(self.ranked[row * self.length + at[0]])
+            score = self._score(row, other)
+            with T.If(self._enough(score)), T.Then():
+                taken = self._overlap(self._sides(row, other), mine)
+                with T.If(taken), T.Then():
+                    self.gone[row * self.length + at[0]] = tirx.const(1, "int32")
+            at[0] = self._next(score, at[0], BLOCK)
 
-    def _next(self, row: Expr, box: Expr, rank: Expr) -> Expr:
-        return tirx.Select(self._ends(row, box), self.length, rank + 1)
+    def _next(self, score: Expr, rank: Expr, step: int) -> Expr:
+        """The rank after this one, or the end: none scores more. NaN comes first, ends nothing."""
+        ends = score <= tirx.const(self.limits.score, "float32")
+        return tirx.Select(ends, self.length, rank + step)
 
-    def _scores(self, row: Expr, box: Expr) -> Expr:
-        return self._score(row, box) > tirx.const(self.limits.score, "float32")
-
-    def _ends(self, row: Expr, box: Expr) -> Expr:
-        """Whether no later rank scores enough; NaN, which comes first, ends nothing."""
-        return self._score(row, box) <= tirx.const(self.limits.score, "float32")
+    def _enough(self, score: Expr) -> Expr:
+        return score > tirx.const(self.limits.score, "float32")
 
     def _score(self, row: Expr, box: Expr) -> Expr:
-        return tirx.Cast("float32", self.scores[row * self.length + box])
+        return held(self.scores[row * self.length + box], "float32")
 
-    def _overlaps(self, row: Expr, a: Expr, b: Expr) -> Expr:
-        first = row // self.classes * self.length
-        tops, bottoms = zip(*(self._spans(first + box) for box in (a, b)), strict=True)
-        sides = [tirx.min(*high) - tirx.max(*low) for low, high in zip(
-            zip(*tops, strict=True), zip(*bottoms, strict=True), strict=True)]  # fmt: skip
-        shared = tirx.max(0.0, sides[0]) * tirx.max(0.0, sides[1])
-        areas = [
-            (high[0] - low[0]) * (high[1] - low[1]) for low, high in zip(tops, bottoms, strict=True)
-        ]
-        joint = areas[0] + areas[1] - shared
+    def _sides(self, row: Expr, box: Expr) -> list[Expr]:
+        """Lower ends on both axes, then upper ends; corners may come in any order."""
+        first = held((row // self.classes * self.length + box) * 4, "int32")
+        ends = [held(self.boxes[first + n], "float32") for n in range(4)]
+        return [held(pick(ends[n], ends[n + 2])) for pick in (tirx.min, tirx.max) for n in (0, 1)]
+
+    def _overlap(self, a: list[Expr], b: list[Expr]) -> Expr:
+        shared = tirx.const(1.0, "float32")
+        for n in (0, 1):
+            side = held(tirx.min(a[n + 2], b[n + 2]) - tirx.max(a[n], b[n]))
+            shared = held(shared * tirx.max(0.0, side))
+        areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
+        joint = held(areas[0] + areas[1] - shared)
         limit = tirx.const(self.limits.overlap, "float32")
         return tirx.all(joint > 0.0, shared / joint >= limit)
-
-    def _spans(self, box: Expr) -> tuple[list[Expr], list[Expr]]:
-        """Lower and upper ends on both axes; corners may come in any order."""
-        numbers = [tirx.Cast("float32", self.boxes[box * 4 + n]) for n in range(4)]
-        pairs = [(numbers[n], numbers[n + 2]) for n in (0, 1)]
-        return [tirx.min(*p) for p in pairs], [tirx.max(*p) for p in pairs]
 
 
 def collect(chosen: te.Tensor, counts: te.Tensor, *, classes: int, gpu: bool) -> list[te.Tensor]:

@@ -7,12 +7,13 @@ all, too, by Thrust or, without it as in the wheel, by a merge sort of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import te, tirx
 from tvm.script.ir_builder import tirx as T
 
-from tvmscope.compiler.scatter_loops import extern, phases, variable
+from tvmscope.compiler.scatter_loops import extern, held, phases, variable
 
 Expr = tirx.Expr
 _CHUNK = 16
@@ -34,10 +35,13 @@ def order(data: te.Tensor, most: int, *, descending: bool, gpu: bool) -> list[te
         keys = T.buffer_proxy(ins[0])
         turns = [T.buffer_proxy(out) for out in outs]  # merged from one to the other and back
 
-        def goes_first(row: Expr, a: Expr, b: Expr) -> Expr:
-            return _better(keys[row * length + a], keys[row * length + b], descending)
+        def rank(row: Expr, at: Expr) -> Expr:
+            return _key(keys[row * length + at])
 
-        run = _Runs(rows, length, most, goes_first)
+        def goes_first(a: Expr, b: Expr) -> Expr:
+            return a > b if descending else a < b
+
+        run = _Runs(rows, length, most, rank, goes_first)
         loops = [(rows * length, run.count(turns[levels % 2]), False)]
         for level, width in enumerate(widths[:-1]):
             source, goal = turns[(levels - level) % 2], turns[(levels - level - 1) % 2]
@@ -48,28 +52,36 @@ def order(data: te.Tensor, most: int, *, descending: bool, gpu: bool) -> list[te
     return extern(shapes, [data], build, kinds, "sort_order")
 
 
+@dataclass(frozen=True)
 class _Runs:
     """Rows in ordered runs, of which only the first `most` elements count."""
 
-    def __init__(
-        self, rows: int, length: int, most: int, first: Callable[[Expr, Expr, Expr], Expr]
-    ) -> None:
-        self.rows, self.length, self.most, self.first = rows, length, most, first
+    rows: int
+    length: int
+    most: int
+    rank: Callable[[Expr, Expr], Expr]
+    """Of the element at a place of a row: the number that orders it."""
+    first: Callable[[Expr, Expr], Expr]
+    """Whether a number goes before another."""
+
+    def _split(self, i: Expr, size: int) -> tuple[Expr, Expr]:
+        return held(i // size, "int32"), held(i % size, "int32")
 
     def count(self, goal: Any) -> Callable[[Expr], None]:
         """An element's place in its chunk is the number of those that go before it."""
 
         def place(i: Expr) -> None:
-            row, at = i // self.length, i % self.length
-            start = at // _CHUNK * _CHUNK
+            row, at = self._split(i, self.length)
+            start, mine = held(at // _CHUNK * _CHUNK), self.rank(row, at)
             before = variable()
             before[0] = tirx.const(0, "int32")
             with T.serial(0, tirx.min(_CHUNK, self.length - start)) as j:
-                other = start + j
-                earlier = tirx.all(other < at, tirx.Not(self.first(row, at, other)))
-                with T.If(tirx.any(self.first(row, other, at), earlier)), T.Then():
+                other = held(start + j, "int32")
+                theirs = self.rank(row, other)
+                earlier = tirx.all(other < at, tirx.Not(self.first(mine, theirs)))
+                with T.If(tirx.any(self.first(theirs, mine), earlier)), T.Then():
                     before[0] = before[0] + 1
-            goal[row * self.length + start + before[0]] = tirx.Cast("int32", at)
+            goal[row * self.length + start + before[0]] = at
 
         return place
 
@@ -84,31 +96,30 @@ class _Runs:
         return self.rows * pairs, self._join(source, goal, width, pairs), False
 
     def _valid(self, start: Expr, width: int) -> Expr:
-        return tirx.max(0, tirx.min(min(width, self.most), self.length - start))
+        return held(tirx.max(0, tirx.min(min(width, self.most), self.length - start)))
 
     def _find(self, source: Any, goal: Any, width: int) -> Callable[[Expr], None]:
         """By bisection: how many elements of the other run go before this one."""
 
         def place(i: Expr) -> None:
-            row, at = i // self.length, i % self.length
-            base, pair = row * self.length, at // (2 * width) * (2 * width)
-            left = at - pair < width
-            mine = tirx.Select(left, pair, pair + width)
-            others = tirx.Select(left, pair + width, pair)
+            row, at = self._split(i, self.length)
+            base, pair = held(row * self.length), held(at // (2 * width) * (2 * width))
+            right = held(at - pair >= width, "int32")
+            mine, others = held(pair + right * width), held(pair + (1 - right) * width)
             low, high = variable(), variable()
-            low[0] = tirx.const(0, "int32")
-            high[0] = tirx.Cast("int32", self._valid(others, width))
+            low[0], high[0] = tirx.const(0, "int32"), self._valid(others, width)
             with T.If(at - mine < self._valid(mine, width)), T.Then():
-                me = source[base + at]
+                me = held(source[base + at])
+                ours = self.rank(row, me)
                 with T.While(low[0] < high[0]):
-                    middle = (low[0] + high[0]) // 2
-                    other = source[base + others + middle]
-                    later = tirx.all(left, tirx.Not(self.first(row, other, me)))
-                    with T.If(tirx.any(later, self.first(row, me, other))):
+                    middle = held((low[0] + high[0]) // 2)
+                    theirs = self.rank(row, source[base + others + middle])
+                    equal = tirx.all(right == 1, tirx.Not(self.first(ours, theirs)))
+                    with T.If(tirx.any(equal, self.first(theirs, ours))):
                         with T.Then():
-                            high[0] = middle
-                        with T.Else():
                             low[0] = middle + 1
+                        with T.Else():
+                            high[0] = middle
                 goal[base + pair + at - mine + low[0]] = me
 
         return place
@@ -117,30 +128,25 @@ class _Runs:
         """From the heads of both runs, the better one, until there are enough."""
 
         def join(i: Expr) -> None:
-            base, pair = i // pairs * self.length, i % pairs * (2 * width)
-            ends = [self._valid(pair + n * width, width) for n in (0, 1)]
-            a, b = variable(), variable()
+            row, at = self._split(i, pairs)
+            start = held(row * self.length + at * (2 * width))
+            ends = [self._valid((2 * at + n) * width, width) for n in (0, 1)]
+            a, b, second = variable(), variable(), variable()
             a[0] = b[0] = tirx.const(0, "int32")
             with T.serial(0, tirx.min(self.most, ends[0] + ends[1])) as n:
-                heads = source[base + pair + a[0]], source[base + pair + width + b[0]]
-                better = tirx.Not(self.first(i // pairs, heads[1], heads[0]))
-                both = tirx.if_then_else(a[0] < ends[0], better, tirx.const(False, "bool"))
-                left = tirx.if_then_else(b[0] < ends[1], both, tirx.const(True, "bool"))
-                with T.If(left):
+                second[0] = tirx.Cast("int32", a[0] >= ends[0])
+                with T.If(tirx.all(a[0] < ends[0], b[0] < ends[1])), T.Then():
+                    ranks = [self.rank(row, source[start + h]) for h in (a[0], width + b[0])]
+                    second[0] = tirx.Cast("int32", self.first(ranks[1], ranks[0]))
+                with T.If(second[0] == 1):
                     with T.Then():
-                        goal[base + pair + n] = heads[0]
-                        a[0] = a[0] + 1
-                    with T.Else():
-                        goal[base + pair + n] = heads[1]
+                        goal[start + n] = source[start + width + b[0]]
                         b[0] = b[0] + 1
+                    with T.Else():
+                        goal[start + n] = source[start + a[0]]
+                        a[0] = a[0] + 1
 
         return join
-
-
-def _better(a: Expr, b: Expr, descending: bool) -> Expr:
-    """Whether `a` goes before `b`."""
-    a, b = _key(a), _key(b)
-    return a > b if descending else a < b
 
 
 def _key(value: Expr) -> Expr:
@@ -150,11 +156,11 @@ def _key(value: Expr) -> Expr:
     """
     kind = str(value.ty.dtype)
     if not kind.startswith(("float", "bfloat")):
-        return value
+        return held(value)
     width = 64 if kind == "float64" else 32
     whole, exponent = f"int{width}", {64: 0x7FF << 52, 32: 0xFF << 23}[width]
     most = tirx.const(2 ** (width - 1) - 1, whole)
-    bits = tirx.reinterpret(whole, tirx.Cast(f"float{width}", value))
-    size = tirx.bitwise_and(bits, most)
+    bits = held(tirx.reinterpret(whole, tirx.Cast(f"float{width}", value)))
+    size = held(tirx.bitwise_and(bits, most))
     number = tirx.Select(bits < 0, tirx.const(0, whole) - size, size)  # both zeros are 0
-    return tirx.Select(size > tirx.const(exponent, whole), most, number)
+    return held(tirx.Select(size > tirx.const(exponent, whole), most, number))

@@ -19,8 +19,8 @@ from tvmscope.compiler import nms_ops, sort_ops
 from tvmscope.compiler.passes.rewrite import Handler, Rewriter, rewrite_calls, static_shape
 from tvmscope.core.target import Target
 
-_MOST = 2**31 - 1
-"""Places are 32-bit numbers."""
+_MOST = 2**30
+"""Places, and the ends of runs twice as long, are 32-bit numbers."""
 
 
 def fast_select(target: Target) -> tvm.transform.Pass:
@@ -97,9 +97,10 @@ def _suppress(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr 
     boxes, scores, *numbers = call.args
     shape, emit = static_shape(scores), rewriter.builder_.emit
     known = all(isinstance(n, GenericConst) for n in numbers[:3])
-    if str(call.attrs.output_format) != "onnx" or not known or not static_shape(boxes):
+    corners = static_shape(boxes)
+    if str(call.attrs.output_format) != "onnx" or not known or not corners:
         return None
-    if not shape or not prod(shape):
+    if not shape or not prod(shape) or prod(corners) > _MOST:
         return None
     most, overlap, score = (n.value.numpy().item() for n in numbers[:3])
     batch, classes, count = shape
