@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tvmscope.workflow.db import FileSummary, Row, Selection
 
 _SHOWN_FAULTS = 20
+# What goes without saying in a list; --json and `db show` have a workload's whole name.
+_USUAL = re.compile(r" (stride 1x1|padding 0x0x0x0|dilation 1x1|groups 1|float32->\w+|blocks)\b")
 
 Db = Annotated[
     str | None,
@@ -78,7 +81,8 @@ def _overview(rows: tuple[Row, ...]) -> Table:
         s = row.summary
         gain = "" if s.gain is None else f"{s.gain:.1%}"
         counts = (row.threads, s.trials, s.failed, s.validated)
-        table.add_row(row.workload, row.target, *map(str, counts), format_s(s.best_s), gain)
+        name = _USUAL.sub("", row.workload)
+        table.add_row(name, row.target, *map(str, counts), format_s(s.best_s), gain)
     return table
 
 

@@ -18,7 +18,6 @@ from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.units import format_bytes, format_rate, format_s, format_shape
 
 OWN = "tvmscope"
-
 LOG_RATIO = 20.0
 """Beyond this ratio a linear bar of the fast rows is a speck, so bars turn logarithmic."""
 
