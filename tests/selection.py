@@ -56,14 +56,14 @@ def ordered(data: Array, axis: int, *, descending: bool) -> Array:
 
 
 def suppressed(boxes: Array, scores: Array, most: int, overlap: float, score: float) -> Array:
-    """Batch, class and box, one after the other; a box goes from `overlap` on."""
+    """Batch, class and box, one after the other; a box goes above `overlap`."""
     found = []
     for batch, kind in np.ndindex(scores.shape[:2]):
         stayed: list[int] = []
         for box in np.argsort(-scores[batch, kind], kind="stable"):
             enough = len(stayed) == most or not scores[batch, kind, box] > score
             mine = boxes[batch, box]
-            if not enough and all(_iou(mine, boxes[batch, b]) < overlap for b in stayed):
+            if not enough and all(_iou(mine, boxes[batch, b]) <= overlap for b in stayed):
                 stayed.append(int(box))
         found += [(batch, kind, box) for box in stayed]
     return np.array(found, np.int64).reshape(-1, 3)

@@ -10,7 +10,7 @@ from trials import failed, trial
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.roofline import Level, Limits
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
-from tvmscope.tuning.plan import make_plan, profile_of
+from tvmscope.tuning.plan import TRIAL_S, make_plan, profile_of
 from tvmscope.tuning.proposals import next_of
 
 LIMITS = Limits(flops_per_s=1e9, levels=())
@@ -54,7 +54,9 @@ def test_share_roof_and_headroom_follow_from_the_profile() -> None:
     assert planned.roof_share == pytest.approx(0.25)  # 2 Mflop at 1 GFLOP/s, in 8 ms
     assert planned.headroom_s == pytest.approx(6e-3)
     assert planned.expected_s == pytest.approx(8e-3 * (1 - 0.25 / 0.75))
-    assert planned.expected_per_minute_s == pytest.approx((planned.expected_s or 0) * 60 / 5)
+    assert planned.expected_per_minute_s == pytest.approx(
+        (planned.expected_s or 0) * 60 / (5 * TRIAL_S)
+    )
     assert planned.reason is None
 
 

@@ -189,7 +189,7 @@ def export(
     ] = None,
     best: Annotated[
         bool,
-        typer.Option("--best", help=_("Only what builds use: the best one of each workload.")),
+        typer.Option("--best", help=_("Only what builds use, for each machine.")),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help=_("Overwrite what is there."))] = False,
     *,

@@ -20,7 +20,7 @@ Expr = tirx.Expr
 
 @dataclass(frozen=True)
 class Limits:
-    """Boxes per class; the overlap from which a box goes; the score that it has to exceed."""
+    """Boxes per class; the overlap above which a box goes; the score that it has to exceed."""
 
     most: int
     overlap: float
@@ -147,7 +147,7 @@ class _Suppression:
         areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
         joint = held(areas[0] + areas[1] - shared)
         limit = tirx.const(self.limits.overlap, "float32")
-        return tirx.all(joint > 0.0, shared / joint >= limit)
+        return tirx.all(joint > 0.0, shared / joint > limit)
 
 
 def collect(chosen: te.Tensor, counts: te.Tensor, *, classes: int, gpu: bool) -> list[te.Tensor]:

@@ -1,4 +1,4 @@
-"""Schedule traces as JSON: a rule's schedule with its tiles as choices, or without a part of it.
+"""Schedule traces as JSON: replayed, and a rule's schedule with its tiles as choices.
 
 A trace is a list of steps [kind, inputs, attributes, results] and a list of decisions [place of the
 step, what it drew]. A rule writes the sizes of its tiles as constants, and a search can vary only

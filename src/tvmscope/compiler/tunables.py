@@ -24,6 +24,7 @@ from tvmscope.compiler import frontends, kernel_work, knobs, pipeline, sources, 
 from tvmscope.compiler.kernel_ir import RULE
 from tvmscope.compiler.linkers import link, linker_for
 from tvmscope.compiler.passes.apply_schedules import Rule, is_scheduled, replay, schedule_first
+from tvmscope.compiler.passes.split_batch import parts_of
 from tvmscope.compiler.schedules import cpu, gpu
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import KernelCall
@@ -63,7 +64,7 @@ def extract(
         asked = replace(options, overrides={**options.overrides, "params": way})
         lowered = _lower(graph, target, asked, since=_LAYOUT, until="schedule")
         if not way:
-            called = sources.name_calls(lowered.calls, imported.sources)
+            called = parts_of(graph) * sources.name_calls(lowered.calls, imported.sources)
             found = _tasks(lowered.module, called, target, folder)
             continue
         for _, func in lowered.module.functions_items():

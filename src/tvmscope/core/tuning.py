@@ -103,6 +103,11 @@ class Trial:
     baseline_s: tuple[float, ...] = ()
     """Of a validated trial: the untuned kernel's times in the same interleaved run."""
 
+    @property
+    def of_these_rules(self) -> bool:
+        """Whether its parameters mean today what they meant; a trace says all by itself."""
+        return self.candidate.trace is not None or self.rules == RULES
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:

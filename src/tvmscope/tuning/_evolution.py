@@ -166,7 +166,7 @@ class Evolution:
             for c in self._order
         ]
         self.context.notify_runner_results(self._order, results)
-        self.learn(self._pending, {trace: times.get(trace) for trace in self._pending})
+        self.learn({t: c for t, c in self._pending.items() if t in times}, times)
 
     def learn(self, candidates: Mapping[str, Any], times: Times) -> None:
         """Tell the cost model and the population about trials."""
@@ -201,13 +201,13 @@ _SEARCHES: dict[str, Evolution] = {}
 
 def propose(key: str, begin: Begin) -> Generation:
     """The next generation of the task `key`, whose search begins with the first call."""
-    if key not in _SEARCHES:
-        _SEARCHES[key] = Evolution(begin)
-    search = _SEARCHES[key]
     try:
+        if key not in _SEARCHES:
+            _SEARCHES[key] = Evolution(begin)
+        search = _SEARCHES[key]
         proposed = search.propose()
-    except Exception as e:  # TVM raises many types
-        if not search.begin.first_layer:
+    except Exception as e:  # TVM raises many types; without seeds the search may still go on
+        if not begin.first_layer or (key in _SEARCHES and not _SEARCHES[key].begin.first_layer):
             raise
         remark = f"a variant of a rule's schedule was refused: {one_line(e)}"
         _SEARCHES[key] = search = Evolution(replace(begin, first_layer=()))

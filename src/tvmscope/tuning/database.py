@@ -195,7 +195,13 @@ class Database:
                     self.rejected[str(e)] += 1
 
     def tried(
-        self, workload: str, target: Target, threads: int, *, tvm: str | None = None
+        self,
+        workload: str,
+        target: Target,
+        threads: int,
+        *,
+        tvm: str | None = None,
+        cpu: str | None = None,
     ) -> set[str]:
         """Ids of the candidates that a search has measured (or failed to) for just this target."""
         return {
@@ -205,6 +211,8 @@ class Database:
             and trial.threads == threads
             and same_target(trial.target, target)
             and tvm in (None, trial.tvm)
+            and cpu in (None, trial.cpu)
+            and trial.of_these_rules
         }
 
     @contextlib.contextmanager

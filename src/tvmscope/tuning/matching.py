@@ -136,7 +136,7 @@ def mismatch(trial: Trial, host: Host) -> str | None:
     theirs, ours = trial.target, host.target
     if trial.tvm != host.tvm:
         return f"tuned with TVM {trial.tvm or 'of an unknown version'}, not {host.tvm}"
-    if trial.candidate.trace is None and trial.rules != RULES:
+    if not trial.of_these_rules:
         return f"tuned with schedule rules of version {trial.rules}, not {RULES}"
     if (theirs.kind, _family(theirs)) != (ours.kind, _family(ours)):
         return f"tuned for {theirs.label}"

@@ -91,7 +91,7 @@ def weigh(
 
 def _weighed(part: Part, verdict: Verdict | None) -> Part:
     if verdict is None:
-        return replace(part, reason="the chosen kernel could not be built again")
+        return replace(part, reason="it could not be set beside the chosen kernel")
     if verdict.trial.status != "ok" or not verdict.speedup or verdict.interval is None:
         return replace(part, reason=verdict.trial.reason or "too few rounds for an interval")
     low, high = verdict.interval

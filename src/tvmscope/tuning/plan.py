@@ -18,8 +18,9 @@ SMALL = 0.002
 """Tasks below this share of the model are left alone: halving one would gain a thousandth."""
 AT_ROOF = 0.95
 """Roofs repeat within a few percent; above this share there is nothing to measure."""
-TRIAL_S = 1.0
-"""Assumed until a search has measured it: building and timing one candidate."""
+TRIAL_S = 0.26
+"""Assumed until a search has measured it: building and timing one candidate (230 a minute, as in
+ResNet-50's run of docs/benchmarks.md)."""
 HOPED = 0.75
 """The share of its roof that any kernel is assumed to be able to reach."""
 SECOND_LAYER_TRIALS = 64

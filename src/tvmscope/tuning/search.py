@@ -105,7 +105,8 @@ class Search:
         s = self.workshop.setting
         for trial in self.records.trials(state.task.key):
             same = trial.threads == s.threads and trial.tvm == s.tvm and trial.cpu == s.cpu
-            if same and same_target(trial.target, s.target) and trial.stage == "search":
+            same = same and same_target(trial.target, s.target) and trial.of_these_rules
+            if same and trial.stage == "search":
                 state.add(trial, None)
 
     def _finished(self) -> bool:

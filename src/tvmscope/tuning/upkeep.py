@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from statistics import median
 
-from tvmscope.core.tuning import RULES, Trial
+from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, UsageError
 from tvmscope.tuning import functions
 from tvmscope.tuning.database import append, read, replace_with, scan
@@ -181,7 +181,7 @@ def best(trials: Iterable[Trial]) -> list[Trial]:
     does not depend on that of the trials. What is not worth it, or of other rules, is left out."""
     latest: dict[tuple[bytes, str], Trial] = {}
     for trial in trials:
-        if trial.stage == "validated" and (trial.candidate.trace or trial.rules == RULES):
+        if trial.stage == "validated" and trial.of_these_rules:
             key = (_circumstances(trial), trial.candidate.id)
             if key not in latest or latest[key].date <= trial.date:
                 latest[key] = trial

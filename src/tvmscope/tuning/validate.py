@@ -14,6 +14,7 @@ from tvmscope.core.tuning import Candidate, Status, Trial, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.interleave import Lane, Subject, interleave
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.tuning.builders import Built
 from tvmscope.tuning.kernels import Arguments, KernelRequest
 from tvmscope.tuning.runners import START_TIMEOUT_S, Runner
 from tvmscope.tuning.workshop import Workshop
@@ -67,9 +68,11 @@ class Validator:
         verdicts, lanes = [], [standard]
         measured: list[tuple[Candidate, Lane]] = []
         for number, (candidate, built) in enumerate(zip(candidates, others, strict=True), start=1):
-            problem = built.failure or self._problem(task, candidate, built.job.output)
+            try:
+                status, problem = self._problem(task, candidate, built)
+            except TvmscopeError:  # nothing to check it against, a farm that is gone: no verdict
+                continue
             if problem is not None:
-                status: Status = "failed" if built.failure else "wrong"
                 trial = self._trial(task, candidate, status, reason=problem)
                 verdicts.append(Verdict(task=task, trial=trial))
                 continue
@@ -101,35 +104,41 @@ class Validator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _problem(self, task: TuningTask, candidate: Candidate, library: Path) -> str | None:
+    def _problem(
+        self, task: TuningTask, candidate: Candidate, built: Built
+    ) -> tuple[Status, str | None]:
         """What is wrong with it: other inputs than those of the search must come out right too."""
+        if built.failure is not None:
+            return "failed", built.failure
         try:
-            return self.workshop.check(task, candidate, library, self.measure.seed + 1)
-        except TvmscopeError as e:
-            return one_line(e)
+            seed = self.measure.seed + 1
+            return "wrong", self.workshop.check(task, candidate, built.job.output, seed)
+        except WorkerDied as e:
+            return "failed", e.reason
 
     def _lane(
         self, number: int, task: TuningTask, candidate: Candidate, library: Path
     ) -> Lane | None:
-        """The kernel, loaded; None where its process ended over that. The kernel was run and found
-        right before, so that is no verdict on it."""
-        args = self.workshop.arguments(task, candidate)
-        name = candidate.id if number else "base"
-        if not self.workshop.runner.local:
-            return Lane(name, _Remote(self.workshop, library, args))
-        s = self.workshop.setting
-        request = KernelRequest(
-            library=library,
-            args=args,
-            seed=s.seed,
-            threads=s.threads,
-            device=s.target.device,
-            weights_bytes=s.weights_bytes,
-        )
-        worker = self._worker(number)
+        """The kernel, loaded; None where that fails. It was run and found right before, so that is
+        no verdict on it."""
+        name, s = candidate.id if number else "base", self.workshop.setting
         try:
+            args = self.workshop.arguments(task, candidate)
+            if not self.workshop.runner.local:
+                return Lane(name, _Remote(self.workshop, library, args))
+            request = KernelRequest(
+                library=library,
+                args=args,
+                seed=s.seed,
+                threads=s.threads,
+                device=s.target.device,
+                weights_bytes=s.weights_bytes,
+            )
+            worker = self._worker(number)
             worker.load("tvmscope.tuning.kernels:load", request)
-        except WorkerDied:
+        except TvmscopeError:
+            if number in self._workers:  # whatever it holds now is of no use to the next kernel
+                self._workers.pop(number).kill()
             return None
         worker.pause()
         return Lane(name, worker)

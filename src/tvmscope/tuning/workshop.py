@@ -194,9 +194,11 @@ class Workshop:
         )
 
     def _build_plain(self, function: Path) -> Future[Built]:
-        """Build a function as it is, once: several threads may ask."""
+        """Build a function as it is, once: several threads may ask. What failed is tried again:
+        near a deadline there is little time to build."""
         with self._lock:
-            if function not in self._plain:
+            known = self._plain.get(function)
+            if known is None or (known.done() and known.result().failure):
                 job = Job(
                     function=function,
                     candidate=None,
@@ -253,14 +255,18 @@ class Workshop:
         return self.trial(task, candidate, "ok", seconds=seconds)
 
     def _reference(self, lowering: Lowering) -> _Reference:
-        """What the unscheduled function computes; made once, and so is its failure."""
+        """What the unscheduled function computes; made once, and so is its failure, unless there
+        was little time for it."""
         function = Path(lowering.function)
         with self._referring:
             if function not in self._references:
                 try:
                     self._references[function] = self._compute(function)
                 except TvmscopeError as e:
-                    self._references[function] = TuneError(NO_REFERENCE + one_line(e))
+                    failure = TuneError(NO_REFERENCE + one_line(e))
+                    if self.builders.timeout_s < self.setting.timeout_s:
+                        raise failure from e
+                    self._references[function] = failure
             found = self._references[function]
         if isinstance(found, TuneError):
             raise found

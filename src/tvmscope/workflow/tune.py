@@ -117,7 +117,8 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
     proof = tuning_proof.begin(run, workshop, [p.task.key for p in chosen])
     try:
         if chosen and _has_time(run, len(chosen), proof):
-            search = _prepare_search(run, chosen, workshop, stack)
+            deadline = _deadline(run, len(chosen), proof)
+            search = _prepare_search(run, chosen, workshop, stack, deadline)
             _search_and_validate(run, search, proof)
             _tell_unseeded(run, search)
             if not any(state.tried for state in search.states.values()):
@@ -173,9 +174,9 @@ def _search_and_validate(run: Tuned, search: Search, proof: tuning_proof.Proof) 
 
 
 def _prepare_search(
-    run: Tuned, chosen: Sequence[PlannedTask], workshop: Workshop, stack: ExitStack
+    run: Tuned, chosen: Sequence[PlannedTask], workshop: Workshop, stack: ExitStack, deadline: float
 ) -> Search:
-    tune, deadline = run.options.tune, _deadline(run, len(chosen), tuning_proof.Proof())
+    tune = run.options.tune
     batch = _BATCH_PER_CORE * run.threads
     assert run.profile is not None
     search = Search(

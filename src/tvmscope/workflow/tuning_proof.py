@@ -130,9 +130,16 @@ def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Worksho
         return
     latest = run.began + run.options.tune.budget_s - model_s(run)
     deadline = min(latest, time.monotonic() + explain_s(run))
-    gains = {v.task.key: v.speedup or 1.0 for vs in proof.verdicts.values() for v in vs if v.faster}
+    gains = {
+        v.task.key: v.speedup or 1.0
+        for verdicts in proof.verdicts.values()
+        for v in verdicts
+        if v.faster
+        and v.task.key in proof.choices
+        and v.trial.candidate == proof.choices[v.task.key].candidate
+    }
     ordered = sorted(
-        (s for s in states if s.task.key in gains and s.task.key in proof.choices),
+        (s for s in states if s.task.key in gains),
         key=lambda s: s.planned.total_s * (1 / gains[s.task.key] - 1),
     )
     run.progress.stage("explain", "parts of the choices taken back, one by one")

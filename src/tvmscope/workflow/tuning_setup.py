@@ -6,7 +6,6 @@ the servers of a farm, and without one (a dry run) its tasks are known, but not 
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -145,11 +144,11 @@ def _profile_there(run: Tuned, tasks: list[TuningTask], workshop: Workshop) -> P
 
 
 def _planned(run: Tuned, tasks: list[TuningTask]) -> list[PlannedTask]:
-    tvm = records.host(run.target, run.threads).tvm
-    threads = run.workshop.setting.threads if run.workshop else run.threads
+    here = records.host(run.target, run.threads)
+    host = run.workshop.setting if run.workshop else here
 
     def tried(task: TuningTask) -> int:
-        known = run.database.tried(task.key, run.target, threads, tvm=tvm)
+        known = run.database.tried(task.key, run.target, host.threads, tvm=host.tvm, cpu=host.cpu)
         return len(known & {candidate.id for candidate in task.candidates})
 
     return make_plan(
@@ -261,5 +260,5 @@ def proposer(run: Tuned, stack: ExitStack, count: int) -> Proposer | None:
     tune = run.options.tune
     if not tune.metaschedule:
         return None
-    made = Proposer(run.target, seed=tune.seed, count=count, threads=os.cpu_count() or 1)
+    made = Proposer(run.target, seed=tune.seed, count=count, threads=cpu_features.usable_cores())
     return stack.enter_context(made)

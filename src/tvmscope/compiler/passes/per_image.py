@@ -54,7 +54,7 @@ def _axes(value: Any) -> list[int]:
 
 
 def _along(attribute: str) -> Check:
-    """Works along axes of which none is the images', and all of its arguments differ by image."""
+    """Works along axes of which none is the images'."""
 
     def check(call: relax.Call, differs: Sequence[bool], _: tuple[int, ...]) -> bool:
         shape, axes = static_shape(flat(call.args)[0]), _axes(getattr(call.attrs, attribute))

@@ -41,10 +41,15 @@ def join_batch() -> tvm.transform.Pass:
     return transform
 
 
+def parts_of(module: tvm.IRModule) -> int:
+    """How many times a module that is split, and not joined yet, is called for a batch."""
+    attrs = module["main"].attrs
+    return int(attrs[PARTS]) if attrs and PARTS in attrs else 1
+
+
 def joined(module: tvm.IRModule) -> tvm.IRModule:
     """The module for the whole batch again, whatever became of the one for a part."""
-    main = module["main"]
-    parts = int(main.attrs[PARTS]) if main.attrs and PARTS in main.attrs else 1
+    main, parts = module["main"], parts_of(module)
     if parts == 1:
         return module
     others = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
@@ -197,15 +202,19 @@ class _Split:
         if known is None or not known(call, differs, tuple(int(d) for d in first.shape)):
             raise _Together
         args = [self._new(a) for a in call.args]
-        if _name(call) in ("reshape", "broadcast_to"):
+        if _name(call) == "reshape":
             args[1] = self._shape(call.args[1])
         return relax.Call(call.op, args, call.attrs, call.ty_args)
 
     def _spread(self, call: relax.Call) -> tuple[bool, relax.Expr]:
         """The same for every image: a class token, before it is put beside each one's patches."""
-        shape = static_shape(call)
-        if shape is None or shape[0] != self.batch:
+        shape, source = static_shape(call), static_shape(call.args[0])
+        if shape is None or source is None:
+            raise _Together
+        if shape[0] != self.batch:
             return False, self._new(call)
+        if len(source) == len(shape) and source[0] != 1:  # it has something of its own for each
+            raise _Together
         args = [self._new(call.args[0]), self._shape(call.args[1])]
         return True, relax.Call(call.op, args, call.attrs)
 

@@ -66,9 +66,7 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
                 time=format_s(worst.total_s), share=worst.roof_share, reached=REACHED,
             )
         ),
-        advice=_("Search for better tile sizes and loop orders with tvmscope tune.")
-        if subject.device == "cpu"  # which is what it can tune
-        else _("Try other tile sizes and loop orders than the general schedule takes."),
+        advice=_("Search for better tile sizes and loop orders with tvmscope tune."),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
