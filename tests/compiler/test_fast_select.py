@@ -50,7 +50,7 @@ def test_argsort_puts_nan_above_all_numbers(host: Target, descending: bool) -> N
 @settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 2**32), batch=st.integers(1, 2), classes=st.integers(1, 3),
-    count=st.integers(1, 70), most=st.integers(1, 80), overlap=st.sampled_from((0.0, 0.3, 0.45, 0.7)),
+    count=st.integers(1, 70), most=st.integers(1, 80), overlap=st.sampled_from((0.0, 0.3, 0.7)),
 )  # fmt: skip
 def test_suppression_keeps_what_the_greedy_rule_keeps(
     host: Target, seed: int, batch: int, classes: int, count: int, most: int, overlap: float

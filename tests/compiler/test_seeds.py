@@ -104,10 +104,7 @@ def test_generations_vary_the_tiles_of_the_seeds_and_compute_the_same(
     begin = _begin(task, task.lowerings[-1], host)
     search = Evolution(begin)
     assert search.remark is None
-    tried = {
-        tvm_ffi.structural_hash(tunables._schedule(begin.file, c, host).mod["main"].body)
-        for c, _ in begin.first_layer
-    }
+    tried = {tvm_ffi.structural_hash(_scheduled(c, begin.file, host)) for c, _ in begin.first_layer}
     earlier, proposed = set[str](), list[str]()
     for _ in range(_GENERATIONS):  # chance decides which of them have descendants
         proposed = search.propose()
@@ -134,7 +131,7 @@ def test_generations_vary_the_tiles_of_the_seeds_and_compute_the_same(
 
 
 def _scheduled(candidate: Candidate, function: Path, host: Target) -> Any:
-    return tunables._schedule(function, candidate, host).mod["main"].body
+    return tunables._taken(function, candidate, host)[1].mod["main"].body
 
 
 def test_a_seed_is_never_proposed_though_it_is_the_best(

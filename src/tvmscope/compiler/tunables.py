@@ -23,7 +23,14 @@ from tvm import s_tir, tirx
 from tvmscope.compiler import frontends, kernel_work, knobs, pipeline, sources, traces, tvm_compat
 from tvmscope.compiler.kernel_ir import RULE
 from tvmscope.compiler.linkers import link, linker_for
-from tvmscope.compiler.passes.apply_schedules import Rule, is_scheduled, replay, schedule_first
+from tvmscope.compiler.passes.apply_schedules import (
+    Rule,
+    finished,
+    is_scheduled,
+    replay,
+    schedule_first,
+    take,
+)
 from tvmscope.compiler.passes.split_batch import parts_of
 from tvmscope.compiler.schedules import cpu, gpu
 from tvmscope.compiler.targets import to_tvm
@@ -198,7 +205,12 @@ def read_function(file: Path) -> tirx.PrimFunc:
 
 
 def schedule_candidate(function: Path, candidate: Candidate, target: Target) -> tirx.PrimFunc:
-    """The candidate's kernel: its trace replayed, or what the first rule makes of its parameters.
+    """The candidate's kernel."""
+    return finished(*_taken(function, candidate, target))
+
+
+def _taken(function: Path, candidate: Candidate, target: Target) -> tuple[str, s_tir.Schedule]:
+    """A rule and its schedule: the trace replayed, or what the first makes of the parameters.
 
     The untuned kernel is what a compilation makes, so a rule that raises leaves it to the next;
     a candidate with parameters is then not the kernel that it says, and has failed.
@@ -210,30 +222,16 @@ def schedule_candidate(function: Path, candidate: Candidate, target: Target) -> 
     elif candidate.params:
         func = knobs.with_params(func, candidate.params)
     with _tvm_target(target):
-        scheduled = schedule_first(rules, func, "main", target, remarks)
-    if scheduled is None or (remarks and candidate != Candidate()):
+        taken = take(rules, func, "main", target, remarks)
+    if taken is None or (remarks and candidate != Candidate()):
         why = "; ".join(remarks) or f"no rule takes it with {json.dumps(candidate.params)}"
         raise BuildError(f"candidate {candidate.id}: {why}")
-    return scheduled
-
-
-def _schedule(function: Path, candidate: Candidate, target: Target) -> s_tir.Schedule:
-    """The schedule itself, for its trace."""
-    func = read_function(function)
-    if candidate.trace is not None:
-        return replay(candidate.trace, func, target)
-    func = knobs.with_params(func, candidate.params)
-    with _tvm_target(target):
-        for _, schedule in _rules(target):
-            scheduled = schedule(func, target)
-            if scheduled is not None:
-                return scheduled
-    raise BuildError(f"no rule takes the kernel with {json.dumps(candidate.params)}")
+    return taken
 
 
 def trace_of(function: Path, candidate: Candidate, target: Target) -> tuple[str, list[str]]:
     """What the candidate does to the kernel: as the JSON of a trace, and as Python's calls."""
-    trace = _schedule(function, candidate, target).trace
+    trace = _taken(function, candidate, target)[1].trace
     if trace is None:
         raise BuildError(f"candidate {candidate.id}: its schedule leaves no trace")
     return traces.text(trace), [str(line) for line in trace.as_python()]

@@ -13,6 +13,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from tvm.tirx import IntImm
 
 from tvmscope.compiler.frontends import preflight
+from tvmscope.compiler.passes.rewrite import coordinates
 from tvmscope.compiler.sources import Imported, attach
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
@@ -39,8 +40,7 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc]  # TVM has no ty
         emit, op = self.block_builder.emit, relax.op
         sizes = [[int(d) for d in i.ty.shape] for i in indices]
         shape = np.broadcast_shapes(*(tuple(s) for s in sizes))
-        columns = [emit(op.broadcast_to(emit(op.astype(i, "int64")), shape)) for i in indices]
-        places = emit(op.stack(columns, axis=len(shape)))
+        places = coordinates(emit, indices, shape)
         rows = emit(op.broadcast_to(values, (*shape, *list(data.ty.shape)[len(indices) :])))
         return emit(op.scatter_nd(data, places, rows, "add" if adds else "update"))
 

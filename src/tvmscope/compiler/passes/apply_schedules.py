@@ -60,6 +60,14 @@ def schedule_first(
     rules: Sequence[Rule], func: tirx.PrimFunc, name: str, target: Target, remarks: list[str]
 ) -> tirx.PrimFunc | None:
     """The function as the first rule that takes it leaves it; None where none does."""
+    taken = take(rules, func, name, target, remarks)
+    return None if taken is None else finished(*taken)
+
+
+def take(
+    rules: Sequence[Rule], func: tirx.PrimFunc, name: str, target: Target, remarks: list[str]
+) -> tuple[str, s_tir.Schedule] | None:
+    """The first rule that takes a function, and its schedule; what others raised is remarked."""
     for rule, schedule in rules:
         try:
             sch = schedule(func, target)
@@ -67,10 +75,15 @@ def schedule_first(
             remarks.append(f"schedule rule '{rule}' failed on {name}: {one_line(e)}")
             continue
         if sch is not None:
-            result = prefetch.insert(sch.mod["main"]).with_attr("tirx.is_scheduled", True)
-            lines = list(sch.trace.as_python()) if sch.trace is not None else []
-            return result.with_attr(RULE, rule).with_attr(TRACE, lines)
+            return rule, sch
     return None
+
+
+def finished(rule: str, sch: s_tir.Schedule) -> tirx.PrimFunc:
+    """The scheduled function, its weights fetched ahead, marked with where it comes from."""
+    result = prefetch.insert(sch.mod["main"]).with_attr("tirx.is_scheduled", True)
+    lines = list(sch.trace.as_python()) if sch.trace is not None else []
+    return result.with_attr(RULE, rule).with_attr(TRACE, lines)
 
 
 def is_scheduled(func: tirx.PrimFunc) -> bool:

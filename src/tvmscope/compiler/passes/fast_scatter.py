@@ -26,7 +26,13 @@ from tvmscope.compiler import scatter_boxes as boxed
 from tvmscope.compiler import scatter_ops as ops
 from tvmscope.compiler import scatter_plan as plan
 from tvmscope.compiler.passes import known
-from tvmscope.compiler.passes.rewrite import Handler, Rewriter, rewrite_calls, static_shape
+from tvmscope.compiler.passes.rewrite import (
+    Handler,
+    Rewriter,
+    coordinates,
+    rewrite_calls,
+    static_shape,
+)
 from tvmscope.compiler.scatter_loops import COMBINE
 from tvmscope.core.target import Target
 
@@ -230,10 +236,8 @@ def _index_put(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> rela
     emit = rewriter.builder_.emit
     if static_shape(values) != wanted:
         values = emit(relax.op.broadcast_to(values, wanted))
-    columns = [emit(relax.op.broadcast_to(emit(relax.op.astype(p, "int64")), shape)) for p in parts]
-    rows = emit(relax.op.stack(columns, axis=len(shape)))
     # TVM's own index_put writes duplicates in any order, also where it adds them up.
-    same = relax.op.scatter_nd(data, rows, values, reduction)
+    same = relax.op.scatter_nd(data, coordinates(emit, parts, shape), values, reduction)
     return _scatter_nd(rewriter, same, device=device)
 
 

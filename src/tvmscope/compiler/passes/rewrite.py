@@ -74,3 +74,11 @@ def is_scalar(value: relax.Expr) -> bool:
     return isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm) or (
         isinstance(value, GenericConst) and value.value.numpy().ndim == 0
     )
+
+
+def coordinates(
+    emit: Callable[[relax.Expr], relax.Var], indices: Iterable[relax.Expr], shape: tuple[int, ...]
+) -> relax.Var:
+    """Index tensors, broadcast to `shape`, side by side: what scatter_nd takes."""
+    wide = (emit(relax.op.astype(i, "int64")) for i in indices)
+    return emit(relax.op.stack([emit(relax.op.broadcast_to(i, shape)) for i in wide], len(shape)))
