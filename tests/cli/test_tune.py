@@ -120,7 +120,7 @@ def test_a_stopped_run_keeps_its_trials_and_leaves_no_process(
     assert sum(t["earlier"] for t in json.loads(plan.stdout)["tuning"]) == kept
 
 
-@pytest.mark.parametrize("command", ["analyze", "compile"])
+@pytest.mark.parametrize("command", [pytest.param("analyze", marks=pytest.mark.slow), "compile"])
 def test_a_command_stopped_while_it_tunes_first_keeps_the_trials(
     folder: Path, command: str
 ) -> None:

@@ -87,8 +87,10 @@ def test_backends_name_the_same_source_operators(
     assert attributed >= 0.95 * found.total_s
     convolutions = [op for op in known if "conv" in op.lower()]
     assert len(convolutions) == 3
-    for op in convolutions:  # each is one kernel's, and no kernel computes two of them
-        assert sum(op in kernel.source_ops for kernel in found.kernels) == 1
+    # each is one kernel's (beside one that changes its layout), and no kernel computes two of them
+    computing = [kernel for kernel in found.kernels if kernel.kind != "layout"]
+    for op in convolutions:
+        assert sum(op in kernel.source_ops for kernel in computing) == 1
     assert not any(len(set(k.source_ops) & set(convolutions)) > 1 for k in found.kernels)
 
 

@@ -76,6 +76,7 @@ def options(farm: Farm, folder: Path, **more: object) -> Options:
 
 @AVX2
 @pytest.mark.usefixtures("without_avx2")
+@pytest.mark.slow
 def test_a_model_that_cannot_run_here_is_tuned_kernel_by_kernel_on_the_farm(
     farm: Farm, tmp_path: Path
 ) -> None:
