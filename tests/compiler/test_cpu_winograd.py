@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tvm import te
 
 from paired_graph import Graph, assert_close, drawn
 from tvmscope.compiler import winograd
+from tvmscope.compiler.blocked_ops import Window
+from tvmscope.compiler.schedules.cpu import winograd as winograd_rule
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 
@@ -70,6 +75,50 @@ def test_small_tiles_match_pytorch(host: Target, rows: int, columns: int) -> Non
     graph = Graph()
     x = _blocked_input(graph, 1, 31, rows, columns)
     _check(graph, graph.relu(graph.bias(graph.conv2d(x, 17, padding=1))), host)
+
+
+@pytest.mark.parametrize(
+    ("batch", "rows", "columns", "strips"),
+    [(1, 56, 56, 1), (1, 53, 55, 2), (2, 32, 41, 4), (3, 23, 104, 1)],
+)
+def test_tasks_that_do_all_stages_match_pytorch(
+    host: Target, batch: int, rows: int, columns: int, strips: int
+) -> None:
+    graph = Graph()
+    x = _blocked_input(graph, batch, 31, rows, columns)
+    output = graph.relu(graph.bias(graph.conv2d(x, 48, padding=1)))
+    options = CompileOptions(overrides={"params": {"strips": strips}})
+    ran = graph.run(output, target=host, options=options)
+    assert ran.remarks == ()
+    assert_close(ran.outputs[0], output.value.numpy(), BOUND)
+
+
+@pytest.mark.parametrize(
+    ("cores", "channels", "side", "strips"),
+    [
+        (2, 64, 56, 1),  # what lies between the stages is 3.6 MB
+        (2, 64, 28, 0),  # fits the caches of two cores
+        (2, 256, 56, 0),  # weights of 9 MB would come from memory for each strip
+        (2, 64, 68, 0),  # 17 tiles a strip do not fill the registers evenly
+        (12, 64, 56, 0),  # 14 strips for 12 cores: two rounds, the second nearly idle
+    ],
+)
+def test_tasks_do_all_stages_where_that_pays(
+    host: Target, cores: int, channels: int, side: int, strips: int
+) -> None:
+    if "avx512f" not in host.features:
+        pytest.skip("the tiles' widths are those of AVX-512")
+    kernel = np.zeros((channels, channels, 3, 3), np.float32)
+    shape = winograd.pack_weight(kernel, winograd.F4).shape
+    data = te.placeholder((1, channels // 16, side, side, 16), name="data")
+    weight = te.placeholder(shape, name="weight")
+    window = Window((1, 1), (1, 1, 1, 1), (1, 1))
+    result = winograd.conv2d(data, weight, window, winograd.F4)
+    found = winograd_rule.space(
+        te.create_prim_func([data, weight, result]), replace(host, cores=cores)
+    )
+    assert found is not None
+    assert found["strips"][0] == strips
 
 
 def test_the_tile_grows_with_the_image(host: Target) -> None:

@@ -95,12 +95,14 @@ def test_winograd_counts_what_it_executes_not_the_direct_convolution() -> None:
     tiles = (side // f4.tile) ** 2
     products = 2 * f4.alpha**2 * channels * channels * tiles
     direct = 2 * 9 * channels * channels * side * side
-    # the transforms, by hand: additions and multiplications by constants other than one
-    nonzero = [(np.count_nonzero(m), np.count_nonzero((m != 0) & (m != 1)), len(m)) for m in
-               (f4.bt, f4.at)]  # fmt: skip
-    (bt, bt_mul, bt_rows), (at, at_mul, at_rows) = nonzero
-    into = (bt - bt_rows + bt_mul) * (6 + 6) * channels * tiles
-    back = (at - at_rows + at_mul) * (6 + 4) * channels * tiles
+    # The transforms, by hand. Of the input: 4-5+1 twice (4 each), two pairs of rows that share
+    # d4-4d2 and d3-4d1 (2 each, then 1 and 1), d4-d2 and d3-d1 (1 each, then 2 and 2): 20.
+    # Of the output: m1+m2, m1-m2, m3+m4, m3-m4; then 2, 2, 2 and 3 more: 13. Columns, then rows;
+    # neighbouring tiles share two of their six columns.
+    across = side // f4.tile
+    columns = (across * f4.tile + 2) * across
+    into = 20 * (columns + 6 * tiles) * channels
+    back = 13 * (6 + 4) * channels * tiles
     assert flops == products + into + back
     assert products < direct
 

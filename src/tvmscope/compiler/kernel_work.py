@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from tvm import ir, s_tir, tirx
+from tvm_ffi import structural_hash
 
 _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max)
 _COMPARISONS = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
@@ -38,6 +39,8 @@ class _Count:
     gathers: bool = False
     cases: dict[Any, int] = field(default_factory=dict)
     """How many values a block's axis takes; each `axis == value` case uses up one of them."""
+    shared: set[int] | None = None
+    """Within such cases, what one of them has computed: the others have it for nothing."""
 
     def statement(self, s: Any, times: float) -> None:
         """Count a statement that runs `times` times."""
@@ -80,6 +83,10 @@ class _Count:
             self.loads[e.source] = self.loads.get(e.source, 0.0) + times
             self.indices(e.indices, times)
         elif isinstance(e, _ARITHMETIC + _OTHER_PAIRS):
+            if self.shared is not None:
+                if (key := structural_hash(e)) in self.shared:
+                    return
+                self.shared.add(key)
             self.computes = True
             self.flops += times if isinstance(e, _ARITHMETIC) and _is_float(e) else 0.0
             self.value(e.a, times)
@@ -109,7 +116,8 @@ class _Count:
 
     def _choice(self, condition: Any, yes: Any, no: Any, times: float) -> None:
         """One branch is computed. `axis == constant` holds for one value of the axis: scheduled
-        code unrolls such an axis, so that only the case that applies is left.
+        code unrolls such an axis, so that only the case that applies is left, and cases that have
+        a part in common compute it once.
         """
         axis = condition.a if isinstance(condition, tirx.EQ) else None
         values = self.cases.get(axis) if axis is not None else None
@@ -118,11 +126,14 @@ class _Count:
             self.value(yes, times)
             self.value(no, 0.0)
             return
+        outermost = self.shared is None
+        self.shared = set() if self.shared is None else self.shared
         self.value(yes, times / values)
         if values > 1:
             self.cases[axis] = values - 1
             self.value(no, times * (values - 1) / values)
             self.cases[axis] = values
+        self.shared = None if outermost else self.shared
 
 
 def count(func: tirx.PrimFunc) -> Work:

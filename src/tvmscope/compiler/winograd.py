@@ -44,6 +44,17 @@ class Transform:
         """Side of an input tile."""
         return len(self.bt)
 
+    @property
+    def input_groups(self) -> tuple[tuple[int, ...], ...]:
+        """Terms of which two rows of `bt` have the sum in common, but for its sign."""
+        return tuple(range(0, self.alpha, 2)), tuple(range(1, self.alpha, 2))
+
+    @property
+    def output_groups(self) -> tuple[tuple[int, ...], ...]:
+        """The same for `at`: a point and its negative belong together."""
+        pairs = ((k + 1, k) for k in range(1, self.alpha - 1, 2))
+        return (0,), *pairs, (self.alpha - 1,)
+
 
 F2 = Transform(
     g=np.array([[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]]),
@@ -127,25 +138,47 @@ def pack_weight(kernel: Matrix, transform: Transform) -> Matrix:
     return np.ascontiguousarray(split.transpose(0, 1, 3, 2)).astype(kernel.dtype)
 
 
-def _combine(row: tirx.Expr, matrix: Matrix, terms: Sequence[tirx.Expr]) -> tirx.Expr:
+_Groups = tuple[tuple[int, ...], ...]
+
+
+def _combine(
+    row: tirx.Expr, matrix: Matrix, groups: _Groups, terms: Sequence[tirx.Expr]
+) -> tirx.Expr:
     """`matrix[row] @ terms`; the row's loop is unrolled, so that all but one case vanish."""
     result: tirx.Expr | None = None
     for index in reversed(range(len(matrix))):
-        value = _weighted(matrix[index], terms)
+        value = _weighted(matrix[index], groups, terms)
         result = value if result is None else tirx.Select(row == index, value, result)
     assert result is not None
     return result
 
 
-def _weighted(weights: Matrix, terms: Sequence[tirx.Expr]) -> tirx.Expr:
+def _weighted(weights: Matrix, groups: _Groups, terms: Sequence[tirx.Expr]) -> tirx.Expr:
+    """A sum over groups, each scaled so that its last weight is one.
+
+    Rows whose groups are alike but for a factor then have them in common, and the compiler
+    computes each once.
+    """
     total: tirx.Expr | None = None
-    for weight, term in zip(weights, terms, strict=True):
-        if weight == 0:
+    for group in groups:
+        used = [index for index in reversed(group) if weights[index] != 0]
+        if not used:
             continue
-        scaled = term if weight == 1 else term * tirx.const(float(weight), "float32")
-        total = scaled if total is None else total + scaled
+        scale = weights[used[0]]
+        inner = terms[used[0]]
+        for index in used[1:]:
+            inner = _plus(inner, weights[index] / scale, terms[index])
+        total = _scaled(scale, inner) if total is None else _plus(total, scale, inner)
     assert total is not None
     return total
+
+
+def _scaled(weight: float, term: tirx.Expr) -> tirx.Expr:
+    return term if weight == 1 else term * tirx.const(float(weight), "float32")
+
+
+def _plus(total: tirx.Expr, weight: float, term: tirx.Expr) -> tirx.Expr:
+    return total - term if weight == -1 else total + _scaled(weight, term)
 
 
 def conv2d(
@@ -169,28 +202,33 @@ def conv2d(
     top, left = window.padding[:2]
     outputs, channels = int(weight.shape[1]), int(weight.shape[2])
 
-    def pixel(t: tirx.Expr, c: tirx.Expr, y: tirx.Expr, x: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
-        row = t // across % down * m + y - top
-        column = t % across * m + x - left
-        inside = tirx.all(row >= 0, row < height, column >= 0, column < width)
-        if tiles != wanted:
-            inside = tirx.all(inside, t < wanted)
-        zero = tirx.const(0, data.dtype)
-        return tirx.if_then_else(inside, data(t // (down * across), c, row, column, b), zero)
+    strips = -(-tiles // across)
 
-    tile = te.compute(
-        (blocks, tiles, alpha, alpha, CHANNEL_BLOCK),
-        lambda c, t, y, x, b: pixel(t, c, y, x, b),
-        name="input_tile",
-    )
+    def pixel(r: tirx.Expr, c: tirx.Expr, y: tirx.Expr, x: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
+        row, column = r % down * m + y - top, x - left
+        inside = tirx.all(row >= 0, row < height, column >= 0, column < width)
+        if strips != batch * down:
+            inside = tirx.all(inside, r < batch * down)
+        zero = tirx.const(0, data.dtype)
+        return tirx.if_then_else(inside, data(r // down, c, row, column, b), zero)
+
+    strip = (blocks, strips, alpha, across * m + alpha - m, CHANNEL_BLOCK)
+    column = te.compute(strip, lambda c, r, y, x, b: pixel(r, c, y, x, b), name="input_column")
     half = te.compute(
-        (blocks, tiles, alpha, alpha, CHANNEL_BLOCK),
-        lambda c, t, y, x, b: _combine(y, bt, [tile(c, t, k, x, b) for k in range(alpha)]),
+        strip,
+        lambda c, r, y, x, b: _combine(
+            y, bt, transform.input_groups, [column(c, r, k, x, b) for k in range(alpha)]
+        ),
         name="input_half",
     )
     spectrum = te.compute(
         (alpha, alpha, blocks, tiles, CHANNEL_BLOCK),
-        lambda y, x, c, t, b: _combine(x, bt, [half(c, t, y, k, b) for k in range(alpha)]),
+        lambda y, x, c, t, b: _combine(
+            x,
+            bt,
+            transform.input_groups,
+            [half(c, t // across, y, t % across * m + k, b) for k in range(alpha)],
+        ),
         name="input_transform",
         attrs={OP: "winograd_input"},
     )
@@ -216,17 +254,22 @@ def _inverse(
 ) -> te.Tensor:
     batch, outputs, rows, columns = shape
     down, across = grid
-    m, alpha, at = transform.tile, transform.alpha, transform.at
+    m, alpha, at, groups = (
+        transform.tile,
+        transform.alpha,
+        transform.at,
+        transform.output_groups,
+    )
     half = te.compute(
         (outputs, batch * down * across, m, alpha, CHANNEL_BLOCK),
         lambda o, t, i, x, b: _combine(
-            i, at, [product(y * alpha + x, o, t, b) for y in range(alpha)]
+            i, at, groups, [product(y * alpha + x, o, t, b) for y in range(alpha)]
         ),
         name="output_half",
     )
     whole = te.compute(
         (outputs, batch * down * across, m, m, CHANNEL_BLOCK),
-        lambda o, t, i, j, b: _combine(j, at, [half(o, t, i, x, b) for x in range(alpha)]),
+        lambda o, t, i, j, b: _combine(j, at, groups, [half(o, t, i, x, b) for x in range(alpha)]),
         name="output_transform",
         attrs={OP: "winograd_output"},
     )

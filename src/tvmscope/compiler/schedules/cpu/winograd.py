@@ -1,10 +1,14 @@
-"""Winograd convolution: transform tiles in registers, multiply like a matmul, transform back.
+"""Winograd convolution: transform strips of tiles, multiply like a matmul, transform back.
 
-Each of the three stages runs in parallel over its own outer loops; the transformed data between
-them stays in the caches.
+Where the transformed data would leave the second-level cache, a task does all three for a few
+strips of tiles. Otherwise each stage runs in parallel over its own outer loops, which balances
+better and reads the weights once.
 """
 
 from __future__ import annotations
+
+from math import prod
+from typing import Any
 
 from tvm import s_tir, tirx
 
@@ -17,14 +21,28 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     find_op,
     inline_epilogue,
     vectorize_last,
+    weight_bytes,
 )
+from tvmscope.compiler.tiles import most_columns
 from tvmscope.compiler.winograd import ranked_product_columns
 from tvmscope.core.target import Target
+from tvmscope.core.tuning import Params
 
+Loop = Any
 _CHUNK = 32
+_WHOLE_DEPTH = 128
+"""Up to so many channels a tile stays in registers until it is finished."""
 _UNROLL = 4
 _TILE = 2
 """The product's iterator over tiles."""
+_NEAR_BYTES = 1 << 20
+"""What the second-level cache of a core holds, about."""
+_MOST_WEIGHT_BYTES = 6 << 20
+"""Larger weights are not read again for each strip: they would come from memory."""
+_LEAST_BALANCE = 0.9
+_MOST_STRIPS = 4
+_WAY_ELEMENTS, _LINE_ELEMENTS = 1024, 16
+"""Of a first-level cache's way, and of one of its lines."""
 
 
 def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
@@ -34,55 +52,119 @@ def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
     if any(block is None for block in found):
         return None
     spectrum, product, output = found
-    _transform_input(sch, spectrum)
-    _multiply(sch, product, target)
-    _transform_output(sch, output, inline_epilogue(sch, output))
+    params = params_of(sch, product)
+    strips = int_of(params, "strips")
+    if strips is None:
+        strips = _strips(sch, found, target)
+    task = _transform_output(sch, output, inline_epilogue(sch, output), strips)
+    _multiply(sch, product, params, target, task)
+    _transform_input(sch, spectrum, task)
     return sch
 
 
-def _transform_input(sch: s_tir.Schedule, spectrum: Block) -> None:
+def _strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> int:
+    """How many strips of tiles a task takes from one end to the other; 0: no task does."""
+    spectrum, product, _ = stages
+    between = sum(4 * prod(_shape(sch, block)) for block in (spectrum, product))
+    if between <= _NEAR_BYTES * target.cores or weight_bytes(sch, product) > _MOST_WEIGHT_BYTES:
+        return 0
+    return next(iter(_possible_strips(sch, stages, target)), 0)
+
+
+def _possible_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> list[int]:
+    """The numbers of strips that fill the registers and keep all cores busy, smallest first."""
+    spectrum, _, output = stages
     (half,) = sch.get_producers(spectrum)
-    (tile,) = sch.get_producers(half)
-    y, x, c, t, lanes = sch.get_loops(spectrum)
-    sch.reorder(c, t, y, x, lanes)
-    task = sch.fuse(c, t)
-    for block in (half, tile):
-        sch.compute_at(block, task)
-        sch.set_scope(block, 0, "local")
-    sch.parallel(task)
-    for block in (tile, half, spectrum):
-        _unroll_inside(sch, block, task)
+    there, across = _shape(sch, half)[1], _across(sch, half)
+    if _shape(sch, spectrum)[3] != _shape(sch, output)[1]:
+        return []  # tiles that do not exist are computed to fill the registers
+    (untile,) = sch.get_consumers(output)
+    down = there // _shape(sch, untile)[0]
+    most = most_columns(target)
+    found = []
+    for strips in (n for n in range(1, _MOST_STRIPS + 1) if down % n == 0):
+        tasks = there // strips
+        balance = tasks / (-(-tasks // target.cores) * target.cores)
+        width = next(w for w in range(most, 0, -1) if strips * across % w == 0)
+        if balance >= _LEAST_BALANCE and 2 * width >= most:
+            found.append(strips)
+    return found
 
 
-def _multiply(sch: s_tir.Schedule, product: Block, target: Target) -> None:
-    params = params_of(sch, product)
-    p, o, t, lanes, k = sch.get_loops(product)
-    width = int_of(params, "columns") or _columns(sch, t, target)
+def _shape(sch: s_tir.Schedule, block: Block) -> list[int]:
+    return [int(d) for d in sch.get(block).writes[0].source.shape]
+
+
+def _across(sch: s_tir.Schedule, half: Block) -> int:
+    """Tiles in a strip, by the columns that they are made of."""
+    alpha, width = _shape(sch, half)[2:4]
+    return (width - 2) // (alpha - 2)
+
+
+def _transform_input(sch: s_tir.Schedule, spectrum: Block, task: Loop | None) -> None:
+    """Strip by strip: columns are transformed once for the tiles that share them."""
+    if task is not None:
+        sch.compute_at(spectrum, task, preserve_unit_loops=True)
+    (half,) = sch.get_producers(spectrum)
+    (column,) = sch.get_producers(half)
+    y, x, c, t, lanes = sch.get_loops(spectrum)[-5:]
+    r, j = sch.split(t, factors=[None, _across(sch, half)])
+    sch.reorder(c, r, j, y, x, lanes)
+    strip = sch.fuse(c, r)
+    sch.compute_at(half, strip, preserve_unit_loops=True)
+    rows, columns, _ = sch.get_loops(half)[-3:]
+    sch.reorder(columns, rows)
+    sch.compute_at(column, columns)
+    sch.set_scope(column, 0, "local")
+    # A tile's values go to as many places; these must not all be in one set of the cache.
+    sch.storage_align(spectrum, 0, 1, _WAY_ELEMENTS, _LINE_ELEMENTS)
+    if task is None:
+        sch.parallel(strip)
+    _unroll_inside(sch, column, columns)
+    _unroll_inside(sch, half, columns)
+    _unroll_inside(sch, spectrum, j)
+
+
+def _multiply(
+    sch: s_tir.Schedule, product: Block, params: Params, target: Target, task: Loop | None
+) -> None:
+    depth = int(sch.get(sch.get_loops(product)[-1]).extent)
+    chunk = int_of(params, "chunk") or _chunk(depth)
+    whole = chunk == depth
+    written = sch.cache_write(product, 0, "local") if whole else product
+    if task is not None:
+        for block in dict.fromkeys((written, product)):
+            sch.compute_at(block, task, preserve_unit_loops=True)
+    sch.storage_align(written, 0, 0, _WAY_ELEMENTS, _LINE_ELEMENTS)
+    p, o, t, lanes, k = sch.get_loops(product)[-5:]
+    given = int_of(params, "columns") if task is None else None
+    width = given or _columns(sch, t, target)
     t_o, t_i = sch.split(t, factors=[None, width])
-    depth = int(sch.get(k).extent)
-    chunk = int_of(params, "chunk") or _CHUNK
-    chunk = chunk if depth % chunk == 0 else depth
     k_o, k_i = sch.split(k, factors=[None, chunk])
     outer = (o, p) if params.get("order") == "channels" else (p, o)
-    sch.reorder(*outer, k_o, t_o, k_i, t_i, lanes)
-    task = sch.fuse(*outer)
+    steps = (t_o, k_o) if whole else (k_o, t_o)
+    sch.reorder(*outer, *steps, k_i, t_i, lanes)
+    block = sch.fuse(*outer)
     unroll = int_of(params, "unroll") or _UNROLL
-    unroll = unroll if chunk % unroll == 0 else 1
-    _, unrolled = sch.split(k_i, factors=[None, unroll])
+    _, unrolled = sch.split(k_i, factors=[None, unroll if chunk % unroll == 0 else 1])
     sch.unroll(unrolled)
-    sch.parallel(task)
+    if task is None:
+        sch.parallel(block)
     sch.unroll(t_i)
     sch.vectorize(lanes)
+    if whole:
+        sch.reverse_compute_at(written, t_o, preserve_unit_loops=True)
+        _unroll_inside(sch, written, t_o)
     sch.decompose_reduction(product, k_o)
-    if params.get("prefetch", int(prefetch.far(sch, product))):
-        plan = prefetch.Plan(
-            block_axis=1,
-            rows=chunk,
-            repeat=_TILE,
-            step=width,
-            repeats=int(sch.get(t_o).extent),
-        )
-        prefetch.mark(sch, t_o, plan)
+    if params.get("prefetch", int(task is None and prefetch.far(sch, product))):
+        repeats = int(sch.get(t_o).extent)
+        plan = prefetch.Plan(block_axis=1, rows=chunk, repeat=_TILE, step=width, repeats=repeats)
+        prefetch.mark(sch, steps[-1], plan)
+
+
+def _chunk(depth: int) -> int:
+    """How many channels are summed before the next tiles' turn; the weights stay that long."""
+    return depth if depth <= _WHOLE_DEPTH or depth % _CHUNK else _CHUNK
 
 
 def _columns(sch: s_tir.Schedule, tiles: object, target: Target) -> int:
@@ -90,42 +172,56 @@ def _columns(sch: s_tir.Schedule, tiles: object, target: Target) -> int:
     return next(w for w in ranked_product_columns(count, target) if count % w == 0)
 
 
-def space(func: tirx.PrimFunc, _: Target) -> Space | None:
+def space(func: tirx.PrimFunc, target: Target) -> Space | None:
     """Values of the product's parameters that divide its reduction, those of the rule first."""
     sch = s_tir.Schedule(func)
-    product = find_op(sch, "winograd_product")
-    if product is None:
+    stages = [find_op(sch, f"winograd_{stage}") for stage in ("input", "product", "output")]
+    if any(block is None for block in stages):
         return None
+    product = stages[1]
     depth = int(sch.get(sch.get_loops(product)[-1]).extent)
-    chunks = default_first(
-        _CHUNK if depth % _CHUNK == 0 else depth,
-        (c for c in (32, 64, 128, 256, depth) if depth % c == 0),
-    )
+    chunks = (c for c in (32, 64, 128, 256, depth) if depth % c == 0)
+    strips = _strips(sch, stages, target)
+    far = prefetch.far(sch, product) and not strips
     return {
-        "chunk": chunks,
+        "chunk": default_first(_chunk(depth), chunks),
         "unroll": default_first(_UNROLL, (1, 2, 8)),
         "order": ("points", "channels"),
-        "prefetch": (1, 0) if prefetch.far(sch, product) else (0, 1),
+        "prefetch": (1, 0) if far else (0, 1),
+        "strips": default_first(strips, (0, *_possible_strips(sch, stages, target))),
     }
 
 
-def _transform_output(sch: s_tir.Schedule, output: Block, epilogue: Block) -> None:
+def _transform_output(
+    sch: s_tir.Schedule, output: Block, epilogue: Block, strips: int
+) -> Loop | None:
+    """Strip by strip; returns the loop over tasks where these do the other stages too."""
     (half,) = sch.get_producers(output)
     tile = int(sch.get(sch.get_loops(output)[2]).extent)
-    _, channel, row, column, _ = sch.get_loops(epilogue)
-    rows, _ = sch.split(row, factors=[None, tile])
-    columns, _ = sch.split(column, factors=[None, tile])
-    inner = sch.get_loops(epilogue)
-    sch.reorder(inner[0], channel, rows, columns, inner[3], inner[5], inner[6])
-    sch.compute_at(output, columns)
-    sch.compute_at(half, columns)
-    for block in (output, half):
-        sch.set_scope(block, 0, "local")
-    task = sch.fuse(*sch.get_loops(epilogue)[:3])
-    sch.parallel(task)
-    for block in (half, output):
-        _unroll_inside(sch, block, columns)
+    batch, channel, row, column, lanes = sch.get_loops(epilogue)
+    rows, inner_row = sch.split(row, factors=[None, tile])
+    columns, inner_column = sch.split(column, factors=[None, tile])
+    inside = (columns, inner_row, inner_column, lanes)
+    task = None
+    if strips:
+        group, rows = sch.split(rows, factors=[None, strips])
+        sch.reorder(batch, group, channel, rows, *inside)
+        task = sch.fuse(batch, group)
+        strip = sch.fuse(channel, rows)
+    else:
+        sch.reorder(batch, channel, rows, *inside)
+        strip = sch.fuse(batch, channel, rows)
+    sch.parallel(task or strip)
+    sch.compute_at(output, inner_row)
+    sch.set_scope(output, 0, "local")
+    sch.compute_at(half, strip, preserve_unit_loops=True)
+    tiles, i, x, _ = sch.get_loops(half)[-4:]
+    sch.reorder(tiles, x, i)
+    _unroll_inside(sch, half, tiles)
+    _unroll_inside(sch, output, inner_row)
+    sch.unroll(inner_column)
     vectorize_last(sch, epilogue)
+    return task
 
 
 def _unroll_inside(sch: s_tir.Schedule, block: Block, outer: object) -> None:
