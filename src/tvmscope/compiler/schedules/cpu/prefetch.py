@@ -29,7 +29,9 @@ class Plan:
     """What each step of the marked loop asks for: a part of what it reads, one block further on."""
 
     block_axis: int
-    """The axis of the weights along which the next block lies."""
+    """The axis of the weights along which the next block lies; behind its end,"""
+    carry: bool = False
+    """where asked, comes the first block of the axis before's next step."""
     rows: int
     """Rows of the weights' last axis that a step reads, one behind the other."""
     repeat: int
@@ -81,14 +83,26 @@ def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
     at = list(values.values())
     weights = realize.block.reads[-1]
     index = [_replaced(axis.min, values) for axis in weights.region]
-    last = int(weights.source.shape[plan.block_axis]) - 1
-    index[plan.block_axis] = tirx.min(index[plan.block_axis] + 1, last)
+    _move_on(index, weights.source.shape, plan)
     row_bytes = int(weights.source.shape[-1]) * int(weights.source.dtype.bits) // 8
     each = -(-plan.rows * row_bytes // (_LINE_BYTES * plan.repeats))
     line = tirx.Var("line", "int32")
     offset = (at[plan.repeat] // plan.step * each + line) * _LINE_BYTES
     asked = tirx.For(line, 0, each, tirx.ForKind.SERIAL, _request(weights.source[index], offset))
     return asked if plan.once is None else tirx.IfThenElse(at[plan.once] == 0, asked, None)
+
+
+def _move_on(index: list[Any], shape: Any, plan: Plan) -> None:
+    """From a block to the next one, as far as there are any."""
+    axis = plan.block_axis
+    count = int(shape[axis])
+    if not plan.carry:
+        index[axis] = tirx.min(index[axis] + 1, count - 1)
+        return
+    following = tirx.min(
+        index[axis - 1] * count + index[axis] + 1, int(shape[axis - 1]) * count - 1
+    )
+    index[axis - 1], index[axis] = following // count, following % count
 
 
 def _request(first: Any, offset: Any) -> tirx.Stmt:

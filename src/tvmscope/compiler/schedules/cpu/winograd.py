@@ -158,7 +158,14 @@ def _multiply(
     sch.decompose_reduction(product, k_o)
     if params.get("prefetch", int(task is None and prefetch.far(sch, product))):
         repeats = int(sch.get(t_o).extent)
-        plan = prefetch.Plan(block_axis=1, rows=chunk, repeat=_TILE, step=width, repeats=repeats)
+        plan = prefetch.Plan(
+            block_axis=1,
+            carry=outer == (p, o),
+            rows=chunk,
+            repeat=_TILE,
+            step=width,
+            repeats=repeats,
+        )
         prefetch.mark(sch, steps[-1], plan)
 
 
