@@ -12,21 +12,12 @@ import tvm
 
 from paired_graph import Graph
 from tvmscope.compiler import knobs, tunables
-from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Choice, TuningTask
 from tvmscope.errors import BuildError
 
 TRIED_PER_TASK = 8
-
-
-@pytest.fixture(scope="module")
-def tasks(
-    conv_net: Prepared, host: Target, tmp_path_factory: pytest.TempPathFactory
-) -> list[TuningTask]:
-    folder = tmp_path_factory.mktemp("functions")
-    return tunables.extract(conv_net, host, CompileOptions(), folder)
 
 
 def _run(library: Path, function: Path, seed: int = 0) -> np.ndarray[Any, Any]:
