@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -186,17 +186,23 @@ def _changed(row: Row, change: str, config: CompileOptions) -> Row:
 def _lesser(row: Row, switch: switches.Switch) -> Row:
     target = row.target
     if switch.target is not None:
-        target = targets.resolve(switch.target, cores=target.cores, cache=places.cache_folder())
+        target = _named(switch.target, target.cores)
     if switch.threads is not None:
         target = replace(target, cores=switch.threads)
     return replace(row, target=target, threads=switch.threads)
+
+
+@cache  # a row after the other asks, and a child process answers
+def _named(target: str, cores: int) -> Target:
+    return targets.resolve(target, cores=cores)
 
 
 def _without(whole: Row, switch: switches.Switch, options: Options) -> Row:
     row = _changed(whole, WITHOUT + switch.name, switches.off([switch], _config(whole)))
     if switch.target is None and switch.threads is None:
         return row
-    return _tuned(_lesser(row, switch), options)  # not every record speaks for it
+    row = _tuned(_lesser(row, switch), options)  # not every record speaks for it
+    return replace(row, warnings=tuple(w for w in row.warnings if w not in whole.warnings))
 
 
 def _bare(
