@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tvmscope.compiler import cpu_features, targets
+from tvmscope.compiler import cpu_features, targets, tunables
 from tvmscope.core.model import Prepared
-from tvmscope.core.options import LoadOptions
+from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
+from tvmscope.core.tuning import TuningTask
 from tvmscope.measure.worker import run_isolated
 
 CONV_NET = """
@@ -77,3 +78,12 @@ def conv_net_onnx(conv_net: Prepared, tmp_path_factory: pytest.TempPathFactory) 
         "tvmscope.models.prepare:prepare", str(conv_net.onnx_path), str(ready), LoadOptions()
     )
     return Prepared(Path(ready), model)
+
+
+@pytest.fixture(scope="session")
+def tasks(
+    conv_net: Prepared, host: Target, tmp_path_factory: pytest.TempPathFactory
+) -> list[TuningTask]:
+    """What can be tuned in the network."""
+    folder = tmp_path_factory.mktemp("functions")
+    return tunables.extract(conv_net, host, CompileOptions(), folder)

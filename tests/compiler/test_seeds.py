@@ -12,8 +12,6 @@ import tvm
 import tvm_ffi
 
 from tvmscope.compiler import traces, tunables
-from tvmscope.core.model import Prepared
-from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.tuning import _evolution
@@ -21,14 +19,6 @@ from tvmscope.tuning._evolution import Begin, Evolution
 
 RULES = ("conv2d", "winograd", "matmul")
 _MS = "meta_schedule."
-
-
-@pytest.fixture(scope="module")
-def tasks(
-    conv_net: Prepared, host: Target, tmp_path_factory: pytest.TempPathFactory
-) -> list[TuningTask]:
-    folder = tmp_path_factory.mktemp("functions")
-    return tunables.extract(conv_net, host, CompileOptions(), folder)
 
 
 @pytest.fixture(autouse=True)

@@ -9,24 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 
 from paired_graph import Graph
-from tvmscope.compiler import knobs, tunables
-from tvmscope.core.model import Prepared
+from tvmscope.compiler import knobs, pipeline, targets, tunables
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Choice, TuningTask
 from tvmscope.errors import BuildError
 
 TRIED_PER_TASK = 8
-
-
-@pytest.fixture(scope="module")
-def tasks(
-    conv_net: Prepared, host: Target, tmp_path_factory: pytest.TempPathFactory
-) -> list[TuningTask]:
-    folder = tmp_path_factory.mktemp("functions")
-    return tunables.extract(conv_net, host, CompileOptions(), folder)
 
 
 def _run(library: Path, function: Path, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -130,6 +122,31 @@ def test_a_choice_decides_the_kernel_and_the_result_stays_right(
     assert ran.remarks == ()
     fast = ran.taken_by("winograd")
     assert bool(fast) == (rule == "winograd")
+
+
+@pytest.mark.parametrize(
+    ("params", "counts"),
+    [
+        ({"columns": 5, "chunk": 8}, False),  # of the Winograd kernel that is predicted
+        ({"kernel": "winograd4", "columns": 6}, False),
+        ({"kernel": "direct", "columns": 5}, True),
+    ],
+)
+def test_without_winograd_only_what_was_found_for_a_direct_kernel_counts(
+    host: Target, params: dict[str, Any], counts: bool
+) -> None:
+    choices = {WORKLOAD: Choice(candidate=Candidate(params=params), source="a test")}
+    plain, chosen = (_lowered(host, c) for c in ({}, choices))
+    assert tvm_ffi.structural_equal(plain, chosen) != counts
+
+
+def _lowered(host: Target, choices: dict[str, Choice]) -> tvm.IRModule:
+    """A network that is compiled without Winograd kernels."""
+    graph = Graph()
+    x = graph.conv2d(graph.input(1, 17, 9, 13), 24, 1)
+    module = graph.module(graph.conv2d(x, 19, 3, padding=(1, 1, 1, 1)))
+    options = CompileOptions(choices=choices, overrides={"winograd": False})
+    return pipeline.run(module, host, tvm.target.Target(targets.to_tvm(host)), options).module
 
 
 def test_ranks_stand_for_the_values_of_a_ranking() -> None:

@@ -1,4 +1,4 @@
-"""A tunable matmul in a file, and a workshop with real builders and a real runner for it."""
+"""A tunable matmul in a file and a workshop for it; a small network, and a record about it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 import tiny_tunables
+from command import TORCH_NET
 from tvmscope.compiler import targets
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import TuningTask
+from tvmscope.core.tuning import Trial, TuningTask
 from tvmscope.measure.worker import run_isolated
 from tvmscope.tuning.builders import Builders
+from tvmscope.tuning.database import Database
 from tvmscope.tuning.runners import LocalRunner
 from tvmscope.tuning.workshop import Setting, Workshop
+from tvmscope.workflow import records
 
 TIMEOUT_S = 4.0
 
@@ -55,3 +60,44 @@ def workshop(setting: Setting, tmp_path_factory: pytest.TempPathFactory) -> Iter
     runner = LocalRunner(threads=2, timeout_s=TIMEOUT_S)
     with Workshop(builders, runner, tmp_path_factory.mktemp("built"), setting) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("net") / "net.py"
+    file.write_text(TORCH_NET)
+    return file
+
+
+@pytest.fixture(scope="session")
+def database(net: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records that say: another candidate of the convolution takes half of the time."""
+    folder = tmp_path_factory.mktemp("records")
+    target = targets.resolve("cpu", cores=2)
+    ready = folder / "ready"
+    ready.mkdir()
+    model = run_isolated("tvmscope.models.prepare:prepare", str(net), str(ready), LoadOptions())
+    tasks = run_isolated(
+        "tvmscope.compiler.tunables:extract",
+        Prepared(ready, model),
+        target,
+        CompileOptions(),
+        folder / "functions",
+    )
+    (task,) = [t for t in tasks if t.rule == "conv2d"]
+    host = records.host(target, 2)
+    trial = Trial(
+        workload=task.key,
+        candidate=task.candidates[1],
+        target=target,
+        threads=2,
+        status="ok",
+        seconds=(1e-6,),
+        baseline_s=(2e-6,),
+        stage="validated",
+        cpu=host.cpu,
+        tvm=host.tvm,
+        date="2026-11-15T10:00:00+00:00",
+    )
+    Database(folder / "records.jsonl").append(trial)
+    return folder / "records.jsonl"

@@ -8,61 +8,14 @@ from pathlib import Path
 import pytest
 
 import tvmscope
-from command import TORCH_NET
-from tvmscope.compiler import targets
 from tvmscope.compiler.artifact import read_kernels
-from tvmscope.core.model import Prepared
-from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.session import load
-from tvmscope.core.tuning import Candidate, Trial
-from tvmscope.measure.worker import run_isolated
+from tvmscope.core.tuning import Candidate
 from tvmscope.report import console, html
 from tvmscope.tuning.database import Database
 from tvmscope.workflow import records
 
-DATE = "2026-11-15T10:00:00+00:00"
 QUICK = {"target": "cpu", "iterations": 2, "warmup": 1, "threads": 2}
-
-
-@pytest.fixture(scope="module")
-def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("net") / "net.py"
-    file.write_text(TORCH_NET)
-    return file
-
-
-@pytest.fixture(scope="module")
-def database(net: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records that say: another candidate of the convolution takes half of the time."""
-    folder = tmp_path_factory.mktemp("records")
-    target = targets.resolve("cpu", cores=2)
-    ready = folder / "ready"
-    ready.mkdir()
-    model = run_isolated("tvmscope.models.prepare:prepare", str(net), str(ready), LoadOptions())
-    tasks = run_isolated(
-        "tvmscope.compiler.tunables:extract",
-        Prepared(ready, model),
-        target,
-        CompileOptions(),
-        folder / "functions",
-    )
-    (task,) = [t for t in tasks if t.rule == "conv2d"]
-    host = records.host(target, 2)
-    trial = Trial(
-        workload=task.key,
-        candidate=task.candidates[1],
-        target=target,
-        threads=2,
-        status="ok",
-        seconds=(1e-6,),
-        baseline_s=(2e-6,),
-        stage="validated",
-        cpu=host.cpu,
-        tvm=host.tvm,
-        date=DATE,
-    )
-    Database(folder / "records.jsonl").append(trial)
-    return folder / "records.jsonl"
 
 
 def test_records_make_a_row_of_their_own(net: Path, database: Path, tmp_path: Path) -> None:
@@ -130,14 +83,15 @@ def test_shipped_records_are_used_by_default_and_the_reports_say_so(
 ) -> None:
     monkeypatch.setattr(records, "SHIPPED", database.parent)
     monkeypatch.chdir(tmp_path)
+    (trial,) = Database(database).trials()
     tvmscope.compile(str(net), tmp_path / "a", target="cpu", threads=2)
     (choice,) = [k.tuned for k in read_kernels(tmp_path / "a") if k.tuned]
-    assert (choice.source, choice.threads, choice.date) == ("shipped", 2, DATE)
+    assert (choice.source, choice.threads, choice.date) == ("shipped", 2, trial.date)
     tvmscope.compile(str(net), tmp_path / "b", target="cpu", threads=2, db="none")
     assert not any(k.tuned for k in read_kernels(tmp_path / "b"))
     session = tvmscope.analyze(str(net), backends="tvmscope,tvmscope-tuned", **QUICK)
     cpu = records.host(session.targets[0], 2).cpu
-    origin = f"shipped ({cpu}, 2 threads, {DATE[:10]})"
+    origin = f"shipped ({cpu}, 2 threads, {trial.date[:10]})"
     assert f"tuned kernels: 1 from {origin}" in console.to_text([session], width=300)
     assert f"tuned: {origin}" in html.render([session])
 

@@ -11,6 +11,7 @@ from tvmscope.core.ablation import NOTHING, SAME_CODE, comparisons, effects
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.session import Session, from_json, to_json
+from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.errors import UsageError
 from tvmscope.report import _view, console, markdown
 from tvmscope.report.html import render as page
@@ -120,5 +121,10 @@ def test_an_unknown_optimisation_is_answered_with_the_known_ones() -> None:
         switches.choose(switches.CPU, ["magic"])
 
 
-def test_without_tuned_choices_there_is_nothing_to_leave_out() -> None:
-    assert switches.untuned(CompileOptions()) is None
+def test_leaving_tuning_out_leaves_no_choice_and_all_else() -> None:
+    choice = Choice(candidate=Candidate(params={"tile": 4}), source="mine.jsonl")
+    base = CompileOptions(choices={"conv2d": choice}, disabled_passes=("dead-code",))
+    assert switches.off([switches.TUNING], base) == replace(base, choices={})
+    (fusion,) = switches.choose(switches.CPU, ["fusion"])
+    assert switches.off([fusion], base).choices == base.choices
+    assert switches.alone(fusion, switches.CPU, base).choices == {}

@@ -54,6 +54,7 @@ def test_the_summary_shows_what_is_used_and_what_it_gained() -> None:
     assert "columns=4" in shown
     assert "no candidate was faster" in shown
     assert "33 trials in this run, 10 in earlier ones; 1 failed, 0 wrong" in shown
+    assert "GFLOP/s count what the untuned kernel computes" in shown
     assert "\x1b" not in shown
 
 
@@ -66,6 +67,7 @@ def test_the_page_draws_the_best_speed_over_the_search() -> None:
     page = html.render([session])
     assert 'id="m1-tuning-figure"' in page
     assert 'href="#m1-tuning"' in page
+    assert "GFLOP/s count what the untuned kernel computes" in page
 
 
 def test_a_page_without_tuning_has_no_such_section() -> None:

@@ -64,6 +64,7 @@ COMMAND = Command(
         flags.network,
         flags.inputs,
         flags.compilation,
+        flags.database,
         flags.measurement,
         flags.tolerances,
         flags.place,

@@ -97,8 +97,8 @@ def choose(
     Parameters: `kernel` is `direct`, `winograd2` or `winograd4`; `columns` is the tile's width.
     """
     workload = conv.workload(is_blocked)
-    predicted = _predict(conv, target) if winograd and is_blocked else None
-    chosen, params = _settle(knobs.of(workload), predicted)
+    predicted = _predict(conv, target) if is_blocked else None
+    chosen, params = _settle(knobs.of(workload), predicted, winograd)
     if chosen != DIRECT:
         return _winograd(conv, target, chosen, params, workload)
     params = ranked(params, "columns", tiles.ranked_columns(conv.result[3], target))
@@ -121,12 +121,14 @@ def _predict(conv: Convolution, target: Target) -> str | None:
     return fast.best_name(batch, rows, columns, target) or DIRECT
 
 
-def _settle(asked: Params, predicted: str | None) -> tuple[str, Params]:
+def _settle(asked: Params, predicted: str | None, winograd: bool) -> tuple[str, Params]:
     """The kernel to take, and the parameters without what goes without saying."""
     params = {name: value for name, value in asked.items() if name != "kernel"}
     if predicted is None:
         return DIRECT, params
     chosen = str(asked.get("kernel", predicted))
+    if not winograd:  # parameters of its kernels say nothing of a direct one
+        return DIRECT, params if chosen == DIRECT else {}
     return chosen, params if chosen == predicted else {**params, "kernel": chosen}
 
 

@@ -134,12 +134,15 @@ def _with_lowering(
     digest = hashlib.sha256(task.key.encode()).hexdigest()[:12]
     file = folder / f"{digest}-{len(task.lowerings)}.json"
     file.write_text(tvm.ir.save_json(_named_main(func)), encoding="utf-8")
-    space = _space(func, target)
+    space, work = _space(func, target), kernel_work.count(func)
     candidates = [Candidate(params={**params, **p}) for p in _combinations(space)]
     own = {name: values[0] for name, values in space.items()}
+    lowering = Lowering(
+        params=params, function=str(file), own=own, flops=work.flops, bytes=work.bytes
+    )
     return replace(
         task,
-        lowerings=(*task.lowerings, Lowering(params=params, function=str(file), own=own)),
+        lowerings=(*task.lowerings, lowering),
         candidates=(*task.candidates, *candidates),
     )
 

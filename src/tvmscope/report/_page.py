@@ -186,6 +186,11 @@ class Part:
     def tuned_tasks(self) -> list[_tuning.TaskRow]:
         return _tuning.searched(self.session)
 
+    @property
+    def counted(self) -> str:
+        """What the speeds of tuned tasks count."""
+        return _tuning.WORK
+
     def _gap_figure(self) -> Iterator[dict[str, Any]]:
         if self.gap is None:
             return

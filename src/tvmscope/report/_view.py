@@ -98,7 +98,8 @@ class Row:
         if device is not None and device.values_s:
             time = format_s(stats.summary(device)["median_s"])
             texts.append(_("{time} on the device").format(time=time))
-        if tuned := (self.result.settings or {}).get(TUNED_KERNELS):
+        tuned = (self.result.settings or {}).get(TUNED_KERNELS)
+        if tuned and self.result.task.variant.change is None:  # an ablation says it once
             texts.append(_("tuned kernels: {origins}").format(origins=tuned))
         return (*texts, *self.result.warnings)
 

@@ -12,7 +12,7 @@ from tvmscope.core.session import Session
 from tvmscope.core.tuning import TunedTask
 from tvmscope.messages import _, plural
 from tvmscope.report._charts import percent
-from tvmscope.report._tuning import TaskRow, searched
+from tvmscope.report._tuning import WORK, TaskRow, searched
 from tvmscope.report.escape import clean
 from tvmscope.units import format_s
 
@@ -94,7 +94,8 @@ def summary(session: Session) -> RenderableType:
             row.used if row.task.speedup is None else f"{row.used}: {row.validated}",
         )
     told = [line for row in rows for line in _explained(row)]
-    return Group(table, Text(_totals([row.task for row in rows])), *told)
+    notes = [Text(WORK, style="dim")] if any(row.task.flops for row in rows) else []
+    return Group(table, *notes, Text(_totals([row.task for row in rows])), *told)
 
 
 def _explained(row: TaskRow) -> Iterator[RenderableType]:

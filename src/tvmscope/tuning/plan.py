@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Literal, NamedTuple
 
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.roofline import TOLERANCE, Limits
-from tvmscope.core.tuning import Trial, TuningTask
+from tvmscope.core.tuning import Candidate, Trial, TuningTask
 
 SMALL = 0.002
 """Tasks below this share of the model are left alone: halving one would gain a thousandth."""
@@ -27,6 +28,13 @@ SECOND_LAYER_TRIALS = 64
 """What a search with MetaSchedule is counted as; its space has no end."""
 
 
+class Floor(NamedTuple):
+    """What the roofs allow a kernel for all its calls, and which roof it is."""
+
+    least_s: float
+    by: Literal["compute", "memory"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlannedTask:
     """A task as the untuned model runs it."""
@@ -38,6 +46,8 @@ class PlannedTask:
     """Of the model's time from end to end."""
     least_s: float
     """What the roof allows for all calls; 0 where no roof is known."""
+    floors: tuple[Floor, ...] = ()
+    """Of the task's lowerings, each in its own work; none where no roof is known."""
     tried: int = 0
     reachable: float = HOPED
     """The share of the roof that it is assumed to come to."""
@@ -48,6 +58,11 @@ class PlannedTask:
     def roof_share(self) -> float | None:
         """How much of what the roof allows it reaches now."""
         return self.least_s / self.total_s if self.least_s and self.total_s else None
+
+    def floor_of(self, candidate: Candidate) -> Floor | None:
+        """What the roofs allow the kernel that a candidate is."""
+        place = self.task.lowerings.index(self.task.lowering_for(candidate))
+        return self.floors[place] if self.floors else None
 
     @property
     def headroom_s(self) -> float:
@@ -161,31 +176,36 @@ def _planned(
 ) -> PlannedTask:
     ran = kernels.get(task.kernel)
     total_s = ran.total_s / max(1, ran.calls) * task.calls if ran else 0.0
-    work = KernelTime(
-        name=task.kernel,
-        source_ops=(),
-        calls=task.calls,
-        total_s=total_s,
-        flops=None if task.flops is None else task.flops * task.calls,
-        bytes=None if task.bytes is None else task.bytes * task.calls,
-    )
-    least_s = _least_s(work, limits)
-    if least_s > total_s * TOLERANCE:
-        least_s = 0.0  # impossible: the roofs were measured on a busy machine, and say nothing
+    works = [(task.flops, task.bytes), *((x.flops, x.bytes) for x in task.lowerings[1:])]
+    floors = tuple(_floor(task, total_s, *work, limits) for work in works)
+    least_s = floors[0].least_s
+    if least_s > total_s * TOLERANCE:  # impossible: measured on a busy machine, they say nothing
+        least_s, floors = 0.0, ()
     return PlannedTask(
         task=task,
         total_s=total_s,
         share=total_s / profile.end_to_end_s if profile.end_to_end_s > 0 else 0.0,
         least_s=min(least_s, total_s),
+        floors=floors,
         tried=tried,
     )
 
 
-def _least_s(work: KernelTime, limits: Limits) -> float:
+def _floor(
+    task: TuningTask, total_s: float, flops: float | None, size: float | None, limits: Limits
+) -> Floor:
     """What no schedule can beat: arithmetic at the compute roof, data from the fastest memory that
     holds it all. (A profile holds a kernel against the memory its time points to, which would call
     a slow kernel that fits a small cache bound by a larger one.)"""
-    memory_s = 0.0
+    work = KernelTime(
+        name=task.kernel,
+        source_ops=(),
+        calls=task.calls,
+        total_s=total_s,
+        flops=None if flops is None else flops * task.calls,
+        bytes=None if size is None else size * task.calls,
+    )
+    memory_s, compute_s = 0.0, limits.compute_s(work) or 0.0
     if work.bytes is not None and limits.levels:
         each = work.bytes / max(1, work.calls)
         holding = [x for x in limits.levels if x.size_bytes is None or x.size_bytes >= each]
@@ -193,7 +213,7 @@ def _least_s(work: KernelTime, limits: Limits) -> float:
         memory_s = work.bytes / level.bytes_per_s
     if memory_s > work.total_s:  # the caches are larger than was probed
         memory_s = limits.memory_s(work) or 0.0
-    return max(memory_s, limits.compute_s(work) or 0.0)
+    return max(Floor(memory_s, "memory"), Floor(compute_s, "compute"))
 
 
 def _not_asked(p: PlannedTask, ops: Collection[str]) -> str | None:

@@ -53,6 +53,12 @@ class State:
         return min(self.times.values(), default=None)
 
     @property
+    def best(self) -> Candidate:
+        """The fastest on the bench; the untuned kernel where nothing is valid yet."""
+        found = min(self.times, key=self.times.__getitem__, default=None)
+        return Candidate() if found is None else self.candidates[found]
+
+    @property
     def predicted_s(self) -> float:
         """Of all its calls in the model: as profiled, times what was gained on the bench."""
         if self.untuned_s is None or self.best_s is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
-from tvmscope.workflow import places, reports, stages, switches
+from tvmscope.workflow import places, records, reports, stages, switches, tuned_rows
 from tvmscope.workflow.analyze import begin
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.stages import Row
@@ -53,6 +53,8 @@ def ablate(
         places.claim(options.output, force=options.force)
     target = _single(stages.resolve_targets(options))
     rows = plan(options, target, only, alone=alone)
+    for warning in rows[0].warnings:
+        progress.note(warning)
     progress.stage("load", stages.name_of(model))
     with stages.prepared(model, _without_export(options)) as ready:
         folder = options.output or places.session_folder(
@@ -124,33 +126,52 @@ def plan(
     rows = stages.plan_rows(plain, (target,), "torch")
     if len(rows) != 1:
         raise UsageError("ablate takes one --precision")
-    whole = replace(rows[0], compile=options.compile)
-    known = _applicable(switches.CPU if target.kind == "llvm" else switches.CUDA, target)
-    chosen = switches.choose(known, [name for name in only if name != switches.TUNING])
-    if only and switches.TUNING in only and len(only) == 1:
-        chosen = []
-    planned = [whole, *(_without(whole, switch) for switch in chosen)]
-    if not only or switches.TUNING in only:
-        config = switches.untuned(options.compile)
-        if config is not None:
-            planned.append(_changed(whole, WITHOUT + switches.TUNING, config))
-        elif only:
-            raise UsageError("nothing is tuned here: there are no tuning records to leave out")
+    whole = _tuned(replace(rows[0], compile=options.compile), options)
+    if switches.TUNING.name in only and not _config(whole).choices:
+        why = "; ".join(whole.warnings) or tuned_rows.NO_RECORD
+        raise UsageError(f"nothing is tuned here: {why}")
+    known = _applicable(switches.CPU if target.kind == "llvm" else switches.CUDA, whole)
+    chosen = switches.choose(known, only)
+    planned = [whole, *(_without(whole, switch, options) for switch in chosen)]
     able = [switch for switch in chosen if switch.alone]
     if able and (alone or not only):
-        planned.append(_bare(whole, known, NOTHING, switches.off(known, options.compile)))
+        base = _config(whole)
+        planned.append(_bare(whole, known, NOTHING, switches.off(known, base)))
         planned += [
-            _bare(whole, known, ONLY + s.name, switches.alone(s, known, options.compile), s)
-            for s in able
+            _bare(whole, known, ONLY + s.name, switches.alone(s, known, base), s) for s in able
         ]
     return planned
 
 
-def _applicable(known: Sequence[switches.Switch], target: Target) -> list[switches.Switch]:
-    """Without the target's features where it has none, or where the lesser target cannot run."""
-    lesser = [s for s in known if s.target and not _can_lack(target)]
-    single = [s for s in known if s.threads is not None and target.cores <= s.threads]
-    return [s for s in known if s not in lesser and s not in single]
+def _tuned(row: Row, options: Options) -> Row:
+    """With what records choose for its own target and threads, and what they have to say."""
+    config, threads = _config(row), row.threads or stages.threads_of(options)
+    found = records.find_choices(options.db, row.target, threads)
+    choices = options.compile.choices or found.choices
+    return replace(_compiled(row, replace(config, choices=choices)), warnings=found.warnings)
+
+
+def _compiled(row: Row, config: CompileOptions) -> Row:
+    tuning = tuned_rows.sources(config.choices) or None
+    return replace(row, compile=config, variant=replace(row.variant, tuning=tuning), warnings=())
+
+
+def _config(row: Row) -> CompileOptions:
+    assert row.compile is not None  # `plan` sets it
+    return row.compile
+
+
+def _applicable(known: Sequence[switches.Switch], whole: Row) -> list[switches.Switch]:
+    """Without the target's features where it has none, or where the lesser target cannot run; and
+    without what one thread or no record makes no difference to."""
+    target, choices = whole.target, _config(whole).choices
+    return [
+        s
+        for s in known
+        if (s.target is None or _can_lack(target))
+        and (s.threads is None or target.cores > s.threads)
+        and (not s.tuned or choices)
+    ]
 
 
 def _can_lack(target: Target) -> bool:
@@ -158,22 +179,30 @@ def _can_lack(target: Target) -> bool:
 
 
 def _changed(row: Row, change: str, config: CompileOptions) -> Row:
-    return replace(row, compile=config, variant=replace(row.variant, change=change))
+    row = _compiled(row, config)
+    return replace(row, variant=replace(row.variant, change=change))
 
 
 def _lesser(row: Row, switch: switches.Switch) -> Row:
     target = row.target
     if switch.target is not None:
-        target = targets.resolve(switch.target, cores=target.cores, cache=places.cache_folder())
+        target = _named(switch.target, target.cores)
     if switch.threads is not None:
         target = replace(target, cores=switch.threads)
     return replace(row, target=target, threads=switch.threads)
 
 
-def _without(whole: Row, switch: switches.Switch) -> Row:
-    assert whole.compile is not None  # `plan` sets it
-    config = switches.off([switch], whole.compile)
-    return _changed(_lesser(whole, switch), WITHOUT + switch.name, config)
+@cache  # a row after the other asks, and a child process answers
+def _named(target: str, cores: int) -> Target:
+    return targets.resolve(target, cores=cores)
+
+
+def _without(whole: Row, switch: switches.Switch, options: Options) -> Row:
+    row = _changed(whole, WITHOUT + switch.name, switches.off([switch], _config(whole)))
+    if switch.target is None and switch.threads is None:
+        return row
+    row = _tuned(_lesser(row, switch), options)  # not every record speaks for it
+    return replace(row, warnings=tuple(w for w in row.warnings if w not in whole.warnings))
 
 
 def _bare(
@@ -212,8 +241,8 @@ class _Skipping:
         added = change is not None and change.startswith(ONLY)
         if added and (wait := self._too_long(CHEAP_RUN_S)):
             return replace(entry, unavailable=wait)
-        if change is not None and self._is_unused(change):
-            return replace(entry, unavailable=SAME_CODE)
+        if change is not None and (why := self._needless(change)):
+            return replace(entry, unavailable=why)
         made = entry.build()
         if made.failure is not None or made.unavailable is not None:
             return made
@@ -225,14 +254,18 @@ class _Skipping:
             return replace(made, unavailable=SAME_CODE)
         return made
 
-    def _is_unused(self, change: str) -> bool:
-        """Whether a row leaves out nothing but schedule rules that take no kernel of the whole."""
-        name, whole = change.removeprefix(WITHOUT), self.built.get(None)
-        known = (*switches.CPU, *switches.CUDA)
-        rules = next((s.rules for s in known if s.name == name), ())
-        if whole is None or not rules or not change.startswith(WITHOUT):
-            return False
-        return not any(kernel.rule in rules for kernel in artifacts.read_kernels(whole))
+    def _needless(self, change: str) -> str | None:
+        """Why a row that leaves out only rules, or only records, leaves out nothing of the whole;
+        None where it does, or where that is not known before it is built."""
+        whole = self.built.get(None)
+        known = {WITHOUT + s.name: s for s in (*switches.CPU, *switches.CUDA)}
+        switch = known.get(change)
+        if whole is None or switch is None or not (switch.rules or switch.tuned):
+            return None
+        kernels = artifacts.read_kernels(whole)
+        if switch.tuned:
+            return None if any(kernel.tuned for kernel in kernels) else tuned_rows.NO_KERNEL
+        return None if any(kernel.rule in switch.rules for kernel in kernels) else SAME_CODE
 
     def _too_long(self, limit_s: float) -> str | None:
         """Why a run of plain loops is not worth its time, in words; None where it is."""

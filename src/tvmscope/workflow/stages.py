@@ -46,10 +46,10 @@ class Row:
     cross: bool = False
     """Its code cannot run here; it is compiled all the same, for a machine that can."""
     choices: Mapping[str, Choice] = field(default_factory=dict)
-    """What tuning records say, for a row that is compiled with them."""
+    """What tuning records say, for a row that is there for their sake."""
     warnings: tuple[str, ...] = ()
     compile: CompileOptions | None = None
-    """How it is compiled, where that is not what the options say."""
+    """How it is compiled, where that is not what the options say; with its own choices."""
     threads: int | None = None
     """Where it runs on another number than the options say."""
 
@@ -232,11 +232,10 @@ def _build_entry(
 ) -> Entry:
     """Compile what the row needs; a failure becomes the row's reason."""
     config = replace(
-        row.compile or options.compile,
+        row.compile or replace(options.compile, choices=dict(row.choices)),
         pipeline=row.variant.pipeline or options.compile.pipeline,
         precision=row.variant.precision,
         graph=row.variant.graph,
-        choices=dict(row.choices),
     )
     if row.choices and tuned_rows.are_useless(row, artifacts):
         return replace(entry, unavailable=tuned_rows.NO_KERNEL)

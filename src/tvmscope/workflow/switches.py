@@ -24,10 +24,13 @@ class Switch:
     target: str | None = None
     """The target that lacks it."""
     threads: int | None = None
+    tuned: bool = False
+    """Whether it is what tuning records choose."""
     alone: bool = True
     """Whether it can do anything where all others are off."""
 
 
+TUNING = Switch(name="tuning", tuned=True, alone=False)
 CPU: tuple[Switch, ...] = (
     Switch(name="target-features", target="cpu:x86-64"),
     Switch(name="threads", threads=1, alone=False),
@@ -51,6 +54,7 @@ CPU: tuple[Switch, ...] = (
     Switch(name="reduction-schedule", rules=("reduction",)),
     Switch(name="movement-schedule", rules=("movement",)),
     Switch(name="fallback-schedule", rules=("fallback",)),
+    TUNING,
 )
 CUDA: tuple[Switch, ...] = (
     Switch(name="fold-batch-norm", passes=("fold-batch-norm",), alone=False),
@@ -59,9 +63,9 @@ CUDA: tuple[Switch, ...] = (
         Switch(name=f"{rule}-schedule", rules=(rule,), alone=False)
         for rule in ("dlight-matmul", "dlight-gemv", "dlight-reduction", "dlight-general-reduction")
     ),
+    TUNING,
 )
 """Code without any schedule does not run on a GPU, so nothing runs alone there."""
-TUNING = "tuning"
 
 
 def choose(known: Sequence[Switch], only: Sequence[str]) -> list[Switch]:
@@ -80,26 +84,20 @@ def _list(names: Iterable[str]) -> str:
 def off(switches: Iterable[Switch], base: CompileOptions) -> CompileOptions:
     """The options with all of these switched off."""
     passes, rules, overrides = list(base.disabled_passes), [], dict(base.overrides)
+    choices = base.choices
     rules += overrides.get("disabled_rules", ())
     for switch in switches:
         passes += switch.passes
         rules += switch.rules
         overrides |= switch.overrides
+        choices = {} if switch.tuned else choices
     if rules:
         overrides["disabled_rules"] = tuple(dict.fromkeys(rules))
-    return replace(base, disabled_passes=tuple(dict.fromkeys(passes)), overrides=overrides)
+    left = tuple(dict.fromkeys(passes))
+    return replace(base, disabled_passes=left, overrides=overrides, choices=choices)
 
 
 def alone(switch: Switch, known: Sequence[Switch], base: CompileOptions) -> CompileOptions:
     """The options with everything off but this one, and what it needs."""
     kept = {switch.name, *switch.needs}
     return off((s for s in known if s.name not in kept), base)
-
-
-def untuned(base: CompileOptions) -> CompileOptions | None:
-    """The options without tuned choices; None where there are none to leave out."""
-    choices: Any = getattr(base, "choices", None)  # not every version of the options has them
-    if not choices:
-        return None
-    changes: dict[str, Any] = {"choices": type(choices)()}
-    return replace(base, **changes)

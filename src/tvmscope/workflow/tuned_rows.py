@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvmscope.compiler.artifact import read_kernels
+from tvmscope.core.tuning import Choice
 from tvmscope.workflow import records
 from tvmscope.workflow.options import Options
 
 if TYPE_CHECKING:
     from tvmscope.workflow.stages import Row
 
+NO_RECORD = "there are no tuning records for it; see tvmscope tune"
 NO_KERNEL = "no tuning record is about a kernel of this model; see tvmscope tune"
 
 
@@ -24,12 +27,11 @@ def with_records(rows: list[Row], options: Options, threads: int) -> list[Row]:
     found = records.find_choices(options.db, rows[0].target, threads)
     if not (found.choices or found.warnings or asked):
         return []
-    sources = ", ".join(sorted({choice.source for choice in found.choices.values()}))
-    why = "; ".join(found.warnings) or "there are no tuning records for it; see tvmscope tune"
+    why = "; ".join(found.warnings) or NO_RECORD
     return [
         replace(
             row,
-            variant=replace(row.variant, tuning=sources or "none"),
+            variant=replace(row.variant, tuning=sources(found.choices) or "none"),
             choices=found.choices,
             warnings=found.warnings,
             unavailable=row.unavailable if found.choices else why,
@@ -37,6 +39,11 @@ def with_records(rows: list[Row], options: Options, threads: int) -> list[Row]:
         )
         for row in rows
     ]
+
+
+def sources(choices: Mapping[str, Choice]) -> str:
+    """The databases that choices are from."""
+    return ", ".join(sorted({choice.source for choice in choices.values()}))
 
 
 def are_useless(row: Row, artifacts: Path) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tvmscope.core.roofline import TOLERANCE
 from tvmscope.core.tuning import Choice, Params, TunedTask, TuningTask
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.state import State
@@ -44,11 +45,25 @@ def _speed(state: State) -> str:
     flops, last, best = state.task.flops, state.last_s, state.best_s
     if last is None or best is None:
         return "no valid candidate yet"
-    share = state.planned.least_s / state.predicted_s if state.predicted_s else 0.0
-    roof = f", {share:.0%} of roof" if share else ""
+    roof = _roof(state)
     if flops is None:
         return f"current {format_s(last)} / best {format_s(best)}{roof}"
     return f"current {flops / last / 1e9:.1f} / best {flops / best / 1e9:.1f} GFLOP/s{roof}"
+
+
+def _roof(state: State) -> str:
+    """How near the best candidate is to its roof, counted in what it computes itself."""
+    floor, predicted_s = state.planned.floor_of(state.best), state.predicted_s
+    if floor is None or not floor.least_s or not predicted_s:
+        return ""
+    share = floor.least_s / predicted_s
+    if share > TOLERANCE:  # on the bench its data are warm; or a roof of arithmetic says nothing
+        return ", its data from the caches" if floor.by == "memory" else ""
+    text = f", {min(share, 1.0):.0%} of roof"
+    became = str(state.best.params.get("kernel", "")).startswith("winograd")
+    if became and state.task.rule != "winograd":
+        text += f" ({state.planned.least_s / predicted_s:.1f}x the direct roof)"
+    return text
 
 
 def _left(seconds: float) -> str:

@@ -22,7 +22,7 @@ from tvmscope.compiler import blocked_ops
 from tvmscope.compiler.convolutions import choose, read
 from tvmscope.compiler.knobs import Knobs
 from tvmscope.compiler.packing import block_constant
-from tvmscope.compiler.passes.rewrite import flat, is_scalar, static_shape
+from tvmscope.compiler.passes.rewrite import flat, is_scalar, static_shape, with_vars
 from tvmscope.compiler.tiles import CHANNEL_BLOCK
 from tvmscope.core.target import Target
 
@@ -90,16 +90,7 @@ class _Rewriter:
 
     def plain_expr(self, value: relax.Expr) -> relax.Expr:
         """An expression with every variable in its plain form."""
-        if isinstance(value, relax.Var):
-            return self.plain(value)
-        if isinstance(value, relax.Tuple):
-            return relax.Tuple([self.plain_expr(f) for f in value.fields])
-        if isinstance(value, relax.TupleGetItem):
-            return relax.TupleGetItem(self.plain_expr(value.tuple_value), value.index)
-        if isinstance(value, relax.Call):
-            args = [self.plain_expr(a) for a in value.args]
-            return relax.Call(value.op, args, value.attrs, value.ty_args)
-        return value
+        return with_vars(value, self.plain)
 
     def plain(self, var: relax.Var) -> relax.Expr:
         found = self.values.get(var)

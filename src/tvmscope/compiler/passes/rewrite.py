@@ -69,6 +69,20 @@ def flat(args: Iterable[relax.Expr]) -> list[relax.Expr]:
     return [f for a in args for f in (a.fields if isinstance(a, relax.Tuple) else [a])]
 
 
+def with_vars(value: relax.Expr, of: Callable[[relax.Var], relax.Expr]) -> relax.Expr:
+    """The bound expression with what `of` says in place of every variable."""
+    if isinstance(value, relax.Var):
+        return of(value)
+    if isinstance(value, relax.Tuple):
+        return relax.Tuple([with_vars(f, of) for f in value.fields])
+    if isinstance(value, relax.TupleGetItem):
+        return relax.TupleGetItem(with_vars(value.tuple_value, of), value.index)
+    if isinstance(value, relax.Call):
+        args = [with_vars(a, of) for a in value.args]
+        return relax.Call(value.op, args, value.attrs, value.ty_args)
+    return value
+
+
 def is_scalar(value: relax.Expr) -> bool:
     """Whether it is one number, written in the graph."""
     return isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm) or (

@@ -18,7 +18,7 @@ from tvm import relax, topi
 
 from tvmscope.compiler import sources
 from tvmscope.compiler.passes.per_image import TREATS_EACH_ALONE
-from tvmscope.compiler.passes.rewrite import flat, static_shape
+from tvmscope.compiler.passes.rewrite import flat, static_shape, with_vars
 from tvmscope.core.target import Target
 
 PARTS = "tvmscope.parts"
@@ -222,16 +222,7 @@ class _Split:
         return any(isinstance(v, relax.Var) and v in self.apart for v in flat([value]))
 
     def _new(self, value: relax.Expr) -> relax.Expr:
-        if isinstance(value, relax.Var):
-            return self.values[value]
-        if isinstance(value, relax.Tuple):
-            return relax.Tuple([self._new(f) for f in value.fields])
-        if isinstance(value, relax.TupleGetItem):
-            return relax.TupleGetItem(self._new(value.tuple_value), value.index)
-        if isinstance(value, relax.Call):
-            args = [self._new(a) for a in value.args]
-            return relax.Call(value.op, args, value.attrs, value.ty_args)
-        return value
+        return with_vars(value, self.values.__getitem__)
 
     def _shape(self, shape: relax.ShapeExpr) -> relax.ShapeExpr:
         return relax.ShapeExpr([self.part, *list(shape.values)[1:]])
