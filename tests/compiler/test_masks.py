@@ -86,8 +86,6 @@ OMITTED = {
     "older exporter": [
         "assignment to rows of a mask", "assignment of a row to a mask", "scatter of some",
         "scatter_reduce", "scatter_reduce by multiplying",
-        # indices are computed with
-        "assignment to the places of a mask",
         # it forgets to add
         "index_put that adds duplicates", "index_put that adds rows",
         "index_put by a mask that adds",

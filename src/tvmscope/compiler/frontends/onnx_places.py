@@ -20,7 +20,7 @@ _NAMING_AXES = {"Unsqueeze": 1, "Squeeze": 1, "Slice": 3}
 
 
 class Lost(Exception):
-    """The mask of this name is used in a way that is not understood."""
+    """A node makes of such tensors what is not understood."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,10 @@ class Count(int):
     """The number of chosen places; as a number, that of all places."""
 
     places: Places
-    counted: bool
-    """Computed from the mask; otherwise from a tensor's shape, which is going to be another."""
 
-    def __new__(cls, places: Places, *, counted: bool = False) -> Count:
+    def __new__(cls, places: Places) -> Count:
         made = super().__new__(cls, places.size)
-        made.places, made.counted = places, counted
+        made.places = places
         return made
 
 
@@ -56,13 +54,8 @@ class Value:
     array: Array | None = None
     places: Places | None = None
     axis: int = 0
-
-    @property
-    def mask(self) -> str | None:
-        """The mask that makes this differ from what the model computes."""
-        held = self.places
-        counts = [] if self.array is None else counts_in(self.array)
-        return held.mask if held else next((c.places.mask for c in counts if not c.counted), None)
+    tensor: str = ""
+    """Its name; one with an element for every place has a name of its own."""
 
     @property
     def end(self) -> int:
@@ -85,7 +78,7 @@ def of_shape(dims: Array) -> Value:
     """A tensor of this shape, known or not."""
     counts = counts_in(dims)
     if len(counts) > 1:
-        raise Lost(counts[0].places.mask)
+        raise Lost
     axis = next((n for n, d in enumerate(dims) if isinstance(d, Count)), 0)
     return Value(tuple(int(d) for d in dims), None, counts[0].places if counts else None, axis)
 
@@ -93,15 +86,14 @@ def of_shape(dims: Array) -> Value:
 def broadcast(values: Sequence[Value]) -> Value:
     """What an elementwise operator makes of these; one of them has an element for each place."""
     held = next(v for v in values if v.places)
-    assert held.places is not None
     for v in values:
         alone = not v.places and (-held.end > len(v.shape) or v.shape[held.end] == 1)
         if not alone and (v.places, v.end) != (held.places, held.end):
-            raise Lost(held.places.mask)
+            raise Lost
     try:
         shape = np.broadcast_shapes(*(v.shape for v in values))
     except ValueError:
-        raise Lost(held.places.mask) from None
+        raise Lost from None
     return Value(shape, None, held.places, held.end + len(shape))
 
 
@@ -131,7 +123,7 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def evaluate(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -> Array | None:
-    """What a node computes from known inputs; None where one is not known."""
+    """What a node computes from known inputs; None where one is not known, or it cannot."""
     from onnx.reference import ReferenceEvaluator
 
     names = [name for name in node.input if name]
@@ -144,7 +136,10 @@ def evaluate(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -
         [onnx.ValueInfoProto(name=node.output[0])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-    found = ReferenceEvaluator(model).run(None, dict(zip(names, arrays, strict=True)))
+    try:
+        found = ReferenceEvaluator(model).run(None, dict(zip(names, arrays, strict=True)))
+    except Exception:  # of any kind; what is wrong with the node is the importer's to say
+        return None
     return np.asarray(found[0])
 
 
