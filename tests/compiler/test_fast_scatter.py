@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
+from small_graphs import Make, lowered, results
 from tvmscope.compiler import pipeline, targets
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
@@ -26,28 +27,12 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "min": np.minimum,
     "max": np.maximum,
 }
-Make = Callable[..., relax.Expr]
-
-
-def lowered(host: Target, make: Make, *inputs: Array, **options: Any) -> pipeline.Lowered:
-    """A graph of one expression, made from one variable for each input, through the pipeline."""
-    builder = relax.BlockBuilder()
-    types = [relax.TensorType(a.shape, str(a.dtype)) for a in inputs]
-    params = [relax.Var(f"x{n}", t) for n, t in enumerate(types)]
-    with builder.function("main", params):
-        with builder.dataflow():
-            out = builder.emit_output(make(*params))
-        builder.emit_func_output(out)
-    target = tvm.target.Target(targets.to_tvm(host))
-    return pipeline.run(builder.get(), host, target, CompileOptions(**options))
 
 
 def result(host: Target, make: Make, *inputs: Array, **options: Any) -> Array:
     """What the graph computes on this machine."""
-    module = lowered(host, make, *inputs, **options).module
-    built = relax.build(module, tvm.target.Target(targets.to_tvm(host)), relax_pipeline=None)
-    machine = relax.VirtualMachine(built, tvm.cpu())
-    return machine["main"](*(tvm.runtime.tensor(a) for a in inputs)).numpy()
+    (found,) = results(host, make, *inputs, **options)
+    return found
 
 
 def expected_nd(data: Array, indices: Array, updates: Array, reduction: str) -> Array:

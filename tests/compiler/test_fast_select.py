@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from selection import lowered, nms, ordered, picture, results, suppressed
+from selection import nms, ordered, picture, suppressed
+from small_graphs import lowered, results
 from tvmscope.compiler import targets
 from tvmscope.core.target import Target
 

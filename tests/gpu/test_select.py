@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from selection import compiled, nms, ordered, picture, results, suppressed
+from selection import nms, ordered, picture, suppressed
+from small_graphs import compiled, results
 from tvmscope.compiler import cuda_device, targets
 from tvmscope.core.target import Target
 

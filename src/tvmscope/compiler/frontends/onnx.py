@@ -12,6 +12,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmscope.compiler.frontends import preflight
 from tvmscope.compiler.frontends.onnx_converters import CONVERTERS
+from tvmscope.compiler.frontends.onnx_masks import fix_sizes
 from tvmscope.compiler.onnx_nodes import SourceGraph, match
 from tvmscope.compiler.sources import Imported, attach
 from tvmscope.core.model import Prepared
@@ -66,7 +67,10 @@ def import_onnx(prepared: Prepared) -> Imported:
 
 
 def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """Fold shape arithmetic away where there is some; other graphs keep their nodes and names."""
+    """Fold shape arithmetic away where there is some, and that of masks where it can be done.
+
+    Other graphs keep their nodes and names.
+    """
     if not any(node.op_type in _SHAPE_ARITHMETIC for node in model.graph.node):
         return model, ()
     import onnxslim
@@ -79,7 +83,7 @@ def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     # It drops inputs that nothing reads any more; callers go on giving them, by position.
     del slim.graph.input[:]
     slim.graph.input.extend(inputs)
-    return slim, ()
+    return fix_sizes(slim), ()
 
 
 def check_supported(name: str, model: onnx.ModelProto) -> None:

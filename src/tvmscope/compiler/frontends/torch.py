@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,15 @@ from tvmscope.compiler.sources import Imported, attach
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
 
+_REDUCTIONS = {None: "update", "sum": "add", "prod": "mul", "amin": "min", "amax": "max"}
+"""PyTorch's names, and those of `scatter_elements`."""
+
 
 class _Importer(ExportedProgramImporter):  # type: ignore[misc]  # TVM has no type hints
-    """TVM's importer, which takes a mask for indices 0 and 1, and wants an index for every axis."""
+    """TVM's importer, which takes a mask for indices 0 and 1, and wants an index for every axis.
+
+    Scatters with a reduction and by a mask it lacks.
+    """
 
     def _index_put(self, node: Any) -> relax.Var:
         data, indices, values, *rest = self.retrieve_args(node)
@@ -49,22 +56,75 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc]  # TVM has no ty
     ) -> relax.Var:
         emit, op = self.block_builder.emit, relax.op
         after = data.ty.ndim - axis - mask.ty.ndim
-        values = self._over_mask(values, mask.ty.ndim, after)
+        values = self._over_mask(values, mask, after)
         if adds:
             values = emit(op.add(data, values))
         spread = emit(op.reshape(mask, (*mask.ty.shape, *(1,) * after)))
         return emit(op.where(spread, values, data))
 
-    def _over_mask(self, values: relax.Expr, axes: int, after: int) -> relax.Expr:
+    def _over_mask(self, values: relax.Expr, mask: relax.Expr, after: int) -> relax.Expr:
         """The values with the one axis of all chosen places as the axes of the mask."""
         shape = list(values.ty.shape)
         if len(shape) <= after:
             return values
         *before, chosen = shape[: len(shape) - after]
-        if not isinstance(chosen, IntImm) or int(chosen) != 1:
+        if not isinstance(chosen, IntImm):
             raise ValueError("as many values as a mask has places: known at run time only")
+        axes = [1] * mask.ty.ndim
+        if int(chosen) != 1:
+            axes, values = list(mask.ty.shape), self._picked(values, len(before), mask, True)
         last = shape[len(shape) - after :]
-        return self.block_builder.emit(relax.op.reshape(values, (*before, *(1,) * axes, *last)))
+        return self.block_builder.emit(relax.op.reshape(values, (*before, *axes, *last)))
+
+    def _picked(self, values: relax.Expr, axis: int, mask: relax.Expr, exactly: bool) -> relax.Expr:
+        """For each place of a mask the value that is next there, along an axis.
+
+        NaN where there are not exactly as many as chosen places, or not enough.
+        """
+        emit, op = self.block_builder.emit, relax.op
+        size, places = int(values.ty.shape[axis]), prod(int(d) for d in mask.ty.shape)
+        enough = not exactly and size >= places
+        dtype = str(values.ty.dtype)
+        if not size or not (enough or "float" in dtype):
+            raise ValueError("as many values as a mask has places: known at run time only")
+        numbers = emit(op.astype(emit(op.reshape(mask, (places,))), "int64"))
+        before = emit(op.cumsum(numbers, 0, exclusive=True))
+        before = emit(op.minimum(before, relax.const(size - 1, "int64")))
+        found = emit(op.take(values, before, axis))
+        if enough:
+            return found
+        test = op.equal if exactly else op.less_equal
+        right = emit(test(emit(op.sum(numbers)), relax.const(size, "int64")))
+        return emit(op.where(right, found, relax.const(np.nan, dtype)))
+
+    def _masked_scatter(self, node: Any) -> relax.Var:
+        data, mask, source = self.retrieve_args(node)
+        emit, op = self.block_builder.emit, relax.op
+        shape = np.broadcast_shapes(*([int(d) for d in v.ty.shape] for v in (data, mask)))
+        mask = emit(op.broadcast_to(mask, shape))
+        found = self._picked(emit(op.reshape(source, (-1,))), 0, mask, False)
+        return emit(op.where(mask, emit(op.reshape(found, shape)), data))
+
+    def _scatter(self, node: Any) -> relax.Var:
+        """Also with a reduction; of the values, as many as there are indices."""
+        data, axis, index, values, *how = self.retrieve_args(node)
+        given = {**node.kwargs, **dict(zip(("reduce", "include_self"), how, strict=False))}
+        adds = node.target.__name__ == "scatter_add.default"
+        reduction = _REDUCTIONS.get("sum" if adds else given.get("reduce"))
+        if reduction is None or not given.get("include_self", True):
+            raise ValueError(f"{node.target.__name__} by {given['reduce']}, or not of the data too")
+        emit, op, shape = self.block_builder.emit, relax.op, list(index.ty.shape)
+        zeros = [0] * len(shape)
+        part = emit(op.strided_slice(values, list(range(len(shape))), zeros, shape))
+        return emit(op.scatter_elements(data, index, part, axis, reduction))
+
+    def create_convert_map(self) -> dict[str, Any]:
+        return {
+            **super().create_convert_map(),
+            "masked_scatter.default": self._masked_scatter,
+            "scatter_add.default": self._scatter,
+            "scatter_reduce.two": self._scatter,
+        }
 
 
 def import_torch(prepared: Prepared) -> Imported:
