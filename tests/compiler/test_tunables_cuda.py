@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from tvm import s_tir
+from tvm import s_tir, te
 
 from tvmscope.compiler import artifact, build, targets, tunables, tvm_compat
 from tvmscope.compiler.schedules import gpu
@@ -18,7 +18,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Choice, TuningTask
 from tvmscope.tuning._evolution import Evolution, _text
-from tvmscope.tuning.kernels import fill
+from tvmscope.tuning.kernels import fill, widened
 
 SM_90 = targets.resolve("cuda:sm_90")
 
@@ -76,6 +76,26 @@ def test_a_kernels_plain_loops_run_on_the_cpu_to_check_the_others(
     np.testing.assert_allclose(tensors[-1].numpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_half_precision_is_checked_by_sums_in_single(host: Target, tmp_path: Path) -> None:
+    """Loops that add thousands of halves one by one are off by percents; tensor cores are not."""
+    data = te.placeholder((4, 4608), "float16", name="data")
+    weight = te.placeholder((4608, 8), "float16", name="weight")
+    k = te.reduce_axis((0, 4608), name="k")
+    total = te.compute((4, 8), lambda i, j: te.sum(data[i, k] * weight[k, j], axis=k))
+    func = te.create_prim_func([data, weight, total]).with_attr("global_symbol", "main")
+    function = tmp_path / "product.json"
+    function.write_text(tvm.ir.save_json(func))
+    tunables.build_plain(function, host, tmp_path / "plain.so")
+    args = tunables.arguments(function)
+    arrays = fill(widened(args), 0)
+    assert {str(a.dtype) for a in arrays} == {"float32"}
+    assert all(np.array_equal(a, b) for a, b in zip(arrays, fill(args, 0), strict=True))
+    tensors = [tvm.runtime.tensor(array) for array in arrays]
+    tvm.runtime.load_module(str(tmp_path / "plain.so"))["main"](*tensors)
+    wanted = arrays[0].astype(np.float64) @ arrays[1].astype(np.float64)
+    assert np.abs(tensors[-1].numpy() - wanted).max() < 1e-4 * np.abs(wanted).max()
+
+
 def test_a_tuned_trace_is_used_by_the_build(
     tasks: list[TuningTask], conv_net: Prepared, host: Target, tmp_path: Path
 ) -> None:
@@ -91,8 +111,6 @@ def test_a_tuned_trace_is_used_by_the_build(
 @pytest.mark.slow  # sampling tensor-core schedules takes minutes on few cores
 def test_proposals_for_half_precision_use_tensor_cores(tmp_path: Path) -> None:
     tvm_compat.import_tensor_intrinsics()
-    from tvm import te
-
     a, b = (te.placeholder((256, 256), "float16", name=n) for n in ("A", "B"))
     k = te.reduce_axis((0, 256), name="k")
 

@@ -13,7 +13,8 @@ from tvmscope.compiler import tvm_compat
 from tvmscope.errors import RunError
 
 Arguments = tuple[tuple[tuple[int, ...], str], ...]
-"""Shape and dtype of every argument of a kernel, its outputs last."""
+"""Shape and dtype of every argument of a kernel, its outputs last; see `widened` for more."""
+_WIDENED = "->float32"
 Arrays = list[np.ndarray[Any, Any]]
 
 
@@ -133,13 +134,21 @@ def fill(args: Arguments, seed: int) -> Arrays:
     """The same numbers for the same seed, on every machine: in [-1, 1), whole ones 0 or 1."""
     rng = np.random.default_rng(seed)
     arrays = []
-    for shape, dtype in args:
+    for shape, kind in args:
+        dtype = kind.removesuffix(_WIDENED)
         if dtype.startswith(("float", "bfloat")):
             wide = 2.0 * rng.random(shape, dtype=np.float32) - 1.0
-            arrays.append(np.asarray(wide).astype(_numpy_dtype(dtype)))
+            narrow = np.asarray(wide).astype(_numpy_dtype(dtype))
+            arrays.append(narrow if kind == dtype else narrow.astype(np.float32))
         else:
             arrays.append(rng.integers(0, 2, shape).astype(dtype))
     return arrays
+
+
+def widened(args: Arguments) -> Arguments:
+    """Arguments of the same values, those of half precision in single: see `build_plain`."""
+    halves = ("float16", "bfloat16")
+    return tuple((shape, dtype + _WIDENED * (dtype in halves)) for shape, dtype in args)
 
 
 def _numpy_dtype(dtype: str) -> Any:

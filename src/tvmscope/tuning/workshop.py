@@ -20,7 +20,7 @@ from tvmscope.core.tuning import Candidate, Lowering, Status, Trial, TuningTask
 from tvmscope.errors import TuneError, TvmscopeError, one_line
 from tvmscope.measure.worker import WorkerDied
 from tvmscope.tuning.builders import Builders, Built, Job
-from tvmscope.tuning.kernels import Arguments
+from tvmscope.tuning.kernels import Arguments, widened
 from tvmscope.tuning.runners import Arrays, Runner
 
 TOLERANCES = {"float16": 2e-2, "bfloat16": 1e-1}
@@ -150,7 +150,7 @@ class Workshop:
         lowering = task.lowering_for(candidate)
         reference = self._reference(lowering)
         plain = self._build_plain(Path(lowering.function)).result()
-        wanted = self.checker.outputs(plain.job.output, reference.args, seed)
+        wanted = self.checker.outputs(plain.job.output, widened(reference.args), seed)
         got = self.runner.outputs(library, reference.args, seed)
         return difference(got, wanted, reference.tolerance)
 
@@ -279,7 +279,8 @@ class Workshop:
         args = self.builders.arguments(function)
         if self.take_turns:
             self.builders.pause()
-        return _Reference(args, self.checker.outputs(built.job.output, args, self.setting.seed))
+        outputs = self.checker.outputs(built.job.output, widened(args), self.setting.seed)
+        return _Reference(args, outputs)
 
 
 def difference(outputs: Arrays, reference: Arrays, tolerance: float = _TOLERANCE) -> str | None:
