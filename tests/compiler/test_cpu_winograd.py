@@ -77,19 +77,34 @@ def test_small_tiles_match_pytorch(host: Target, rows: int, columns: int) -> Non
     _check(graph, graph.relu(graph.bias(graph.conv2d(x, 17, padding=1))), host)
 
 
+@pytest.mark.parametrize("machine", ["host", "narrow"])
 @pytest.mark.parametrize(
-    ("batch", "rows", "columns", "strips"),
-    [(1, 56, 56, 1), (1, 53, 55, 2), (2, 32, 41, 4), (3, 23, 104, 1)],
+    ("batch", "rows", "columns", "strips", "epilogue"),
+    [
+        (1, 56, 48, 1, "relu"),
+        (1, 53, 55, 2, "residual"),
+        (2, 32, 41, 4, "bias"),
+        (3, 23, 93, 1, "residual"),
+        (1, 56, 48, 9, "relu"),  # found elsewhere, and not possible here
+    ],
 )
 def test_tasks_that_do_all_stages_match_pytorch(
-    host: Target, batch: int, rows: int, columns: int, strips: int
+    request: pytest.FixtureRequest,
+    machine: str,
+    batch: int,
+    rows: int,
+    columns: int,
+    strips: int,
+    epilogue: str,
 ) -> None:
+    target = replace(request.getfixturevalue(machine), cores=1)
     graph = Graph()
     x = _blocked_input(graph, batch, 31, rows, columns)
-    output = graph.relu(graph.bias(graph.conv2d(x, 48, padding=1)))
+    output = graph.epilogue(graph.conv2d(x, 48, padding=1), epilogue)
     options = CompileOptions(overrides={"params": {"strips": strips}})
-    ran = graph.run(output, target=host, options=options)
+    ran = graph.run(output, target=target, options=options)
     assert ran.remarks == ()
+    assert len(ran.taken_by("winograd")) == 1
     assert_close(ran.outputs[0], output.value.numpy(), BOUND)
 
 

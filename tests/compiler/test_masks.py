@@ -20,6 +20,7 @@ from tvmscope.core.files import write_npz
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
+from tvmscope.errors import ImportModelError
 from tvmscope.models.prepare import prepare
 
 Array = np.ndarray[Any, Any]
@@ -165,6 +166,16 @@ def test_each_case_is_what_pytorch_computes(path: str, host: Target, tmp_path: P
         for case, found, expected in zip(cases, run(*arrays), wanted, strict=True):
             said = f"{case}, {share:.0%} of the mask"
             np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-6, err_msg=said)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", OMITTED["torch"])
+def test_what_a_mask_chooses_is_refused_by_the_torch_importer(
+    case: str, host: Target, tmp_path: Path
+) -> None:
+    ready, _ = made_ready("torch", source([case]), tmp_path)
+    with pytest.raises(ImportModelError, match=r"run time only|nonzero"):
+        machine(ready, host)
 
 
 FIVE_VALUES = {

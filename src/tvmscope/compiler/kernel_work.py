@@ -86,7 +86,8 @@ class _Count:
             if self.shared is not None:
                 if (key := structural_hash(e)) in self.shared:
                     return
-                self.shared.add(key)
+                if times:
+                    self.shared.add(key)
             self.computes = True
             self.flops += times if isinstance(e, _ARITHMETIC) and _is_float(e) else 0.0
             self.value(e.a, times)

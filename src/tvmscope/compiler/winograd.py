@@ -193,15 +193,34 @@ def conv2d(
 
     More tiles than there are may be computed, so that registers are filled evenly.
     """
-    batch, blocks, height, width, _ = (int(d) for d in data.shape)
-    m, alpha, bt = transform.tile, transform.alpha, transform.bt
+    batch, _, height, width, _ = (int(d) for d in data.shape)
     rows, columns = window.output((height, width), (3, 3))
+    m, alpha = transform.tile, transform.alpha
     down, across = -(-rows // m), -(-columns // m)
-    wanted = batch * down * across
-    tiles = computed_tiles or wanted
-    top, left = window.padding[:2]
+    tiles = computed_tiles or batch * down * across
     outputs, channels = int(weight.shape[1]), int(weight.shape[2])
+    spectrum = _spectrum(data, window, transform, (down, across), tiles)
+    k = te.reduce_axis((0, channels), "k")
+    product = te.compute(
+        (alpha * alpha, outputs, tiles, CHANNEL_BLOCK),
+        lambda p, o, t, b: te.sum(
+            spectrum[p // alpha, p % alpha, k // CHANNEL_BLOCK, t, k % CHANNEL_BLOCK]
+            * weight[p, o, k, b],
+            axis=[k],
+        ),
+        name="product",
+        attrs={OP: "winograd_product", **notes},
+    )
+    return _inverse(product, transform, (batch, outputs, rows, columns), (down, across))
 
+
+def _spectrum(
+    data: te.Tensor, window: Window, transform: Transform, grid: tuple[int, int], tiles: int
+) -> te.Tensor:
+    """The transformed input: columns of a strip of tiles, then each tile's rows."""
+    batch, blocks, height, width, _ = (int(d) for d in data.shape)
+    (down, across), (top, left) = grid, window.padding[:2]
+    m, alpha, bt, groups = transform.tile, transform.alpha, transform.bt, transform.input_groups
     strips = -(-tiles // across)
 
     def pixel(r: tirx.Expr, c: tirx.Expr, y: tirx.Expr, x: tirx.Expr, b: tirx.Expr) -> tirx.Expr:
@@ -217,33 +236,18 @@ def conv2d(
     half = te.compute(
         strip,
         lambda c, r, y, x, b: _combine(
-            y, bt, transform.input_groups, [column(c, r, k, x, b) for k in range(alpha)]
+            y, bt, groups, [column(c, r, k, x, b) for k in range(alpha)]
         ),
         name="input_half",
     )
-    spectrum = te.compute(
+    return te.compute(
         (alpha, alpha, blocks, tiles, CHANNEL_BLOCK),
         lambda y, x, c, t, b: _combine(
-            x,
-            bt,
-            transform.input_groups,
-            [half(c, t // across, y, t % across * m + k, b) for k in range(alpha)],
+            x, bt, groups, [half(c, t // across, y, t % across * m + k, b) for k in range(alpha)]
         ),
         name="input_transform",
         attrs={OP: "winograd_input"},
     )
-    k = te.reduce_axis((0, channels), "k")
-    product = te.compute(
-        (alpha * alpha, outputs, tiles, CHANNEL_BLOCK),
-        lambda p, o, t, b: te.sum(
-            spectrum[p // alpha, p % alpha, k // CHANNEL_BLOCK, t, k % CHANNEL_BLOCK]
-            * weight[p, o, k, b],
-            axis=[k],
-        ),
-        name="product",
-        attrs={OP: "winograd_product", **notes},
-    )
-    return _inverse(product, transform, (batch, outputs, rows, columns), (down, across))
 
 
 def _inverse(
@@ -254,12 +258,7 @@ def _inverse(
 ) -> te.Tensor:
     batch, outputs, rows, columns = shape
     down, across = grid
-    m, alpha, at, groups = (
-        transform.tile,
-        transform.alpha,
-        transform.at,
-        transform.output_groups,
-    )
+    m, alpha, at, groups = transform.tile, transform.alpha, transform.at, transform.output_groups
     half = te.compute(
         (outputs, batch * down * across, m, alpha, CHANNEL_BLOCK),
         lambda o, t, i, x, b: _combine(

@@ -128,8 +128,8 @@ def plan(
         raise UsageError("ablate takes one --precision")
     whole = _tuned(replace(rows[0], compile=options.compile), options)
     if switches.TUNING.name in only and not _config(whole).choices:
-        why = "; ".join(whole.warnings) or tuned_rows.NO_RECORD
-        raise UsageError(f"nothing is tuned here: {why}")
+        none = f"there are no tuning records for {target.label}; see tvmscope tune"
+        raise UsageError(f"nothing is tuned here: {'; '.join(whole.warnings) or none}")
     known = _applicable(switches.CPU if target.kind == "llvm" else switches.CUDA, whole)
     chosen = switches.choose(known, only)
     planned = [whole, *(_without(whole, switch, options) for switch in chosen)]
@@ -202,7 +202,10 @@ def _without(whole: Row, switch: switches.Switch, options: Options) -> Row:
     if switch.target is None and switch.threads is None:
         return row
     row = _tuned(_lesser(row, switch), options)  # not every record speaks for it
-    return replace(row, warnings=tuple(w for w in row.warnings if w not in whole.warnings))
+    new = [w for w in row.warnings if w not in whole.warnings]
+    if _config(whole).choices and not _config(row).choices and not new:
+        new = [f"without what was tuned: no record speaks for {row.target.label}"]
+    return replace(row, warnings=tuple(new))
 
 
 def _bare(

@@ -21,13 +21,15 @@ from tvmscope.compiler.frontends.onnx_places import FLOATS, Array, Count, Lost, 
 if TYPE_CHECKING:
     from tvmscope.compiler.frontends.onnx_masks import Walk
 
+_MOST_PLACES = 1 << 22
+"""Of a mask whose coordinates are written down."""
 _COMBINE = {"add": "Add", "mul": "Mul", "min": "Min", "max": "Max"}
 
 
 def _nonzero(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     """The coordinates of all places."""
     (mask,) = values
-    if mask.places or not mask.shape or not prod(mask.shape):
+    if mask.places or not mask.shape or not 0 < prod(mask.shape) <= _MOST_PLACES:
         return None
     array = np.indices(mask.shape).reshape(len(mask.shape), -1)
     base, times = _base(walk, mask.tensor, mask.shape)
@@ -55,6 +57,8 @@ def _reduce_sum(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value 
     """The number of chosen places, as PyTorch's newer exporter writes it."""
     cast, given = walk.maker.get(node.input[0]), known.attributes(node)
     if cast is None or cast.op_type != "Cast" or len(values) != 1 or "axes" in given:
+        return None
+    if given.get("noop_with_empty_axes"):
         return None
     mask = cast.input[0]
     flat = walk.maker.get(mask)
@@ -123,7 +127,7 @@ def _slice(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | Non
     value, *arrays = values[0], *(v.array for v in values[1:])
     if len(arrays) < 2 or len(values) < len(node.input) or any(a is None for a in arrays):
         return None
-    end = arrays[1][0]
+    end = arrays[1][0] if arrays[1].size == 1 else None
     if not isinstance(end, Count):
         return _moved(walk, node, values) if value.places else None
     arrays += [np.zeros(1, int), np.ones(1, int)][len(arrays) - 2 :]
@@ -172,9 +176,9 @@ def _gather(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | No
 
 def _gather_nd(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     data, indices = values
-    rows, lead = _rows(data, indices)
     if known.attributes(node).get("batch_dims", 0):
         return None
+    rows, lead = _rows(data, indices)
     shape = (*indices.shape[:-1], *data.shape[len(lead) :])
     whole = _is_all(rows, lead)
     tensor = walk.reshaped(data.tensor, shape) if whole else walk.again(node, values)

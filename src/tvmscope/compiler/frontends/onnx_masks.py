@@ -128,12 +128,17 @@ class Walk:
         if node.op_type == "ConstantOfShape" and prod(arrays[0]) > _SMALL:  # type: ignore[arg-type]
             return None
         found = known.evaluate(node, arrays, self.opset)
-        return None if found is None else Value(found.shape, found, tensor=node.output[0])
+        if found is None or (found.dtype.kind == "f" and found.size > _SMALL):
+            return None
+        return Value(found.shape, found, tensor=node.output[0])
 
     def _sizes(self, node: onnx.NodeProto) -> Value | None:
         """Arithmetic with shapes that passes sizes on, whatever they are."""
-        arrays = [None if v is None else v.array for v in self._inputs(node)]
+        values = self._inputs(node)
+        arrays = [None if v is None else v.array for v in values]
         if not any(a is not None and a.dtype == object for a in arrays):
+            return None
+        if any(v is not None and v.places for v in values):
             return None
         found = known.of_sizes(node, arrays)
         return None if found is None else Value(found.shape, found, tensor=node.output[0])
@@ -189,8 +194,9 @@ class Walk:
         if mask is None or prod(mask.shape) != places.size:
             raise Lost
         tensor = places.tensor
-        if self.dtype(tensor) != TensorProto.BOOL:
-            tensor = self.emit("Cast", tensor, to=TensorProto.BOOL)
+        if (dtype := self.dtype(tensor)) != TensorProto.BOOL:  # NaN is not zero either
+            zero = self.emit("Cast", self.constant(0), to=dtype)
+            tensor = self.emit("Not", self.emit("Equal", tensor, zero))
         return tensor if mask.shape == shape else self.reshaped(tensor, shape)
 
     def picked(self, value: Value, axis: int, places: Places, *, exactly: bool) -> Value:

@@ -123,11 +123,14 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def evaluate(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -> Array | None:
-    """What a node computes from known inputs; None where one is not known, or it cannot."""
+    """What a node computes from known inputs; None where one is not known, or it cannot.
+
+    A count is no known number.
+    """
     from onnx.reference import ReferenceEvaluator
 
     names = [name for name in node.input if name]
-    if any(a is None for a in arrays) or len(node.output) != 1:
+    if any(a is None or a.dtype == object for a in arrays) or len(node.output) != 1:
         return None
     graph = helper.make_graph(
         [node],
@@ -153,17 +156,19 @@ def of_sizes(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Array | No
     if len(known) < len(arrays):
         return None
     match node.op_type:
-        case "Cast" | "Identity":
+        case "Cast" if given["to"] in (TensorProto.INT32, TensorProto.INT64):
+            return first
+        case "Identity":
             return first
         case "Shape":
             return np.array(first.shape, np.int64)
         case "Concat":
             return np.concatenate([a.astype(object) for a in known], given["axis"])
-        case "Gather" if first.ndim == 1:
+        case "Gather" if first.ndim == 1 and rest[0].dtype != object:
             return np.asarray(first[rest[0]], object)
         case "Unsqueeze":
             return np.expand_dims(first, tuple(given.get("axes") or rest[0]))
-        case "Squeeze" if first.size == 1:
+        case "Squeeze" if first.shape == (1,):
             return first.reshape(())
         case "Where":
             return np.where(*(a if n == 0 else a.astype(object) for n, a in enumerate(known)))

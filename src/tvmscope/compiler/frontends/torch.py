@@ -40,6 +40,13 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc]  # TVM has no ty
             return self._put_rows(data, list(indices), values, adds)
         return super()._index_put(node)
 
+    def _index_tensor(self, node: Any) -> relax.Var:
+        """TVM would take the truth values of a mask for places."""
+        _, indices = self.retrieve_args(node)
+        if any(i is not None and str(i.ty.dtype) == "bool" for i in indices):
+            raise ValueError("as many values as a mask has places: known at run time only")
+        return super()._index_tensor(node)
+
     def _put_rows(
         self, data: relax.Expr, indices: list[relax.Expr], values: relax.Expr, adds: bool
     ) -> relax.Var:
@@ -112,7 +119,8 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc]  # TVM has no ty
         adds = node.target.__name__ == "scatter_add.default"
         reduction = _REDUCTIONS.get("sum" if adds else given.get("reduce"))
         if reduction is None or not given.get("include_self", True):
-            raise ValueError(f"{node.target.__name__} by {given['reduce']}, or not of the data too")
+            how = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            raise ValueError(f"{node.target.__name__} with {how}")
         emit, op, shape = self.block_builder.emit, relax.op, list(index.ty.shape)
         zeros = [0] * len(shape)
         part = emit(op.strided_slice(values, list(range(len(shape))), zeros, shape))

@@ -29,9 +29,9 @@ class Plan:
     """What each step of the marked loop asks for: a part of what it reads, one block further on."""
 
     block_axis: int
-    """The axis of the weights along which the next block lies; behind its end,"""
+    """The axis of the weights along which the next block lies."""
     carry: bool = False
-    """where asked, comes the first block of the axis before's next step."""
+    """Whether behind that axis' end comes the first block of the next step of the axis before."""
     rows: int
     """Rows of the weights' last axis that a step reads, one behind the other."""
     repeat: int

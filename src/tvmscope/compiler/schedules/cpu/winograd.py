@@ -46,24 +46,34 @@ _WAY_ELEMENTS, _LINE_ELEMENTS = 1024, 16
 
 
 def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
-    """Takes functions with the three annotated Winograd stages."""
+    """Takes functions with the three annotated Winograd stages.
+
+    Parameters: `strips` (of tiles that a task takes through all stages, 0: each stage is parallel
+    by itself), and the product's `columns` (tiles in registers), `chunk` (channels summed before
+    the next tiles' turn), `unroll`, `order` and `prefetch`.
+    """
     sch = s_tir.Schedule(func)
-    found = [find_op(sch, f"winograd_{stage}") for stage in ("input", "product", "output")]
-    if any(block is None for block in found):
+    stages = _stages(sch)
+    if stages is None:
         return None
-    spectrum, product, output = found
+    spectrum, product, output = stages
     params = params_of(sch, product)
-    strips = int_of(params, "strips")
-    if strips is None:
-        strips = _strips(sch, found, target)
+    strips, possible = int_of(params, "strips"), _possible_strips(sch, stages, target)
+    if strips is None or strips not in (0, *possible):  # as where it was found on more cores
+        strips = _own_strips(sch, stages, target)
     task = _transform_output(sch, output, inline_epilogue(sch, output), strips)
     _multiply(sch, product, params, target, task)
     _transform_input(sch, spectrum, task)
     return sch
 
 
-def _strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> int:
-    """How many strips of tiles a task takes from one end to the other; 0: no task does."""
+def _stages(sch: s_tir.Schedule) -> list[Block] | None:
+    found = [find_op(sch, f"winograd_{stage}") for stage in ("input", "product", "output")]
+    return None if any(block is None for block in found) else found
+
+
+def _own_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> int:
+    """How many strips a task takes where nothing else is asked for; 0: no task does."""
     spectrum, product, _ = stages
     between = sum(4 * prod(_shape(sch, block)) for block in (spectrum, product))
     if between <= _NEAR_BYTES * target.cores or weight_bytes(sch, product) > _MOST_WEIGHT_BYTES:
@@ -73,11 +83,11 @@ def _strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> int:
 
 def _possible_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> list[int]:
     """The numbers of strips that fill the registers and keep all cores busy, smallest first."""
-    spectrum, _, output = stages
+    spectrum, product, output = stages
     (half,) = sch.get_producers(spectrum)
     there, across = _shape(sch, half)[1], _across(sch, half)
-    if _shape(sch, spectrum)[3] != _shape(sch, output)[1]:
-        return []  # tiles that do not exist are computed to fill the registers
+    if "columns" in params_of(sch, product) or _shape(sch, spectrum)[3] != _shape(sch, output)[1]:
+        return []  # all tiles together fill the registers in another way
     (untile,) = sch.get_consumers(output)
     down = there // _shape(sch, untile)[0]
     most = most_columns(target)
@@ -130,6 +140,7 @@ def _multiply(
 ) -> None:
     depth = int(sch.get(sch.get_loops(product)[-1]).extent)
     chunk = int_of(params, "chunk") or _chunk(depth)
+    chunk = chunk if depth % chunk == 0 else depth
     whole = chunk == depth
     written = sch.cache_write(product, 0, "local") if whole else product
     if task is not None:
@@ -137,11 +148,11 @@ def _multiply(
             sch.compute_at(block, task, preserve_unit_loops=True)
     sch.storage_align(written, 0, 0, _WAY_ELEMENTS, _LINE_ELEMENTS)
     p, o, t, lanes, k = sch.get_loops(product)[-5:]
-    given = int_of(params, "columns") if task is None else None
-    width = given or _columns(sch, t, target)
+    width = int_of(params, "columns") or _columns(sch, t, target)
     t_o, t_i = sch.split(t, factors=[None, width])
     k_o, k_i = sch.split(k, factors=[None, chunk])
-    outer = (o, p) if params.get("order") == "channels" else (p, o)
+    by_points = params.get("order") != "channels"
+    outer = (p, o) if by_points else (o, p)
     steps = (t_o, k_o) if whole else (k_o, t_o)
     sch.reorder(*outer, *steps, k_i, t_i, lanes)
     block = sch.fuse(*outer)
@@ -156,16 +167,10 @@ def _multiply(
         sch.reverse_compute_at(written, t_o, preserve_unit_loops=True)
         _unroll_inside(sch, written, t_o)
     sch.decompose_reduction(product, k_o)
-    if params.get("prefetch", int(task is None and prefetch.far(sch, product))):
+    if task is None and params.get("prefetch", int(prefetch.far(sch, product))):
+        next_block = {"block_axis": 1, "carry": True} if by_points else {"block_axis": 0}
         repeats = int(sch.get(t_o).extent)
-        plan = prefetch.Plan(
-            block_axis=1,
-            carry=outer == (p, o),
-            rows=chunk,
-            repeat=_TILE,
-            step=width,
-            repeats=repeats,
-        )
+        plan = prefetch.Plan(**next_block, rows=chunk, repeat=_TILE, step=width, repeats=repeats)
         prefetch.mark(sch, steps[-1], plan)
 
 
@@ -180,23 +185,24 @@ def _columns(sch: s_tir.Schedule, tiles: object, target: Target) -> int:
 
 
 def space(func: tirx.PrimFunc, target: Target) -> Space | None:
-    """Values of the product's parameters that divide its reduction, those of the rule first."""
+    """What the parameters may be, the rule's own values first."""
     sch = s_tir.Schedule(func)
-    stages = [find_op(sch, f"winograd_{stage}") for stage in ("input", "product", "output")]
-    if any(block is None for block in stages):
+    stages = _stages(sch)
+    if stages is None:
         return None
     product = stages[1]
     depth = int(sch.get(sch.get_loops(product)[-1]).extent)
     chunks = (c for c in (32, 64, 128, 256, depth) if depth % c == 0)
-    strips = _strips(sch, stages, target)
-    far = prefetch.far(sch, product) and not strips
-    return {
+    strips = _own_strips(sch, stages, target)
+    found: Space = {
         "chunk": default_first(_chunk(depth), chunks),
         "unroll": default_first(_UNROLL, (1, 2, 8)),
         "order": ("points", "channels"),
-        "prefetch": (1, 0) if far else (0, 1),
         "strips": default_first(strips, (0, *_possible_strips(sch, stages, target))),
     }
+    if not strips:  # a task's weights are in its cache
+        found["prefetch"] = (1, 0) if prefetch.far(sch, product) else (0, 1)
+    return found
 
 
 def _transform_output(
