@@ -33,6 +33,8 @@ _CHUNK = 32
 _WHOLE_DEPTH = 128
 """Up to so many channels a tile stays in registers until it is finished."""
 _UNROLL = 4
+_FEW = 7
+"""Sums at a time that keep the multipliers busy."""
 _TILE = 2
 """The product's iterator over tiles."""
 _NEAR_BYTES = 1 << 20
@@ -148,7 +150,7 @@ def _multiply(
             sch.compute_at(block, task, preserve_unit_loops=True)
     sch.storage_align(written, 0, 0, _WAY_ELEMENTS, _LINE_ELEMENTS)
     p, o, t, lanes, k = sch.get_loops(product)[-5:]
-    width = int_of(params, "columns") or _columns(sch, t, target)
+    width = int_of(params, "columns") or _columns(sch, t, target, few=task is not None)
     t_o, t_i = sch.split(t, factors=[None, width])
     k_o, k_i = sch.split(k, factors=[None, chunk])
     by_points = params.get("order") != "channels"
@@ -179,9 +181,11 @@ def _chunk(depth: int) -> int:
     return depth if depth <= _WHOLE_DEPTH or depth % _CHUNK else _CHUNK
 
 
-def _columns(sch: s_tir.Schedule, tiles: object, target: Target) -> int:
+def _columns(sch: s_tir.Schedule, tiles: object, target: Target, *, few: bool) -> int:
+    """How many tiles are kept in registers; `few` do where the weights are near anyway."""
     count = int(sch.get(tiles).extent)
-    return next(w for w in ranked_product_columns(count, target) if count % w == 0)
+    most = next(w for w in ranked_product_columns(count, target) if count % w == 0)
+    return next((w for w in range(_FEW, most) if count % w == 0), most) if few else most
 
 
 def space(func: tirx.PrimFunc, target: Target) -> Space | None:
