@@ -40,7 +40,7 @@ def suppress(
 
     def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
         buffers = [T.buffer_proxy(b) for b in (*ins, *outs)]
-        loop = _Suppression(limits, length, classes, *buffers)
+        loop = _Suppression(limits, length, classes, gpu, *buffers)
         if gpu:
             return blocks(rows, loop.together)
         return phases([(rows, loop.alone, False)], gpu=False)
@@ -54,6 +54,7 @@ class _Suppression:
     limits: Limits
     length: int
     classes: int
+    gpu: bool
     boxes: Any
     scores: Any
     ranked: Any
@@ -143,11 +144,20 @@ class _Suppression:
         shared = tirx.const(1.0, "float32")
         for n in (0, 1):
             side = held(tirx.min(a[n + 2], b[n + 2]) - tirx.max(a[n], b[n]))
-            shared = held(shared * tirx.max(0.0, side))
-        areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (a, b)]
+            shared = held(self._times(shared, tirx.max(0.0, side)))
+        areas = [self._times(box[2] - box[0], box[3] - box[1]) for box in (a, b)]
         joint = held(areas[0] + areas[1] - shared)
         limit = tirx.const(self.limits.overlap, "float32")
-        return tirx.all(joint > 0.0, shared / joint > limit)
+        share = self._rounded("__fdiv_rn", shared, joint) if self.gpu else shared / joint
+        return tirx.all(joint > 0.0, share > limit)
+
+    def _times(self, a: Expr, b: Expr) -> Expr:
+        return self._rounded("__fmul_rn", a, b) if self.gpu else a * b
+
+    def _rounded(self, function: str, a: Expr, b: Expr) -> Expr:
+        """As the standard has it: CUDA's compiler may divide faster and less exactly, or make one
+        step of a product and a sum, and boxes that overlap by just the limit would go."""
+        return tirx.call_pure_extern("float32", function, a, b)
 
 
 def collect(chosen: te.Tensor, counts: te.Tensor, *, classes: int, gpu: bool) -> list[te.Tensor]:
