@@ -79,7 +79,7 @@ def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     try:
         slim = onnxslim.slim(model)
     except Exception as e:  # a simplifier's bug must not end a run that may work without it
-        return fix_sizes(model), (f"ONNX simplification failed ({one_line(e)}); left out",)
+        return fix_sizes(model), (f"ONNX simplification failed ({one_line(e)}); imported without it",)
     # It drops inputs that nothing reads any more; callers go on giving them, by position.
     del slim.graph.input[:]
     slim.graph.input.extend(inputs)
