@@ -79,7 +79,8 @@ def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     try:
         slim = onnxslim.slim(model)
     except Exception as e:  # a simplifier's bug must not end a run that may work without it
-        return fix_sizes(model), (f"ONNX simplification failed ({one_line(e)}); imported without it",)
+        remark = f"ONNX simplification failed ({one_line(e)}); imported without it"
+        return fix_sizes(model), (remark,)
     # It drops inputs that nothing reads any more; callers go on giving them, by position.
     del slim.graph.input[:]
     slim.graph.input.extend(inputs)
