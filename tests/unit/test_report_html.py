@@ -16,7 +16,8 @@ import pytest
 import report_samples
 import samples
 from tvmscope.core.session import to_json
-from tvmscope.report import html
+from tvmscope.core.waterfall import Bar, Waterfall
+from tvmscope.report import _verdict, html
 from tvmscope.report._page import Part
 
 SECTIONS = (
@@ -92,13 +93,24 @@ def test_verdict_says_who_is_faster_by_how_much_and_why() -> None:
     assert "The largest saving left, about 3.10 ms: Three kernels" in said
 
 
+def test_no_two_of_many_like_parts_are_called_most_of_the_difference() -> None:
+    bars = [Bar(label="profiler overhead", kind="overhead", delta_s=-3e-3)]
+    bars += [Bar(label=f"conv{n}", kind="operator", delta_s=-1e-3 - n * 1e-6) for n in range(9)]
+    gap = Waterfall(ours="a", theirs="b", ours_s=0.01, theirs_s=0.022, bars=tuple(bars))
+    said = _verdict._parts(gap)
+    assert said.startswith("Of 9 parts of the difference of −12.0 ms to b, the largest are conv8 (")
+    heavy = samples.replace(bars[-1], delta_s=-7e-3)
+    gap = samples.replace(gap, bars=(*bars, heavy))
+    assert "most of the difference of −12.0 ms is conv8 (−7.00 ms) and" in _verdict._parts(gap)
+
+
 def test_a_profile_from_a_disturbed_run_explains_nothing() -> None:
     session = report_samples.profiled()
     slow = samples.replace(session.profiles[0], end_to_end_s=0.5)
     found = Page(html.render([samples.replace(session, profiles=(slow, session.profiles[1]))]))
     said = found.section("verdict")
     assert "The profiles do not explain it. tvmscope took 500 ms while it was profiled" in said
-    assert "most of the difference" not in said
+    assert "of the difference of" not in said
     assert "Profile again on a quiet machine" in found.section("gap")
 
 
@@ -118,7 +130,7 @@ def test_an_explanation_never_contradicts_the_verdict() -> None:
     said = Page(html.render([samples.replace(session, profiles=(ours, theirs))])).section("verdict")
     assert "Yes, TVM is faster" in said
     assert "While they were profiled, it was the other way round" in said
-    assert "most of the difference" not in said
+    assert "of the difference of" not in said
 
 
 def test_no_cause_is_named_for_a_difference_that_cannot_be_told() -> None:
@@ -128,7 +140,7 @@ def test_no_cause_is_named_for_a_difference_that_cannot_be_told() -> None:
     text = Page(html.render([session])).section("verdict")
     assert "No difference can be told" in text
     assert "would have been seen" in text
-    assert "most of the difference" not in text
+    assert "of the difference of" not in text
 
 
 def test_whiskers_are_never_cut() -> None:

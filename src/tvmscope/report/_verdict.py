@@ -13,6 +13,8 @@ from tvmscope.report._view import Row
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.units import format_s
 
+_NO_CAUSES = ("overhead", "unexplained")
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -127,13 +129,21 @@ def _doubt(session: Session, gap: Waterfall, peer: Row) -> str:
 
 
 def _parts(gap: Waterfall) -> str:
+    """The parts that make up most of the difference where they are few, else the largest ones."""
     total = gap.ours_s - gap.theirs_s
-    same = sorted((b for b in gap.bars if b.delta_s * total > 0), key=lambda b: -abs(b.delta_s))
-    if not same:
+    causes = [b for b in gap.bars if b.delta_s * total > 0 and b.kind not in _NO_CAUSES]
+    same = sorted(causes, key=lambda b: -abs(b.delta_s))
+    if 2 * abs(sum(b.delta_s for b in same[:2])) >= abs(total):
+        text = _("Against {theirs}, most of the difference of {total} is {named}.")
+    elif len(same) > 2:
+        text = _(
+            "Of {count} parts of the difference of {total} to {theirs}, the largest are {named}."
+        )
+    else:
         return ""
     named = _(" and ").join(_named(b) for b in same[:2])
-    text = _("Against {theirs}, most of the difference of {total} is {named}.")
-    return text.format(theirs=clean(gap.theirs, NAME_LIMIT), total=signed(total), named=named)
+    theirs = clean(gap.theirs, NAME_LIMIT)
+    return text.format(theirs=theirs, total=signed(total), named=named, count=len(same))
 
 
 def _named(bar: Bar) -> str:
