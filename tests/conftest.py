@@ -6,8 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from command import TORCH_NET
+
 
 @pytest.fixture(autouse=True)
 def _own_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What tests try is not what the user of this machine has tried."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+@pytest.fixture(scope="session")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small convolution network as a file."""
+    file = tmp_path_factory.mktemp("net") / "net.py"
+    file.write_text(TORCH_NET)
+    return file

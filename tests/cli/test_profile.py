@@ -8,17 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from command import TORCH_NET, refuses, run
+from command import refuses, run
 from tvmscope.report.json_ import schema
 
 QUICK = ("--threads", "2", "--offline")
-
-
-@pytest.fixture(scope="module")
-def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("net") / "net.py"
-    file.write_text(TORCH_NET)
-    return file
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import tiny_tunables
-from command import TORCH_NET
 from tvmscope.compiler import targets
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
@@ -60,13 +59,6 @@ def workshop(setting: Setting, tmp_path_factory: pytest.TempPathFactory) -> Iter
     runner = LocalRunner(threads=2, timeout_s=TIMEOUT_S)
     with Workshop(builders, runner, tmp_path_factory.mktemp("built"), setting) as made:
         yield made
-
-
-@pytest.fixture(scope="session")
-def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("net") / "net.py"
-    file.write_text(TORCH_NET)
-    return file
 
 
 @pytest.fixture(scope="session")

@@ -280,8 +280,7 @@ def failure(session: Session) -> str:
 
 def notes(session: Session) -> list[str]:
     """Remarks about single rows; what holds for all of them is a warning instead."""
-    shared = _shared(session)
-    rows = measured(session)
+    shared, rows = _shared(session), measured(session)
     return [f"{row.name}: {note}" for row in rows for note in row.notes if note not in shared]
 
 

@@ -141,7 +141,7 @@ def evaluate(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     try:
         found = ReferenceEvaluator(model).run(None, dict(zip(names, arrays, strict=True)))
-    except Exception:  # of any kind; what is wrong with the node is the importer's to say
+    except Exception:  # the evaluator raises any type; what is not known is left to the importer
         return None
     return np.asarray(found[0])
 
