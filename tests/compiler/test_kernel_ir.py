@@ -16,6 +16,7 @@ from tvmscope.compiler.blocked_ops import Window
 from tvmscope.compiler.build import build
 from tvmscope.compiler.passes.apply_schedules import apply_schedules
 from tvmscope.compiler.schedules import cpu
+from tvmscope.compiler.winograd_transforms import F4
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import Loop
@@ -84,7 +85,7 @@ def test_a_symbolic_size_is_unknown_work() -> None:
 
 
 def test_winograd_counts_what_it_executes_not_the_direct_convolution() -> None:
-    channels, side, f4 = 16, 8, winograd.F4
+    channels, side, f4 = 16, 8, F4
     data = te.placeholder((1, 1, side, side, 16), name="data")
     weight = te.placeholder(
         winograd.pack_weight(np.zeros((channels, channels, 3, 3), np.float32), f4).shape,
@@ -95,14 +96,14 @@ def test_winograd_counts_what_it_executes_not_the_direct_convolution() -> None:
     tiles = (side // f4.tile) ** 2
     products = 2 * f4.alpha**2 * channels * channels * tiles
     direct = 2 * 9 * channels * channels * side * side
-    # The transforms, by hand. Of the input: 4-5+1 twice (4 each), two pairs of rows that share
-    # d4-4d2 and d3-4d1 (2 each, then 1 and 1), d4-d2 and d3-d1 (1 each, then 2 and 2): 20.
-    # Of the output: m1+m2, m1-m2, m3+m4, m3-m4; then 2, 2, 2 and 3 more: 13. Columns, then rows;
+    # The transforms, by hand. Of the input: two rows of three terms, one with a weight of one (4
+    # each), and two pairs of rows that share d4-w*d2 and d3-w*d1 (2 each, then 2 and 2): 24.
+    # Of the output: m1+m2, m1-m2, m3+m4, m3-m4; then 4, 2, 2 and 4 more: 16. Columns, then rows;
     # neighbouring tiles share two of their six columns.
     across = side // f4.tile
     columns = (across * f4.tile + 2) * across
-    into = 20 * (columns + 6 * tiles) * channels
-    back = 13 * (6 + 4) * channels * tiles
+    into = 24 * (columns + 6 * tiles) * channels
+    back = 16 * (6 + 4) * channels * tiles
     assert flops == products + into + back
     assert products < direct
 

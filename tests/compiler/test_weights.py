@@ -52,6 +52,13 @@ def test_arrays_come_back_aligned(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, wanted)
 
 
+def test_copies_lie_like_stored_arrays() -> None:
+    given = np.arange(21, dtype=np.float32).reshape(7, 3)
+    for copy in weights.copies(given, 3):
+        assert copy.ctypes.data % weights.ALIGNMENT == 0
+        np.testing.assert_array_equal(copy, given)
+
+
 def test_large_constants_are_stored_apart(folder: Path, conv_net: Prepared) -> None:
     meta = json.loads((folder / "meta.json").read_text())
     assert len(meta["stored"]) == 2, "the weights of both residual blocks"

@@ -17,7 +17,7 @@ from tvmscope.errors import RunError
 from tvmscope.tuning.builders import Builders
 from tvmscope.tuning.kernels import Arguments
 from tvmscope.tuning.runners import Arrays, LocalRunner
-from tvmscope.tuning.workshop import Setting, Workshop, difference
+from tvmscope.tuning.workshop import Setting, Workshop, difference, tolerance
 
 GOOD = Candidate(params={"tile": 8, "unroll": 0})
 
@@ -99,6 +99,11 @@ def test_results_are_compared_relative_to_the_largest(
 ) -> None:
     found = difference([np.array(got)], [np.array([1.0, 2.0])])
     assert found is None if problem is None else problem in (found or "")
+
+
+def test_what_is_summed_in_halves_may_be_less_exact_whatever_it_is_handed_out_as() -> None:
+    x, w, y = ((1, 8), "float16"), ((8, 8), "float16"), ((1, 8), "float32")
+    assert tolerance((x, w, y)) == tolerance((x, w, x)) > 100 * tolerance((y, y))
 
 
 def test_other_outputs_than_the_reference_has_are_wrong() -> None:

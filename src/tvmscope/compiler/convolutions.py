@@ -14,9 +14,10 @@ from tvm.ir.expr import GenericConst
 from tvmscope.compiler import blocked_ops, tiles
 from tvmscope.compiler import winograd as fast
 from tvmscope.compiler.blocked_ops import Window
-from tvmscope.compiler.knobs import Knobs, by, int_of, notes, ranked
+from tvmscope.compiler.knobs import Knobs, by, int_of, notes, ranked, without
 from tvmscope.compiler.packing import Array, merge_groups, pack_dense, pack_depthwise
 from tvmscope.compiler.passes.rewrite import OUT_ELEMENTWISE_FUSABLE, static_shape
+from tvmscope.compiler.winograd_transforms import BY_NAME
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Params
 
@@ -94,14 +95,16 @@ def choose(
 ) -> Kernel | None:
     """The kernel that is known or else predicted to be fastest; None where there is none for it.
 
-    Parameters: `kernel` is `direct`, `winograd2` or `winograd4`; `columns` is the tile's width.
+    Parameters: `kernel` is `direct`, `winograd2` or `winograd4`; `columns` is the tile's width;
+    `share` lets each core take its share of Winograd's tiles.
     """
     workload = conv.workload(is_blocked)
     predicted = _predict(conv, target) if is_blocked else None
     chosen, params = _settle(knobs.of(workload), predicted, winograd)
     if chosen != DIRECT:
         return _winograd(conv, target, chosen, params, workload)
-    params = ranked(params, "columns", tiles.ranked_columns(conv.result[3], target))
+    ranking = tiles.ranked_columns(conv.result[3], target)
+    params = ranked(without(params, "share"), "columns", ranking)
     common = _common(conv, target, params, notes(workload, params))
     if conv.groups == 1:
         return _dense(conv, is_blocked, common)
@@ -123,7 +126,7 @@ def _predict(conv: Convolution, target: Target) -> str | None:
 
 def _settle(asked: Params, predicted: str | None, winograd: bool) -> tuple[str, Params]:
     """The kernel to take, and the parameters without what goes without saying."""
-    params = {name: value for name, value in asked.items() if name != "kernel"}
+    params = without(asked, "kernel")
     if predicted is None:
         return DIRECT, params
     chosen = str(asked.get("kernel", predicted))
@@ -175,21 +178,27 @@ def _grouped(conv: Convolution, common: Mapping[str, Any]) -> Kernel | None:
 
 def _winograd(conv: Convolution, target: Target, name: str, asked: Params, workload: str) -> Kernel:
     batch, _, rows, columns = conv.result
-    transform = fast.BY_NAME[name]
+    transform = BY_NAME[name]
+    weight = fast.pack_weight(conv.kernel, transform)
     count = fast.tile_count(batch, rows, columns, transform)
-    ranking = fast.ranked_product_columns(count, target)
-    params = ranked(asked, "columns", ranking)
-    width = int_of(params, "columns") or ranking[0]
+    params = without(asked, "share")
+    share = fast.even_share(count, weight.shape, target) if "share" in asked else 0
+    if share:
+        params, computed = {**params, "share": share}, share * target.cores
+    else:
+        ranking = fast.ranked_product_columns(count, target)
+        params = ranked(params, "columns", ranking)
+        computed = tiles.padded(count, target, int_of(params, "columns") or ranking[0])
     return Kernel(
         name="winograd_conv2d",
         compute=partial(
             fast.conv2d,
             window=conv.window,
             transform=transform,
-            computed_tiles=tiles.padded(count, target, width),
+            computed_tiles=computed,
             notes=notes(workload, params),
         ),
-        weight=fast.pack_weight(conv.kernel, transform),
+        weight=weight,
         # Its several stages hide from TVM's analysis that elementwise operators may follow.
         attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE},
     )

@@ -41,6 +41,11 @@ def int_of(params: Params, name: str) -> int | None:
     return None if value is None else int(value)
 
 
+def without(params: Params, *names: str) -> Params:
+    """The parameters that are not named."""
+    return {name: value for name, value in params.items() if name not in names}
+
+
 def ranked(params: Params, name: str, ranking: Sequence[int]) -> Params:
     """`rank` made into the parameter that it stands for: the nth value of a ranking.
 
@@ -48,7 +53,7 @@ def ranked(params: Params, name: str, ranking: Sequence[int]) -> Params:
     that is for each. The best one needs no parameter.
     """
     rank = min(int_of(params, "rank") or 0, len(ranking) - 1)
-    left = {key: value for key, value in params.items() if key != "rank"}
+    left = without(params, "rank")
     return left if rank == 0 or name in left else {**left, name: ranking[rank]}
 
 

@@ -50,6 +50,7 @@ _WAYS: tuple[Params, ...] = (
     {"kernel": "winograd4", "rank": 1},
     {"kernel": "direct", "rank": 2},
     {"kernel": "winograd2", "rank": 1},
+    {"kernel": "winograd4", "share": 1},
 )
 """How the whole model is lowered, in turn; what does not apply to a workload leaves it as it is."""
 _LAYOUT = "layout"

@@ -32,20 +32,33 @@ def save(arrays: Sequence[Array], file: Path) -> tuple[StoredTensor, ...]:
 
 
 def load(stored: Sequence[StoredTensor], file: Path) -> list[Array]:
-    """Read all arrays into one aligned piece of memory.
+    """Read all arrays into one piece of memory.
 
-    It is read, not mapped: numpy asks for huge pages, which a file does not get.
+    It is read, not mapped: a file does not get huge pages.
     """
-    size = file.stat().st_size
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    whole = memory[start : start + size]
+    whole = _memory(file.stat().st_size)
     with file.open("rb") as stream:
         stream.readinto(whole.data)
-    return [_view(whole, tensor) for tensor in stored]
+    return [_view(whole, t.offset, t.shape, np.dtype(t.dtype)) for t in stored]
 
 
-def _view(whole: Array, tensor: StoredTensor) -> Array:
-    dtype = np.dtype(tensor.dtype)
-    end = tensor.offset + prod(tensor.shape) * dtype.itemsize
-    return whole[tensor.offset : end].view(dtype).reshape(tensor.shape)
+def copies(array: Array, count: int) -> list[Array]:
+    """Copies of an array that lie as the arrays of `load` do."""
+    step = array.nbytes + -array.nbytes % ALIGNMENT
+    whole = _memory(count * step)
+    found = [_view(whole, i * step, array.shape, array.dtype) for i in range(count)]
+    for copy in found:
+        copy[...] = array
+    return found
+
+
+def _memory(size: int) -> Array:
+    """Bytes at an aligned address; numpy asks for huge pages where they are many."""
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]
+
+
+def _view(whole: Array, offset: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    end = offset + prod(shape) * dtype.itemsize
+    return whole[offset:end].view(dtype).reshape(shape)

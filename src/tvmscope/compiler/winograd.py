@@ -9,92 +9,24 @@ at compile time, in double precision.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from math import prod
 
 import numpy as np
 from tvm import te, tirx
 
 from tvmscope.compiler.blocked_ops import NO_NOTES, OP, Window
 from tvmscope.compiler.tiles import CHANNEL_BLOCK, most_columns, padded, ranked_columns
+from tvmscope.compiler.winograd_transforms import BY_NAME, F2, F4, Matrix, Transform
 from tvmscope.core import winograd as costs
 from tvmscope.core.target import Target
 
-Matrix = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Transform:
-    """The matrices of one tile size, after Lavin and Gray (2015)."""
-
-    g: Matrix
-    """Of the weights."""
-    bt: Matrix
-    """Of the input."""
-    at: Matrix
-    """Of the output."""
-
-    @property
-    def tile(self) -> int:
-        """Side of an output tile."""
-        return len(self.at)
-
-    @property
-    def alpha(self) -> int:
-        """Side of an input tile."""
-        return len(self.bt)
-
-    @property
-    def input_groups(self) -> tuple[tuple[int, ...], ...]:
-        """Terms of which two rows of `bt` have the sum in common, but for its sign."""
-        return tuple(range(0, self.alpha, 2)), tuple(range(1, self.alpha, 2))
-
-    @property
-    def output_groups(self) -> tuple[tuple[int, ...], ...]:
-        """The same for `at`: a point and its negative belong together."""
-        pairs = ((k + 1, k) for k in range(1, self.alpha - 1, 2))
-        return (0,), *pairs, (self.alpha - 1,)
-
-
-F2 = Transform(
-    g=np.array([[1, 0, 0], [1 / 2, 1 / 2, 1 / 2], [1 / 2, -1 / 2, 1 / 2], [0, 0, 1]]),
-    bt=np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]),
-    at=np.array([[1, 1, 1, 0], [0, 1, -1, -1]]),
-)
-"""For the points 0, 1, -1."""
-F4 = Transform(
-    g=np.array(
-        [
-            [1 / 4, 0, 0],
-            [-1 / 6, -1 / 6, -1 / 6],
-            [-1 / 6, 1 / 6, -1 / 6],
-            [1 / 24, 1 / 12, 1 / 6],
-            [1 / 24, -1 / 12, 1 / 6],
-            [0, 0, 1],
-        ]
-    ),
-    bt=np.array(
-        [
-            [4, 0, -5, 0, 1, 0],
-            [0, -4, -4, 1, 1, 0],
-            [0, 4, -4, -1, 1, 0],
-            [0, -2, -1, 2, 1, 0],
-            [0, 2, -1, -2, 1, 0],
-            [0, 4, 0, -5, 0, 1],
-        ]
-    ),
-    at=np.array(
-        [
-            [1, 1, 1, 1, 1, 0],
-            [0, 1, -1, 2, -2, 0],
-            [0, 1, 1, 4, 4, 0],
-            [0, 1, -1, 8, -8, 1],
-        ]
-    ),
-)
-"""For the points 0, 1, -1, 2, -2."""
-
-BY_NAME = {"winograd2": F2, "winograd4": F4}
+NEAR_BYTES = 1 << 20
+"""What the second-level cache of a core holds, about."""
+MOST_WEIGHT_BYTES = 6 << 20
+"""Larger weights are not read by each core, or for each strip: they would come from memory."""
+_FEWEST_TILES, _FEWEST_COLUMNS, _MOST_PADDING = 18, 5, 0.05
+"""For tasks that read all the weights: tiles of a task, tiles in registers, and the part of tiles
+that may be computed in vain."""
 
 
 def best(batch: int, rows: int, columns: int, target: Target) -> Transform | None:
@@ -125,6 +57,34 @@ def ranked_product_columns(count: int, target: Target) -> list[int]:
     if 2 * divisor < min(most, count):
         return ranking
     return [divisor, *(w for w in ranking if w != divisor)]
+
+
+def even_share(count: int, weight: Sequence[int], target: Target) -> int:
+    """How many tiles each core may take through all stages by itself; 0 where that cannot pay.
+
+    What lies between the stages then never leaves its second-level cache, but it reads all the
+    weights, which takes enough tiles to use them for. Whether it pays is for measuring to tell: it
+    does where data pass slowly from core to core.
+    """
+    least = -(-count // target.cores)
+    found = next(
+        n for n in range(least, 2 * least + _FEWEST_COLUMNS) if _widths(n, most_columns(target))
+    )
+    points, blocks, inputs, lanes = weight
+    between = 4 * points * found * (inputs + blocks * lanes)
+    pays = (
+        target.cores > 1
+        and found >= _FEWEST_TILES
+        and found <= (1 + _MOST_PADDING) * count / target.cores
+        and between <= NEAR_BYTES
+        and 4 * prod(weight) <= MOST_WEIGHT_BYTES
+    )
+    return found if pays else 0
+
+
+def _widths(count: int, most: int) -> list[int]:
+    """How many of `count` tiles may be in registers at a time."""
+    return [w for w in range(_FEWEST_COLUMNS, most + 1) if count % w == 0]
 
 
 def pack_weight(kernel: Matrix, transform: Transform) -> Matrix:

@@ -13,7 +13,7 @@ from tvmscope.core.target import Target
 Params = dict[str, int | str]
 """A rule's parameters by name; what is not named follows from the rule's own model."""
 
-RULES = 2
+RULES = 3
 """Raised whenever a schedule rule changes what it does by itself: a candidate names only what
 differs from that, so that records of other rules mean something else."""
 

@@ -19,6 +19,7 @@ _PARAMETERS = {
     "chunk": _("{value} inputs are summed before the next results' turn"),
     "unroll": _("{value} steps of the sums are written out one behind the other"),
     "order": _("the work is handed out with the {value} outermost"),
+    "share": _("each core takes {value} tiles through all of Winograd's stages"),
     "strips": _("each task takes {value} strips of tiles through all of Winograd's stages"),
 }
 _CHOICES = {

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler import blocked_ops, tiles
-from tvmscope.compiler.knobs import Knobs, by, int_of, notes, ranked
+from tvmscope.compiler.knobs import Knobs, by, int_of, notes, ranked, without
 from tvmscope.compiler.packing import pack_columns
 from tvmscope.compiler.passes.rewrite import Rewriter, rewrite_calls, static_shape
 from tvmscope.core.target import Target
@@ -32,7 +32,7 @@ def _pack(target: Target, knobs: Knobs, rewriter: Rewriter, call: relax.Call) ->
     if a is None or b is None or len(a) < 2 or len(b) < 2 or dtype != "float32":
         return None
     workload = f"matmul {by(a)} {by(b)} {dtype}"
-    asked = {name: value for name, value in knobs.of(workload).items() if name != "kernel"}
+    asked = without(knobs.of(workload), "kernel", "share")
     params = ranked(asked, "rows", tiles.ranked_rows(a[-2], target))
     panel, columns = tiles.panel(target), b[-1]
     compute = partial(

@@ -2,7 +2,8 @@
 
 Where the transformed data would leave the second-level cache, a task does all three for a few
 strips of tiles. Otherwise each stage runs in parallel over its own outer loops, which balances
-better and reads the weights once.
+better and reads the weights once; or, where that is asked for, each core does all three for its
+share of the tiles, and nothing passes between the cores.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     weight_bytes,
 )
 from tvmscope.compiler.tiles import most_columns
-from tvmscope.compiler.winograd import ranked_product_columns
+from tvmscope.compiler.winograd import MOST_WEIGHT_BYTES, NEAR_BYTES, ranked_product_columns
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Params
 
@@ -37,10 +38,6 @@ _FEW = 7
 """Sums at a time that keep the multipliers busy."""
 _TILE = 2
 """The product's iterator over tiles."""
-_NEAR_BYTES = 1 << 20
-"""What the second-level cache of a core holds, about."""
-_MOST_WEIGHT_BYTES = 6 << 20
-"""Larger weights are not read again for each strip: they would come from memory."""
 _LEAST_BALANCE = 0.9
 _MOST_STRIPS = 4
 _WAY_ELEMENTS, _LINE_ELEMENTS = 1024, 16
@@ -51,8 +48,9 @@ def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
     """Takes functions with the three annotated Winograd stages.
 
     Parameters: `strips` (of tiles that a task takes through all stages, 0: each stage is parallel
-    by itself), and the product's `columns` (tiles in registers), `chunk` (channels summed before
-    the next tiles' turn), `unroll`, `order` and `prefetch`.
+    by itself), `share` (tiles that each core takes through all stages, wherever strips begin), and
+    the product's `columns` (tiles in registers), `chunk` (channels summed before the next tiles'
+    turn), `unroll`, `order` and `prefetch`.
     """
     sch = s_tir.Schedule(func)
     stages = _stages(sch)
@@ -60,12 +58,13 @@ def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
         return None
     spectrum, product, output = stages
     params = params_of(sch, product)
+    share = int_of(params, "share")
     strips, possible = int_of(params, "strips"), _possible_strips(sch, stages, target)
     if strips is None or strips not in (0, *possible):  # as where it was found on more cores
         strips = _own_strips(sch, stages, target)
-    task = _transform_output(sch, output, inline_epilogue(sch, output), strips)
-    _multiply(sch, product, params, target, task)
-    _transform_input(sch, spectrum, task)
+    task = _transform_output(sch, output, inline_epilogue(sch, output), strips, share)
+    _multiply(sch, product, params, target, task, near=strips > 0)
+    _transform_input(sch, spectrum, task, alone=share is not None)
     return sch
 
 
@@ -78,7 +77,7 @@ def _own_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> int
     """How many strips a task takes where nothing else is asked for; 0: no task does."""
     spectrum, product, _ = stages
     between = sum(4 * prod(_shape(sch, block)) for block in (spectrum, product))
-    if between <= _NEAR_BYTES * target.cores or weight_bytes(sch, product) > _MOST_WEIGHT_BYTES:
+    if between <= NEAR_BYTES * target.cores or weight_bytes(sch, product) > MOST_WEIGHT_BYTES:
         return 0
     return next(iter(_possible_strips(sch, stages, target)), 0)
 
@@ -88,8 +87,9 @@ def _possible_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -
     spectrum, product, output = stages
     (half,) = sch.get_producers(spectrum)
     there, across = _shape(sch, half)[1], _across(sch, half)
-    if "columns" in params_of(sch, product) or _shape(sch, spectrum)[3] != _shape(sch, output)[1]:
-        return []  # all tiles together fill the registers in another way
+    other_way = {"columns", "share"} & params_of(sch, product).keys()
+    if other_way or _shape(sch, spectrum)[3] != _shape(sch, output)[1]:
+        return []  # tiles fill the registers in another way
     (untile,) = sch.get_consumers(output)
     down = there // _shape(sch, untile)[0]
     most = most_columns(target)
@@ -113,14 +113,19 @@ def _across(sch: s_tir.Schedule, half: Block) -> int:
     return (width - 2) // (alpha - 2)
 
 
-def _transform_input(sch: s_tir.Schedule, spectrum: Block, task: Loop | None) -> None:
-    """Strip by strip: columns are transformed once for the tiles that share them."""
+def _transform_input(
+    sch: s_tir.Schedule, spectrum: Block, task: Loop | None, *, alone: bool
+) -> None:
+    """Strip by strip: columns are transformed once for the tiles that share them.
+
+    Tiles `alone` have their own: the shares of the cores begin and end inside strips.
+    """
     if task is not None:
         sch.compute_at(spectrum, task, preserve_unit_loops=True)
     (half,) = sch.get_producers(spectrum)
     (column,) = sch.get_producers(half)
     y, x, c, t, lanes = sch.get_loops(spectrum)[-5:]
-    r, j = sch.split(t, factors=[None, _across(sch, half)])
+    r, j = sch.split(t, factors=[None, 1 if alone else _across(sch, half)])
     sch.reorder(c, r, j, y, x, lanes)
     strip = sch.fuse(c, r)
     sch.compute_at(half, strip, preserve_unit_loops=True)
@@ -138,8 +143,15 @@ def _transform_input(sch: s_tir.Schedule, spectrum: Block, task: Loop | None) ->
 
 
 def _multiply(
-    sch: s_tir.Schedule, product: Block, params: Params, target: Target, task: Loop | None
+    sch: s_tir.Schedule,
+    product: Block,
+    params: Params,
+    target: Target,
+    task: Loop | None,
+    *,
+    near: bool,
 ) -> None:
+    """Like a matmul; `near` weights are in the cache from the task before."""
     depth = int(sch.get(sch.get_loops(product)[-1]).extent)
     chunk = int_of(params, "chunk") or _chunk(depth)
     chunk = chunk if depth % chunk == 0 else depth
@@ -169,7 +181,7 @@ def _multiply(
         sch.reverse_compute_at(written, t_o, preserve_unit_loops=True)
         _unroll_inside(sch, written, t_o)
     sch.decompose_reduction(product, k_o)
-    if task is None and params.get("prefetch", int(prefetch.far(sch, product))):
+    if not near and params.get("prefetch", int(prefetch.far(sch, product))):
         next_block = {"block_axis": 1, "carry": True} if by_points else {"block_axis": 0}
         repeats = int(sch.get(t_o).extent)
         plan = prefetch.Plan(**next_block, rows=chunk, repeat=_TILE, step=width, repeats=repeats)
@@ -210,7 +222,7 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
 
 
 def _transform_output(
-    sch: s_tir.Schedule, output: Block, epilogue: Block, strips: int
+    sch: s_tir.Schedule, output: Block, epilogue: Block, strips: int, share: int | None
 ) -> Loop | None:
     """Strip by strip; returns the loop over tasks where these do the other stages too."""
     (half,) = sch.get_producers(output)
@@ -218,23 +230,27 @@ def _transform_output(
     batch, channel, row, column, lanes = sch.get_loops(epilogue)
     rows, inner_row = sch.split(row, factors=[None, tile])
     columns, inner_column = sch.split(column, factors=[None, tile])
-    inside = (columns, inner_row, inner_column, lanes)
+    inside = (inner_row, inner_column, lanes)
     task = None
-    if strips:
+    if share:
+        sch.reorder(batch, rows, columns, channel, *inside)
+        task, each = sch.split(sch.fuse(batch, rows, columns), factors=[None, share])
+        sch.reorder(task, channel, each, *inside)
+    elif strips:
         group, rows = sch.split(rows, factors=[None, strips])
-        sch.reorder(batch, group, channel, rows, *inside)
-        task = sch.fuse(batch, group)
-        strip = sch.fuse(channel, rows)
+        sch.reorder(batch, group, channel, rows, columns, *inside)
+        task, each = sch.fuse(batch, group), columns
     else:
-        sch.reorder(batch, channel, rows, *inside)
-        strip = sch.fuse(batch, channel, rows)
-    sch.parallel(task or strip)
+        sch.reorder(batch, channel, rows, columns, *inside)
+        each = columns
+    sch.parallel(task or sch.fuse(batch, channel, rows))
     sch.compute_at(output, inner_row)
-    sch.set_scope(output, 0, "local")
-    sch.compute_at(half, strip, preserve_unit_loops=True)
-    tiles, i, x, _ = sch.get_loops(half)[-4:]
-    sch.reorder(tiles, x, i)
-    _unroll_inside(sch, half, tiles)
+    sch.compute_at(half, each, preserve_unit_loops=True)
+    for block in (half, output):
+        sch.set_scope(block, 0, "local")
+    i, x, _ = sch.get_loops(half)[-3:]
+    sch.reorder(x, i)
+    _unroll_inside(sch, half, each)
     _unroll_inside(sch, output, inner_row)
     sch.unroll(inner_column)
     vectorize_last(sch, epilogue)
