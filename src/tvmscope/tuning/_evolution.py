@@ -118,7 +118,8 @@ class Evolution:
                 trace = self._seed_trace(candidate, varied=place < _SEEDS)
                 sch = self._processed(trace)
             except Exception as e:  # TVM raises many types; the others can still be seeds
-                self.remark = self.remark or f"{candidate.params}: {one_line(e)}"
+                seed = candidate.params or "the untuned schedule"
+                self.remark = self.remark or f"{seed}: {one_line(e)}"
                 continue
             told[trace] = self.ms.search_strategy.MeasureCandidate(sch, self.args)
             times[trace] = self._of_rule[_hash(sch.mod)] = (seconds,)
