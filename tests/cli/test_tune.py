@@ -83,6 +83,20 @@ def test_two_runs_try_different_candidates_and_end_with_a_proof(folder: Path) ->
         assert [r.task.variant.backend for r in session.results] == ["tvmscope", "tvmscope-tuned"]
 
 
+@pytest.mark.slow
+def test_twice_a_hundred_trials_are_two_hundred(tmp_path: Path) -> None:
+    for name, sizes in (("two", (100, 100)), ("one", (200,))):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "net.py").write_text(NET)
+        for number, size in enumerate(sizes):
+            command = ("tune", "net.py", "--target", "cpu", "--min-repeat-ms", "2")
+            asked = ("--trials", str(size), "-o", f"run{number}")
+            done = run(*command, *asked, cwd=folder, timeout_s=900)
+            assert done.returncode == 0, done.stderr
+        assert len(trials(folder)) == len(set(trials(folder))) == 200
+
+
 @contextmanager
 def tuning(folder: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
     """The command, once it has begun to search."""

@@ -321,6 +321,20 @@ def test_on_a_gpu_every_kernel_has_a_thread_for_each_element_or_update(
     assert all(threads(done.module, name)[0] >= 500 for name in (names[0], last))
 
 
+def test_a_gather_has_a_thread_for_each_element(host: Target) -> None:
+    data, indices = np.zeros((64, 33), np.float32), np.zeros((500, 1), np.int64)
+
+    def make(x: relax.Var, i: relax.Var) -> relax.Expr:
+        return relax.op.gather_nd(x, i)
+
+    on_gpu = lowered(targets.resolve("cuda:sm_90"), make, data, indices)
+    (name,) = kernels(on_gpu)
+    assert threads(on_gpu.module, name)[0] >= 500 * 33
+    on_cpu = lowered(host, make, data, indices)
+    (name,) = kernels(on_cpu)
+    assert "T.parallel" in on_cpu.module[name].script()
+
+
 def test_on_a_gpu_a_box_fuses_with_what_surrounds_it() -> None:
     rows = np.stack(np.meshgrid(*(np.arange(n) for n in (4, 6, 2)), indexing="ij"), -1)
 

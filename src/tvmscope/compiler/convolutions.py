@@ -181,13 +181,12 @@ def _winograd(conv: Convolution, target: Target, name: str, asked: Params, workl
     transform = BY_NAME[name]
     weight = fast.pack_weight(conv.kernel, transform)
     count = fast.tile_count(batch, rows, columns, transform)
-    params = without(asked, "share")
     share = fast.even_share(count, weight.shape, target) if "share" in asked else 0
     if share:
-        params, computed = {**params, "share": share}, share * target.cores
+        params, computed = without(asked, "columns", "rank"), share * target.cores
     else:
         ranking = fast.ranked_product_columns(count, target)
-        params = ranked(params, "columns", ranking)
+        params = ranked(without(asked, "share"), "columns", ranking)
         computed = tiles.padded(count, target, int_of(params, "columns") or ranking[0])
     return Kernel(
         name="winograd_conv2d",

@@ -12,6 +12,8 @@ from tvmscope.core.target import Target
 
 CHANNEL_BLOCK = 16
 """Channels per block: one AVX-512 register, two AVX ones, four NEON ones of float32."""
+NEAR_BYTES = 1 << 20
+"""What the second-level cache of a core holds, as most have it."""
 _MIN_COLUMNS = 4
 """Fewer independent sums than this cannot hide the latency of a fused multiply-add."""
 

@@ -9,24 +9,19 @@ at compile time, in double precision.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
 
 import numpy as np
 from tvm import te, tirx
 
 from tvmscope.compiler.blocked_ops import NO_NOTES, OP, Window
-from tvmscope.compiler.tiles import CHANNEL_BLOCK, most_columns, padded, ranked_columns
+from tvmscope.compiler.tiles import CHANNEL_BLOCK, NEAR_BYTES, most_columns, padded, ranked_columns
 from tvmscope.compiler.winograd_transforms import BY_NAME, F2, F4, Matrix, Transform
 from tvmscope.core import winograd as costs
 from tvmscope.core.target import Target
 
-NEAR_BYTES = 1 << 20
-"""What the second-level cache of a core holds, about."""
-MOST_WEIGHT_BYTES = 6 << 20
-"""Larger weights are not read by each core, or for each strip: they would come from memory."""
 _FEWEST_TILES, _FEWEST_COLUMNS, _MOST_PADDING = 18, 5, 0.05
-"""For tasks that read all the weights: tiles of a task, tiles in registers, and the part of tiles
-that may be computed in vain."""
+"""Of a core's share: tiles to use all the weights for (13 were too few, 18 enough), tiles in
+registers, and the part that may be computed in vain."""
 
 
 def best(batch: int, rows: int, columns: int, target: Target) -> Transform | None:
@@ -66,25 +61,14 @@ def even_share(count: int, weight: Sequence[int], target: Target) -> int:
     weights, which takes enough tiles to use them for. Whether it pays is for measuring to tell: it
     does where data pass slowly from core to core.
     """
-    least = -(-count // target.cores)
-    found = next(
-        n for n in range(least, 2 * least + _FEWEST_COLUMNS) if _widths(n, most_columns(target))
-    )
+    least, most = -(-count // target.cores), most_columns(target)
+    tiles = range(least, int((1 + _MOST_PADDING) * count / target.cores) + 1)
+    widths = range(_FEWEST_COLUMNS, most + 1)
+    share = next((n for n in tiles if any(n % width == 0 for width in widths)), 0)
     points, blocks, inputs, lanes = weight
-    between = 4 * points * found * (inputs + blocks * lanes)
-    pays = (
-        target.cores > 1
-        and found >= _FEWEST_TILES
-        and found <= (1 + _MOST_PADDING) * count / target.cores
-        and between <= NEAR_BYTES
-        and 4 * prod(weight) <= MOST_WEIGHT_BYTES
-    )
-    return found if pays else 0
-
-
-def _widths(count: int, most: int) -> list[int]:
-    """How many of `count` tiles may be in registers at a time."""
-    return [w for w in range(_FEWEST_COLUMNS, most + 1) if count % w == 0]
+    between = 4 * points * share * (inputs + blocks * lanes)
+    pays = target.cores > 1 and share >= _FEWEST_TILES and between <= NEAR_BYTES
+    return share if pays else 0
 
 
 def pack_weight(kernel: Matrix, transform: Transform) -> Matrix:

@@ -1,4 +1,4 @@
-"""The matrices of Winograd's transforms F(2x2, 3x3) and F(4x4, 3x3), made from their points."""
+"""The matrices of Winograd's transforms F(2x2, 3x3) and F(4x4, 3x3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Matrix = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class Transform:
-    """The matrices of one tile size, after Lavin and Gray (2015)."""
+    """The matrices of one tile size; Lavin and Gray (2015) have those of the usual points."""
 
     g: Matrix
     """Of the weights."""
@@ -48,7 +48,7 @@ F2 = Transform(
     bt=np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]),
     at=np.array([[1, 1, 1, 0], [0, 1, -1, -1]]),
 )
-"""For the points 0, 1, -1."""
+"""For the points 0, 1, -1 and infinity."""
 
 
 def six_points(a: float, b: float) -> Transform:
@@ -73,6 +73,6 @@ def six_points(a: float, b: float) -> Transform:
 
 
 F4 = six_points(3 / 4, 3 / 2)
-"""These points lose less than half of what the usual 1 and 2 do to rounding, at the same cost."""
+"""These points lose half of what the usual 1 and 2 do to rounding, in as many instructions."""
 
 BY_NAME = {"winograd2": F2, "winograd4": F4}

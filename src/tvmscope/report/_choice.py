@@ -19,7 +19,6 @@ _PARAMETERS = {
     "chunk": _("{value} inputs are summed before the next results' turn"),
     "unroll": _("{value} steps of the sums are written out one behind the other"),
     "order": _("the work is handed out with the {value} outermost"),
-    "share": _("each core takes {value} tiles through all of Winograd's stages"),
     "strips": _("each task takes {value} strips of tiles through all of Winograd's stages"),
 }
 _CHOICES = {
@@ -27,6 +26,7 @@ _CHOICES = {
     ("finish", "0"): _("whole rows are summed up in memory before the epilogue"),
     ("prefetch", "1"): _("the next weights are fetched while the present ones are used"),
     ("prefetch", "0"): _("weights are not fetched ahead"),
+    ("share", "1"): _("each core takes its share of tiles through all of Winograd's stages"),
     ("strips", "0"): _("each of Winograd's stages is finished before the next"),
     ("strips", "1"): _("each task takes a strip of tiles through all of Winograd's stages"),
     ("kernel", "direct"): _("the convolution is computed directly, without Winograd's transform"),

@@ -68,7 +68,7 @@ class _Kernel:
         """Arguments whose weights are copies of each other, as many as there would be others.
 
         In a model a kernel's weights come from where all the other weights have driven them, on a
-        CPU in huge pages: without these a kernel seems up to a tenth slower.
+        CPU in huge pages: without these a kernel with large weights seems slower.
         """
         result = self._filled[-1]
         weights = [
@@ -77,7 +77,7 @@ class _Kernel:
             if array.nbytes > _LARGE_BYTES and array.shape != result.shape
         ]
         size = sum(self._filled[i].nbytes for i in weights)
-        count = min(weights_bytes, _MOST_BYTES) // size if size else 0
+        count = max(1, min(weights_bytes, _MOST_BYTES) // size) if size and weights_bytes else 0
         turns = [[*self._tensors] for _ in range(max(1, count))]
         for i in weights if count else ():
             for turn, copy in zip(turns, self._copies(tvm, self._filled[i], count), strict=True):
@@ -85,7 +85,7 @@ class _Kernel:
         return turns
 
     def _copies(self, tvm: Any, array: np.ndarray[Any, Any], count: int) -> list[Any]:
-        native = array.dtype.kind == "f"  # numpy cannot hand out others, such as bfloat16
+        native = array.dtype.kind in "fiu"  # numpy cannot hand out others, such as bfloat16
         if native and self._device.type == "cpu":
             return [tvm.runtime.from_dlpack(copy) for copy in stored_copies(array, count)]
         return [tvm.runtime.tensor(array, self._device) for _ in range(count)]

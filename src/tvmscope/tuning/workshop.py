@@ -24,8 +24,8 @@ from tvmscope.tuning.kernels import Arguments, widened
 from tvmscope.tuning.runners import Arrays, Runner
 
 _TOLERANCES = {"float16": 5e-2, "bfloat16": 1e-1}
-_TOLERANCE = 1e-4
 """Relative to the reference's largest value. Kernels may sum in halves: 4,608 are off by 2.6e-2."""
+_TOLERANCE = 1e-4
 NO_REFERENCE = "no reference: "
 """Begins the reason of trials that failed for no fault of the candidate; they are not recorded."""
 

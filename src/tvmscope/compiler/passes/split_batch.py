@@ -19,12 +19,11 @@ from tvm import relax, topi
 from tvmscope.compiler import sources
 from tvmscope.compiler.passes.per_image import TREATS_EACH_ALONE
 from tvmscope.compiler.passes.rewrite import flat, static_shape, with_vars
+from tvmscope.compiler.tiles import NEAR_BYTES
 from tvmscope.core.target import Target
 
 PARTS = "tvmscope.parts"
 _PART = "part_of_batch"
-_NEAR_BYTES = 1 << 20
-"""Per core: a second-level cache, as most have it."""
 
 
 class _Together(Exception):
@@ -89,7 +88,7 @@ def split_batch(target: Target) -> tvm.transform.Pass:
         main = module["main"]
         try:
             batch = _batch(main)
-            part = _part(main, batch, target.cores * _NEAR_BYTES)
+            part = _part(main, batch, target.cores * NEAR_BYTES)
             split = _Split(module, batch, part).function(main)
         except _Together:
             return module

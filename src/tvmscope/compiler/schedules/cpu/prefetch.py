@@ -87,7 +87,8 @@ def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
     row_bytes = int(weights.source.shape[-1]) * int(weights.source.dtype.bits) // 8
     each = -(-plan.rows * row_bytes // (_LINE_BYTES * plan.repeats))
     line = tirx.Var("line", "int32")
-    offset = (at[plan.repeat] // plan.step * each + line) * _LINE_BYTES
+    part = at[plan.repeat] // plan.step % plan.repeats  # a task may begin anywhere
+    offset = (part * each + line) * _LINE_BYTES
     asked = tirx.For(line, 0, each, tirx.ForKind.SERIAL, _request(weights.source[index], offset))
     return asked if plan.once is None else tirx.IfThenElse(at[plan.once] == 0, asked, None)
 

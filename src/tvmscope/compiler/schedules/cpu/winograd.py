@@ -24,8 +24,8 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     vectorize_last,
     weight_bytes,
 )
-from tvmscope.compiler.tiles import most_columns
-from tvmscope.compiler.winograd import MOST_WEIGHT_BYTES, NEAR_BYTES, ranked_product_columns
+from tvmscope.compiler.tiles import NEAR_BYTES, most_columns
+from tvmscope.compiler.winograd import ranked_product_columns
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Params
 
@@ -38,6 +38,8 @@ _FEW = 7
 """Sums at a time that keep the multipliers busy."""
 _TILE = 2
 """The product's iterator over tiles."""
+_MOST_WEIGHT_BYTES = 6 << 20
+"""Larger weights are not read again for each strip: they would come from memory."""
 _LEAST_BALANCE = 0.9
 _MOST_STRIPS = 4
 _WAY_ELEMENTS, _LINE_ELEMENTS = 1024, 16
@@ -48,9 +50,9 @@ def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
     """Takes functions with the three annotated Winograd stages.
 
     Parameters: `strips` (of tiles that a task takes through all stages, 0: each stage is parallel
-    by itself), `share` (tiles that each core takes through all stages, wherever strips begin), and
-    the product's `columns` (tiles in registers), `chunk` (channels summed before the next tiles'
-    turn), `unroll`, `order` and `prefetch`.
+    by itself), `share` (each core takes its share of the tiles through all stages, wherever strips
+    begin), and the product's `columns` (tiles in registers), `chunk` (channels summed before the
+    next tiles' turn), `unroll`, `order` and `prefetch`.
     """
     sch = s_tir.Schedule(func)
     stages = _stages(sch)
@@ -58,13 +60,13 @@ def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
         return None
     spectrum, product, output = stages
     params = params_of(sch, product)
-    share = int_of(params, "share")
+    share = _shape(sch, spectrum)[3] // target.cores if "share" in params else 0
     strips, possible = int_of(params, "strips"), _possible_strips(sch, stages, target)
     if strips is None or strips not in (0, *possible):  # as where it was found on more cores
         strips = _own_strips(sch, stages, target)
     task = _transform_output(sch, output, inline_epilogue(sch, output), strips, share)
     _multiply(sch, product, params, target, task, near=strips > 0)
-    _transform_input(sch, spectrum, task, alone=share is not None)
+    _transform_input(sch, spectrum, task, alone=share > 0)
     return sch
 
 
@@ -77,7 +79,7 @@ def _own_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> int
     """How many strips a task takes where nothing else is asked for; 0: no task does."""
     spectrum, product, _ = stages
     between = sum(4 * prod(_shape(sch, block)) for block in (spectrum, product))
-    if between <= NEAR_BYTES * target.cores or weight_bytes(sch, product) > MOST_WEIGHT_BYTES:
+    if between <= NEAR_BYTES * target.cores or weight_bytes(sch, product) > _MOST_WEIGHT_BYTES:
         return 0
     return next(iter(_possible_strips(sch, stages, target)), 0)
 
@@ -182,10 +184,13 @@ def _multiply(
         _unroll_inside(sch, written, t_o)
     sch.decompose_reduction(product, k_o)
     if not near and params.get("prefetch", int(prefetch.far(sch, product))):
-        next_block = {"block_axis": 1, "carry": True} if by_points else {"block_axis": 0}
         repeats = int(sch.get(t_o).extent)
-        plan = prefetch.Plan(**next_block, rows=chunk, repeat=_TILE, step=width, repeats=repeats)
-        prefetch.mark(sch, steps[-1], plan)
+        prefetch.mark(sch, steps[-1], _next_weights(by_points, chunk, width, repeats))
+
+
+def _next_weights(by_points: bool, chunk: int, width: int, repeats: int) -> prefetch.Plan:
+    following = {"block_axis": 1, "carry": True} if by_points else {"block_axis": 0}
+    return prefetch.Plan(**following, rows=chunk, repeat=_TILE, step=width, repeats=repeats)
 
 
 def _chunk(depth: int) -> int:
@@ -222,9 +227,9 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
 
 
 def _transform_output(
-    sch: s_tir.Schedule, output: Block, epilogue: Block, strips: int, share: int | None
+    sch: s_tir.Schedule, output: Block, epilogue: Block, strips: int, share: int
 ) -> Loop | None:
-    """Strip by strip; returns the loop over tasks where these do the other stages too."""
+    """Tile by tile; returns the loop over tasks where these do the other stages too."""
     (half,) = sch.get_producers(output)
     tile = int(sch.get(sch.get_loops(output)[2]).extent)
     batch, channel, row, column, lanes = sch.get_loops(epilogue)
