@@ -3,7 +3,8 @@
     python benchmarks/startup.py [--runs 15] [--limit 0.5]
 
 Prints the median of several runs in fresh processes, beside a bare interpreter's; ends with code 1
-when a median is over the limit (meant for an idle machine) or a heavy module is loaded.
+when a median is over the limit (meant for an idle machine) or a heavy module is loaded. Last comes
+the time until a tuning run's worker can build, beside what it imports as TVM imports it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ SUBJECTS = {
     "import tvmscope": ("import tvmscope", (sys.executable, "-c", "import tvmscope")),
     "tvmscope --help": (HELP, (str(Path(sys.executable).with_name("tvmscope")), "--help")),
 }
+
+TVM_AS_IT_COMES = "import tvm, tvm.s_tir.tensor_intrin"
+WORKER = """from tvmscope.compiler import tvm_compat as tvm
+tvm.import_tvm(torch=False); tvm.import_tensor_intrinsics()"""
+WORKER_LIMIT_S, WORKER_RUNS = 5.0, 3
 
 
 def times_s(command: Sequence[str], runs: int) -> list[float]:
@@ -63,7 +69,16 @@ def main() -> int:
             f"loads {loaded}"
         )
     print(f"under {arguments.limit:g} s, nothing heavy loaded: {'yes' if kept else 'NO'}")
-    return 0 if kept else 1
+    return 0 if kept and workers_start() else 1
+
+
+def workers_start() -> bool:
+    """Print how long a worker takes to start, and whether that is within its limit."""
+    for name, code in (("TVM as it comes", TVM_AS_IT_COMES), ("a tuning worker", WORKER)):
+        median_s = statistics.median(times_s((sys.executable, "-c", code), WORKER_RUNS))
+        print(f"{name:16} {median_s:.2f} s  with what MetaSchedule's workers import")
+    print(f"a worker under {WORKER_LIMIT_S:g} s: {'yes' if median_s < WORKER_LIMIT_S else 'NO'}")
+    return median_s < WORKER_LIMIT_S
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ COMMANDS = (
     "report",
     "explain",
     "compare",
+    "export",
     "db",
     "farm",
 )

@@ -1,0 +1,37 @@
+"""Write a model as ONNX: the file that ONNX Runtime and OpenVINO are measured with."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tvmscope.core.progress import Progress, Silent
+from tvmscope.errors import ImportModelError, UsageError
+from tvmscope.models.folder import ONNX_ERROR
+from tvmscope.workflow import stages
+from tvmscope.workflow.options import Options
+
+
+def export_onnx(
+    model: Any, output: Path, options: Options, progress: Progress | None = None
+) -> Path:
+    """The model with its weights and bound shapes in one file."""
+    progress = progress or Silent()
+    if output.suffix != ".onnx" or output.is_dir():
+        raise UsageError(f"{output}: give a file that ends in .onnx")
+    if output.exists() and not options.force:
+        raise UsageError(f"{output} exists; will not overwrite without --force")
+    progress.stage("load", stages.name_of(model))
+    with stages.prepared(model, options) as ready:
+        for note in ready.model.notes:
+            progress.note(note)
+        found, error = ready.folder / "model.onnx", ready.folder / ONNX_ERROR
+        if not found.is_file():
+            why = error.read_text(encoding="utf-8").strip() if error.is_file() else "no export"
+            raise ImportModelError(f"{ready.model.name} cannot be written as ONNX: {why}")
+        output.parent.mkdir(parents=True, exist_ok=True)
+        partial = output.with_name(output.name + ".part")
+        shutil.copyfile(found, partial)
+        partial.replace(output)
+    return output
