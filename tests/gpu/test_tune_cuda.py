@@ -64,7 +64,7 @@ def tuned(source: Path, folder: Path, precision: str, *ops: str) -> Session:
             threads=4,
             trials=TRIALS,
             ops=ops,
-            budget_s=180.0,
+            budget_s=600.0,  # the trials end it; on a machine that just started, 180 s were too few
             min_repeat_ms=2.0,
             duration_s=1.0,
         ),
