@@ -81,6 +81,7 @@ def main() -> None:
         source, program = Path(folder) / "cores.c", Path(folder) / "cores"
         source.write_text(SOURCE, encoding="utf-8")
         subprocess.run([compiler, "-O2", "-pthread", source, "-o", program], check=True)
+        print(f"round trip of a cache line between cores {args.cores}")
         for number in range(args.times):
             time.sleep(min(number, 1))
             command = [str(program), *args.cores.split(",")]

@@ -74,6 +74,7 @@ def main() -> int:
 
 def workers_start() -> bool:
     """Print how long a worker takes to start, and whether that is within its limit."""
+    print("how long a tuning run's workers take to start (two minutes):", flush=True)
     for name, code in (("TVM as it comes", TVM_AS_IT_COMES), ("a tuning worker", WORKER)):
         median_s = statistics.median(times_s((sys.executable, "-c", code), WORKER_RUNS))
         print(f"{name:16} {median_s:.2f} s  with what MetaSchedule's workers import")

@@ -41,6 +41,9 @@ def test_a_detector_gives_boxes_in_the_pictures_own_pixels(
     # 32x32 stretched to 64x48: 16 +- 8 by 16 +- 4 becomes 32 +- 16 by 24 +- 6
     assert answer["boxes"][0]["corners"] == pytest.approx([16, 18, 48, 30], abs=0.01)
     assert max(Image.open(drawn).size) >= 480
+    into = ("--image", str(pictures / "a.png"), "--save-vis", str(tmp_path / "folder"))
+    asked(artifacts, "detector", *into)
+    assert [f.name for f in (tmp_path / "folder").iterdir()] == ["a.jpg"]
     assert np.load(kept)["output_0"].shape == (1, 10, 7)
     done = run("run", str(artifacts / "detector"), "--image", str(pictures / "a.png"),
                "--save-vis", str(drawn), "-q")  # fmt: skip
@@ -122,6 +125,7 @@ def test_old_flags_give_just_what_they_say(artifacts: Path, pictures: Path) -> N
         (("--score-threshold", "2"), "--score-threshold"),
         (("--inputs", str(Path(__file__))), "not both"),
         (("more.jpg", "--save-vis", "one.jpg"), "need a folder"),
+        (("--save-vis", "one.txt"), ".txt is no format"),
     ],
 )
 def test_bad_requests_are_one_line(

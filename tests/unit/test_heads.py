@@ -46,6 +46,14 @@ def check(boxes, by=0.02):
     np.testing.assert_allclose([corners for _, _, corners in boxes], CORNERS, atol=by)
 
 
+def test_boxes_outside_the_picture_are_not_seen():
+    values = rows(objectness=True)
+    for row, x in ((8, -20), (9, WIDTH + 20)):  # clipped they have no width left
+        values[row, :4] = (x, 30, 10, 12)
+        values[row, 4:6] = 0.99
+    check(found("yolov5", [values[None]]))
+
+
 @pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("head", ["yolov5", "yolov8"])
 def test_decoded_heads_in_pixels_and_in_shares(head, normalised):

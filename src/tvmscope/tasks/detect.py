@@ -29,6 +29,7 @@ def detect(
     else:
         placed = placement.to_picture(placed)
     name = names(found.class_count)
+    seen = (placed[:, 2:] > placed[:, :2]).all(1)  # the others lie outside the picture
     return tuple(
         Box(
             index=int(classes[i]),
@@ -36,5 +37,5 @@ def detect(
             score=float(scores[i]),
             corners=tuple(round(float(c), 2) for c in box),  # type: ignore[arg-type]
         )
-        for i, box in zip(kept, placed, strict=True)
+        for i, box in zip(kept[seen], placed[seen], strict=True)
     )

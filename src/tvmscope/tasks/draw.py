@@ -109,6 +109,14 @@ class _Plates:
         return font, wide + 2 * pad, high + 2 * pad, pad
 
 
+def writable() -> set[str]:
+    """The suffixes of files that pictures can be written to."""
+    from PIL import Image
+
+    known = Image.registered_extensions()
+    return {suffix for suffix, kind in known.items() if kind in Image.SAVE}
+
+
 def save(image: Image, path: Path) -> None:
     """Write in the format that the file's name says."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,7 @@ from tvmscope.models.inputs import Array, read_npz
 from tvmscope.tasks import answer as tasks
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import Request
+from tvmscope.tasks.draw import writable
 from tvmscope.workflow import stages
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.profile import profile_artifact
@@ -172,10 +173,12 @@ def _requests(
 
 
 def _drawings(place: Path | None, files: Sequence[Path]) -> list[str | None]:
-    """One picture goes to a file (or into a folder that is there), several into a folder."""
+    """One picture goes to a file, or into a folder as several do: one without a suffix."""
     if place is None:
         return [None] * len(files)
-    if len(files) == 1 and not place.is_dir():
+    if len(files) == 1 and place.suffix and not place.is_dir():
+        if place.suffix.lower() not in writable():
+            raise UsageError(f"--save-vis {place}: {place.suffix} is no format to draw in")
         return [str(place)]
     if place.suffix and not place.is_dir():
         raise UsageError(f"--save-vis {place}: {len(files)} pictures need a folder")
