@@ -77,7 +77,7 @@ def _answer(session: Session, rows: list[Row], gap: Waterfall | None, scope: str
 
 def _alone(session: Session, own: Row | None, peer: Row | None) -> str:
     if own is not None:
-        text = _("{own} takes {time}; nothing else was measured that it could be compared with.")
+        text = _("{own} takes {time}; no other runtime was measured beside it.")
         return text.format(own=own.name, time=own.median)
     trouble = next((r for r in _view.unmeasured(session) if r.is_own), None)
     best = text = ""
