@@ -65,7 +65,7 @@ SHIPPED_BUDGET ?= 3m
 shipped-records: $(VENV)/.ready
 	set -e; for model in $(SHIPPED_MODELS); do \
 	    $(BIN)/tvmscope tune $$model --target cpu:x86-64-v3 --budget $(SHIPPED_BUDGET) --db $(SHIPPED_TRIALS); done
-	$(BIN)/tvmscope db export --db $(SHIPPED_TRIALS) --best --force -o src/tvmscope/tuning/records/x86-64-v3.jsonl
+	$(BIN)/tvmscope db export --db $(SHIPPED_TRIALS) --best --force -o src/tvmscope/tuning/records/shipped/x86-64-v3.jsonl
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -24,8 +24,8 @@ from tvmscope.core.comparison import Comparison, compare
 from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.task import Task, Variant
+from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.interleave import Lane, interleave
-from tvmscope.measure.machine import disturbances, snapshot
 from tvmscope.measure.worker import Worker
 
 PLANTED = 0.08
@@ -99,7 +99,7 @@ def load(request: Request) -> Any:
 
 
 def _load_artifact(request: Request) -> Any:
-    from tvmscope.backends._api import LoadRequest
+    from tvmscope.backends.api import LoadRequest
     from tvmscope.backends.tvm import load as load_tvm
 
     return load_tvm(

@@ -19,12 +19,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import tvmscope
-from tvmscope.compiler import cpu_features, tvm_compat
-from tvmscope.compiler.artifact import load_callable
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.stats import median_s, ratio_interval
+from tvmscope.machine import cpu_features
 from tvmscope.measure.interleave import Lane, interleave
+from tvmscope.runtime import tvm_compat
+from tvmscope.runtime.artifact import load_callable
 from tvmscope.units import format_s
 
 tvm = tvm_compat.import_tvm(torch=False)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import tvmscope
-from tvmscope.core.files import write_text_atomic
 from tvmscope.core.fixes import CLOSE, Attempt, hits
 from tvmscope.core.session import Session, load
 from tvmscope.errors import SchemaError, TvmscopeError
+from tvmscope.storage.files import write_text_atomic
 from tvmscope.units import format_s
 from tvmscope.workflow.doctor import measure_roofs
 

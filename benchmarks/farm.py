@@ -19,14 +19,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tvmscope.compiler import tvm_compat
 from tvmscope.measure.worker import Worker, run_isolated
-from tvmscope.tuning.remote import RemoteRunner
-from tvmscope.tuning.tracker import Address, summary
+from tvmscope.runtime import tvm_compat
+from tvmscope.tuning.farm.remote import RemoteRunner
+from tvmscope.tuning.farm.tracker import Address, summary
 
 SIZE = 1024
 ARGS = (((SIZE,), "float32"), ((SIZE,), "float32"))
-RPC = "tvmscope.tuning.rpc_processes"
+RPC = "tvmscope.tuning.farm.rpc_processes"
 CALLS = 6
 """Of the kernel in one measurement: two to learn how long it takes, one warm-up, three values."""
 

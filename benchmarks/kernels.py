@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.compiler import cpu_features
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.stats import geometric_mean, median_s, ratio_interval
+from tvmscope.machine import cpu_features
 from tvmscope.measure.interleave import Lane, interleave
 from tvmscope.measure.worker import Worker
 
@@ -136,8 +136,8 @@ class Kernel:
         from tvm.ir import IRModule
 
         from tvmscope.compiler import targets
-        from tvmscope.compiler.passes.apply_schedules import apply_schedules
         from tvmscope.compiler.schedules import cpu
+        from tvmscope.compiler.schedules.apply import apply_schedules
 
         target = targets.host_target()
         tvm_target = tvm.target.Target(targets.to_tvm(target))
@@ -167,12 +167,14 @@ class OurConvolution(Kernel):
 
         from tvm import te
 
-        from tvmscope.compiler import blocked_ops, packing, targets, tiles, winograd
+        from tvmscope.compiler import targets
+        from tvmscope.compiler.cost import tiles
+        from tvmscope.compiler.kernels import blocked, packing, winograd
 
         data, weight, bias = case.arrays()
         blocks = _blocked(data) if case.inputs > 3 else data
         pad = (case.padding,) * 4
-        window = blocked_ops.Window((case.stride, case.stride), pad, (1, 1))
+        window = blocked.Window((case.stride, case.stride), pad, (1, 1))
         host, size = targets.host_target(), case.output_size
         common = {"computed_width": tiles.padded(size, host), "out_dtype": "float32"}
         transform = None
@@ -183,10 +185,10 @@ class OurConvolution(Kernel):
             compute: Any = partial(winograd.conv2d, window=window, transform=transform)
         elif case.depthwise:
             rule, packed = "depthwise", packing.pack_depthwise(weight)
-            compute = partial(blocked_ops.depthwise_conv2d, window=window, **common)
+            compute = partial(blocked.depthwise_conv2d, window=window, **common)
         else:
             rule, packed = "conv2d", packing.pack_dense(weight, blocked_input=case.inputs > 3)
-            compute = partial(blocked_ops.conv2d, window=window, channels=case.inputs, **common)
+            compute = partial(blocked.conv2d, window=window, channels=case.inputs, **common)
         x, w = te.placeholder(blocks.shape, name="x"), te.placeholder(packed.shape, name="w")
         blocked_bias = _blocked(bias.reshape(1, -1, 1, 1))
         b = te.placeholder(blocked_bias.shape, name="b")
@@ -209,7 +211,9 @@ class OurMatmul(Kernel):
     def __init__(self, case: Matmul) -> None:
         from tvm import te
 
-        from tvmscope.compiler import blocked_ops, packing, targets, tiles
+        from tvmscope.compiler import targets
+        from tvmscope.compiler.cost import tiles
+        from tvmscope.compiler.kernels import blocked, packing
 
         data, weight, bias = case.arrays()
         host = targets.host_target()
@@ -218,7 +222,7 @@ class OurMatmul(Kernel):
             te.placeholder(a.shape, name=n) for a, n in ((data, "x"), (packed, "w"), (bias, "b"))
         )
         rows = tiles.padded_rows(case.rows, host)
-        y = blocked_ops.matmul(x, w, case.columns, rows, "float32")
+        y = blocked.matmul(x, w, case.columns, rows, "float32")
         out = te.compute(y.shape, lambda i, j: y(i, j) + b(j))
         arrays = [data, packed, bias, np.zeros((case.rows, case.columns), np.float32)]
         super().__init__(te.create_prim_func([x, w, b, out]), arrays, "matmul")
@@ -228,7 +232,7 @@ class OurMatmul(Kernel):
 
 
 def _blocked(data: Array) -> Array:
-    from tvmscope.compiler.packing import filled
+    from tvmscope.compiler.kernels.packing import filled
 
     data = filled(data, 1)
     n, c, h, w = data.shape

@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tvmscope.backends import all_backends
-from tvmscope.backends._api import LoadRequest
-from tvmscope.compiler import cpu_features
+from tvmscope.backends.api import LoadRequest
+from tvmscope.machine import cpu_features
 from tvmscope.measure.worker import Worker
 from tvmscope.workflow import stages
 from tvmscope.workflow.builder import Builder
@@ -28,7 +28,7 @@ RUNTIMES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "tvmscope": "t
 def import_runtime(name: str) -> None:
     """Called in the worker."""
     if name == "tvm":
-        from tvmscope.compiler import tvm_compat
+        from tvmscope.runtime import tvm_compat
 
         tvm_compat.import_tvm(torch=False)
     else:

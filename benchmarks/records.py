@@ -19,13 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tvmscope.compiler.cpu_features import X86_FLAGS
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Trial
-from tvmscope.tuning import upkeep
-from tvmscope.tuning.database import Database, append, read
-from tvmscope.tuning.lines import to_line
-from tvmscope.tuning.matching import Host, choose
+from tvmscope.machine.cpu_features import X86_FLAGS
+from tvmscope.tuning.records import upkeep
+from tvmscope.tuning.records.database import Database, append, read
+from tvmscope.tuning.records.lines import to_line
+from tvmscope.tuning.records.matching import Host, choose
 
 WORKLOADS = 200
 TARGET = Target(kind="llvm", arch="znver4", features=tuple(X86_FLAGS)[:28], cores=2)

@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 import tvmscope
-from tvmscope.core.files import write_npz
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.session import Session, save
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.measure.worker import Worker
+from tvmscope.storage.files import write_npz
 from tvmscope.tasks.boxes import corners_of, overlap, suppress
 from tvmscope.units import format_s
 from tvmscope.workflow.options import Options
@@ -95,14 +95,14 @@ def _export(folder: Path, size: int) -> None:
     import torch
 
     from tvmscope.core.options import LoadOptions
-    from tvmscope.models import _darknet
-    from tvmscope.models.darknet_cfg import Parts
-    from tvmscope.models.yolov3_cfg import SIZE, yolov3
+    from tvmscope.models.darknet import network
+    from tvmscope.models.darknet.cfg import Parts
+    from tvmscope.models.darknet.yolov3_layers import SIZE, yolov3
 
     folder.mkdir(parents=True, exist_ok=True)
     text = yolov3().replace(f"width={SIZE}", f"width={size}")
     text = text.replace(f"height={SIZE}", f"height={size}")
-    made = _darknet.build(text, Parts(form="scatter"), LoadOptions())
+    made = network.build(text, Parts(form="scatter"), LoadOptions())
     file = folder / f"yolov3-{size}.onnx"
     names = {"input_names": ["images"], "output_names": ["boxes"]}
     with warnings.catch_warnings():
@@ -210,7 +210,7 @@ def _beside_copy(build: Build, target: str) -> tuple[float, RatioInterval | None
     """
     from tempfile import TemporaryDirectory
 
-    from tvmscope.compiler import artifact as artifacts
+    from tvmscope.runtime import artifact as artifacts
 
     made = artifacts.read(build.place / "artifact")
     options = Options.of(inputs_file=build.folder / f"inputs-{build.size}.npz", force=True)

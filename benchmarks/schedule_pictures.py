@@ -26,15 +26,16 @@ def convolution(
     """A padded convolution on channel blocks with its bias, as TIR."""
     from tvm import te
 
-    from tvmscope.compiler import blocked_ops, knobs
+    from tvmscope.compiler.kernels import blocked
+    from tvmscope.compiler.tunable import knobs
 
     pad = (kernel // 2,) * 4
-    window = blocked_ops.Window((1, 1), pad, (1, 1))
+    window = blocked.Window((1, 1), pad, (1, 1))
     x = te.placeholder((1, inputs // 16, *size, 16), name="x")
     w = te.placeholder((outputs // 16, inputs // 16, kernel, kernel, 16, 16), name="w")
     b = te.placeholder((1, outputs // 16, 1, 1, 16), name="b")
     notes = knobs.notes("picture", params)
-    y = blocked_ops.conv2d(x, w, window, width, "float32", inputs, notes=notes)
+    y = blocked.conv2d(x, w, window, width, "float32", inputs, notes=notes)
     out = te.compute(y.shape, lambda n, o, i, j, c: y(n, o, i, j, c) + b(n, o, 0, 0, c))
     return te.create_prim_func([x, w, b, out]).with_attr("global_symbol", "main")
 

@@ -27,7 +27,7 @@ SUBJECTS = {
 }
 
 TVM_AS_IT_COMES = "import tvm, tvm.s_tir.tensor_intrin"
-WORKER = """from tvmscope.compiler import tvm_compat as tvm
+WORKER = """from tvmscope.runtime import tvm_compat as tvm
 tvm.import_tvm(torch=False); tvm.import_tensor_intrinsics()"""
 WORKER_LIMIT_S, WORKER_RUNS = 5.0, 3
 

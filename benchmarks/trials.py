@@ -21,7 +21,7 @@ from statistics import median
 
 from tvmscope.core.session import Session, load
 from tvmscope.core.tuning import Candidate, Trial
-from tvmscope.tuning.database import read
+from tvmscope.tuning.records.database import read
 from tvmscope.units import format_s
 
 SHARES = (0.5, 0.9, 0.99)

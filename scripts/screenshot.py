@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from playwright.sync_api import sync_playwright
 
 from tvmscope.core.session import load
-from tvmscope.report import html
+from tvmscope.report.formats import html
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.backends._api import Span, Trace
-from tvmscope.bench.plan import Entry
+from tvmscope.backends.api import Span, Trace
+from tvmscope.benchmark.plan import Entry
 from tvmscope.core.task import Task, Variant
 from tvmscope.errors import BackendUnavailable, RunError, UsageError
 

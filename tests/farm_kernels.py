@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 
 from command import COMMAND, ENV
-from tvmscope.compiler import tvm_compat
-from tvmscope.tuning.tracker import summary
+from tvmscope.runtime import tvm_compat
+from tvmscope.tuning.farm.tracker import summary
 
 NAME = "farm_kernels"
 SIZE = 1000

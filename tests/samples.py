@@ -6,10 +6,9 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from tvmscope.core.accuracy import Accuracy
 from tvmscope.core.comparison import Comparison, compare
 from tvmscope.core.environment import Environment
-from tvmscope.core.measurement import Measurement, Result
+from tvmscope.core.measurement import Accuracy, Measurement, Result
 from tvmscope.core.model import Model, TensorSpec
 from tvmscope.core.profile import Finding, KernelTime, Profile, Roof
 from tvmscope.core.session import Session

@@ -49,7 +49,7 @@ def test_public_names() -> None:
 
 
 def test_bench_stays_a_function_beside_the_package_of_that_name() -> None:
-    from tvmscope.bench.run import run
+    from tvmscope.benchmark.run import run
 
     assert callable(run)
     assert callable(tvmscope.bench)

@@ -1,7 +1,7 @@
 """A small tunable matmul for the tests of the tuning engine, with candidates that misbehave.
 
-It stands where `tvmscope.compiler.tunables` does: params `tile` and `unroll` schedule the matmul,
-`fault` plants a failure, `without` one that comes when `tile` is taken back.
+It stands where `tvmscope.compiler.tunable.extract` does: params `tile` and `unroll` schedule the
+matmul, `fault` plants a failure, `without` one that comes when `tile` is taken back.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tvmscope.compiler import tvm_compat
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
+from tvmscope.runtime import tvm_compat
 
 NAME = "tiny_tunables"
 SIZE = 64
@@ -70,7 +70,7 @@ def build_candidate(file: Path, candidate: Candidate, target: Target, output: Pa
 
 
 def trace_of(file: Path, candidate: Candidate, _: Target) -> tuple[str, list[str]]:
-    from tvmscope.compiler import traces
+    from tvmscope.compiler.tunable import traces
 
     trace = _scheduled(file, candidate).trace
     return traces.text(trace), [str(line) for line in trace.as_python()]
@@ -100,7 +100,7 @@ def _read(file: Path) -> Any:
 
 
 def _write(function: Any, target: Target, output: Path) -> None:
-    from tvmscope.compiler.linkers import link, linker_for
+    from tvmscope.compiler.codegen.linkers import link, linker_for
     from tvmscope.compiler.targets import to_tvm
 
     tvm = tvm_compat.import_tvm(torch=False)

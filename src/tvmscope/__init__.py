@@ -6,10 +6,8 @@ The small public API; everything heavy is imported when a function is called, so
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ __all__ = ["analyze", "bench", "compile", "load_artifact"]
 
 def load_artifact(path: str | Path, *, threads: int | None = None) -> Any:
     """Load an artifact folder and return a callable that takes numpy arrays or DLPack tensors."""
-    from tvmscope.compiler.artifact import load_callable
+    from tvmscope.runtime.artifact import load_callable
 
     return load_callable(Path(path), threads=threads)
 
@@ -61,14 +59,3 @@ def analyze(model: Any, *, inputs: Sequence[Any] | None = None, **options: Any) 
     from tvmscope.workflow.options import Options
 
     return run(model, Options.of(inputs=inputs, **options))
-
-
-class _Package(ModuleType):
-    """Keeps `tvmscope.bench` the function: importing the package of that name would rebind it."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in __all__ and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

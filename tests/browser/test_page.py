@@ -13,7 +13,7 @@ import pytest
 import report_samples
 import samples
 from tvmscope.core.session import to_json
-from tvmscope.report import html
+from tvmscope.report.formats import html
 
 SECTIONS = 11
 Opener = Callable[..., Any]

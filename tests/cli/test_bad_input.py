@@ -14,7 +14,7 @@ import pytest
 from onnx import helper
 
 from command import TORCH_NET, refuses, run, save_onnx
-from tvmscope.core.files import digest_file
+from tvmscope.storage.files import digest_file
 
 UNSUPPORTED = """
 import torch

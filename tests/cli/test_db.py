@@ -10,8 +10,8 @@ import pytest
 
 from command import refuses, run
 from trials import AVX2, CONV, H100, failed, trial, validated
-from tvmscope.tuning.database import append, read
-from tvmscope.tuning.lines import to_line
+from tvmscope.tuning.records.database import append, read
+from tvmscope.tuning.records.lines import to_line
 
 OWN = ("--db", "tuning_logs")
 """Without the shipped ones."""

@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 from command import TORCH_NET, run, save_onnx
-from tvmscope.report.json_ import schema
+from tvmscope.report.formats.json_ import schema
 
 MLP = """
 import torch

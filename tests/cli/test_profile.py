@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from command import refuses, run
-from tvmscope.report.json_ import schema
+from tvmscope.report.formats.json_ import schema
 
 QUICK = ("--threads", "2", "--offline")
 

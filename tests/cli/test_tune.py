@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from command import COMMAND, ENV, refuses, run
-from tvmscope.compiler import cpu_features, cuda_device
 from tvmscope.core.session import load
-from tvmscope.tuning.database import Database
+from tvmscope.machine import cpu_features, cuda_device
+from tvmscope.tuning.records.database import Database
 
 NET = """
 import torch

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tvmscope.compiler import cpu_features, targets, tunables
+from tvmscope.compiler import targets
+from tvmscope.compiler.tunable import extract
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import TuningTask
+from tvmscope.machine import cpu_features
 from tvmscope.measure.worker import run_isolated
 
 CONV_NET = """
@@ -86,4 +88,4 @@ def tasks(
 ) -> list[TuningTask]:
     """What can be tuned in the network."""
     folder = tmp_path_factory.mktemp("functions")
-    return tunables.extract(conv_net, host, CompileOptions(), folder)
+    return extract.extract(conv_net, host, CompileOptions(), folder)

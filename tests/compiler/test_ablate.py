@@ -10,9 +10,9 @@ import pytest
 import tvm
 
 from command import TORCH_NET, refuses, run
+from tvmscope.analysis.ablation import effects
 from tvmscope.compiler import frontends, pipeline, targets
-from tvmscope.compiler.schedules import cpu, gpu
-from tvmscope.core.ablation import effects
+from tvmscope.compiler.schedules import cpu, cuda
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.session import load
@@ -28,7 +28,7 @@ def test_every_switch_names_real_passes_and_every_rule_has_one() -> None:
     named = {rule for switch in switches.CPU for rule in switch.rules}
     assert named == {name for name, _ in cpu.RULES}
     named = {rule for switch in switches.CUDA for rule in switch.rules}
-    assert named == {name for name, _ in gpu.RULES} - {"dlight-fallback"}
+    assert named == {name for name, _ in cuda.RULES} - {"dlight-fallback"}
 
 
 def lower(ready: Prepared, host: Target, options: CompileOptions) -> set[str | None]:

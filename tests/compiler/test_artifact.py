@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from tvmscope.compiler import build
-from tvmscope.compiler.artifact import LoadedArtifact, load_callable
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.measure.worker import run_isolated
+from tvmscope.runtime.artifact import LoadedArtifact, load_callable
 
 NESTED = """
 import torch

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from tvmscope.compiler import artifact as artifacts
-from tvmscope.compiler import build, cpu_features, cuda_code, cuda_device, targets
-from tvmscope.compiler.cuda_device import CudaDevice
+from tvmscope.compiler import build, targets
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import RunError
+from tvmscope.machine import cpu_features, cuda_device
+from tvmscope.machine.cuda_device import CudaDevice
+from tvmscope.runtime import artifact as artifacts
+from tvmscope.runtime import cuda_code
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from command import TORCH_NET, refuses, run, save_onnx
-from tvmscope.bench.verify import mismatch
-from tvmscope.compiler import prefixes, reproduce
-from tvmscope.core.bisection import Bisection
+from tvmscope.analysis.bisection import Bisection
+from tvmscope.benchmark.verify import mismatch
+from tvmscope.compiler.study import prefixes, reproduce
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
@@ -31,7 +31,7 @@ FINISH = """
 BROKEN_PASS = f"""
 from tvm import relax
 from tvm.relax import transform as rx
-from tvmscope.compiler.passes.rewrite import rewrite_calls
+from tvmscope.compiler.graph.rewrite import rewrite_calls
 
 def forget_relu(rewriter, call):
     return relax.op.abs(call.args[0])
@@ -47,7 +47,7 @@ BROKEN_RULE = f"""
 from tvm import s_tir, te, topi
 from tvm.relax import transform as rx
 from tvmscope.compiler import targets
-from tvmscope.compiler.passes.apply_schedules import apply_schedules
+from tvmscope.compiler.schedules.apply import apply_schedules
 
 def clumsy(func, target):
     if "T.max" not in func.script():

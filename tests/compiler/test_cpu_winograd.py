@@ -14,11 +14,12 @@ from tvm.ir import Call, Range
 from tvm.sym import Analyzer
 
 from paired_graph import Graph, assert_close, drawn
-from tvmscope.compiler import knobs, winograd
-from tvmscope.compiler.blocked_ops import Window
+from tvmscope.compiler.kernels import winograd
+from tvmscope.compiler.kernels.blocked import Window
+from tvmscope.compiler.kernels.winograd_transforms import F2, F4, Transform, six_points
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu import winograd as winograd_rule
-from tvmscope.compiler.winograd_transforms import F2, F4, Transform, six_points
+from tvmscope.compiler.tunable import knobs
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 

@@ -10,20 +10,13 @@ from pathlib import Path
 import pytest
 import tvm
 
-from tvmscope.compiler import (
-    artifact,
-    build,
-    cuda_code,
-    frontends,
-    linkers,
-    pipeline,
-    targets,
-    tvm_compat,
-)
+from tvmscope.compiler import build, frontends, pipeline, targets
+from tvmscope.compiler.codegen import linkers
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError
+from tvmscope.runtime import artifact, cuda_code, tvm_compat
 
 X86_64, AARCH64 = 62, 183
 # FMLA on four floats, by vector and by element: fixed bits and which of them count.

@@ -13,7 +13,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
-from tvmscope.report.explain import KernelView, Titled
+from tvmscope.report.terminal.explain import KernelView, Titled
 from tvmscope.workflow.explain import explain, kernels_at, side_by_side
 
 
@@ -45,7 +45,7 @@ def test_a_convolution_shows_its_register_tile_in_words(artifact: Path) -> None:
 
 
 def test_every_primitive_of_every_kernel_has_words(artifact: Path) -> None:
-    from tvmscope.report._schedule import in_words
+    from tvmscope.report.sections.schedule import in_words
 
     for ir in explain(artifact).kernel_ir:
         for sentence in in_words(ir.trace):

@@ -11,7 +11,7 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 
 from tvmscope.compiler import frontends, pipeline, targets
-from tvmscope.compiler.frontends import onnx as onnx_frontend
+from tvmscope.compiler.frontends.onnx import importer as onnx_frontend
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target

@@ -10,18 +10,19 @@ import pytest
 import tvm
 from tvm import te, tirx, topi
 
-from tvmscope.compiler import kernel_ir, kernel_work, winograd
-from tvmscope.compiler.artifact import KERNELS, read_kernels
-from tvmscope.compiler.blocked_ops import Window
 from tvmscope.compiler.build import build
-from tvmscope.compiler.passes.apply_schedules import apply_schedules
+from tvmscope.compiler.describe import kernel_ir, kernel_work
+from tvmscope.compiler.kernels import winograd
+from tvmscope.compiler.kernels.blocked import Window
+from tvmscope.compiler.kernels.winograd_transforms import F4
 from tvmscope.compiler.schedules import cpu
-from tvmscope.compiler.winograd_transforms import F4
+from tvmscope.compiler.schedules.apply import apply_schedules
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import Loop
 from tvmscope.core.target import Target
 from tvmscope.errors import SchemaError
+from tvmscope.runtime.artifact import KERNELS, read_kernels
 
 
 def _func(*tensors: te.Tensor) -> tirx.PrimFunc:

@@ -16,12 +16,12 @@ import torch
 import tvm
 
 from tvmscope.compiler import frontends, pipeline, targets
-from tvmscope.core.files import write_npz
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import ImportModelError
 from tvmscope.models.prepare import prepare
+from tvmscope.storage.files import write_npz
 
 Array = np.ndarray[Any, Any]
 CASES = {

@@ -16,12 +16,12 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tvmscope.compiler import frontends, pipeline, targets
-from tvmscope.compiler.frontends.onnx_resize import Axis
-from tvmscope.core.files import write_npz
+from tvmscope.compiler.frontends.onnx.resize import Axis
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.models.prepare import prepare
+from tvmscope.storage.files import write_npz
 
 Array = np.ndarray[Any, Any]
 COORDINATES = (

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import parser
 
-from tvmscope.compiler.frontends.onnx_masks import fix_sizes
+from tvmscope.compiler.frontends.masks.onnx_rewrite import fix_sizes
 
 Array = np.ndarray[Any, Any]
 PLACES = "places = NonZero(mask) at = Transpose<perm = [1, 0]>(places)"

@@ -14,12 +14,12 @@ import tvm
 from onnx import numpy_helper
 
 from tvmscope.compiler import build, frontends, pipeline, targets
-from tvmscope.core.files import write_npz
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError
 from tvmscope.models.prepare import prepare
+from tvmscope.storage.files import write_npz
 
 COMMON = (
     "Add", "ArgMax", "AveragePool", "BatchNormalization", "Clip", "Concat", "Conv",

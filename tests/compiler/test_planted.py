@@ -17,7 +17,8 @@ import samples
 from command import save_onnx
 from planted import UNFUSED, casts, convolution, elementwise, matmul, scatters
 from profiles import ROOFS, kernel, profile
-from tvmscope.compiler import frontends, pipeline, sources, targets
+from tvmscope.compiler import frontends, pipeline, targets
+from tvmscope.compiler.describe import sources
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.profile import Finding, KernelIR, Roof

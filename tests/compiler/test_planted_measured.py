@@ -13,9 +13,8 @@ import samples
 from command import save_onnx
 from planted import UNFUSED, casts, convolution, elementwise, matmul, scatters
 from tvmscope.backends import all_backends
-from tvmscope.backends._api import LoadRequest
-from tvmscope.compiler import artifact as artifacts
-from tvmscope.compiler import cpu_features, targets
+from tvmscope.backends.api import LoadRequest
+from tvmscope.compiler import targets
 from tvmscope.compiler.build import build
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
@@ -23,9 +22,11 @@ from tvmscope.core.profile import Finding, Roof
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.diagnose.engine import diagnose
+from tvmscope.machine import cpu_features
 from tvmscope.models.prepare import prepare
 from tvmscope.profiling import roofs
 from tvmscope.profiling.kernels import profile_row
+from tvmscope.runtime import artifact as artifacts
 from tvmscope.workflow import places
 
 UNFIXED = CompileOptions(disabled_passes=("fast-scatter",))

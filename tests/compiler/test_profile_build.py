@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tvmscope.backends import all_backends
-from tvmscope.backends._api import LoadRequest
+from tvmscope.backends.api import LoadRequest
 from tvmscope.compiler.build import build
 from tvmscope.core import operators
 from tvmscope.core.model import Prepared

@@ -11,13 +11,13 @@ import tvm
 from tvm import relax, s_tir, tirx
 
 from paired_graph import Graph, Node
-from tvmscope.bench.verify import verify
+from tvmscope.benchmark.verify import verify
 from tvmscope.compiler import build, pipeline, targets
-from tvmscope.compiler.artifact import load_callable
 from tvmscope.compiler.schedules import cpu
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
+from tvmscope.runtime.artifact import load_callable
 
 
 def convolution(graph: Graph) -> Node:

@@ -11,11 +11,11 @@ import pytest
 import tvm
 import tvm_ffi
 
-from tvmscope.compiler import traces, tunables
+from tvmscope.compiler.tunable import extract, traces
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
-from tvmscope.tuning import _evolution
-from tvmscope.tuning._evolution import Begin, Evolution
+from tvmscope.tuning.search import evolution
+from tvmscope.tuning.search.evolution import Begin, Evolution
 
 RULES = ("conv2d", "winograd", "matmul")
 _MS = "meta_schedule."
@@ -24,12 +24,12 @@ _MS = "meta_schedule."
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A population that is evolved in seconds."""
-    monkeypatch.setattr(_evolution, "_POPULATION", 16)
-    monkeypatch.setattr(_evolution, "_FRESH", 8)
+    monkeypatch.setattr(evolution, "_POPULATION", 16)
+    monkeypatch.setattr(evolution, "_FRESH", 8)
 
 
 def _module(function: Path) -> tvm.IRModule:
-    return tvm.IRModule({"main": tunables.read_function(function)})
+    return tvm.IRModule({"main": extract.read_function(function)})
 
 
 def _begin(task: TuningTask, lowering: Lowering, host: Target, **more: Any) -> Begin:
@@ -52,7 +52,7 @@ def _is_of_a_rule(trace: str) -> bool:
 
 def _outputs(library: Path, function: Path) -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(0)
-    shapes = tunables.arguments(function)
+    shapes = extract.arguments(function)
     args = [tvm.runtime.tensor(rng.standard_normal(s).astype(d)) for s, d in shapes]
     tvm.runtime.load_module(str(library))["main"](*args)
     return args[-1].numpy()
@@ -68,7 +68,7 @@ def test_a_rules_schedule_is_the_same_when_its_tiles_are_drawn(
     task = next(t for t in tasks if t.rule == rule)
     for lowering in task.lowerings:
         function = Path(lowering.function)
-        trace, lines = tunables.trace_of(function, Candidate(params=lowering.params), host)
+        trace, lines = extract.trace_of(function, Candidate(params=lowering.params), host)
         drawn = traces.with_choices(trace, _module(function))
         assert any("split" in line for line in lines)
         assert "SamplePerfectTile" not in trace
@@ -82,7 +82,7 @@ def test_every_rules_schedule_can_be_replayed_as_a_seed(
 ) -> None:
     for task in tasks:
         function = Path(task.lowerings[0].function)
-        trace, _ = tunables.trace_of(function, Candidate(), host)
+        trace, _ = extract.trace_of(function, Candidate(), host)
         traces.with_choices(trace, _module(function))
 
 
@@ -105,12 +105,12 @@ def test_generations_vary_the_tiles_of_the_seeds_and_compute_the_same(
         earlier |= set(proposed)
         search.tell(dict.fromkeys(proposed, (2e-3,)))
     assert any(_is_of_a_rule(trace) for trace in proposed)
-    tunables.build_plain(begin.file, host, tmp_path / "plain.so")
+    extract.build_plain(begin.file, host, tmp_path / "plain.so")
     expected = _outputs(tmp_path / "plain.so", begin.file)
     for number, trace in enumerate(proposed):
         candidate = Candidate(params=task.lowerings[-1].params, trace=trace)
         library = tmp_path / f"{number}.so"
-        tunables.build_candidate(begin.file, candidate, host, library)
+        extract.build_candidate(begin.file, candidate, host, library)
         found = _outputs(library, begin.file)
         assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max(), trace
         assert tvm_ffi.structural_hash(_scheduled(candidate, begin.file, host)) not in tried
@@ -121,7 +121,7 @@ def test_generations_vary_the_tiles_of_the_seeds_and_compute_the_same(
 
 
 def _scheduled(candidate: Candidate, function: Path, host: Target) -> Any:
-    return tunables._taken(function, candidate, host)[1].mod["main"].body
+    return extract._taken(function, candidate, host)[1].mod["main"].body
 
 
 def test_a_seed_is_never_proposed_though_it_is_the_best(
@@ -141,21 +141,21 @@ def test_a_seed_is_never_proposed_though_it_is_the_best(
 
 
 def _traces(begin: Begin, host: Target) -> list[str]:
-    return [tunables.trace_of(begin.file, c, host)[0] for c, _ in begin.first_layer]
+    return [extract.trace_of(begin.file, c, host)[0] for c, _ in begin.first_layer]
 
 
 def test_a_candidate_without_a_trace_is_left_out_and_named(
     tasks: list[TuningTask], host: Target, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = next(t for t in tasks if t.rule == "matmul")
-    good = tunables.trace_of
+    good = extract.trace_of
 
     def trace_of(function: Path, candidate: Candidate, target: Target) -> tuple[str, list[str]]:
         if candidate.params:
             raise RuntimeError("no such trace")
         return good(function, candidate, target)
 
-    monkeypatch.setattr(tunables, "trace_of", trace_of)
+    monkeypatch.setattr(extract, "trace_of", trace_of)
     search = Evolution(_begin(task, task.lowerings[0], host))
     assert "no such trace" in str(search.remark)
     assert len(search._of_rule) == 1
@@ -173,7 +173,7 @@ def test_a_search_whose_seeds_are_refused_goes_on_without_them(
         return good(self)
 
     monkeypatch.setattr(Evolution, "propose", propose)
-    found = _evolution.propose("refused", _begin(task, task.lowerings[0], host))
+    found = evolution.propose("refused", _begin(task, task.lowerings[0], host))
     assert "it does not fit" in str(found.remark)
     assert found.traces
     assert not any(map(_is_of_a_rule, found.traces))

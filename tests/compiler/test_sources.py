@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tvm
 
-from tvmscope.compiler import frontends, pipeline, sources, targets
+from tvmscope.compiler import frontends, pipeline, targets
+from tvmscope.compiler.describe import sources
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target

@@ -11,13 +11,13 @@ import torch
 from tvm import relax
 
 from paired_graph import Graph, Node
-from tvmscope.compiler.artifact import load_callable
 from tvmscope.compiler.build import build
 from tvmscope.compiler.passes.split_batch import PARTS, split_batch
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.measure.worker import run_isolated
+from tvmscope.runtime.artifact import load_callable
 
 SIDE = 72
 """Two maps of 64 such channels take 2.6 MB: more than both caches hold."""

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from tvmscope.compiler import cpu_features, targets
+from tvmscope.compiler import targets
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
+from tvmscope.machine import cpu_features
 from tvmscope.measure.worker import run_isolated
 
 

@@ -9,11 +9,12 @@ from tvm import te
 
 from command import run
 from trials import trial
-from tvmscope.compiler import targets, tvm_compat
+from tvmscope.compiler import targets
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate
-from tvmscope.tuning.database import Database
-from tvmscope.tuning.trace_export import trace_text
+from tvmscope.runtime import tvm_compat
+from tvmscope.tuning.records.database import Database
+from tvmscope.tuning.records.trace_export import trace_text
 
 TARGET = Target(kind="llvm", arch="x86-64", cores=2)
 

@@ -12,7 +12,8 @@ import tvm
 import tvm_ffi
 
 from paired_graph import Graph
-from tvmscope.compiler import knobs, pipeline, targets, tunables
+from tvmscope.compiler import pipeline, targets
+from tvmscope.compiler.tunable import extract, knobs
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Choice, TuningTask
@@ -23,7 +24,7 @@ TRIED_PER_TASK = 8
 
 def _run(library: Path, function: Path, seed: int = 0) -> np.ndarray[Any, Any]:
     rng = np.random.default_rng(seed)
-    shapes = tunables.arguments(function)
+    shapes = extract.arguments(function)
     args = [tvm.runtime.tensor(rng.standard_normal(s).astype(d)) for s, d in shapes]
     tvm.runtime.load_module(str(library))["main"](*args)
     return args[-1].numpy()
@@ -56,12 +57,12 @@ def test_candidates_of_a_rule_compute_what_the_kernel_says(
     for candidate in drawn:
         function = Path(task.lowering_for(candidate).function)
         plain = tmp_path / f"{function.stem}.so"  # a library that is loaded keeps its name
-        tunables.build_plain(function, host, plain)
+        extract.build_plain(function, host, plain)
         built = tmp_path / f"{candidate.id}.so"
-        tunables.build_candidate(function, candidate, host, built)
+        extract.build_candidate(function, candidate, host, built)
         expected, found = _run(plain, function), _run(built, function)
         assert np.abs(found - expected).max() <= 1e-4 * np.abs(expected).max(), candidate
-        libraries.add(tunables.schedule_candidate(function, candidate, host).script())
+        libraries.add(extract.schedule_candidate(function, candidate, host).script())
     assert len(libraries) > 1  # the parameters do change the code
 
 
@@ -70,15 +71,15 @@ def test_a_trace_is_replayed_on_the_kernel(
 ) -> None:
     task = next(task for task in tasks if task.rule == "matmul")
     function = Path(task.lowerings[0].function)
-    sch = tvm.s_tir.Schedule(tunables.read_function(function))
+    sch = tvm.s_tir.Schedule(extract.read_function(function))
     block = sch.get_child_blocks(sch.get_sblock("root"))[0]
     sch.parallel(sch.get_loops(block)[0])
     recorded = Candidate(trace=_text(sch.trace))
-    assert "T.parallel" in tunables.schedule_candidate(function, recorded, host).script()
-    tunables.build_candidate(function, recorded, host, tmp_path / "traced.so")
+    assert "T.parallel" in extract.schedule_candidate(function, recorded, host).script()
+    extract.build_candidate(function, recorded, host, tmp_path / "traced.so")
     broken = Candidate(trace=_text(sch.trace).replace("Parallel", "Nonsense"))
     with pytest.raises(BuildError, match=broken.id):
-        tunables.build_candidate(function, broken, host, tmp_path / "broken.so")
+        extract.build_candidate(function, broken, host, tmp_path / "broken.so")
 
 
 def _text(trace: Any) -> str:
@@ -165,9 +166,9 @@ def test_weights_of_the_next_block_are_asked_for_and_nothing_changes(
     results = []
     for asked in (0, 1):
         candidate = Candidate(params={"prefetch": asked})
-        script = tunables.schedule_candidate(function, candidate, host).script()
+        script = extract.schedule_candidate(function, candidate, host).script()
         assert ("llvm.prefetch" in script) == bool(asked)
         built = tmp_path / f"{asked}.so"
-        tunables.build_candidate(function, candidate, host, built)
+        extract.build_candidate(function, candidate, host, built)
         results.append(_run(built, function))
     assert np.array_equal(*results)

@@ -11,21 +11,23 @@ import pytest
 import tvm
 from tvm import s_tir, te
 
-from tvmscope.compiler import artifact, build, targets, tunables, tvm_compat
-from tvmscope.compiler.schedules import gpu
+from tvmscope.compiler import build, targets
+from tvmscope.compiler.schedules import cuda
+from tvmscope.compiler.tunable import extract
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Choice, TuningTask
-from tvmscope.tuning._evolution import Evolution, _text
-from tvmscope.tuning.kernels import fill, widened
+from tvmscope.runtime import artifact, tvm_compat
+from tvmscope.tuning.search.evolution import Evolution, _text
+from tvmscope.tuning.trials.kernels import fill, widened
 
 SM_90 = targets.resolve("cuda:sm_90")
 
 
 @pytest.fixture(scope="module")
 def tasks(conv_net: Prepared, tmp_path_factory: pytest.TempPathFactory) -> list[TuningTask]:
-    return tunables.extract(conv_net, SM_90, CompileOptions(), tmp_path_factory.mktemp("functions"))
+    return extract.extract(conv_net, SM_90, CompileOptions(), tmp_path_factory.mktemp("functions"))
 
 
 def heaviest(tasks: list[TuningTask]) -> TuningTask:
@@ -35,8 +37,8 @@ def heaviest(tasks: list[TuningTask]) -> TuningTask:
 def bound_trace(function: Path) -> Candidate:
     """What DLight's fallback does, as a trace that MetaSchedule could have proposed."""
     with tvm.target.Target(targets.to_tvm(SM_90), host={"kind": "llvm"}):
-        schedule = dict(gpu.RULES)["dlight-fallback"]
-        sch: s_tir.Schedule = schedule(tunables.read_function(function), SM_90)
+        schedule = dict(cuda.RULES)["dlight-fallback"]
+        sch: s_tir.Schedule = schedule(extract.read_function(function), SM_90)
     return Candidate(trace=_text(sch.trace))
 
 
@@ -55,10 +57,10 @@ def test_candidates_become_cuda_code_without_a_gpu(tasks: list[TuningTask], tmp_
     function = Path(heaviest(tasks).lowerings[0].function)
     traced = bound_trace(function)
     for candidate in (Candidate(), traced):
-        tunables.build_candidate(function, candidate, SM_90, tmp_path / f"{candidate.id}.so")
+        extract.build_candidate(function, candidate, SM_90, tmp_path / f"{candidate.id}.so")
         library = (tmp_path / f"{candidate.id}.so").read_bytes()
         assert b"__global__" in library
-        script = tunables.schedule_candidate(function, candidate, SM_90).script()
+        script = extract.schedule_candidate(function, candidate, SM_90).script()
         assert "threadIdx.x" in script
 
 
@@ -67,8 +69,8 @@ def test_a_kernels_plain_loops_run_on_the_cpu_to_check_the_others(
 ) -> None:
     head = next(task for task in tasks if "matmul" in task.kernel)
     function = Path(head.lowerings[0].function)
-    tunables.build_plain(function, host, tmp_path / "plain.so")
-    arrays = fill(tunables.arguments(function), 0)
+    extract.build_plain(function, host, tmp_path / "plain.so")
+    arrays = fill(extract.arguments(function), 0)
     tensors = [tvm.runtime.tensor(array) for array in arrays]
     tvm.runtime.load_module(str(tmp_path / "plain.so"))["main"](*tensors)
     x, weight, bias, _ = arrays
@@ -85,8 +87,8 @@ def test_half_precision_is_checked_by_sums_in_single(host: Target, tmp_path: Pat
     func = te.create_prim_func([data, weight, total]).with_attr("global_symbol", "main")
     function = tmp_path / "product.json"
     function.write_text(tvm.ir.save_json(func))
-    tunables.build_plain(function, host, tmp_path / "plain.so")
-    args = tunables.arguments(function)
+    extract.build_plain(function, host, tmp_path / "plain.so")
+    args = extract.arguments(function)
     arrays = fill(widened(args), 0)
     assert {str(a.dtype) for a in arrays} == {"float32"}
     assert all(np.array_equal(a, b) for a, b in zip(arrays, fill(args, 0), strict=True))

@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tvmscope.compiler import artifact as artifacts
-from tvmscope.compiler import build, weights
-from tvmscope.compiler.artifact import load_callable
+from tvmscope.compiler import build
 from tvmscope.core.artifact import StoredTensor
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError
 from tvmscope.measure.worker import Worker, run_isolated
+from tvmscope.runtime import artifact as artifacts
+from tvmscope.runtime import weights
+from tvmscope.runtime.artifact import load_callable
 
 
 def prepared(module: str, shape: tuple[int, ...], folder: Path) -> Prepared:
@@ -111,7 +112,7 @@ def peak_bytes() -> int:
 
 def load_and_run(folder: str) -> int:
     """Called in the worker: what loading and a first run add to the peak."""
-    from tvmscope.compiler import tvm_compat
+    from tvmscope.runtime import tvm_compat
 
     tvm_compat.import_tvm(torch=False)
     before = peak_bytes()

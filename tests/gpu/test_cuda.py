@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import tvmscope
-from tvmscope.compiler import cuda_device
-from tvmscope.core import roofline
+from tvmscope.analysis import roofline
 from tvmscope.core.session import Session
+from tvmscope.machine import cuda_device
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,9 +10,9 @@ import pytest
 import tvmscope
 from command import save_onnx
 from planted import chain, constant, weights
-from tvmscope.compiler import cuda_device
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rules.tensor_cores_unused import RULE
+from tvmscope.machine import cuda_device
 
 _SIZE, _COUNT = 2048, 3
 """Each product runs for a good part of a millisecond on CUDA cores: no launch hides behind it."""

@@ -8,8 +8,9 @@ from tvm import relax
 
 from selection import nms, ordered, picture, suppressed
 from small_graphs import compiled, results
-from tvmscope.compiler import cuda_device, targets
+from tvmscope.compiler import targets
 from tvmscope.core.target import Target
+from tvmscope.machine import cuda_device
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 
 import tvmscope
-from tvmscope.compiler import cuda_device, targets
+from tvmscope.compiler import targets
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
-from tvmscope.tuning.builders import Builders
-from tvmscope.tuning.database import Database
-from tvmscope.tuning.runners import LocalRunner
-from tvmscope.tuning.workshop import Setting, Workshop
+from tvmscope.machine import cuda_device
+from tvmscope.tuning.records.database import Database
+from tvmscope.tuning.trials.builders import Builders
+from tvmscope.tuning.trials.runners import LocalRunner
+from tvmscope.tuning.trials.workshop import Setting, Workshop
 from tvmscope.workflow import stages
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options

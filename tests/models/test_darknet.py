@@ -9,7 +9,7 @@ import pytest
 
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import ImportModelError, UsageError
-from tvmscope.models import darknet_cfg
+from tvmscope.models.darknet import cfg as darknet_cfg
 from tvmscope.models.resolve import classify
 
 torch = pytest.importorskip("torch")
@@ -83,7 +83,7 @@ classes=2
 
 
 def network(text: str = TINY, form: str = "concat"):
-    from tvmscope.models._darknet import Darknet
+    from tvmscope.models.darknet.network import Darknet
 
     torch.manual_seed(0)
     module = Darknet(text, form).eval()
@@ -138,7 +138,7 @@ def test_decoding_follows_darknets_equations(form, size):
 @pytest.mark.parametrize("length", [7, 8, 13])
 def test_pooling_as_darknet_does_it(size, stride, length):
     """darknet: w_offset = -pad/2, out = (w + pad - size)/stride + 1, with pad = size - 1."""
-    from tvmscope.models._darknet import MaxPool
+    from tvmscope.models.darknet.network import MaxPool
 
     section = darknet_cfg.Section("maxpool", {"size": str(size), "stride": str(stride)}, 1)
     x = torch.rand(1, 2, length, length + 2, generator=torch.Generator().manual_seed(0))
@@ -170,7 +170,7 @@ def test_weights_are_read_in_darknets_order(tmp_path):
     cfg.write_text(TINY)
     for header in ([0, 2, 5, 0, 0], [0, 1, 0, 0]):  # a count of 8 bytes since version 0.2
         (tmp_path / "net.weights").write_bytes(np.array(header, "<i4").tobytes() + flat.tobytes())
-        from tvmscope.models._load import load_torch
+        from tvmscope.models.loaders.load import load_torch
 
         loaded = load_torch(classify(str(cfg)), LoadOptions())
         assert loaded.weights == "file"
@@ -227,11 +227,11 @@ def test_names_of_darknet_models(tmp_path):
 )
 def test_published_weights_would_fit(name, layers, floats):
     """The sizes of the published files: 248,007,048 and 35,434,956 bytes, 20 of them header."""
-    from tvmscope.models import yolov3_cfg
-    from tvmscope.models._darknet import Darknet, _weights_of
+    from tvmscope.models.darknet import yolov3_layers
+    from tvmscope.models.darknet.network import Darknet, _weights_of
 
     with torch.device("meta"):
-        module = Darknet(getattr(yolov3_cfg, name)())
+        module = Darknet(getattr(yolov3_layers, name)())
     assert len(module.layers) == layers
     assert sum(t.numel() for block in module.blocks for t in _weights_of(block)) == floats
 
@@ -265,7 +265,7 @@ def test_what_it_knows_about_pictures_reaches_the_folder(prepare, tmp_path):
 
 
 def samples() -> dict[str, Path]:
-    from tvmscope.models.yolov4_tiny import package_folder
+    from tvmscope.models.built_in.yolov4_tiny import package_folder
 
     folder = package_folder()
     if folder is None:
@@ -277,7 +277,7 @@ def samples() -> dict[str, Path]:
 
 def test_yolov4_tiny_sees_what_there_is():
     from tvmscope.core.model import TensorSpec
-    from tvmscope.models import yolov4_tiny
+    from tvmscope.models.built_in import yolov4_tiny
     from tvmscope.tasks import heads, images
     from tvmscope.tasks.detect import detect
     from tvmscope.tasks.labels import namer

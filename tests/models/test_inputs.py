@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tvmscope.core.files import write_npz
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import UsageError
 from tvmscope.models import inputs
+from tvmscope.storage.files import write_npz
 
 
 def test_seeded_values_repeat_and_differ_by_name_and_seed():

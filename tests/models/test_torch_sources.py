@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from tvmscope.errors import BackendUnavailable, ImportModelError, RunError, UsageError
-from tvmscope.models import _api
+from tvmscope.models import api
 from tvmscope.models.torch_module import load_module, pickle_module
 
 torch = pytest.importorskip("torch")
@@ -225,7 +225,7 @@ def test_a_dead_output_is_noted(prepare, write_py):
 
 def test_a_missing_library_names_the_command():
     with pytest.raises(BackendUnavailable, match=r"pip install 'tvmscope\[torch\]'"):
-        _api.require("a_library_that_is_not_there")
+        api.require("a_library_that_is_not_there")
 
 
 def write_hf(folder, **config):

@@ -10,9 +10,9 @@ import torch
 
 import tvmscope
 from tvmscope.core.options import LoadOptions
-from tvmscope.models import minilm
-from tvmscope.models._load import load_torch
+from tvmscope.models.built_in import minilm
 from tvmscope.models.catalog import built_ins
+from tvmscope.models.loaders.load import load_torch
 from tvmscope.models.resolve import classify
 
 pytestmark = pytest.mark.slow

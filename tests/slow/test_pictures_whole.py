@@ -13,23 +13,23 @@ import torch
 from skimage import data as skimage_data
 
 import tvmscope
-from tvmscope.compiler import artifact as artifacts
 from tvmscope.compiler import targets
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions, PictureOptions
 from tvmscope.core.tuning import Trial
 from tvmscope.core.vision import Answer, Box
 from tvmscope.measure.worker import run_isolated
-from tvmscope.models._load import load_torch
+from tvmscope.models.built_in.yolov4_tiny import package_folder
+from tvmscope.models.loaders.load import load_torch
 from tvmscope.models.prepare import prepare
 from tvmscope.models.resolve import classify
-from tvmscope.models.yolov4_tiny import package_folder
+from tvmscope.runtime import artifact as artifacts
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import make_inputs
 from tvmscope.tasks.boxes import overlap
 from tvmscope.tasks.classify import classify as best_classes
 from tvmscope.tasks.detect import detect
-from tvmscope.tuning.database import Database
+from tvmscope.tuning.records.database import Database
 from tvmscope.workflow import records
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.pictures import show_pictures
@@ -109,7 +109,7 @@ def records_for(model: str, folder: Path) -> Path:
     load = LoadOptions(offline=True)
     prepared = run_isolated("tvmscope.models.prepare:prepare", model, str(ready), load)
     tasks = run_isolated(
-        "tvmscope.compiler.tunables:extract",
+        "tvmscope.compiler.tunable.extract:extract",
         Prepared(ready, prepared),
         target,
         CompileOptions(),

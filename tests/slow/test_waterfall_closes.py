@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tvmscope.core.waterfall import waterfall
+from tvmscope.analysis.waterfall import waterfall
 from tvmscope.workflow.analyze import analyze
 from tvmscope.workflow.options import Options
 

@@ -14,10 +14,10 @@ from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial, TuningTask
 from tvmscope.measure.worker import run_isolated
-from tvmscope.tuning.builders import Builders
-from tvmscope.tuning.database import Database
-from tvmscope.tuning.runners import LocalRunner
-from tvmscope.tuning.workshop import Setting, Workshop
+from tvmscope.tuning.records.database import Database
+from tvmscope.tuning.trials.builders import Builders
+from tvmscope.tuning.trials.runners import LocalRunner
+from tvmscope.tuning.trials.workshop import Setting, Workshop
 from tvmscope.workflow import records
 
 TIMEOUT_S = 4.0
@@ -70,7 +70,7 @@ def database(net: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ready.mkdir()
     model = run_isolated("tvmscope.models.prepare:prepare", str(net), str(ready), LoadOptions())
     tasks = run_isolated(
-        "tvmscope.compiler.tunables:extract",
+        "tvmscope.compiler.tunable.extract:extract",
         Prepared(ready, model),
         target,
         CompileOptions(),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tvmscope.core.options import MeasureOptions, TuneOptions
-from tvmscope.core.progress import Silent
-from tvmscope.tuning.search import Limits
+from tvmscope.progress import Silent
+from tvmscope.tuning.search.loop import Limits
 from tvmscope.workflow import tune, tuning_proof
 from tvmscope.workflow.options import Options
 

@@ -15,13 +15,14 @@ import pytest
 import farm_kernels
 import tiny_tunables
 from farm_kernels import Farm
-from tvmscope.compiler import cpu_features, targets
+from tvmscope.compiler import targets
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate
 from tvmscope.errors import UsageError
-from tvmscope.tuning.builders import Builders, Job
-from tvmscope.tuning.database import Database
-from tvmscope.tuning.tracker import Device
+from tvmscope.machine import cpu_features
+from tvmscope.tuning.farm.tracker import Device
+from tvmscope.tuning.records.database import Database
+from tvmscope.tuning.trials.builders import Builders, Job
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.tune import tune
 from tvmscope.workflow.tuning_setup import misfit
@@ -125,7 +126,7 @@ def test_a_server_is_asked_whether_it_runs_the_target(target: Target, problem: s
 
 
 def test_a_farm_without_a_gpu_is_refused_for_one(farm: Farm, tmp_path: Path) -> None:
-    from tvmscope.compiler import cuda_device
+    from tvmscope.machine import cuda_device
 
     if cuda_device.find():
         pytest.skip("a GPU is here")

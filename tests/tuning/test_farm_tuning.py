@@ -17,9 +17,10 @@ import farm_kernels
 from farm_kernels import Farm, eventually, kill_group, session_of
 from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate, Trial
-from tvmscope.tuning import plan, validate
-from tvmscope.tuning.database import Database
-from tvmscope.tuning.state import State
+from tvmscope.tuning import plan
+from tvmscope.tuning.proof import validate
+from tvmscope.tuning.records.database import Database
+from tvmscope.tuning.search.state import State
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.tune import tune
 

@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import te
 
-from tvmscope.tuning import kernels
+from tvmscope.tuning.trials import kernels
 
 
 @pytest.fixture(scope="module")

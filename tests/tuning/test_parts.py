@@ -11,9 +11,9 @@ import pytest
 import tiny_tunables
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.tuning import Candidate, TuningTask
-from tvmscope.tuning.parts import variants, weigh, without
-from tvmscope.tuning.validate import Validator
-from tvmscope.tuning.workshop import Workshop
+from tvmscope.tuning.proof.parts import variants, weigh, without
+from tvmscope.tuning.proof.validate import Validator
+from tvmscope.tuning.trials.workshop import Workshop
 
 WINNER = Candidate(params={"tile": 16, "unroll": 1})
 TRACE = json.dumps(

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from trials import failed, trial
+from tvmscope.analysis.roofline import Level, Limits
 from tvmscope.core.profile import KernelTime, Profile
-from tvmscope.core.roofline import Level, Limits
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.tuning.plan import TRIAL_S, make_plan, profile_of
-from tvmscope.tuning.proposals import next_of
+from tvmscope.tuning.search.proposals import next_of
 
 LIMITS = Limits(flops_per_s=1e9, levels=())
 SPACE = tuple(

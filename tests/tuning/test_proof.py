@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 import samples
-from tvmscope.bench.compare import compare_all
+from tvmscope.benchmark.compare import compare_all
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Choice, Lowering, Status, Trial, TuningTask
-from tvmscope.tuning.validate import Verdict
+from tvmscope.tuning.proof.validate import Verdict
 from tvmscope.workflow.tuning_proof import Proof, accept, settle
 
 TASK = TuningTask(

@@ -15,15 +15,15 @@ import farm_kernels
 import tiny_tunables
 from command import refuses, run
 from farm_kernels import ARGS, Farm, eventually, kill_group, session_of
-from tvmscope.compiler import cpu_features
 from tvmscope.core.tuning import Candidate, TuningTask
 from tvmscope.errors import RunError, UsageError
+from tvmscope.machine import cpu_features
 from tvmscope.measure.worker import run_isolated
-from tvmscope.tuning.builders import Builders
-from tvmscope.tuning.kernels import fill
-from tvmscope.tuning.remote import RemoteRunner
-from tvmscope.tuning.tracker import parse_address
-from tvmscope.tuning.workshop import Setting, Workshop
+from tvmscope.tuning.farm.remote import RemoteRunner
+from tvmscope.tuning.farm.tracker import parse_address
+from tvmscope.tuning.trials.builders import Builders
+from tvmscope.tuning.trials.kernels import fill
+from tvmscope.tuning.trials.workshop import Setting, Workshop
 from tvmscope.workflow.farm import Ports, is_loopback, run_server, target_of
 
 QUICK = {"seed": 1, "repeat": 2, "min_repeat_ms": 1.0, "timeout_s": 10.0}

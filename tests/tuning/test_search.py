@@ -16,11 +16,11 @@ import pytest
 
 import tiny_tunables
 from tvmscope.core.tuning import Candidate, TuningTask
-from tvmscope.tuning.database import Database
-from tvmscope.tuning.metaschedule import Proposer
 from tvmscope.tuning.plan import PlannedTask
-from tvmscope.tuning.search import Limits, Search
-from tvmscope.tuning.workshop import Workshop
+from tvmscope.tuning.records.database import Database
+from tvmscope.tuning.search.loop import Limits, Search
+from tvmscope.tuning.search.metaschedule import Proposer
+from tvmscope.tuning.trials.workshop import Workshop
 
 
 def planned(task: TuningTask, total_s: float = 1.0, least_s: float = 0.1) -> PlannedTask:
@@ -149,12 +149,12 @@ import sys
 from pathlib import Path
 import tiny_tunables
 from tvmscope.compiler import targets
-from tvmscope.tuning.builders import Builders
-from tvmscope.tuning.database import Database
+from tvmscope.tuning.trials.builders import Builders
+from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.plan import PlannedTask
-from tvmscope.tuning.runners import LocalRunner
+from tvmscope.tuning.trials.runners import LocalRunner
 from tvmscope.tuning.search import Limits, Search
-from tvmscope.tuning.workshop import Setting, Workshop
+from tvmscope.tuning.trials.workshop import Setting, Workshop
 
 function, folder, file = map(Path, sys.argv[1:])
 task = tiny_tunables.make_task(function)

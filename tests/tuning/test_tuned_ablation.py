@@ -9,10 +9,10 @@ import pytest
 
 from command import refuses, run
 from trials import ARM
-from tvmscope.compiler.artifact import read_kernels
 from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate
-from tvmscope.tuning.database import Database
+from tvmscope.runtime.artifact import read_kernels
+from tvmscope.tuning.records.database import Database
 from tvmscope.workflow import ablate
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.stages import Row, resolve_targets

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import tvmscope
-from tvmscope.compiler.artifact import read_kernels
 from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate
-from tvmscope.report import console, html
-from tvmscope.tuning.database import Database
+from tvmscope.report.formats import console, html
+from tvmscope.runtime.artifact import read_kernels
+from tvmscope.tuning.records.database import Database
 from tvmscope.workflow import records
 
 QUICK = {"target": "cpu", "iterations": 2, "warmup": 1, "threads": 2}

@@ -10,8 +10,8 @@ import pytest
 
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.tuning import Candidate, TuningTask
-from tvmscope.tuning.validate import Validator, Verdict, best
-from tvmscope.tuning.workshop import Workshop
+from tvmscope.tuning.proof.validate import Validator, Verdict, best
+from tvmscope.tuning.trials.workshop import Workshop
 
 FAST = Candidate(params={"tile": 16, "unroll": 0})
 SAME = Candidate(params={"again": 1})

@@ -14,10 +14,10 @@ import tiny_tunables
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
 from tvmscope.errors import RunError
-from tvmscope.tuning.builders import Builders
-from tvmscope.tuning.kernels import Arguments
-from tvmscope.tuning.runners import Arrays, LocalRunner
-from tvmscope.tuning.workshop import Setting, Workshop, difference, tolerance
+from tvmscope.tuning.trials.builders import Builders
+from tvmscope.tuning.trials.kernels import Arguments
+from tvmscope.tuning.trials.runners import Arrays, LocalRunner
+from tvmscope.tuning.trials.workshop import Setting, Workshop, difference, tolerance
 
 GOOD = Candidate(params={"tile": 8, "unroll": 0})
 

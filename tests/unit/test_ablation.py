@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 
 import samples
-from tvmscope.core.ablation import NOTHING, SAME_CODE, comparisons, effects
+from tvmscope.analysis.ablation import NOTHING, SAME_CODE, comparisons, effects
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.session import Session, from_json, to_json
 from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.errors import UsageError
-from tvmscope.report import _view, console, markdown
-from tvmscope.report.html import render as page
+from tvmscope.report.formats import console, markdown
+from tvmscope.report.formats.html import render as page
+from tvmscope.report.sections import view
 from tvmscope.workflow import switches
 
 
@@ -90,11 +91,11 @@ def test_every_report_shows_the_table(session: Session) -> None:
 
 
 def test_the_whole_is_the_subject_even_where_a_part_does_harm(session: Session) -> None:
-    rows = _view.measured(session)
-    own = _view.subject(rows)
+    rows = view.measured(session)
+    own = view.subject(rows)
     assert own is not None
     assert own.name == "tvmscope"
-    assert not _view.headlines(session)
+    assert not view.headlines(session)
 
 
 def test_switches_add_up_and_keep_what_was_off_already() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tvmscope.cli._aliases import modern
+from tvmscope.cli.aliases import modern
 from tvmscope.errors import UsageError
 
 

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from fakes import OUTPUTS, entry, task
-from tvmscope.bench import row
-from tvmscope.bench.plan import Entry
-from tvmscope.bench.run import compare_all, run
+from tvmscope.benchmark import row
+from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.run import compare_all, run
 from tvmscope.core import stats
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
-from tvmscope.core.progress import Silent
 from tvmscope.errors import RunError
+from tvmscope.progress import Silent
 
 QUICK = MeasureOptions(duration_s=0.2, warmup=1, iterations=9, timeout_s=20)
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import samples
-from tvmscope.bench.verify import mismatch
-from tvmscope.core.bisection import Bisection, Probe
-from tvmscope.core.progress import Silent
+from tvmscope.analysis.bisection import Bisection, Probe
+from tvmscope.benchmark.verify import mismatch
 from tvmscope.core.session import Session
 from tvmscope.errors import BuildError
-from tvmscope.report.bisection import headline, render
+from tvmscope.progress import Silent
+from tvmscope.report.terminal.bisection import headline, render
 from tvmscope.workflow import bisect as job
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.prefixes import first_bad

@@ -37,7 +37,7 @@ def plain(corners: np.ndarray, scores: np.ndarray, classes: np.ndarray, iou: flo
 def torchvision_nms() -> Any:
     """The real one; None beside a CPU build of torch, which cannot load its library."""
     torch = pytest.importorskip("torch")
-    from tvmscope.models._torchvision import import_torchvision
+    from tvmscope.models.loaders.torchvision_import import import_torchvision
 
     nms = import_torchvision().ops.nms
     try:

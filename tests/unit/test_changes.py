@@ -10,13 +10,12 @@ from rich.console import Console
 
 import samples
 from profiles import kernel, profile
-from tvmscope.core.changes import Changes, changes, kernel_changes
+from tvmscope.analysis.changes import Changes, changes, kernel_changes
 from tvmscope.core.profile import Profile
 from tvmscope.core.session import Session
-from tvmscope.core.sightings import BoxPair, Sighting
-from tvmscope.core.vision import Box, Label
+from tvmscope.core.vision import Box, BoxPair, Label, Sighting
 from tvmscope.errors import Incomparable, RegressionError
-from tvmscope.report.changes import render
+from tvmscope.report.terminal.changes import render
 from tvmscope.workflow.compare import check_regression
 
 

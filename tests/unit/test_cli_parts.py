@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 import samples
-from tvmscope.cli import _flags as flags
-from tvmscope.cli._progress import Bars, showing
-from tvmscope.cli._show import InterruptedWork, Show, exit_code
+from tvmscope.cli.flags import groups as flags
+from tvmscope.cli.progress import Bars, showing
+from tvmscope.cli.show import InterruptedWork, Show, exit_code
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.workflow.options import Options

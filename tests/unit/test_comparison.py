@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from fakes import task
-from tvmscope.bench.compare import compare_all
-from tvmscope.core.codec import decode, encode
+from tvmscope.benchmark.compare import compare_all
 from tvmscope.core.comparison import Comparison, compare
 from tvmscope.core.measurement import Measurement, Result
 from tvmscope.errors import Incomparable
+from tvmscope.storage.codec import decode, encode
 
 
 def result(backend: str, level: float, *, status: Any = "ok", **kw: Any) -> Result:

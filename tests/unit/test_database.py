@@ -18,9 +18,9 @@ import tvmscope
 from trials import ARM, AVX2, CONV, TVM, failed, trial, validated
 from tvmscope.core.tuning import Candidate
 from tvmscope.errors import TuneError
-from tvmscope.tuning import database, functions, upkeep
-from tvmscope.tuning.database import Database, append, read
-from tvmscope.tuning.lines import to_line
+from tvmscope.tuning.records import database, functions, upkeep
+from tvmscope.tuning.records.database import Database, append, read
+from tvmscope.tuning.records.lines import to_line
 
 HERE = str(Path(__file__).parents[1])
 SOURCE = str(Path(tvmscope.__file__).parents[1])
@@ -91,7 +91,7 @@ import sys
 from pathlib import Path
 from typing import Any
 from trials import trial
-from tvmscope.tuning.database import append
+from tvmscope.tuning.records.database import append
 number = int(sys.argv[2])
 while True:
     append(Path(sys.argv[1]), trial(number))

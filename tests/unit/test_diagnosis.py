@@ -26,12 +26,12 @@ from diagnosis_samples import (
     with_loops,
 )
 from profiles import kernel, nest, profile, session
-from tvmscope.core import roofline
+from tvmscope.analysis import roofline
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session, from_json, to_json
 from tvmscope.diagnose import engine
 from tvmscope.diagnose.rule import Rule
-from tvmscope.report.json_ import schema
+from tvmscope.report.formats.json_ import schema
 
 
 def findings(found: Session, rule: str | None = None) -> list[Finding]:

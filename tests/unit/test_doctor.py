@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tvmscope.compiler import tvm_compat
 from tvmscope.errors import RunError
+from tvmscope.runtime import tvm_compat
 from tvmscope.workflow import doctor
 
 

@@ -15,14 +15,14 @@ import fakes
 import profiles
 import samples
 from tvmscope.backends import all_backends
-from tvmscope.bench.plan import Entry
+from tvmscope.benchmark.plan import Entry
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, MeasureOptions
 from tvmscope.core.profile import Finding
-from tvmscope.core.progress import Silent
 from tvmscope.core.session import Session, load, save
 from tvmscope.core.task import Variant
 from tvmscope.errors import BuildError, UsageError
+from tvmscope.progress import Silent
 from tvmscope.workflow import calibration, fix, stages
 from tvmscope.workflow.options import Options
 

@@ -13,11 +13,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tvmscope.backends import _openvino_host
-from tvmscope.backends._onnxruntime_profile import read_events
-from tvmscope.backends._openvino_host import LINKS, HostCost, calibrate, frame, in_turns
-from tvmscope.backends._openvino_profile import OpenVinoProfiler
-from tvmscope.backends._torch_profile import TorchProfiler
+from tvmscope.backends.profilers import openvino_host
+from tvmscope.backends.profilers.onnxruntime import read_events
+from tvmscope.backends.profilers.openvino import OpenVinoProfiler
+from tvmscope.backends.profilers.openvino_host import LINKS, HostCost, calibrate, frame, in_turns
+from tvmscope.backends.profilers.torch import TorchProfiler
 from tvmscope.core import operators
 from tvmscope.core.operators import Operators
 from tvmscope.core.profile import Profile
@@ -84,7 +84,7 @@ def test_a_chain_costs_a_call_and_its_nodes_whoever_disturbs_it(
 
         return take
 
-    monkeypatch.setattr(_openvino_host.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(openvino_host.time, "perf_counter", lambda: now[0])
     cost = in_turns(call("model"), call("frame"), call("chain"))
     assert cost.call_s == pytest.approx(2e-5)
     assert cost.of(10) == pytest.approx(2e-5 + 10 * 3e-6)

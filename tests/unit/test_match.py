@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tvmscope.core.sightings import LIKENESS, Sighting
-from tvmscope.core.vision import Answer, Box, Label
+from tvmscope.core.vision import LIKENESS, Answer, Box, Label, Sighting
 from tvmscope.tasks.match import match, pair_boxes, same_labels
 
 

@@ -11,8 +11,8 @@ from trials import ARM, AVX2, AVX512, CONV, H100, TVM, ZEN, trial, validated
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import RULES, Candidate, Trial, origins
 from tvmscope.errors import UsageError
-from tvmscope.tuning.database import SHIPPED_NAME, Database, append
-from tvmscope.tuning.matching import Found, Host, choose
+from tvmscope.tuning.records.database import SHIPPED_NAME, Database, append
+from tvmscope.tuning.records.matching import Found, Host, choose
 from tvmscope.workflow import records
 
 HOST = Host(target=AVX2, threads=2, tvm=TVM, cpu="a CPU")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tvmscope.core.codec import decode, encode
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.vision import Anchors, Preprocess, Vision
 from tvmscope.errors import UsageError
+from tvmscope.storage.codec import decode, encode
 from tvmscope.tasks.preprocess import frame_of, preprocess
 
 

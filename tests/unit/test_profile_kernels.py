@@ -10,13 +10,13 @@ import pytest
 
 import fakes
 import samples
-from tvmscope.backends._api import Span, Trace, idle_s
+from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.core.profile import Profile
-from tvmscope.core.progress import Silent
 from tvmscope.core.session import Session, load
 from tvmscope.errors import RunError
 from tvmscope.measure.worker import WorkerDied
 from tvmscope.profiling.kernels import merge, profile_row, summarize
+from tvmscope.progress import Silent
 from tvmscope.workflow import analyze, profile
 from tvmscope.workflow.options import Options
 

@@ -10,11 +10,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tvmscope.backends._onnxruntime_profile import read_events
-from tvmscope.backends._openvino_host import HostCost
-from tvmscope.backends._openvino_profile import OpenVinoProfiler, without_first
-from tvmscope.backends._torch_profile import find_sources
-from tvmscope.compiler.onnx_nodes import SourceGraph, match
+from tvmscope.backends.profilers.onnxruntime import read_events
+from tvmscope.backends.profilers.openvino import OpenVinoProfiler, without_first
+from tvmscope.backends.profilers.openvino_host import HostCost
+from tvmscope.backends.profilers.torch import find_sources
+from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
 from tvmscope.core import operators
 from tvmscope.core.operators import Operators
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from profiles import kernel, profile, session
-from tvmscope.report import profile_table
+from tvmscope.report.terminal import profile_table
 
 
 @pytest.mark.parametrize("columns", [80, 100, 160])

@@ -16,8 +16,8 @@ from tvmscope.core.fixes import Attempt
 from tvmscope.core.profile import Buffer, KernelIR
 from tvmscope.core.session import Session
 from tvmscope.diagnose.engine import diagnose
-from tvmscope.report import explain
-from tvmscope.report._schedule import in_words
+from tvmscope.report.sections.schedule import in_words
+from tvmscope.report.terminal import explain
 
 TRACE = (
     'b0 = sch.get_sblock(name="root", func_name="main")',

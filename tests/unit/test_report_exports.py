@@ -16,9 +16,10 @@ import report_samples
 import samples
 from tvmscope.core.session import Session, to_json
 from tvmscope.errors import UsageError
-from tvmscope.report import _figures, csv_, google_benchmark, markdown, model_explorer, trace
+from tvmscope.report.formats import csv_, google_benchmark, markdown, model_explorer, trace
 from tvmscope.report.redact import redact
 from tvmscope.report.renderers import by_file, renderers
+from tvmscope.report.sections import figures
 
 NEEDS_PROFILE = "model-explorer"
 
@@ -126,28 +127,28 @@ def test_csv_file_brings_its_kernels_along(tmp_path: Path) -> None:
 
 
 def test_figures_are_drawn_for_what_there_is() -> None:
-    assert list(_figures.figures(report_samples.profiled())) == [
+    assert list(figures.figures(report_samples.profiled())) == [
         "backends", "waterfall", "roofline", "kernels",
     ]  # fmt: skip
-    assert list(_figures.figures(samples.failed_backend())) == ["backends"]
-    assert _figures.figures(samples.failed_model()) == {}
+    assert list(figures.figures(samples.failed_backend())) == ["backends"]
+    assert figures.figures(samples.failed_model()) == {}
 
 
 @pytest.mark.parametrize("name", ["profiled", "complete", "evil", "long", "several_targets"])
 def test_figures_are_well_formed_and_hold_names_as_text(name: str) -> None:
-    for document in _figures.figures(report_samples.ALL[name]()).values():
+    for document in figures.figures(report_samples.ALL[name]()).values():
         root = ElementTree.fromstring(document)
         assert not [e for e in root.iter() if e.tag.endswith(("script", "}a"))]
         assert max(len(text) for text in root.itertext()) < 3000
 
 
 def test_the_same_session_gives_the_same_figure() -> None:
-    first, second = (_figures.figures(samples.failed_backend()) for _ in range(2))
+    first, second = (figures.figures(samples.failed_backend()) for _ in range(2))
     assert first == second
 
 
 def test_figures_show_the_numbers_of_the_session() -> None:
-    drawn = _figures.figures(report_samples.profiled())
+    drawn = figures.figures(report_samples.profiled())
     texts = {
         name: " ".join(ElementTree.fromstring(document).itertext())
         for name, document in drawn.items()

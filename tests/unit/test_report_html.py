@@ -15,10 +15,11 @@ import pytest
 
 import report_samples
 import samples
+from tvmscope.analysis.waterfall import Bar, Waterfall
 from tvmscope.core.session import to_json
-from tvmscope.core.waterfall import Bar, Waterfall
-from tvmscope.report import _verdict, html
-from tvmscope.report._page import Part
+from tvmscope.report.formats import html
+from tvmscope.report.sections import verdict
+from tvmscope.report.sections.page import Part
 
 SECTIONS = (
     "verdict", "backends", "gap", "findings", "kernels", "roofline", "operators", "accuracy",
@@ -97,11 +98,11 @@ def test_no_two_of_many_like_parts_are_called_most_of_the_difference() -> None:
     bars = [Bar(label="profiler overhead", kind="overhead", delta_s=-3e-3)]
     bars += [Bar(label=f"conv{n}", kind="operator", delta_s=-1e-3 - n * 1e-6) for n in range(9)]
     gap = Waterfall(ours="a", theirs="b", ours_s=0.01, theirs_s=0.022, bars=tuple(bars))
-    said = _verdict._parts(gap)
+    said = verdict._parts(gap)
     assert said.startswith("Of 9 parts of the difference of −12.0 ms to b, the largest are conv8 (")
     heavy = samples.replace(bars[-1], delta_s=-7e-3)
     gap = samples.replace(gap, bars=(*bars, heavy))
-    assert "most of the difference of −12.0 ms is conv8 (−7.00 ms) and" in _verdict._parts(gap)
+    assert "most of the difference of −12.0 ms is conv8 (−7.00 ms) and" in verdict._parts(gap)
 
 
 def test_a_profile_from_a_disturbed_run_explains_nothing() -> None:

@@ -10,9 +10,9 @@ from markdown_it import MarkdownIt
 
 import report_samples
 import samples
-from tvmscope.report import markdown
 from tvmscope.report.escape import clean
 from tvmscope.report.escape import markdown as escape
+from tvmscope.report.formats import markdown
 
 
 @pytest.mark.parametrize("name", samples.ALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import samples
-from tvmscope.report.svg import to_svg
+from tvmscope.report.formats.svg import to_svg
 
 
 def test_svg_is_well_formed_and_shows_every_backend() -> None:

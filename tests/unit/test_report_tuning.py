@@ -9,8 +9,10 @@ from rich.console import Console, RenderableType
 
 import samples
 from tvmscope.core.tuning import Candidate, TunedTask
-from tvmscope.report import _choice, _tuning, html, markdown, tuning_table
-from tvmscope.report._schedule import in_words
+from tvmscope.report.formats import html, markdown
+from tvmscope.report.sections import choice, tuning
+from tvmscope.report.sections.schedule import in_words
+from tvmscope.report.terminal import tuning_table
 
 
 def text(shown: RenderableType) -> str:
@@ -60,7 +62,7 @@ def test_the_summary_shows_what_is_used_and_what_it_gained() -> None:
 
 def test_the_page_draws_the_best_speed_over_the_search() -> None:
     session = samples.tuned()
-    (figure,) = _tuning.figures(session, "m1")
+    (figure,) = tuning.figures(session, "m1")
     (line,) = figure["lines"]
     assert line["x"] == [1.0, 60.0]
     assert line["y"] == [0.01 / 0.009, 0.01 / 0.008]
@@ -101,10 +103,10 @@ def test_a_chosen_trace_is_told_step_by_step() -> None:
         chosen=Candidate(params={"{odd}": "{name}"}, trace="[]"),
         steps=("l1, l2 = sch.get_loops(block=b0)", "sch.parallel(loop=l1)"),
     )  # fmt: skip
-    first, second = _choice.sentences(task)
+    first, second = choice.sentences(task)
     assert first == "{odd} is {name}"
     assert "in parallel on all threads" in second
-    assert _choice.sentences(samples.tuned().tuning[1]) == []
+    assert choice.sentences(samples.tuned().tuning[1]) == []
 
 
 def test_marks_that_a_search_leaves_for_itself_are_not_told() -> None:

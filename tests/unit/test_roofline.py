@@ -8,7 +8,7 @@ import pytest
 
 import profiles
 import samples
-from tvmscope.core import roofline
+from tvmscope.analysis import roofline
 from tvmscope.core.profile import KernelTime
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tvmscope.compiler import cpu_features
 from tvmscope.core.target import Target
+from tvmscope.machine import cpu_features
 from tvmscope.profiling import roofs
 
 

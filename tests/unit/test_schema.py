@@ -10,13 +10,13 @@ import jsonschema
 import pytest
 
 import samples
-from tvmscope.core.accuracy import Accuracy
 from tvmscope.core.comparison import Comparison
+from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Model
 from tvmscope.core.session import Session, from_json, to_json
 from tvmscope.core.task import Task
 from tvmscope.core.tuning import TunedTask
-from tvmscope.report import json_
+from tvmscope.report.formats import json_
 from tvmscope.report.redact import redact
 from tvmscope.report.renderers import renderers
 

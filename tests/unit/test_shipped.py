@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from trials import CONV, ZEN, failed, trial, validated
 from tvmscope.core.tuning import RULES, Candidate
-from tvmscope.tuning import upkeep
-from tvmscope.tuning.database import SHIPPED, read
+from tvmscope.tuning.records import upkeep
+from tvmscope.tuning.records.database import SHIPPED, read
 
 MOST_BYTES = 300_000
 

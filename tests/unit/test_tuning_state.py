@@ -9,7 +9,7 @@ import pytest
 import trials
 from tvmscope.core.tuning import Candidate, Lowering, Params, TuningTask
 from tvmscope.tuning.plan import PlannedTask
-from tvmscope.tuning.state import State
+from tvmscope.tuning.search.state import State
 
 DIRECT = Lowering(params={"kernel": "direct"}, function="direct.json")
 PLAIN = Lowering(params={}, function="plain.json")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import trials
+from tvmscope.analysis.roofline import Level, Limits
 from tvmscope.core.profile import KernelTime, Profile
-from tvmscope.core.roofline import Level, Limits
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.tuning.plan import make_plan
-from tvmscope.tuning.state import State
+from tvmscope.tuning.search.state import State
 from tvmscope.workflow.tuning_view import progress_line
 
 LIMITS = Limits(flops_per_s=1e9, levels=(Level(1e9, None),))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvmscope.bench.verify import verify
-from tvmscope.core.accuracy import Accuracy
+from tvmscope.benchmark.verify import verify
+from tvmscope.core.measurement import Accuracy
 from tvmscope.errors import RunError
 
 REFERENCE = {"y": np.array([[1.0, -2.0], [0.5, 4.0]], dtype=np.float32)}

@@ -8,10 +8,10 @@ import pytest
 
 import samples
 from profiles import kernel, profile, session
-from tvmscope.core.alignment import Group, align, attributed
+from tvmscope.analysis.alignment import Group, align, attributed
+from tvmscope.analysis.waterfall import Waterfall, waterfall
 from tvmscope.core.profile import Profile
-from tvmscope.core.waterfall import Waterfall, waterfall
-from tvmscope.report._charts import steps
+from tvmscope.report.sections.charts import steps
 
 OURS = profile(
     "tvmscope",

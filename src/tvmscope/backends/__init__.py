@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvmscope.backends._api import Backend
+from tvmscope.backends.api import Backend
 from tvmscope.plugins import PluginFailure, discover
 
 

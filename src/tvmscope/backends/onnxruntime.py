@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.backends._api import (
-    Backend,
-    LoadRequest,
-    Profiler,
-    read_inputs,
-    require_onnx,
-)
+from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
 
 
 class _Runner:
@@ -45,7 +39,7 @@ class _Runner:
         return {name: np.asarray(v) for name, v in zip(self.names, values, strict=True)}
 
     def profiler(self) -> Profiler:
-        from tvmscope.backends._onnxruntime_profile import OrtProfiler
+        from tvmscope.backends.profilers.onnxruntime import OrtProfiler
 
         provider = _PROVIDERS[self.request.device]
         return OrtProfiler(Path(self.request.folder), _options(self.request), provider, self.feed)

@@ -9,13 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.backends._api import (
-    Backend,
-    LoadRequest,
-    Profiler,
-    read_inputs,
-    require_onnx,
-)
+from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
 
 
 class _Runner:
@@ -52,8 +46,8 @@ class _Runner:
         }
 
     def profiler(self) -> Profiler:
-        from tvmscope.backends._openvino_host import calibrate
-        from tvmscope.backends._openvino_profile import OpenVinoProfiler
+        from tvmscope.backends.profilers.openvino import OpenVinoProfiler
+        from tvmscope.backends.profilers.openvino_host import calibrate
 
         counting = partial(self.compile, config={**self.config, "PERF_COUNT": True})
         model = counting(str(require_onnx(self.folder)))

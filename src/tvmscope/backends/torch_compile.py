@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 
-from tvmscope.backends import _torch
-from tvmscope.backends._api import Backend, LoadRequest
+from tvmscope.backends import torch_module
+from tvmscope.backends.api import Backend, LoadRequest
 
 
-def load(request: LoadRequest) -> _torch.TorchRunner:
+def load(request: LoadRequest) -> torch_module.TorchRunner:
     """Compile the module once, in the memory format that serves it best."""
-    runner = _torch.make_runner(request)
+    runner = torch_module.make_runner(request)
     torch = runner.torch
     import torch._inductor.config as inductor
 
@@ -34,7 +34,7 @@ def load(request: LoadRequest) -> _torch.TorchRunner:
 
 def unavailable(device: str) -> str | None:
     """torch.compile also needs a C++ compiler on the CPU."""
-    reason = _torch.unavailable(device)
+    reason = torch_module.unavailable(device)
     if reason is None and device == "cpu" and not (shutil.which("g++") or shutil.which("clang++")):
         return "torch.compile needs a C++ compiler: install g++"
     return reason
@@ -49,6 +49,6 @@ BACKENDS = (
         graphs=True,
         load="tvmscope.backends.torch_compile:load",
         unavailable=unavailable,
-        env=_torch.env,
+        env=torch_module.env,
     ),
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from tvmscope.backends import _torch
-from tvmscope.backends._api import Backend, LoadRequest
-from tvmscope.backends._torch_profile import TorchProfiler
+from tvmscope.backends import torch_module
+from tvmscope.backends.api import Backend, LoadRequest
+from tvmscope.backends.profilers.torch import TorchProfiler
 
 
-def load(request: LoadRequest) -> _torch.TorchRunner:
+def load(request: LoadRequest) -> torch_module.TorchRunner:
     """Load the module and keep the faster memory format."""
-    runner = _torch.make_runner(request)
+    runner = torch_module.make_runner(request)
     with runner.torch.inference_mode():
         channels_last = runner.prefers_channels_last()
         call = runner.eager_call(channels_last)
@@ -36,7 +36,7 @@ BACKENDS = (
         graphs=True,
         profiles=True,
         load="tvmscope.backends.torch_eager:load",
-        unavailable=_torch.unavailable,
-        env=_torch.env,
+        unavailable=torch_module.unavailable,
+        env=torch_module.env,
     ),
 )

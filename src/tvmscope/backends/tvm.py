@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.backends._api import Backend, LoadRequest, Profiler, read_inputs
+from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs
 from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
 
 
 class _Runner:
     def __init__(self, request: LoadRequest) -> None:
-        from tvmscope.compiler.artifact import load_callable, read_kernels
+        from tvmscope.runtime.artifact import load_callable, read_kernels
 
         if request.artifact is None:
             raise RunError("the TVM backends run artifacts, and none was given")
@@ -45,7 +45,7 @@ class _Runner:
         return self.loaded.name_outputs(self.loaded.run(self.inputs))
 
     def profiler(self) -> Profiler:
-        from tvmscope.backends._tvm_profile import VmProfiler
+        from tvmscope.backends.profilers.tvm import VmProfiler
 
         return VmProfiler(self.loaded, self.inputs)
 
@@ -66,7 +66,8 @@ def load(request: LoadRequest) -> _Runner:
 
 def unavailable(device: str) -> str | None:
     """Needs the wheel; on CUDA a device."""
-    from tvmscope.compiler import cuda_device, tvm_compat
+    from tvmscope.machine import cuda_device
+    from tvmscope.runtime import tvm_compat
 
     tvm_compat.prefer_source_build()
     if importlib.util.find_spec("tvm") is None:

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from tvmscope import __version__
-from tvmscope.cli._aliases import modern
-from tvmscope.cli._command import PANELS, Command, Family, bind
+from tvmscope.cli.aliases import modern
+from tvmscope.cli.command import PANELS, Command, Family, bind
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.messages import _
 from tvmscope.plugins import discover
@@ -45,7 +45,7 @@ def build_app() -> typer.Typer:
     ) -> None:
         """Compile a model with Apache TVM, verify it, measure it beside what you run today."""
 
-    found, _failures = discover("tvmscope.cli", "COMMAND")
+    found, _failures = discover("tvmscope.cli.commands", "COMMAND")
     for name, command in sorted(found.items(), key=_place):
         if isinstance(command, Family):
             app.add_typer(_family(command), name=name, rich_help_panel=command.panel)

@@ -14,18 +14,20 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvmscope.compiler import artifact as artifacts
-from tvmscope.compiler import cuda_code, frontends, pipeline, sources, tvm_compat, weights
-from tvmscope.compiler.linkers import link, linker_for
+from tvmscope.compiler import frontends, pipeline
+from tvmscope.compiler.codegen.linkers import link, linker_for
+from tvmscope.compiler.describe import sources
 from tvmscope.compiler.passes.lift_weights import lift_weights
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.files import digest_file
 from tvmscope.core.model import Prepared, TensorSpec
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.vision import vision_of
 from tvmscope.errors import BuildError, one_line
+from tvmscope.runtime import artifact as artifacts
+from tvmscope.runtime import cuda_code, tvm_compat, weights
+from tvmscope.storage.files import digest_file
 
 
 def build(

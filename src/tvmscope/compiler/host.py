@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tvmscope.compiler import cpu_features, tvm_compat
 from tvmscope.core.target import Target
+from tvmscope.machine import cpu_features
+from tvmscope.runtime import tvm_compat
 
 
 def llvm_host() -> tuple[str, str]:

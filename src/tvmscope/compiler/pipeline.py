@@ -19,9 +19,7 @@ from tvm.relax import backend
 from tvm.relax import transform as rx
 from tvm.s_tir import dlight as dl
 
-from tvmscope.compiler import kernel_ir, sources, tvm_compat
-from tvmscope.compiler.knobs import Knobs
-from tvmscope.compiler.passes.apply_schedules import Rule, apply_schedules
+from tvmscope.compiler.describe import kernel_ir, sources
 from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.compiler.passes.fast_math import fast_math
 from tvmscope.compiler.passes.fast_scatter import drop_empty_scatters, fast_scatter
@@ -37,12 +35,15 @@ from tvmscope.compiler.passes.split_batch import join_batch, split_batch
 from tvmscope.compiler.passes.subpixel_transposed import subpixel_transposed
 from tvmscope.compiler.passes.wide_sums import wide_sums
 from tvmscope.compiler.passes.write_in_place import write_in_place
-from tvmscope.compiler.schedules import cpu, gpu
+from tvmscope.compiler.schedules import cpu, cuda
+from tvmscope.compiler.schedules.apply import Rule, apply_schedules
+from tvmscope.compiler.tunable.knobs import Knobs
 from tvmscope.compiler.user_pipeline import user_passes
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
 from tvmscope.errors import PassError, UsageError, one_line
+from tvmscope.runtime import tvm_compat
 
 _BOTH = frozenset({"cpu", "cuda"})
 _CPU = frozenset({"cpu"})
@@ -95,7 +96,7 @@ def _cpu_rules(context: Context) -> tvm.transform.Pass:
 
 def _gpu_rules(context: Context) -> tvm.transform.Pass:
     tvm_compat.import_tensor_intrinsics()
-    rules = _enabled(gpu.RULES, context)
+    rules = _enabled(cuda.RULES, context)
     return apply_schedules(rules, context.target, context.remarks, context.options.choices)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvmscope.compiler import tvm_compat
+from tvmscope.runtime import tvm_compat
 
 
 def tvm_facts() -> dict[str, Any]:

@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tvmscope.compiler import cpu_features, cuda_device
-from tvmscope.core.codec import decode, encode
-from tvmscope.core.files import write_text_atomic
 from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, TvmscopeError, UsageError
+from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.worker import run_isolated
+from tvmscope.storage.codec import decode, encode
+from tvmscope.storage.files import write_text_atomic
 
 ARM64_TRIPLE = "aarch64-linux-gnu"
 _X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")

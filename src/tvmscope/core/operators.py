@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tvmscope.core.codec import decode, encode
-from tvmscope.core.files import write_text_atomic
+from tvmscope.storage.codec import decode, encode
+from tvmscope.storage.files import write_text_atomic
 
 FILE_NAME = "operators.json"
 

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.core import stats
-from tvmscope.core.codec import decode, encode
 from tvmscope.core.comparison import Comparison
 from tvmscope.core.environment import Environment
-from tvmscope.core.files import write_text_atomic
 from tvmscope.core.fixes import Attempt
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Model
@@ -20,6 +18,8 @@ from tvmscope.core.target import Target
 from tvmscope.core.task import SHORT
 from tvmscope.core.tuning import TunedTask
 from tvmscope.errors import SchemaError
+from tvmscope.storage.codec import decode, encode
+from tvmscope.storage.files import write_text_atomic
 
 SCHEMA_VERSION = 1
 FILE_NAME = "session.json"

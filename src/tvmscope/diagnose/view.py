@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tvmscope.core import roofline, stats
-from tvmscope.core.alignment import groups
+from tvmscope.analysis import roofline
+from tvmscope.analysis.alignment import groups
+from tvmscope.core import stats
 from tvmscope.core.measurement import Result
 from tvmscope.core.profile import KernelIR, KernelTime, Profile
 from tvmscope.core.session import Session

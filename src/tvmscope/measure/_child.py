@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tvmscope.core.files import write_npz
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.storage.files import write_npz
 
 _PR_SET_PDEATHSIG = 1
 _ALIVE_EVERY_S = 5.0

@@ -6,7 +6,7 @@ import importlib.util
 from dataclasses import dataclass
 from functools import cache
 
-from tvmscope.models._api import BuiltIn
+from tvmscope.models.api import BuiltIn
 from tvmscope.plugins import PluginFailure, discover
 
 
@@ -22,7 +22,7 @@ class Entry:
 
 @cache
 def _discovered() -> tuple[dict[str, BuiltIn], tuple[PluginFailure, ...]]:
-    found, failures = discover(__package__ or "tvmscope.models", "MODEL")
+    found, failures = discover("tvmscope.models.built_in", "MODEL")
     return {manifest.name: manifest for manifest in found.values()}, tuple(failures)
 
 

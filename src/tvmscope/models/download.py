@@ -10,8 +10,8 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tvmscope.core.files import digest_file, write_text_atomic
 from tvmscope.errors import ImportModelError, one_line
+from tvmscope.storage.files import digest_file, write_text_atomic
 
 TIMEOUT_S = 10.0
 """How long a silent server is waited for."""

@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvmscope.core.codec import decode, encode
-from tvmscope.core.files import write_text_atomic
 from tvmscope.core.model import Model, Prepared
 from tvmscope.core.vision import Vision
 from tvmscope.errors import SchemaError
 from tvmscope.models.resolve import Source
+from tvmscope.storage.codec import decode, encode
+from tvmscope.storage.files import write_text_atomic
 
 ONNX_ERROR = "onnx_error.txt"
 """In place of model.onnx when a torch model does not export: one line with the reason."""

@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tvmscope.core import operators
-from tvmscope.core.files import write_npz
 from tvmscope.core.model import Model, TensorSpec
 from tvmscope.core.operators import Operators
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.models import inputs as make
-from tvmscope.models._api import require
+from tvmscope.models.api import require
 from tvmscope.models.download import fetch
 from tvmscope.models.folder import ONNX_ERROR, TorchOrigin, write_json
 from tvmscope.models.resolve import Source, classify
+from tvmscope.storage.files import write_npz
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
-    from tvmscope.models._flat import Call
+    from tvmscope.models.flat import Call
 
 OPSET = 18
 _PICKLE = "module.pkl"
@@ -64,8 +64,8 @@ def prepare(
 
 def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
     require("onnx", "onnxruntime", install="pip install onnx onnxruntime")
-    from tvmscope.models import _onnx_graph as graph
-    from tvmscope.models._onnx_vision import vision_of_onnx
+    from tvmscope.models.loaders import onnx_graph as graph
+    from tvmscope.models.loaders.onnx_vision import vision_of_onnx
 
     file = fetch(source.ref, offline=options.offline) if source.is_url else Path(source.ref)
     model = graph.read(file, source.text)
@@ -101,21 +101,21 @@ def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
     require("torch")
     import torch
 
-    from tvmscope.models import _digest, _flat, _operator_names
-    from tvmscope.models._load import load_torch
+    from tvmscope.models import digest, flat, operator_names
+    from tvmscope.models.loaders.load import load_torch
 
     loaded = load_torch(source, options)
-    call = _flat.flat_call(loaded.module, loaded.args, loaded.kwargs)
+    call = flat.flat_call(loaded.module, loaded.args, loaded.kwargs)
     arrays = _choose_inputs(call, options)
-    call = _flat.Call(call.module, call.names, tuple(map(torch.from_numpy, arrays.values())))
+    call = flat.Call(call.module, call.names, tuple(map(torch.from_numpy, arrays.values())))
     outputs = _run_eager(source, call, options)
-    reference = {n: _flat.to_numpy(t) for n, t in _flat.flatten(outputs).items()}
+    reference = {n: flat.to_numpy(t) for n, t in flat.flatten(outputs).items()}
     if not reference:
         raise ImportModelError(f"'{source.text}' returns no tensor; there is nothing to verify")
-    exportable = call if _flat.is_plain(outputs) else _flat.flat_outputs(call)
+    exportable = call if flat.is_plain(outputs) else flat.flat_outputs(call)
     program = _export(source, exportable)
-    names = _operator_names.stamp(program, wrappers=_flat.wrappers(exportable.module))
-    specs, state = _specs(arrays), _digest.state_digest(loaded.module)
+    names = operator_names.stamp(program, wrappers=flat.wrappers(exportable.module))
+    specs, state = _specs(arrays), digest.state_digest(loaded.module)
     torch.export.save(program, folder / "model.pt2")
     onnx_nodes = _export_onnx(program, folder, list(arrays), list(reference), options)
     operators.write(Operators(names=names, onnx=onnx_nodes), folder)
@@ -126,7 +126,7 @@ def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
         format="torch",
         inputs=specs,
         outputs=_specs(reference),
-        digest=_digest.program_digest(program, state, specs),
+        digest=digest.program_digest(program, state, specs),
         weights=loaded.weights,
         notes=loaded.notes + _dead_notes(reference),
     )
@@ -137,7 +137,7 @@ def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
 def _choose_inputs(call: Call, options: LoadOptions) -> dict[str, make.Array]:
     import torch
 
-    from tvmscope.models._flat import to_numpy
+    from tvmscope.models.flat import to_numpy
 
     for name, tensor in zip(call.names, call.tensors, strict=True):
         if tensor.dtype == torch.bfloat16:
@@ -199,7 +199,7 @@ def _export_onnx(
         return {}
     import torch
 
-    from tvmscope.models._operator_names import of_onnx_nodes
+    from tvmscope.models.operator_names import of_onnx_nodes
 
     try:
         exported = torch.onnx.export(

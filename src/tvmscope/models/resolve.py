@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tvmscope.errors import UsageError
 from tvmscope.models.catalog import built_ins
-from tvmscope.models.darknet_cfg import Parts, parse_parts
+from tvmscope.models.darknet.cfg import Parts, parse_parts
 
 Kind = Literal["builtin", "torchvision", "hf", "onnx", "pt2", "python", "pickled", "darknet"]
 

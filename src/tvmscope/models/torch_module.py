@@ -11,7 +11,7 @@ import numpy as np
 
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import RunError
-from tvmscope.models._api import require
+from tvmscope.models.api import require
 from tvmscope.models.folder import read_origin, read_prepared
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def load_module(folder: str) -> LoadedModule:
     require("torch")
     import torch
 
-    from tvmscope.models._digest import state_digest
-    from tvmscope.models._flat import flat_call, flatten
-    from tvmscope.models._load import load_torch
+    from tvmscope.models.digest import state_digest
+    from tvmscope.models.flat import flat_call, flatten
+    from tvmscope.models.loaders.load import load_torch
 
     prepared, origin = read_prepared(folder), read_origin(folder)
     # what was random then must not become a download now
@@ -75,6 +75,6 @@ def pickle_module(module: nn.Module, inputs: Any, path: Path) -> None:
     `inputs` is a tensor, a sequence of positional inputs, or a mapping of keyword inputs.
     """
     require("torch")
-    from tvmscope.models import _user_code
+    from tvmscope.models.loaders import user_code
 
-    _user_code.pickle_module(module, inputs, path)
+    user_code.pickle_module(module, inputs, path)

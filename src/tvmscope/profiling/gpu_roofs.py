@@ -17,10 +17,10 @@ from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tvmscope.compiler.cuda_device import find
 from tvmscope.core.profile import Roof
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, RunError
+from tvmscope.machine.cuda_device import find
 
 _MATMUL_SIDE = 8192
 _REPEATS = 9

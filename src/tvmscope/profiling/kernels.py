@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tvmscope.backends._api import LoadRequest, Profiler, Span, Trace
+from tvmscope.backends.api import LoadRequest, Profiler, Span, Trace
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.task import Task
 from tvmscope.errors import RunError

@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.compiler import cpu_features, cuda_device
-from tvmscope.compiler.linkers import linker_for
-from tvmscope.core.codec import decode, encode
-from tvmscope.core.files import write_text_atomic
+from tvmscope.compiler.codegen.linkers import linker_for
 from tvmscope.core.profile import Roof
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, SchemaError
+from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.profiling import gpu_roofs
+from tvmscope.storage.codec import decode, encode
+from tvmscope.storage.files import write_text_atomic
 
 _REPEATS = 9
 _CHAINS = 12

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvmscope.core.files import write_text_atomic
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
 from tvmscope.plugins import discover
+from tvmscope.storage.files import write_text_atomic
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Renderer:
 
 def renderers() -> dict[str, Renderer]:
     """Every renderer of this package, by the name of its format."""
-    found, _failures = discover("tvmscope.report", "RENDERER")
+    found, _failures = discover("tvmscope.report.formats", "RENDERER")
     return {renderer.name: renderer for renderer in found.values()}
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.compiler.artifact import LoadedArtifact, load_callable
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.files import write_npz
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.vision import Answer, Head, PictureTask, Vision
 from tvmscope.errors import UsageError
+from tvmscope.runtime.artifact import LoadedArtifact, load_callable
+from tvmscope.storage.files import write_npz
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.classify import classify, is_scores
 from tvmscope.tasks.detect import detect

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tvmscope.core.sightings import BoxPair, Likeness, Sighting
-from tvmscope.core.vision import Answer, Box, Label
+from tvmscope.core.vision import Answer, Box, BoxPair, Label, Likeness, Sighting
 from tvmscope.tasks.boxes import overlap
 
 LEAST_OVERLAP = 0.5

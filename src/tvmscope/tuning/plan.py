@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal, NamedTuple
 
+from tvmscope.analysis.roofline import TOLERANCE, Limits
 from tvmscope.core.profile import KernelTime, Profile
-from tvmscope.core.roofline import TOLERANCE, Limits
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
 
 SMALL = 0.002

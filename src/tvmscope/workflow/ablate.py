@@ -10,18 +10,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tvmscope.bench.plan import Entry
-from tvmscope.bench.run import run
-from tvmscope.compiler import artifact as artifacts
+from tvmscope.analysis.ablation import NOTHING, ONLY, SAME_CODE, WITHOUT, comparisons
+from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.run import run
 from tvmscope.compiler import targets
-from tvmscope.core.ablation import NOTHING, ONLY, SAME_CODE, WITHOUT, comparisons
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
-from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
+from tvmscope.progress import Progress, Silent
+from tvmscope.runtime import artifact as artifacts
 from tvmscope.workflow import places, records, reports, stages, switches, tuned_rows
 from tvmscope.workflow.analyze import begin
 from tvmscope.workflow.options import Options

@@ -14,14 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tvmscope.bench.run import compare_all, run
+from tvmscope.benchmark.run import compare_all, run
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Prepared
-from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import UsageError
+from tvmscope.progress import Progress, Silent
 from tvmscope.workflow import environment, fix, places, profile, reports, stages
 from tvmscope.workflow.bisect import suspect
 from tvmscope.workflow.options import Options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tvmscope.bench.compare import compare_all
+from tvmscope.benchmark.compare import compare_all
 from tvmscope.core.comparison import verdict
 from tvmscope.core.fixes import Attempt
 from tvmscope.core.measurement import Result

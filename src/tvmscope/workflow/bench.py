@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.core.model import Model
-from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.errors import TvmscopeError, UsageError, one_line
+from tvmscope.progress import Progress, Silent
 from tvmscope.workflow import environment, places, stages
 from tvmscope.workflow.analyze import analyze
 from tvmscope.workflow.options import Options

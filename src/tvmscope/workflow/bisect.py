@@ -16,14 +16,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tvmscope.core.accuracy import Accuracy
-from tvmscope.core.bisection import Bisection, Outcome
+from tvmscope.analysis.bisection import Bisection, Outcome
+from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Prepared
-from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, UsageError, one_line
-from tvmscope.report.bisection import headline
+from tvmscope.progress import Progress, Silent
+from tvmscope.report.terminal.bisection import headline
 from tvmscope.workflow import divergence, places, stages
 from tvmscope.workflow.divergence import Divergence
 from tvmscope.workflow.options import Options
@@ -158,26 +158,30 @@ class _Search:
         """Wrong without any pass: the first operator that its framework computes otherwise."""
         candidates = divergence.after_import(self.prefixes)
         for at in candidates[:MOST_TRIES]:
-            if self._shows("reproduce:write_operator", at.source, what=f"import of {at.text}"):
+            if self._shows(
+                "study.reproduce:write_operator", at.source, what=f"import of {at.text}"
+            ):
                 return self._found("importer", whole, at, reproduced=True, alone=True)
         what = f"import of {self.prefixes.ready.model.name}"
-        shown = self._shows("reproduce:write_model", what=what)
+        shown = self._shows("study.reproduce:write_model", what=what)
         return self._found("importer", whole, *candidates[:1], reproduced=shown)
 
     def _passes(self, whole: Accuracy, low: int, high: int) -> Bisection:
         """Wrong after the passes from `low` to `high`: the first operator that they change."""
         guilty = self.prefixes.between(low, high)
-        kernels = self.prefixes.call("prefixes:changed_kernels", low, high)
+        kernels = self.prefixes.call("study.prefixes:changed_kernels", low, high)
         if kernels:
             return self._schedule(whole, low, high, kernels)
         candidates, known, values = divergence.between(self.prefixes, low, high)
         what = "pass " + ", ".join(guilty)
         for at in candidates[:MOST_TRIES]:
             cut = (low, high, at.index, known, values, None)
-            if self._shows("reproduce:write_pair", *cut, what=f"{what} on {at.text}"):
+            if self._shows("study.reproduce:write_pair", *cut, what=f"{what} on {at.text}"):
                 return self._found("pass", whole, at, passes=guilty, reproduced=True, alone=True)
         whole_model = (low, high, None, (), "", None)
-        shown = self._shows("reproduce:write_pair", *whole_model, what=f"{what} on the whole model")
+        shown = self._shows(
+            "study.reproduce:write_pair", *whole_model, what=f"{what} on the whole model"
+        )
         return self._found("pass", whole, *candidates[:1], passes=guilty, reproduced=shown)
 
     def _schedule(self, whole: Accuracy, low: int, high: int, kernels: Sequence[str]) -> Bisection:
@@ -189,12 +193,12 @@ class _Search:
             self._tell,
         )
         kernel = kernels[bad - 1]
-        rule, labels, index = prefixes.call("prefixes:kernel_facts", high, kernel)
+        rule, labels, index = prefixes.call("study.prefixes:kernel_facts", high, kernel)
         values = str(prefixes.scratch / "values.npz")
-        known = [v.index for v in prefixes.call("prefixes:values", low, values)]
+        known = [v.index for v in prefixes.call("study.prefixes:values", low, values)]
         cut = (low, high, index, known, values, kernel)
         what = f"kernel {kernel}" + (f", scheduled by the rule {rule}" if rule else "")
-        shown = self._shows("reproduce:write_pair", *cut, what=what)
+        shown = self._shows("study.reproduce:write_pair", *cut, what=what)
         at = Divergence(prefixes.operators(labels), index=index)
         guilty = prefixes.between(low, high)
         return self._found(

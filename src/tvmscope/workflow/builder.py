@@ -47,7 +47,7 @@ class Builder:
 
     def tasks(self, target: Target, options: CompileOptions, folder: Path) -> list[TuningTask]:
         """What can be tuned in the model; the kernels' files go into `folder`."""
-        found: list[TuningTask] = self._call("tunables:extract", target, options, folder)
+        found: list[TuningTask] = self._call("tunable.extract:extract", target, options, folder)
         return found
 
     def _call(self, function: str, *args: Any) -> Any:

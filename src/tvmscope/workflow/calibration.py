@@ -6,10 +6,10 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tvmscope.core.codec import decode, encode
 from tvmscope.core.fixes import Attempt
 from tvmscope.core.session import Session
 from tvmscope.errors import SchemaError
+from tvmscope.storage.codec import decode, encode
 from tvmscope.workflow.places import data_folder
 
 

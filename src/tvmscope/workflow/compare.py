@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tvmscope.core.changes import Changes, changes
-from tvmscope.core.progress import Progress, Silent
+from tvmscope.analysis.changes import Changes, changes
 from tvmscope.core.session import FILE_NAME, load
 from tvmscope.errors import AccuracyError, RegressionError, UsageError
+from tvmscope.progress import Progress, Silent
 from tvmscope.units import format_s
 from tvmscope.workflow.options import Options
 

@@ -8,21 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tvmscope.bench.plan import Entry
-from tvmscope.bench.run import run
-from tvmscope.compiler import artifact as artifacts
+from tvmscope.analysis.changes import Changes, RowChange, kernel_changes
+from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.run import run
 from tvmscope.core import stats
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.changes import Changes, RowChange, kernel_changes
 from tvmscope.core.comparison import compare
-from tvmscope.core.files import write_npz
 from tvmscope.core.measurement import Result
-from tvmscope.core.progress import Progress
-from tvmscope.core.sightings import HALF_LIKENESS, LIKENESS, Sighting
+from tvmscope.core.vision import HALF_LIKENESS, LIKENESS, Sighting
 from tvmscope.errors import Incomparable, PictureError, TvmscopeError, UsageError, one_line
 from tvmscope.measure.worker import Worker
 from tvmscope.messages import _
 from tvmscope.profiling.kernels import profile_row
+from tvmscope.progress import Progress
+from tvmscope.runtime import artifact as artifacts
+from tvmscope.storage.files import write_npz
 from tvmscope.tasks.match import match
 from tvmscope.workflow import pictures, stages
 from tvmscope.workflow.options import Options

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tvmscope.compiler.artifact import META, read_kernels
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.tuning import origins
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
+from tvmscope.progress import Progress, Silent
+from tvmscope.runtime.artifact import META, read_kernels
 from tvmscope.workflow import places, records, stages
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options

@@ -10,11 +10,11 @@ from statistics import median
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import TuneError, UsageError
 from tvmscope.measure.worker import run_isolated
-from tvmscope.tuning import functions, upkeep
-from tvmscope.tuning.database import SHIPPED_NAME, Database, read
-from tvmscope.tuning.lines import to_line
-from tvmscope.tuning.trace_export import TraceRecord
-from tvmscope.tuning.upkeep import Fault, Moved, Pruned, Report
+from tvmscope.tuning.records import functions, upkeep
+from tvmscope.tuning.records.database import SHIPPED_NAME, Database, read
+from tvmscope.tuning.records.lines import to_line
+from tvmscope.tuning.records.trace_export import TraceRecord
+from tvmscope.tuning.records.upkeep import Fault, Moved, Pruned, Report
 from tvmscope.workflow import records
 
 
@@ -188,7 +188,7 @@ def to_metaschedule(chosen: Selection, folder: Path) -> Exported:
             "no trace record with its function to export: "
             f"{done.without_trace} records have no trace, {done.without_function} no function"
         )
-    written = run_isolated("tvmscope.tuning.trace_export:write", found, str(folder))
+    written = run_isolated("tvmscope.tuning.records.trace_export:write", found, str(folder))
     done.written, done.failures = written
     return done
 

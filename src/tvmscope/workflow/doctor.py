@@ -16,13 +16,15 @@ from typing import Any, Literal
 
 import psutil
 
-from tvmscope.compiler import cpu_features, cuda_device, targets, tvm_compat
+from tvmscope.compiler import targets
 from tvmscope.core.profile import Roof
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.worker import run_isolated
 from tvmscope.messages import _
 from tvmscope.plugins import discover
 from tvmscope.profiling import roofs
+from tvmscope.runtime import tvm_compat
 from tvmscope.units import format_bytes
 from tvmscope.workflow import calibration
 from tvmscope.workflow.places import RESULTS, TUNING_LOGS, cache_folder
@@ -32,7 +34,12 @@ REQUIRED = (
     "jinja2 plotly matplotlib pillow py-cpuinfo platformdirs jsonschema safetensors"
 )
 EXTRAS = {"torch": "torch", "torchvision": "torch", "transformers": "torch", "openvino": "openvino"}
-PLUGINS = {"backends": "BACKENDS", "models": "MODEL", "report": "RENDERER", "cli": "COMMAND"}
+PLUGINS = {
+    "backends": "BACKENDS",
+    "models.built_in": "MODEL",
+    "report.formats": "RENDERER",
+    "cli.commands": "COMMAND",
+}
 _PROBE_S = 120.0
 _NOTABLE = ("avx", "avx2", "fma", "f16c", "avx512f", "avx512vnni", "avx512bf16", "amx-bf16",
             "neon", "dotprod", "fullfp16", "sve")  # fmt: skip
@@ -188,7 +195,9 @@ def _extras() -> Iterator[Check]:
     for package, extra in EXTRAS.items():
         version = _version(package)
         fix = "" if version else f"pip install 'tvmscope[{extra}]'"
-        yield Check(package, "ok" if version else "info", version or _("not installed"), fix)
+        yield Check(
+            package.split(".")[0], "ok" if version else "info", version or _("not installed"), fix
+        )
 
 
 def _plugins() -> Iterator[Check]:
@@ -197,7 +206,7 @@ def _plugins() -> Iterator[Check]:
         for failure in failures:
             yield Check(failure.module, "warn", failure.reason)
         if found:
-            yield Check(package, "ok", ", ".join(_names(found)))
+            yield Check(package.split(".")[0], "ok", ", ".join(_names(found)))
 
 
 def _names(found: dict[str, Any]) -> Iterator[str]:

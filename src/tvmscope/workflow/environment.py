@@ -7,8 +7,8 @@ import os
 import platform
 import socket
 
-from tvmscope.compiler import cpu_features, cuda_device
 from tvmscope.core.environment import Environment
+from tvmscope.machine import cpu_features, cuda_device
 
 PACKAGES = (
     "tvmscope", "apache-tvm", "apache-tvm-ffi", "torch", "torchvision", "transformers", "onnx",

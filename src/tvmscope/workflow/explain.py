@@ -29,7 +29,7 @@ def _is_artifact(path: Path) -> bool:
 
 def _of_artifact(folder: Path) -> Session:
     """What an artifact says of itself: model, target and kernels, and nothing measured."""
-    from tvmscope.compiler import artifact as artifacts
+    from tvmscope.runtime import artifact as artifacts
     from tvmscope.workflow.options import Options
     from tvmscope.workflow.run import session_of
 
@@ -86,7 +86,7 @@ def kernels_at(path: Path) -> Kernels:
         for kernel in profile.kernels:
             ops.setdefault((profile.backend, kernel.name), set()).update(kernel.source_ops)
     if _is_artifact(path):
-        from tvmscope.compiler import artifact as artifacts
+        from tvmscope.runtime import artifact as artifacts
 
         for call in artifacts.read(path).kernels:
             ops.setdefault(("", call.kernel), set()).update(call.source_ops)

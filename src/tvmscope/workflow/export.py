@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tvmscope.core.progress import Progress, Silent
 from tvmscope.errors import ImportModelError, UsageError
 from tvmscope.models.folder import ONNX_ERROR
+from tvmscope.progress import Progress, Silent
 from tvmscope.workflow import stages
 from tvmscope.workflow.options import Options
 

@@ -10,17 +10,18 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from tvmscope.compiler import cpu_features, cuda_device, targets
+from tvmscope.compiler import targets
 from tvmscope.core.target import Target
 from tvmscope.errors import RunError, UsageError
+from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.worker import Worker, WorkerDied, run_isolated
 from tvmscope.messages import _
-from tvmscope.tuning import tracker
-from tvmscope.tuning.tracker import Address, Device, Summary
+from tvmscope.tuning.farm import tracker
+from tvmscope.tuning.farm.tracker import Address, Device, Summary
 from tvmscope.workflow.places import cache_folder
 
 LOOPBACK = "127.0.0.1"
-_MODULE = "tvmscope.tuning.rpc_processes"
+_MODULE = "tvmscope.tuning.farm.rpc_processes"
 _SHORT_S, _SHORT_LIVES = 10.0, 3
 """So many lives in a row that were so short mean that it will not work."""
 _PAUSE_S = 1.0

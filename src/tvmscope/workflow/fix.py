@@ -15,19 +15,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tvmscope.bench.plan import Entry
-from tvmscope.bench.run import run
+from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.run import run
 from tvmscope.compiler import targets
 from tvmscope.core.fixes import Attempt
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Prepared
 from tvmscope.core.profile import Finding
-from tvmscope.core.progress import Progress
 from tvmscope.core.session import Session
 from tvmscope.diagnose import view
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import BuildError, TvmscopeError, UsageError, one_line
 from tvmscope.messages import _
+from tvmscope.progress import Progress
 from tvmscope.workflow import attempts, calibration, places, profile, stages
 from tvmscope.workflow.options import Options
 

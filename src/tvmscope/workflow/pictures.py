@@ -9,17 +9,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tvmscope.backends import all_backends
-from tvmscope.compiler import artifact as artifacts
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.files import write_npz
 from tvmscope.core.options import PictureOptions
-from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session
 from tvmscope.core.vision import Answer, Vision
 from tvmscope.errors import PictureError, UsageError
 from tvmscope.measure.worker import Worker, WorkerDied
-from tvmscope.models import darknet_cfg
+from tvmscope.models.darknet import cfg
 from tvmscope.models.inputs import Array, read_npz
+from tvmscope.progress import Progress, Silent
+from tvmscope.runtime import artifact as artifacts
+from tvmscope.storage.files import write_npz
 from tvmscope.tasks import answer as tasks
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import Request
@@ -140,8 +140,8 @@ def _with_head(vision: Vision, text: str) -> Vision:
         raise UsageError(f"--head {text} is none of {', '.join(heads.NAMES)}, darknet:FILE.cfg")
     anchors = vision.anchors
     if file:
-        _, layers = darknet_cfg.parse(darknet_cfg.read_text(Path(file)))
-        anchors = darknet_cfg.anchors(layers)
+        _, layers = cfg.parse(cfg.read_text(Path(file)))
+        anchors = cfg.anchors(layers)
     return replace(vision, task="detect", head=name, anchors=anchors)
 
 

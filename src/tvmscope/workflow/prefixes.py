@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tvmscope.bench.verify import verify
-from tvmscope.core.accuracy import Accuracy
-from tvmscope.core.bisection import Probe
+from tvmscope.analysis.bisection import Probe
+from tvmscope.benchmark.verify import verify
+from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Prepared
-from tvmscope.core.progress import Progress
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.progress import Progress
 from tvmscope.workflow import stages
 from tvmscope.workflow.options import Options
 
@@ -49,7 +49,7 @@ class Prefixes:
             config = replace(self.options.compile, precision=self.precision, threads=threads)
             self.progress.stage("lower", self.ready.model.name)
             self.names, self.changed, self.sources = self._worker.call(
-                "tvmscope.compiler.prefixes:start", self.ready, self.target, config, threads
+                "tvmscope.compiler.study.prefixes:start", self.ready, self.target, config, threads
             )
         return self._worker
 
@@ -69,11 +69,11 @@ class Prefixes:
     def after(self, count: int) -> Accuracy | None:
         """The model after `count` passes, finished plainly; None where that cannot be run."""
         name = "as imported" if count == 0 else f"after {self.names[count - 1]}"
-        return self._test(name, "prefixes:run_prefix", count)
+        return self._test(name, "study.prefixes:run_prefix", count)
 
     def mixed(self, low: int, high: int, kernels: Sequence[str], name: str) -> Accuracy | None:
         """The model after `low` passes, with some kernels as they are after `high`."""
-        return self._test(name, "prefixes:run_mixed", low, high, tuple(kernels))
+        return self._test(name, "study.prefixes:run_mixed", low, high, tuple(kernels))
 
     def _test(self, name: str, function: str, *args: Any) -> Accuracy | None:
         self.progress.stage("test", name)

@@ -11,20 +11,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tvmscope.bench.plan import Entry
-from tvmscope.compiler import artifact as artifacts
-from tvmscope.compiler import cuda_device
-from tvmscope.compiler.artifact import META, cpu_problem
+from tvmscope.benchmark.plan import Entry
 from tvmscope.core.environment import Environment
-from tvmscope.core.files import write_npz
 from tvmscope.core.model import Prepared
 from tvmscope.core.profile import KernelIR, Profile
-from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, UsageError, one_line
+from tvmscope.machine import cuda_device
 from tvmscope.measure.worker import run_isolated
 from tvmscope.profiling.kernels import profile_row
+from tvmscope.progress import Progress, Silent
+from tvmscope.runtime import artifact as artifacts
+from tvmscope.runtime.artifact import META, cpu_problem
+from tvmscope.storage.files import write_npz
 from tvmscope.workflow import environment, places, stages
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.run import entry_for, inputs_for, session_of

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from tvmscope.compiler import cpu_features, cuda_device, tvm_compat
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
-from tvmscope.tuning.database import SHIPPED, SHIPPED_NAME, Database
-from tvmscope.tuning.matching import Found, Host, choose
+from tvmscope.machine import cpu_features, cuda_device
+from tvmscope.runtime import tvm_compat
+from tvmscope.tuning.records.database import SHIPPED, SHIPPED_NAME, Database
+from tvmscope.tuning.records.matching import Found, Host, choose
 from tvmscope.workflow.places import TUNING_LOGS
 
 OFF = "none"

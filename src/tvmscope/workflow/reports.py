@@ -5,9 +5,9 @@ from __future__ import annotations
 import getpass
 from pathlib import Path
 
-from tvmscope.core.progress import Progress
 from tvmscope.core.session import Session
 from tvmscope.errors import one_line
+from tvmscope.progress import Progress
 from tvmscope.report.redact import redact
 from tvmscope.report.renderers import renderer
 

@@ -11,20 +11,19 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from tvmscope.backends import all_backends
-from tvmscope.backends._api import LoadRequest
-from tvmscope.bench.plan import Entry
-from tvmscope.bench.run import run
-from tvmscope.compiler import artifact as artifacts
-from tvmscope.core.accuracy import ITSELF
+from tvmscope.backends.api import LoadRequest
+from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.run import run
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.files import write_npz
-from tvmscope.core.measurement import Result
+from tvmscope.core.measurement import ITSELF, Result
 from tvmscope.core.model import Model, TensorSpec
-from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session
 from tvmscope.core.task import Task, Variant
 from tvmscope.errors import UsageError
 from tvmscope.measure.worker import Worker
+from tvmscope.progress import Progress, Silent
+from tvmscope.runtime import artifact as artifacts
+from tvmscope.storage.files import write_npz
 from tvmscope.workflow import environment, stages
 from tvmscope.workflow.options import Options
 

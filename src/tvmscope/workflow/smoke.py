@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tvmscope.backends import all_backends
-from tvmscope.backends._api import LoadRequest
-from tvmscope.compiler import cpu_features, cuda_device
-from tvmscope.core.progress import Progress
+from tvmscope.backends.api import LoadRequest
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.worker import Worker
 from tvmscope.messages import _
+from tvmscope.progress import Progress
 from tvmscope.units import format_s
 from tvmscope.workflow.compile import compile_model
 from tvmscope.workflow.doctor import Check

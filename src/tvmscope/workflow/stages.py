@@ -11,10 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tvmscope.backends import all_backends
-from tvmscope.backends._api import Backend, LoadRequest
-from tvmscope.bench.plan import Entry
-from tvmscope.compiler import cpu_features, targets
-from tvmscope.compiler.artifact import cpu_problem, read_kernels
+from tvmscope.backends.api import Backend, LoadRequest
+from tvmscope.benchmark.plan import Entry
+from tvmscope.compiler import targets
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Model, Prepared
 from tvmscope.core.options import CompileOptions
@@ -22,8 +21,10 @@ from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import ImportModelError, TvmscopeError, UsageError
+from tvmscope.machine import cpu_features
 from tvmscope.measure.worker import WorkerDied, run_isolated
 from tvmscope.models.torch_module import pickle_module
+from tvmscope.runtime.artifact import cpu_problem, read_kernels
 from tvmscope.workflow import tuned_rows
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options

@@ -16,16 +16,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tvmscope.core.progress import Progress, Silent
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
-from tvmscope.tuning.database import Database
+from tvmscope.progress import Progress, Silent
 from tvmscope.tuning.plan import PlannedTask
-from tvmscope.tuning.search import Limits, Search
-from tvmscope.tuning.state import State
-from tvmscope.tuning.workshop import Workshop
+from tvmscope.tuning.records.database import Database
+from tvmscope.tuning.search.loop import Limits, Search
+from tvmscope.tuning.search.state import State
+from tvmscope.tuning.trials.workshop import Workshop
 from tvmscope.workflow import places, records, reports, stages, tuning_proof, tuning_setup
 from tvmscope.workflow.analyze import begin
 from tvmscope.workflow.options import Options

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvmscope.compiler.artifact import read_kernels
 from tvmscope.core.tuning import Choice
+from tvmscope.runtime.artifact import read_kernels
 from tvmscope.workflow import records
 from tvmscope.workflow.options import Options
 

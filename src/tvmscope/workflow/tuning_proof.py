@@ -13,18 +13,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tvmscope.backends import all_backends
-from tvmscope.bench.run import compare_all
-from tvmscope.bench.run import run as measure_rows
+from tvmscope.benchmark.run import compare_all
+from tvmscope.benchmark.run import run as measure_rows
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Choice, Part, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
-from tvmscope.tuning.matching import Host, choose
-from tvmscope.tuning.parts import weigh
-from tvmscope.tuning.state import State
-from tvmscope.tuning.validate import DURATION_S, Validator, Verdict, best
-from tvmscope.tuning.workshop import Workshop
+from tvmscope.tuning.proof.parts import weigh
+from tvmscope.tuning.proof.validate import DURATION_S, Validator, Verdict, best
+from tvmscope.tuning.records.matching import Host, choose
+from tvmscope.tuning.search.state import State
+from tvmscope.tuning.trials.workshop import Workshop
 from tvmscope.workflow import stages
 from tvmscope.workflow.tuning_setup import Tuned
 

@@ -13,24 +13,25 @@ from pathlib import Path
 
 import psutil
 
-from tvmscope.compiler import cpu_features, targets
+from tvmscope.analysis.roofline import limits
+from tvmscope.compiler import targets
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import Profile
-from tvmscope.core.progress import Progress
-from tvmscope.core.roofline import limits
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, TuningTask
 from tvmscope.errors import TuneError, UsageError
-from tvmscope.tuning.builders import Builders
-from tvmscope.tuning.database import Database
-from tvmscope.tuning.metaschedule import Proposer
+from tvmscope.machine import cpu_features
+from tvmscope.progress import Progress
+from tvmscope.tuning.farm.remote import RemoteRunner
+from tvmscope.tuning.farm.tracker import Device, parse_address
 from tvmscope.tuning.plan import PlannedTask, make_plan, merged, profile_of
-from tvmscope.tuning.remote import RemoteRunner
-from tvmscope.tuning.runners import LocalRunner, Runner
-from tvmscope.tuning.tracker import Device, parse_address
-from tvmscope.tuning.workshop import Setting, Workshop
+from tvmscope.tuning.records.database import Database
+from tvmscope.tuning.search.metaschedule import Proposer
+from tvmscope.tuning.trials.builders import Builders
+from tvmscope.tuning.trials.runners import LocalRunner, Runner
+from tvmscope.tuning.trials.workshop import Setting, Workshop
 from tvmscope.workflow import records, stages
 from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tvmscope.core.roofline import TOLERANCE
+from tvmscope.analysis.roofline import TOLERANCE
 from tvmscope.core.tuning import Choice, Params, TunedTask, TuningTask
 from tvmscope.tuning.plan import PlannedTask
-from tvmscope.tuning.state import State
+from tvmscope.tuning.search.state import State
 from tvmscope.units import format_s
 
 if TYPE_CHECKING:
-    from tvmscope.tuning.search import Search
+    from tvmscope.tuning.search.loop import Search
     from tvmscope.workflow.tuning_proof import Proof
 
 _NAME_LIMIT = 40

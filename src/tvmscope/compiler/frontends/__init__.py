@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tvmscope.compiler.sources import Imported
+from tvmscope.compiler.describe.sources import Imported
 from tvmscope.core.model import Prepared
 
 
@@ -12,9 +12,9 @@ from tvmscope.core.model import Prepared
 def import_model(prepared: Prepared) -> Imported:
     """Translate the prepared model by the frontend of its format; kept for the next variant."""
     if prepared.model.format == "onnx":
-        from tvmscope.compiler.frontends.onnx import import_onnx
+        from tvmscope.compiler.frontends.onnx.importer import import_onnx
 
         return import_onnx(prepared)
-    from tvmscope.compiler.frontends.torch import import_torch
+    from tvmscope.compiler.frontends.torch.importer import import_torch
 
     return import_torch(prepared)

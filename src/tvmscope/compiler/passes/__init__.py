@@ -1,0 +1,1 @@
+"""One file per pass; `pipeline.py` has them in order."""

@@ -18,12 +18,12 @@ import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler import blocked_ops
-from tvmscope.compiler.convolutions import choose, read
-from tvmscope.compiler.knobs import Knobs
-from tvmscope.compiler.packing import block_constant
-from tvmscope.compiler.passes.rewrite import flat, is_scalar, static_shape, with_vars
-from tvmscope.compiler.tiles import CHANNEL_BLOCK
+from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
+from tvmscope.compiler.graph.rewrite import flat, is_scalar, static_shape, with_vars
+from tvmscope.compiler.kernels import blocked as blocked_ops
+from tvmscope.compiler.kernels.convolutions import choose, read
+from tvmscope.compiler.kernels.packing import block_constant
+from tvmscope.compiler.tunable.knobs import Knobs
 from tvmscope.core.target import Target
 
 UNARY = frozenset(

@@ -13,7 +13,7 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx, topi
 
-from tvmscope.compiler.passes.rewrite import Rewriter, rewrite_calls
+from tvmscope.compiler.graph.rewrite import Rewriter, rewrite_calls
 
 
 def erf(x: te.Tensor) -> te.Tensor:

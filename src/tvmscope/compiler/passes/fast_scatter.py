@@ -22,18 +22,18 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvmscope.compiler import scatter_boxes as boxed
-from tvmscope.compiler import scatter_ops as ops
-from tvmscope.compiler import scatter_plan as plan
-from tvmscope.compiler.passes import known
-from tvmscope.compiler.passes.rewrite import (
+from tvmscope.compiler.graph import known
+from tvmscope.compiler.graph.rewrite import (
     Handler,
     Rewriter,
     coordinates,
     rewrite_calls,
     static_shape,
 )
-from tvmscope.compiler.scatter_loops import COMBINE
+from tvmscope.compiler.kernels.loops import COMBINE
+from tvmscope.compiler.kernels.scatter import boxes as boxed
+from tvmscope.compiler.kernels.scatter import gather_form as ops
+from tvmscope.compiler.kernels.scatter import plan
 from tvmscope.core.target import Target
 
 INJECTIVE = 2

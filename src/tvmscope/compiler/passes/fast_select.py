@@ -15,8 +15,8 @@ import tvm
 from tvm import relax, te, tirx
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler import nms_ops, sort_ops
-from tvmscope.compiler.passes.rewrite import Handler, Rewriter, rewrite_calls, static_shape
+from tvmscope.compiler.graph.rewrite import Handler, Rewriter, rewrite_calls, static_shape
+from tvmscope.compiler.kernels.selection import nms, sort
 from tvmscope.core.target import Target
 
 _MOST = 2**30
@@ -53,7 +53,7 @@ def _first(
         data = emit(relax.op.permute_dims(data, turned))
     lead = [shape[n] for n in turned[:-1]]
     flat = emit(relax.op.reshape(data, (prod(lead), shape[axis])))
-    compute = partial(sort_ops.order, most=most, descending=descending, gpu=gpu)
+    compute = partial(sort.order, most=most, descending=descending, gpu=gpu)
     found = emit(relax.TupleGetItem(_emit(rewriter, compute, "sort_order", flat), 0))
     if most < shape[axis]:
         found = emit(relax.op.strided_slice(found, [1], [0], [most]))
@@ -104,15 +104,15 @@ def _suppress(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr 
         return None
     most, overlap, score = (n.value.numpy().item() for n in numbers[:3])
     batch, classes, count = shape
-    limits = nms_ops.Limits(min(int(most), count), overlap, score)
+    limits = nms.Limits(min(int(most), count), overlap, score)
     rows = emit(relax.op.reshape(scores, (batch * classes, count)))
     ranked = _first(rewriter, rows, 1, count, descending=True, gpu=gpu)
     if ranked is None or limits.most < 1:
         return None
-    compute = partial(nms_ops.suppress, limits=limits, gpu=gpu)
+    compute = partial(nms.suppress, limits=limits, gpu=gpu)
     stayed = _emit(rewriter, compute, "nms_suppress", boxes, rows, ranked)
     chosen, counts = (emit(relax.TupleGetItem(stayed, n)) for n in (0, 1))
-    gather = partial(nms_ops.collect, classes=classes, gpu=gpu)
+    gather = partial(nms.collect, classes=classes, gpu=gpu)
     listed = _emit(rewriter, gather, "nms_collect", chosen, counts)
     found, total = (emit(relax.TupleGetItem(listed, n)) for n in (0, 1))
     return relax.Tuple([_cut(rewriter, found, total), total])

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 from tvm.tirx import FloatImm, IntImm
 
-from tvmscope.compiler.passes.rewrite import Rewriter, rewrite_calls
+from tvmscope.compiler.graph.rewrite import Rewriter, rewrite_calls
 
 
 def _fold(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:

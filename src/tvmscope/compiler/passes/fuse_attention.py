@@ -15,16 +15,16 @@ from math import prod
 import tvm
 from tvm import relax
 
-from tvmscope.compiler import tiles
-from tvmscope.compiler.attention import Shape, attention
-from tvmscope.compiler.blocked_ops import pack_panels
-from tvmscope.compiler.passes.rewrite import (
+from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.graph.rewrite import (
     OUT_ELEMENTWISE_FUSABLE,
     Rewriter,
     bound_call,
     rewrite_calls,
     static_shape,
 )
+from tvmscope.compiler.kernels.attention import Shape, attention
+from tvmscope.compiler.kernels.blocked import pack_panels
 from tvmscope.compiler.passes.row_kernels import guarded_softmax
 from tvmscope.core.target import Target
 

@@ -12,10 +12,11 @@ import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler import blocked_ops, tiles
-from tvmscope.compiler.knobs import Knobs, by, int_of, notes, ranked, without
-from tvmscope.compiler.packing import pack_columns
-from tvmscope.compiler.passes.rewrite import Rewriter, rewrite_calls, static_shape
+from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.graph.rewrite import Rewriter, rewrite_calls, static_shape
+from tvmscope.compiler.kernels import blocked
+from tvmscope.compiler.kernels.packing import pack_columns
+from tvmscope.compiler.tunable.knobs import Knobs, by, int_of, notes, ranked, without
 from tvmscope.core.target import Target
 
 
@@ -36,7 +37,7 @@ def _pack(target: Target, knobs: Knobs, rewriter: Rewriter, call: relax.Call) ->
     params = ranked(asked, "rows", tiles.ranked_rows(a[-2], target))
     panel, columns = tiles.panel(target), b[-1]
     compute = partial(
-        blocked_ops.matmul,
+        blocked.matmul,
         columns=columns,
         computed_rows=tiles.padded_rows(a[-2], target, int_of(params, "rows")),
         out_dtype=dtype,
@@ -47,7 +48,7 @@ def _pack(target: Target, knobs: Knobs, rewriter: Rewriter, call: relax.Call) ->
         return rewriter.builder_.call_te(compute, left, packed, primfunc_name_hint="matmul")
     if len(a) != len(b) or a[:-2] != b[:-2]:
         return None  # broadcast batches: left to the fallback
-    pack = partial(blocked_ops.pack_panels, panel=panel)
+    pack = partial(blocked.pack_panels, panel=panel)
     packed = rewriter.builder_.emit(
         rewriter.builder_.call_te(pack, right, primfunc_name_hint="pack")
     )

@@ -15,14 +15,14 @@ import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler import row_ops
-from tvmscope.compiler.passes.rewrite import (
+from tvmscope.compiler.graph.rewrite import (
     OUT_ELEMENTWISE_FUSABLE,
     Rewriter,
     bound_call,
     rewrite_calls,
     static_shape,
 )
+from tvmscope.compiler.kernels import rows
 
 
 def row_kernels() -> tvm.transform.Pass:
@@ -51,7 +51,7 @@ def _softmax(rewriter: Rewriter, call: relax.Call, *, empty_is_zero: bool = Fals
     data = call.args[0]
     if not _is_rows(data) or int(call.attrs.axis) not in (-1, len(static_shape(data) or ()) - 1):
         return None
-    compute = partial(row_ops.softmax, empty_is_zero=empty_is_zero)
+    compute = partial(rows.softmax, empty_is_zero=empty_is_zero)
     return _emit(rewriter, compute, "softmax", data)
 
 
@@ -62,7 +62,7 @@ def _layer_norm(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         return None
     if not (call.attrs.center and call.attrs.scale):
         return None
-    compute = partial(row_ops.layer_norm, epsilon=float(call.attrs.epsilon))
+    compute = partial(rows.layer_norm, epsilon=float(call.attrs.epsilon))
     return _emit(rewriter, compute, "layer_norm", data, gain, bias)
 
 

@@ -13,12 +13,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from tvmscope.compiler.passes.rewrite import (
-    Rewriter,
-    bound_call,
-    rewrite_calls,
-    static_shape,
-)
+from tvmscope.compiler.graph.rewrite import Rewriter, bound_call, rewrite_calls, static_shape
 
 UNARY = tuple(
     f"relax.{name}"

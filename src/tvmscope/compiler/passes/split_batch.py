@@ -16,10 +16,10 @@ import tvm
 import tvm_ffi
 from tvm import relax, topi
 
-from tvmscope.compiler import sources
-from tvmscope.compiler.passes.per_image import TREATS_EACH_ALONE
-from tvmscope.compiler.passes.rewrite import flat, static_shape, with_vars
-from tvmscope.compiler.tiles import NEAR_BYTES
+from tvmscope.compiler.cost.tiles import NEAR_BYTES
+from tvmscope.compiler.describe import sources
+from tvmscope.compiler.graph.per_image import TREATS_EACH_ALONE
+from tvmscope.compiler.graph.rewrite import flat, static_shape, with_vars
 from tvmscope.core.target import Target
 
 PARTS = "tvmscope.parts"

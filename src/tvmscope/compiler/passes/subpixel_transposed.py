@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler.passes.rewrite import Rewriter, rewrite_calls, static_shape
+from tvmscope.compiler.graph.rewrite import Rewriter, rewrite_calls, static_shape
 
 Array = np.ndarray[Any, Any]
 

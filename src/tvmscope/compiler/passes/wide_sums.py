@@ -15,7 +15,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from tvmscope.compiler.passes.rewrite import Rewriter, rewrite_calls
+from tvmscope.compiler.graph.rewrite import Rewriter, rewrite_calls
 from tvmscope.core.target import Target
 
 AVERAGES = tuple(

@@ -14,9 +14,9 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from tvmscope.compiler import scatter_boxes
-from tvmscope.compiler.passes.rewrite import flat
-from tvmscope.compiler.sources import bindings
+from tvmscope.compiler.describe.sources import bindings
+from tvmscope.compiler.graph.rewrite import flat
+from tvmscope.compiler.kernels.scatter import boxes
 
 _END = 1 << 62
 
@@ -36,7 +36,7 @@ def write_in_place() -> tvm.transform.Pass:
         rewriter = _InPlace(module, chosen)
         for var, kernel in kernels.items():
             rewriter.kernels[var] = rewriter.builder_.add_func(
-                scatter_boxes.overwrite(kernel), var.name_hint
+                boxes.overwrite(kernel), var.name_hint
             )
         rewriter.builder_.update_func(module.get_global_var("main"), rewriter.visit_expr(function))
         return rewriter.builder_.get()
@@ -72,7 +72,7 @@ def _chosen(module: tvm.IRModule, function: relax.Function) -> dict[relax.Var, r
 
 def _boxes(module: tvm.IRModule, value: relax.Expr) -> bool:
     called = _kernel(module, value)
-    return called is not None and scatter_boxes.BOXES in (called.attrs or {})
+    return called is not None and boxes.BOXES in (called.attrs or {})
 
 
 def _kernel(module: tvm.IRModule, value: relax.Expr) -> tirx.PrimFunc | None:

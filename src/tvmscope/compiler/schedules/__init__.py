@@ -1,0 +1,1 @@
+"""Schedule rules: `cpu/` and `cuda/`, and how they are offered each kernel."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from tvmscope.core import winograd
+from tvmscope.analysis import winograd
 from tvmscope.core.profile import Finding, KernelIR
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from tvm import s_tir, tirx
 
-from tvmscope.compiler import tiles
-from tvmscope.compiler.blocked_ops import OP
+from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
+from tvmscope.compiler.kernels.blocked import OP
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
     find_op,
@@ -25,7 +26,6 @@ from tvmscope.compiler.schedules.cpu.rows import (
     vectorize_elements,
     vectorize_stage,
 )
-from tvmscope.compiler.tiles import CHANNEL_BLOCK
 from tvmscope.core.target import Target
 
 

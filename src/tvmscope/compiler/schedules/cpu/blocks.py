@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from tvmscope.compiler.blocked_ops import OP
+from tvmscope.compiler.kernels.blocked import OP
 
 Block = Any
 """A schedule's handle of a block."""

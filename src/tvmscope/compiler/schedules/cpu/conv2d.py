@@ -18,8 +18,7 @@ from math import prod
 
 from tvm import s_tir, tirx
 
-from tvmscope.compiler import tiles
-from tvmscope.compiler.knobs import int_of, params_of
+from tvmscope.compiler.cost import tiles
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
@@ -32,6 +31,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     vectorize_last,
     weight_bytes,
 )
+from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
 
 _CHUNKS = (64, 48, 32, 16)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from tvm import s_tir, tirx
 
-from tvmscope.compiler import tiles
-from tvmscope.compiler.knobs import int_of, params_of
+from tvmscope.compiler.cost import tiles
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
     Space,
@@ -20,6 +19,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     schedule_copies,
     vectorize_last,
 )
+from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
 
 _CHUNK_BYTES = 128 * 1024

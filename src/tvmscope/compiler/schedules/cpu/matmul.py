@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from tvm import s_tir, tirx
 
-from tvmscope.compiler import tiles
-from tvmscope.compiler.knobs import int_of, params_of
+from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
@@ -23,7 +23,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     schedule_copies,
     vectorize_last,
 )
-from tvmscope.compiler.tiles import CHANNEL_BLOCK
+from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
 
 _CHUNK = 128

@@ -17,7 +17,7 @@ from math import prod
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import collect_vars_used_in_prim_expr
 
-from tvmscope.compiler import tiles
+from tvmscope.compiler.cost import tiles
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
     find_reduction,

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from tvm import s_tir, tirx
 
-from tvmscope.compiler.row_ops import LANES, STAGE
+from tvmscope.compiler.kernels.rows import LANES, STAGE
 from tvmscope.compiler.schedules.cpu.blocks import Block, all_blocks, find_op, inline_epilogue
 from tvmscope.core.target import Target
 

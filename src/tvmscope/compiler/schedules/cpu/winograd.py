@@ -13,7 +13,8 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from tvmscope.compiler.knobs import int_of, params_of
+from tvmscope.compiler.cost.tiles import NEAR_BYTES, most_columns
+from tvmscope.compiler.kernels.winograd import ranked_product_columns
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
@@ -24,8 +25,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     vectorize_last,
     weight_bytes,
 )
-from tvmscope.compiler.tiles import NEAR_BYTES, most_columns
-from tvmscope.compiler.winograd import ranked_product_columns
+from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Params
 

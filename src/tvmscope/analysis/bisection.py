@@ -1,0 +1,50 @@
+"""Where a compiled model first computes something else than its framework does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tvmscope.core.measurement import Accuracy
+
+Outcome = Literal["nothing", "reference", "importer", "pass", "schedule"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """The model after some passes, finished by TVM's required lowering alone."""
+
+    name: str
+    """The last of the passes; for kernels, how many of them had their new form."""
+    passed: bool | None
+    """None where it cannot be run."""
+    detail: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bisection:
+    """What was found, and the folder that shows it in one run."""
+
+    model: str
+    target: str
+    outcome: Outcome
+    """`nothing` diverges; the `reference` itself verifies nothing; wrong from the `importer` on; a
+    `pass`; or a `schedule` of one kernel."""
+    accuracy: Accuracy
+    """Of the whole model."""
+    passes: tuple[str, ...] = ()
+    """The pass that is at fault; several where the module cannot be run between them."""
+    kernel: str | None = None
+    rule: str | None = None
+    """The schedule rule that took the kernel."""
+    source_ops: tuple[str, ...] = ()
+    """The model's own operators that diverge first."""
+    detail: str | None = None
+    """How they differ there."""
+    reproducer: Path | None = None
+    reproduced: bool | None = None
+    """Whether running it has shown the difference; None where there is nothing to run."""
+    alone: bool = False
+    """Whether the reproducer holds that operator alone, or all of the model."""
+    tested: tuple[Probe, ...] = ()

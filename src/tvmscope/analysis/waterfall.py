@@ -1,0 +1,136 @@
+"""Where the difference to the fastest profiled backend comes from, bar by bar.
+
+Both sides are taken apart in the same way. A plain run is the sum over its kernels, plus the
+measured time between them, minus what the profiler added; what is then left over is unexplained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tvmscope.analysis.alignment import groups
+from tvmscope.core import stats
+from tvmscope.core.profile import Profile
+from tvmscope.core.session import Session
+
+OWN = "tvmscope"
+Kind = Literal["operator", "host", "layout", "overhead", "unexplained"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A part of the difference; positive where ours takes longer."""
+
+    label: str
+    kind: Kind
+    delta_s: float
+    source_ops: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waterfall:
+    """From their time to ours: `theirs_s` plus all bars is `ours_s`."""
+
+    ours: str
+    theirs: str
+    ours_s: float
+    theirs_s: float
+    bars: tuple[Bar, ...]
+    beside: tuple[tuple[str, float], ...] = ()
+    """Rows of the same target and precision that have no profile, with their medians."""
+
+
+def waterfall(session: Session) -> Waterfall | None:
+    """Our fastest profiled row against the fastest other one; None where one is missing.
+
+    They run on the same target in the same precision, and both have passed verification.
+    """
+    rows = [p for p in session.profiles if _passed(session, p)]
+    own = [p for p in rows if _is_own(p)]
+    for ours in sorted(own, key=lambda p: p.end_to_end_s):
+        peers = [p for p in rows if not _is_own(p) and _kind(session, p) == _kind(session, ours)]
+        if peers:
+            return _between(session, ours, min(peers, key=lambda p: p.end_to_end_s))
+    return None
+
+
+def _between(session: Session, ours: Profile, theirs: Profile) -> Waterfall:
+    bars = [
+        *_operators(ours, theirs),
+        Bar(label="layout changes", kind="layout", delta_s=_layout_s(ours) - _layout_s(theirs)),
+        Bar(label="between kernels", kind="host", delta_s=_host_s(ours) - _host_s(theirs)),
+        Bar(
+            label="profiler overhead",
+            kind="overhead",
+            delta_s=theirs.overhead_s - ours.overhead_s,
+        ),
+    ]
+    gap = ours.end_to_end_s - theirs.end_to_end_s
+    rest = gap - sum(bar.delta_s for bar in bars)
+    return Waterfall(
+        ours=ours.backend,
+        theirs=theirs.backend,
+        ours_s=ours.end_to_end_s,
+        theirs_s=theirs.end_to_end_s,
+        bars=(*bars, Bar(label="unexplained", kind="unexplained", delta_s=rest)),
+        beside=_beside(session, ours),
+    )
+
+
+def _operators(ours: Profile, theirs: Profile) -> list[Bar]:
+    """A bar per group of source operators, the largest loss first.
+
+    Kernels of unknown origin get no bar: their time ends up in what is unexplained.
+    """
+    pairs = ((p.backend, k) for p in (ours, theirs) for k in p.kernels if k.kind != "layout")
+    bars = [
+        Bar(
+            label=_label(group.source_ops),
+            kind="operator",
+            delta_s=group.times_s.get(ours.backend, 0.0) - group.times_s.get(theirs.backend, 0.0),
+            source_ops=group.source_ops,
+        )
+        for group in groups(pairs)
+        if group.source_ops
+    ]
+    return sorted(bars, key=lambda bar: -bar.delta_s)
+
+
+def _label(source_ops: tuple[str, ...]) -> str:
+    more = len(source_ops) - 1
+    return f"{source_ops[0]} + {more}" if more else source_ops[0]
+
+
+def _layout_s(profile: Profile) -> float:
+    return sum(k.total_s for k in profile.kernels if k.kind == "layout")
+
+
+def _host_s(profile: Profile) -> float:
+    """Where an instrument cannot measure it, it stays in what is unexplained."""
+    return profile.host_s or 0.0
+
+
+def _beside(session: Session, ours: Profile) -> tuple[tuple[str, float], ...]:
+    profiled = {(p.backend, p.target) for p in session.profiles}
+    target, precision = _kind(session, ours)
+    return tuple(
+        (row.task.variant.label, stats.median_s(row.measurement))
+        for row in session.results
+        if row.status == "ok" and row.measurement is not None and row.measurement.values_s
+        if (row.task.target, row.task.variant.precision) == (target, precision)
+        if (row.task.variant.label, row.task.target) not in profiled
+    )
+
+
+def _passed(session: Session, profile: Profile) -> bool:
+    row = session.result_of(profile)
+    return row is None or row.status == "ok"
+
+
+def _is_own(profile: Profile) -> bool:
+    return profile.backend.split(" ")[0].split("-")[0] == OWN
+
+
+def _kind(session: Session, profile: Profile) -> tuple[str, str]:
+    return profile.target, session.precision_of(profile)

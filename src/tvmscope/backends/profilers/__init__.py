@@ -1,0 +1,1 @@
+"""Kernel times by each backend's own instrument; they run in the backend's worker."""

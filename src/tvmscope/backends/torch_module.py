@@ -1,0 +1,164 @@
+"""What the two PyTorch backends share: placing a module, timing by events, CUDA graphs."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tvmscope.backends.api import LoadRequest, Profiler
+
+
+def unavailable(device: str) -> str | None:
+    """Why PyTorch cannot run on a device, without importing it."""
+    if importlib.util.find_spec("torch") is None:
+        return "torch is not installed: pip install 'tvmscope[torch]'"
+    if device == "cuda":
+        from tvmscope.machine.cuda_device import find
+
+        return None if find() else "no CUDA device here"
+    return None
+
+
+def env(threads: int) -> dict[str, str]:
+    """The worker's environment."""
+    return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+
+
+class TorchRunner:
+    """A PyTorch callable with its inputs in place, chosen among candidate settings by time."""
+
+    def __init__(self, request: LoadRequest) -> None:
+        import torch
+
+        from tvmscope.models.torch_module import load_module
+
+        torch.set_num_threads(request.threads)
+        # TF32 keeps 10 bits of the mantissa: results that are not float32's.
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_tf32 = False
+        self.torch, self.device = torch, request.device
+        self.loaded = load_module(request.folder)
+        self.settings: dict[str, str] = {"torch": torch.__version__, "tf32": "False"}
+        self.dtype = getattr(torch, request.precision)
+        self.half = request.precision != "float32"
+        self._call: Callable[[], Any] = lambda: None
+        self.profiler: Callable[[], Profiler] | None = None
+
+    def place(self, value: Any, channels_last: bool) -> Any:
+        """A tensor on the device, in the precision and memory format of this run."""
+        torch = self.torch
+        if not isinstance(value, torch.Tensor):
+            return value
+        value = value.to(self.device)
+        if value.is_floating_point():
+            value = value.to(self.dtype)
+        if channels_last and value.dim() == 4:
+            value = value.contiguous(memory_format=torch.channels_last)
+        return value
+
+    def prepare(self, channels_last: bool) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Module and inputs for one setting."""
+        module = self.loaded.module.to(self.device, self.dtype)
+        form = self.torch.channels_last if channels_last else self.torch.contiguous_format
+        if any(p.dim() == 4 for p in module.parameters()):
+            module = module.to(memory_format=form)
+        args = tuple(self.place(a, channels_last) for a in self.loaded.args)
+        kwargs = {k: self.place(v, channels_last) for k, v in self.loaded.kwargs.items()}
+        return module, args, kwargs
+
+    def eager_call(self, channels_last: bool) -> Callable[[], Any]:
+        """One eager run."""
+        module, args, kwargs = self.prepare(channels_last)
+        return lambda: module(*args, **kwargs)
+
+    def prefers_channels_last(self) -> bool:
+        """Whether the model runs faster with images laid out channels-last, by trying both."""
+        if not any(p.dim() == 4 for p in self.loaded.module.parameters()):
+            return False
+        plain = self.quick_s(self.eager_call(False))
+        return self.quick_s(self.eager_call(True)) < plain
+
+    def use(self, call: Callable[[], Any]) -> None:
+        """Run `call` from now on."""
+        self._call = call
+
+    def synchronize(self) -> None:
+        """Wait for the GPU, if there is one."""
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
+    def quick_s(self, call: Callable[[], Any], n: int = 5) -> float:
+        """A quick time, to choose between settings; the least disturbed of some runs."""
+        times = []
+        for i in range(n + 2):
+            start = time.perf_counter()
+            call()
+            self.synchronize()
+            if i >= 2:
+                times.append(time.perf_counter() - start)
+        return min(times)
+
+    def graphed(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """Capture `call` into a CUDA graph; returns a replay that gives the same outputs."""
+        torch = self.torch
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                call()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = call()
+
+        def replay() -> Any:
+            graph.replay()
+            return result
+
+        return replay
+
+    def run(self) -> None:
+        """Run once and wait."""
+        with self.torch.inference_mode():
+            self._call()
+        self.synchronize()
+
+    def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Run once and return all outputs."""
+        with self.torch.inference_mode():
+            result = self._call()
+        self.synchronize()
+        flat = self.loaded.flatten(result)
+        return {name: _to_numpy(self.torch, value) for name, value in flat.items()}
+
+
+class CudaTorchRunner(TorchRunner):
+    """The same on a GPU, where events time the device itself."""
+
+    def time_device(self, n: int) -> list[float]:
+        """Device seconds of `n` runs, by events."""
+        torch = self.torch
+        times = []
+        with torch.inference_mode():
+            for _ in range(n):
+                first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                first.record()
+                self._call()
+                last.record()
+                last.synchronize()
+                times.append(first.elapsed_time(last) / 1e3)
+        return times
+
+
+def make_runner(request: LoadRequest) -> TorchRunner:
+    """A runner for the request's device."""
+    return CudaTorchRunner(request) if request.device == "cuda" else TorchRunner(request)
+
+
+def _to_numpy(torch: Any, value: Any) -> np.ndarray[Any, Any]:
+    value = value.detach().cpu()
+    return np.asarray((value.float() if value.dtype == torch.bfloat16 else value).numpy())

@@ -1,0 +1,198 @@
+"""Runs a comparison: loads and verifies every entry, then times them in interleaved rounds."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+from tvmscope.benchmark.compare import compare_all
+from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.row import Reference, Row
+from tvmscope.core.measurement import Result
+from tvmscope.core.options import MeasureOptions
+from tvmscope.core.task import Task
+from tvmscope.errors import RunError
+from tvmscope.machine.load import disturbances, snapshot
+from tvmscope.measure.interleave import interleave
+from tvmscope.progress import Progress
+
+__all__ = ["Entry", "compare_all", "run"]
+
+Results = tuple[Result, ...]
+FEWER_CORES = 0.8
+CORES_PER_CHAIN = 2
+"""Building and loading compile (TVM, torch.compile): fewer cores would only queue up."""
+
+
+def run(
+    entries: Sequence[Entry],
+    options: MeasureOptions,
+    *,
+    reference: Path,
+    reference_name: str,
+    tolerances: Callable[[Task], float],
+    atol: float = 0.0,
+    progress: Progress,
+    on_update: Callable[[Results], None],
+    log_dir: Path | None = None,
+) -> Results:
+    """One result per entry, in order; whatever happens to an entry is its result.
+
+    `on_update` sees the results after each load and each round, rows that are not there yet as
+    "interrupted". On Ctrl-C it sees them a last time before the interrupt goes on.
+    """
+    if not reference.is_file():
+        raise RunError(f"the reference outputs {reference} are missing: prepare the model again")
+    rows = [Row(entry) for entry in entries]
+
+    def against(row: Row) -> Reference:
+        return Reference(reference, reference_name, tolerances(row.entry.task), atol)
+
+    def publish() -> Results:
+        results = tuple(row.result() for row in rows)
+        on_update(results)
+        return results
+
+    try:
+        for number, row in enumerate(_load(rows, options, log_dir, against, progress)):
+            progress.step(number + 1, len(rows), row.label)
+            _tell(row, progress)
+            publish()
+        _measure(rows, options, progress, publish)
+    except BaseException as e:  # whatever ends the run, no worker may outlive it
+        for row in rows:
+            row.end()
+        if isinstance(e, KeyboardInterrupt):
+            _mark_interrupted(rows)
+            publish()
+        raise
+    for row in rows:
+        if row.worker is not None:
+            row.worker.close()
+    return publish()
+
+
+def _load(
+    rows: Sequence[Row],
+    options: MeasureOptions,
+    log_dir: Path | None,
+    against: Callable[[Row], Reference],
+    progress: Progress,
+) -> Iterator[Row]:
+    """Build, load and verify all rows, several chains at once where cores are plenty.
+
+    Yields each row when it is done.
+    """
+    done: SimpleQueue[Row | BaseException] = SimpleQueue()
+
+    def go_through(chain: list[Row]) -> None:
+        try:
+            for row in chain:
+                _prepare(row, against(row), progress)
+                done.put(row)
+        except BaseException as e:  # carried to the thread that waits
+            done.put(e)
+
+    pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_PER_CHAIN))
+    for row in rows:
+        if row.entry.unavailable is None and row.entry.failure is None:
+            row.start(options, _log_path(log_dir, row))  # here: a worker dies with its thread
+    for chain in _chains(rows):
+        pool.submit(go_through, chain)
+    try:
+        for _ in rows:
+            came = done.get()
+            if isinstance(came, BaseException):
+                raise came
+            yield came
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _chains(rows: Sequence[Row]) -> list[list[Row]]:
+    chains: dict[Hashable, list[Row]] = {}
+    for number, row in enumerate(rows):
+        key = number if row.entry.chain is None else (row.entry.chain,)
+        chains.setdefault(key, []).append(row)
+    return list(chains.values())
+
+
+def _prepare(row: Row, against: Reference, progress: Progress) -> None:
+    if row.entry.build is not None:
+        progress.stage("compile", row.label)
+    row.build()
+    if row.worker is not None:
+        progress.stage("load and verify", row.label)
+        with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
+            row.prepare(Path(folder) / "outputs.npz", against)
+
+
+def _measure(
+    rows: list[Row], options: MeasureOptions, progress: Progress, publish: Callable[[], Results]
+) -> None:
+    lanes = [row.lane for row in rows if row.lane is not None]
+    if not lanes:
+        return
+    pids = [row.worker.pid for row in rows if row.worker is not None and row.lane is not None]
+    progress.stage("measure", f"{len(lanes)} in turns")
+    before = snapshot(pids)
+    for _ in interleave(lanes, options):
+        rounds = max(len(lane.rounds_s) for lane in lanes)
+        progress.step(*_done(rows, options), f"round {rounds}" if rounds else "warm-up")
+        publish()
+    found = disturbances(before, snapshot(pids))
+    for text in found:
+        progress.note(text)
+    for row in rows:
+        if row.lane is not None:
+            row.warnings.extend(found)
+            row.finish()
+            if row.lane.failure is not None:
+                _tell(row, progress)
+    _warn_of_idle_cores(rows)
+
+
+def _warn_of_idle_cores(rows: Sequence[Row]) -> None:
+    """Say so where a row left cores idle that another one used: the two are not quite a pair."""
+    used = {r.label: r.cores for r in rows if r.cores and r.entry.task.target.startswith("cpu")}
+    if not used:
+        return
+    busiest = max(used, key=lambda label: used[label] or 0.0)
+    for row in rows:
+        if row.label in used and (row.cores or 0.0) < FEWER_CORES * (used[busiest] or 0.0):
+            row.warnings.append(f"used {row.cores:.1f} cores; {busiest} used {used[busiest]:.1f}")
+
+
+def _done(rows: list[Row], options: MeasureOptions) -> tuple[float, float]:
+    """How far the measuring is: runs where the user counts them, else time."""
+    lanes = [row.lane for row in rows if row.lane is not None and row.lane.failure is None]
+    usual = [lane for lane in lanes if lane.pace is None or not lane.pace.slow]
+    if options.iterations is not None:
+        return sum(len(r) for x in usual for r in x.rounds_s), options.iterations * len(usual)
+    return sum(min(x.used_s, options.duration_s) for x in usual), options.duration_s * len(usual)
+
+
+def _mark_interrupted(rows: list[Row]) -> None:
+    for row in rows:
+        if row.lane is not None and row.lane.rounds_s:
+            row.warnings.append(f"interrupted after {len(row.lane.rounds_s)} rounds")
+
+
+def _tell(row: Row, progress: Progress) -> None:
+    """Remark at once what keeps a row from being a plain result."""
+    result = row.result()
+    if result.status in ("failed", "unavailable"):
+        progress.note(f"{row.label}: {result.status}: {result.reason}")
+    elif row.accuracy is not None and not row.accuracy.passed:
+        progress.note(f"{row.label}: wrong: {row.accuracy.detail}")
+
+
+def _log_path(folder: Path | None, row: Row) -> Path | None:
+    if folder is None:
+        return None
+    return folder / (re.sub(r"[^A-Za-z0-9._-]+", "-", row.label) + ".log")

@@ -1,0 +1,130 @@
+"""Checks a backend's outputs against the reference framework's."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tvmscope.core.measurement import Accuracy
+from tvmscope.errors import RunError
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """One output beside its reference; numbers are None where the two cannot be subtracted."""
+
+    max_abs: float | None = None
+    error: float | None = None
+    cosine: float | None = None
+    problem: str | None = None
+
+
+def verify(
+    outputs: Path, reference: Path, tolerance: float, reference_name: str, *, atol: float = 0.0
+) -> Accuracy:
+    """Compare two npz files output by output; the worst output counts."""
+    actual, expected = _read(outputs), _read(reference)
+    if not expected:
+        raise RunError(f"{reference} holds no outputs: nothing to verify against")
+    differences = {
+        name: _difference(actual.get(name), array, tolerance, atol)
+        for name, array in expected.items()
+    }
+    problems = [f"output '{n}': {d.problem}" for n, d in differences.items() if d.problem]
+    every = differences.values()
+    known = [d for d in every if d.error is not None]
+    whole = len(known) == len(differences)  # a worst case over a part would look too good
+    return Accuracy(
+        reference=reference_name,
+        passed=not problems,
+        max_abs=max(d.max_abs or 0.0 for d in known) if whole else None,
+        error=max(d.error or 0.0 for d in known) if whole else None,
+        cosine=min((d.cosine for d in known if d.cosine is not None), default=None)
+        if whole
+        else None,
+        tolerance=tolerance,
+        detail="; ".join(problems) or None,
+    )
+
+
+def mismatch(actual: Array, expected: Array, tolerance: float, *, atol: float = 0.0) -> str | None:
+    """How a value inside a model differs from the reference's; None where it does not.
+
+    Other than in outputs, zeros prove enough here, and masks are full of infinities: what is not
+    finite must be the same in both.
+    """
+    if actual.shape != expected.shape or expected.dtype.kind not in "fc":
+        return _difference(actual, expected, tolerance, atol).problem
+    finite = np.isfinite(expected)
+    if not np.array_equal(actual[~finite], expected[~finite], equal_nan=True):
+        return "NaN or infinity in the reference is something else here"
+    odd = int(np.count_nonzero(finite & ~np.isfinite(actual)))
+    if odd:
+        return f"{odd} of {expected.size} values are NaN or infinite here alone"
+    a, b = (x[finite].astype(np.float64) for x in (actual, expected))
+    scale = float(np.abs(b).max(initial=0.0)) or 1.0
+    error = float(np.abs(a - b).max(initial=0.0)) / scale
+    if error * scale <= tolerance * scale + atol:
+        return None
+    return f"max|a-b| / max|ref| is {error:.2e}, over the tolerance {tolerance:.0e}"
+
+
+def _difference(
+    actual: Array | None, expected: Array, tolerance: float, atol: float
+) -> _Difference:
+    if actual is None:
+        return _Difference(problem="missing")
+    if actual.shape != expected.shape:
+        return _Difference(problem=f"shape {actual.shape} instead of {expected.shape}")
+    if expected.size == 0:
+        return _Difference(max_abs=0.0, error=0.0)
+    if expected.dtype.kind in "biu":
+        return _exact(actual, expected)
+    a, b = actual.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
+    for name, values in (("the reference", b), ("the result", a)):
+        bad = int(values.size - np.isfinite(values).sum())
+        if bad:
+            return _Difference(problem=f"{name} has {bad} of {values.size} values NaN or infinite")
+    scale = float(np.abs(b).max())
+    if scale == 0.0:
+        return _Difference(problem="the reference is all zeros: matching it proves nothing")
+    max_abs = float(np.abs(a - b).max())
+    error = max_abs / scale
+    over = f"max|a-b| / max|ref| is {error:.2e}, over the tolerance {tolerance:.0e}"
+    passed = max_abs <= tolerance * scale + atol
+    return _Difference(max_abs, error, _cosine(a, b), None if passed else over)
+
+
+def _exact(actual: Array, expected: Array) -> _Difference:
+    """Integers and booleans are indices, labels or masks: close is not good enough."""
+    wrong = int((actual != expected).sum())
+    gap = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
+    if not np.isfinite(gap).all():
+        return _Difference(problem="has NaN or infinite values where integers are expected")
+    scale = max(1.0, float(np.abs(expected.astype(np.float64)).max()))
+    problem = f"{wrong} of {expected.size} integers differ" if wrong else None
+    return _Difference(float(gap.max()), float(gap.max()) / scale, None, problem)
+
+
+def _cosine(a: Array, b: Array) -> float:
+    """Scaled by the largest magnitudes first, so that no square overflows; 0 for a zero vector."""
+    top = float(np.abs(a).max())
+    if top == 0.0:
+        return 0.0
+    x, y = a / top, b / np.abs(b).max()
+    return float(np.clip(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)), -1.0, 1.0))
+
+
+def _read(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, zipfile.BadZipFile) as e:
+        raise RunError(f"{path} cannot be read as saved outputs: {e}") from e

@@ -1,0 +1,75 @@
+"""What a command is: a function, plus the flag groups it takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvmscope.cli.show import Show
+from tvmscope.messages import _
+
+Group = Callable[..., dict[str, Any]]
+_INJECTED = ("options", "show")
+
+START, MEASURE, DEPLOY, RESULTS = _("Start here"), _("Measure"), _("Deploy"), _("Results")
+PANELS = (START, MEASURE, DEPLOY, RESULTS)
+"""The headings of `tvmscope --help`, in order; others come after them."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command's manifest; its name is its file's, its help the function's docstring."""
+
+    run: Callable[..., int | None]
+    """Takes its own parameters, and `options: Options`, `show: Show` built from the groups."""
+    groups: tuple[Group, ...]
+    panel: str
+    """The heading it stands under in `tvmscope --help`, one of `PANELS`."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Commands under one name (`tvmscope db list`); a member's name is its function's."""
+
+    help: str
+    members: tuple[Command, ...]
+    panel: str
+
+
+def bind(command: Command) -> Callable[..., int]:
+    """A function with all flags as parameters, the shape that typer reads."""
+    own = inspect.signature(command.run, eval_str=True).parameters
+    groups = {group: inspect.signature(group, eval_str=True).parameters for group in command.groups}
+    parameters = [p for p in own.values() if p.name not in _INJECTED]
+    parameters += [p for flags in groups.values() for p in flags.values()]
+
+    def call(**values: Any) -> int:
+        fields: dict[str, Any] = {}
+        for group, flags in groups.items():
+            fields |= group(**{name: values[name] for name in flags})
+        injected = {name: value for name, value in _split(fields).items() if name in own}
+        mine = {name: values[name] for name in own if name not in _INJECTED}
+        return command.run(**mine, **injected) or 0
+
+    keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    call.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+    call.__doc__ = command.run.__doc__
+    return call
+
+
+def _split(fields: dict[str, Any]) -> dict[str, Any]:
+    """Flags about showing go to `Show`, all others to `Options`; `redact` concerns both."""
+    from tvmscope.workflow.options import Options
+
+    shown = {f.name for f in dataclasses.fields(Show)}
+    line = shlex.join(["tvmscope", *sys.argv[1:]])
+    options = {k: v for k, v in fields.items() if k not in shown or k == "redact"}
+    return {
+        "show": Show(**{k: v for k, v in fields.items() if k in shown}),
+        "options": Options.of(command=line, **options),
+    }

@@ -1,0 +1,28 @@
+"""`tvmscope bench`: measure models on every backend."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvmscope.cli.command import MEASURE, Command
+from tvmscope.cli.flags import groups as flags
+from tvmscope.cli.show import Show, exit_code, refuse_overwrite
+from tvmscope.workflow.options import Options
+
+
+def bench(models: flags.Models, *, options: Options, show: Show) -> int:
+    """Measure models on every backend, verified and side by side."""
+    from tvmscope.workflow.bench import bench_models, expand
+
+    options = replace(options, profile=False)
+    found = expand(models)
+    if show.dry_run:
+        return show.plans(found, options)
+    refuse_overwrite(show.export_times, options.force)
+    with show.working() as progress:
+        sessions = bench_models(found, options, progress)
+    show.sessions(sessions)
+    return exit_code(sessions, options.backends)
+
+
+COMMAND = Command(bench, flags.MEASURING, panel=MEASURE)

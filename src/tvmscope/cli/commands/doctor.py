@@ -1,0 +1,110 @@
+"""`tvmscope doctor`: is everything there that the other commands need?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tvmscope.cli.command import START, Command
+from tvmscope.cli.flags import groups as flags
+from tvmscope.cli.show import Show
+from tvmscope.messages import _
+from tvmscope.units import format_bytes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tvmscope.workflow.doctor import Check
+
+_MARKS = {"ok": "green", "warn": "yellow", "fail": "bold red", "info": "dim"}
+
+
+def doctor(
+    clear_cache: Annotated[
+        bool, typer.Option("--clear-cache", help=_("Empty the cache folder, and do no more."))
+    ] = False,
+    roofs: Annotated[
+        bool,
+        typer.Option(
+            "--roofs", help=_("Measure this CPU's roofs, for one thread and for all; keep them.")
+        ),
+    ] = False,
+    smoke: Annotated[
+        bool,
+        typer.Option(
+            "--smoke", help=_("Compile, run and check two tiny graphs on each target here.")
+        ),
+    ] = False,
+    *,
+    show: Show,
+) -> int:
+    """Examine the installation and the machine; say what to fix and how."""
+    from tvmscope.storage.codec import encode
+    from tvmscope.workflow import doctor as examination
+    from tvmscope.workflow.places import cache_folder
+
+    if clear_cache:
+        freed = examination.clear_cache()
+        text = _("emptied {folder}: {size}")
+        show.text(text.format(folder=cache_folder(), size=format_bytes(freed)))
+        return 0
+    if roofs:
+        return _roofs(show)
+    with show.working() as progress:
+        if smoke:
+            from tvmscope.workflow.smoke import smoke as test
+
+            checks = test(progress)
+        else:
+            progress.stage(_("examining"))
+            checks = examination.examine()
+    failed = any(check.status == "fail" for check in checks)
+    show.text(_table(checks))
+    if show.json:
+        show.machine({"ok": not failed, "checks": encode(checks)})
+    return (1 if smoke else 5) if failed else 0
+
+
+def _roofs(show: Show) -> int:
+    from rich.table import Table
+
+    from tvmscope.storage.codec import encode
+    from tvmscope.workflow.doctor import measure_roofs
+
+    with show.working() as progress:
+        progress.stage(_("measuring the roofs"))
+        found = measure_roofs()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in (_("threads"), _("type"), _("roof"), _("how")):
+        table.add_column(title, justify="right" if title == _("threads") else "left")
+    for roof in found:
+        rate = (
+            f"{roof.flops_per_s / 1e9:.1f} GFLOP/s"
+            if roof.flops_per_s is not None
+            else f"{(roof.bytes_per_s or 0.0) / 1e9:.1f} GB/s"
+        )
+        table.add_row(str(roof.threads), roof.dtype, rate, roof.how)
+    show.text(table)
+    if show.json:
+        show.machine({"roofs": encode(found)})
+    return 0
+
+
+def _table(checks: list[Check]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from tvmscope.report.escape import clean
+
+    table = Table.grid(padding=(0, 2))
+    for check in checks:
+        detail = Text(clean(check.detail, 500))
+        if check.fix:
+            detail.append(f"\n-> {clean(check.fix)}", style="cyan")
+        mark = Text(check.status, style=_MARKS[check.status])
+        table.add_row(mark, Text(check.name, style="bold"), detail)
+    return table
+
+
+COMMAND = Command(doctor, (flags.speech,), panel=START)

@@ -1,0 +1,101 @@
+"""`tvmscope explain`: why a model is as slow as it is, and what a schedule made of a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tvmscope.cli.command import RESULTS, Command
+from tvmscope.cli.flags import groups as flags
+from tvmscope.cli.show import Show
+from tvmscope.errors import UsageError
+from tvmscope.messages import _
+
+if TYPE_CHECKING:
+    from tvmscope.core.session import Session
+    from tvmscope.report.terminal.explain import Titled
+
+_KERNEL = _("Show this kernel's loops, buffers and schedule; of two paths side by side.")
+
+_AGAINST = _("With --kernel: the kernel there that computes the same source operators.")
+
+
+def explain(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="SESSION|ARTIFACT", help=_("Results folders, session.json files, artifacts.")
+        ),
+    ],
+    kernel: Annotated[
+        str | None, typer.Option("--kernel", "-k", metavar="NAME", help=_KERNEL)
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option("--against", metavar="SESSION|ARTIFACT", help=_AGAINST)
+    ] = None,
+    *,
+    show: Show,
+) -> int:
+    """Say what is slow, why, what it is worth and how to fix it."""
+    from tvmscope.report.terminal.explain import Titled
+    from tvmscope.workflow import explain as job
+
+    if kernel is None:
+        if against is not None:
+            raise UsageError("--against shows a kernel beside another: name it with --kernel")
+        _show_findings([job.explain(path) for path in paths], paths, show)
+        return 0
+    places = [job.kernels_at(path) for path in (*paths, *([against] if against else []))]
+    found = [
+        Titled(title=place.where.name or str(place.where), session=place.session, ir=ir)
+        for place, ir in job.side_by_side(kernel, places)
+    ]
+    _show_kernels(found, show)
+    return 0
+
+
+def _show_findings(sessions: list[Session], paths: list[Path], show: Show) -> None:
+    from tvmscope.report.terminal.explain import findings
+    from tvmscope.storage.codec import encode
+    from tvmscope.workflow import calibration
+
+    if show.json:
+        show.machine(
+            [
+                {
+                    "path": str(path),
+                    "model": s.model.name,
+                    "findings": encode(s.findings),
+                    "fixes": encode(s.fixes),
+                }
+                for s, path in zip(sessions, paths, strict=True)
+            ]
+        )
+    else:
+        past = calibration.history()
+        _print(show, *(findings(session, past) for session in sessions))
+
+
+def _show_kernels(kernels: list[Titled], show: Show) -> None:
+    from tvmscope.report.terminal.explain import KernelView, in_words
+    from tvmscope.storage.codec import encode
+
+    if show.json:
+        show.machine([encode(k.ir) | {"schedule": in_words(k.ir.trace)} for k in kernels])
+    else:
+        _print(show, KernelView(tuple(kernels)))
+
+
+def _print(show: Show, *views: Any) -> None:
+    """The answer is the result, not a remark beside it: it goes to stdout and may be piped."""
+    from rich.console import Console
+
+    if not show.quiet:
+        console = Console(highlight=False)
+        for view in views:
+            console.print(view)
+
+
+COMMAND = Command(explain, (flags.speech,), panel=RESULTS)

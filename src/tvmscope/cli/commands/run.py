@@ -1,0 +1,131 @@
+"""`tvmscope run`: time an artifact, keep its outputs, show it pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tvmscope.cli.command import DEPLOY, Command
+from tvmscope.cli.flags import groups as flags
+from tvmscope.cli.flags.option import option
+from tvmscope.cli.flags.pictures import pictures
+from tvmscope.cli.show import Show, exit_code, refuse_overwrite
+from tvmscope.errors import UsageError
+from tvmscope.messages import _
+from tvmscope.workflow.options import Options
+
+if TYPE_CHECKING:
+    from tvmscope.core.session import Session
+
+_KERNELS = _("Kernels")
+_TOP = 20
+
+
+def run(
+    artifact: Annotated[
+        Path, typer.Argument(metavar="ARTIFACT", help=_("A folder written by compile."))
+    ],
+    save_outputs: Annotated[
+        Path | None,
+        typer.Option("--save-outputs", metavar="FILE.npz", help=_("Keep the outputs, by name.")),
+    ] = None,
+    profile: Annotated[
+        bool, option(_KERNELS, "--profile", help=_("Time every kernel too, after all else."))
+    ] = False,
+    top: Annotated[
+        int | None,
+        option(_KERNELS, "--top", metavar="N", min=1, help=_("Kernels to show."), default="20"),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", hidden=True, help=_("Must be the artifact's own."))
+    ] = None,
+    *,
+    options: Options,
+    show: Show,
+) -> int:
+    """Run a compiled artifact: time it, save its outputs, show it pictures."""
+    from tvmscope.workflow.places import claim
+    from tvmscope.workflow.run import check_device, run_artifact
+
+    if top is not None and not profile:
+        raise UsageError("--top says how many kernels --profile shows; give both")
+    if device is not None:
+        check_device(artifact, device)
+    if options.output is not None:
+        claim(options.output, force=options.force)
+    refuse_overwrite(show.export_times, options.force)
+    top = (top or _TOP) if profile else None
+    if options.pictures is not None:
+        return _show_pictures(artifact, save_outputs, top, options, show)
+    with show.working() as progress:
+        session = run_artifact(artifact, options, save_outputs=save_outputs, progress=progress)
+        if profile:
+            from tvmscope.workflow.profile import profile_artifact
+
+            session = profile_artifact(artifact, options, progress, session)
+    return _show_session(session, top, options, show)
+
+
+def _show_session(
+    session: Session, top: int | None, options: Options, show: Show, *, json: bool = True
+) -> int:
+    """Times, then kernels; 1 when kernels were asked for and could not be timed."""
+    from dataclasses import replace
+
+    from tvmscope.core.session import save
+    from tvmscope.report.terminal import profile_table
+
+    if options.output is not None:
+        save(session, options.output)
+    if session.results:
+        show.sessions([session], json=json)
+    if top is not None:
+        (shown,) = show.presentable([session])
+        if session.results:  # the table of times has told the warnings
+            shown = replace(shown, warnings=())
+        show.text("", profile_table.render(shown, top))
+    code = exit_code([session]) if session.results else 0
+    return code or int(top is not None and not session.profiles)
+
+
+def _show_pictures(
+    artifact: Path, save_outputs: Path | None, top: int | None, options: Options, show: Show
+) -> int:
+    """Answers before the tables; 1 when a picture could not be answered."""
+    from tvmscope.report.terminal import answers
+    from tvmscope.workflow.pictures import show_pictures
+
+    with show.working() as progress:
+        shown = show_pictures(
+            artifact,
+            options,
+            save_outputs=save_outputs,
+            profile=top is not None,
+            progress=progress,
+        )
+    said = answers.without_folders(shown.answers) if show.redact else shown.answers
+    show.text(answers.render(said))
+    session, code = shown.session, 0
+    if session is not None:
+        code = _show_session(session, top, options, show, json=False)
+    if show.json:
+        (hidden,) = show.presentable([session]) if session else (None,)
+        show.machine(answers.machine(said, hidden))
+    return 1 if any(answer.failure is not None for answer in said) else code
+
+
+COMMAND = Command(
+    run,
+    (
+        pictures,
+        flags.cores,
+        flags.inputs,
+        flags.measurement,
+        flags.place,
+        flags.speech,
+        flags.results,
+    ),
+    panel=DEPLOY,
+)

@@ -1,0 +1,1 @@
+"""Every flag once; a group is a function whose parameters are flags and whose result is options."""

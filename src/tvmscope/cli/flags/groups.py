@@ -1,0 +1,275 @@
+"""Every flag, once: a group is a function whose parameters are flags and whose result is options.
+
+Keys of the result are fields of `workflow.options.Options` (or its parts) and of `cli._show.Show`.
+A flag that was not given is left out, so that each default has one home: the options' dataclass.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from tvmscope.cli.flags.accuracy import tolerances
+from tvmscope.cli.flags.option import given, names, option
+from tvmscope.cli.flags.output import place, planning, results, speech
+from tvmscope.cli.flags.tuning import database
+from tvmscope.errors import UsageError
+from tvmscope.messages import _
+from tvmscope.units import parse_duration_s, parse_shapes, split_targets
+
+Models = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL",
+        help=_(
+            "Built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME, hf:NAME, or a "
+            "folder."
+        ),
+        show_default=False,
+    ),
+]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help=_("Built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME or hf:NAME."),
+        show_default=False,
+    ),
+]
+
+
+_WHAT = _("What to measure or build")
+
+
+def target(
+    target: Annotated[
+        list[str] | None,
+        option(
+            _WHAT,
+            "--target",
+            metavar="TARGET",
+            help=_(
+                "auto, cpu, cuda, cpu:skylake-avx512, arm64:cortex-a72, cuda:sm_90, target JSON or "
+                "'llvm -mcpu=...'. Repeat, or join by commas, for several."
+            ),
+            default="auto",
+        ),
+    ] = None,
+    precision: Annotated[
+        list[str] | None,
+        option(
+            _WHAT,
+            "--precision",
+            metavar="NAME",
+            help=_("float32, float16, bfloat16; commas join several."),
+            default="float32",
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(targets=split_targets(target or []), precisions=names(precision))
+
+
+def cores(
+    threads: Annotated[
+        int | None,
+        option(
+            _WHAT,
+            "--threads",
+            metavar="N",
+            min=1,
+            help=_("Threads of every backend."),
+            default=_("cores"),
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(threads=threads)
+
+
+def shapes(
+    shapes: Annotated[
+        list[str] | None,
+        option(_WHAT, "--shapes", metavar="NAME:1x3x224x224", help=_("Input shapes; repeatable.")),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        option(_WHAT, "--batch-size", metavar="N", min=1, help=_("First dimension of the inputs.")),
+    ] = None,
+) -> dict[str, Any]:
+    return given(shapes=parse_shapes(shapes or []), batch_size=batch_size)
+
+
+def network(
+    offline: Annotated[
+        bool,
+        option(
+            _WHAT,
+            "--offline",
+            help=_("Download nothing; missing weights become seeded random ones."),
+        ),
+    ] = False,
+) -> dict[str, Any]:
+    return given(offline=offline)
+
+
+def inputs(
+    inputs: Annotated[
+        Path | None,
+        option(
+            _WHAT,
+            "--inputs",
+            metavar="FILE.npz",
+            exists=True,
+            dir_okay=False,
+            help=_("Inputs by name."),
+            default=_("seeded random"),
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        option(
+            _WHAT, "--seed", metavar="N", help=_("Of inputs, weights and order."), default=_("0")
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(inputs_file=None if inputs is None else str(inputs), seed=seed)
+
+
+_HOW = _("How to compile")
+
+
+def compilation(
+    pipeline: Annotated[
+        str | None,
+        option(
+            _HOW,
+            "--pipeline",
+            metavar="NAME",
+            help=_("tvmscope, tvm or file.py:function."),
+            default=_("tvmscope"),
+        ),
+    ] = None,
+    exec_mode: Annotated[
+        Literal["bytecode", "compiled"] | None,
+        option(_HOW, "--exec-mode", help=_("Of the virtual machine."), default=_("bytecode")),
+    ] = None,
+    graph: Annotated[
+        bool | None,
+        option(
+            _HOW,
+            "--graph/--no-graph",
+            help=_("Only with, or only without CUDA graphs."),
+            default=_("both, as rows of their own"),
+        ),
+    ] = None,
+    disable_pass: Annotated[
+        list[str] | None,
+        option(_HOW, "--disable-pass", metavar="NAME", help=_("Leave a pass out; repeatable.")),
+    ] = None,
+    fast_scatter: Annotated[
+        bool,
+        option(_HOW, "--fast-scatter/--no-fast-scatter", help=_("Replace scatters."), default="on"),
+    ] = True,
+    dump_ir: Annotated[
+        Path | None,
+        option(
+            _HOW, "--dump-ir", metavar="DIR", file_okay=False, help=_("Write the IR of each phase.")
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(
+        pipeline=pipeline,
+        exec_mode=exec_mode,
+        graph=graph,
+        disabled_passes=(*names(disable_pass), *(() if fast_scatter else ("fast-scatter",))),
+        dump_ir=None if dump_ir is None else str(dump_ir),
+    )
+
+
+_TIME = _("How to measure")
+
+
+def measurement(
+    iterations: Annotated[
+        int | None,
+        option(_TIME, "--iterations", metavar="N", min=1, help=_("Runs per backend, exactly.")),
+    ] = None,
+    warmup: Annotated[
+        int | None,
+        option(
+            _TIME,
+            "--warmup",
+            metavar="N",
+            min=0,
+            help=_("Warm-up runs, exactly."),
+            default=_("until steady"),
+        ),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        option(
+            _TIME, "--duration", metavar="TIME", help=_("Per backend: 5s, 1m."), default=_("8s")
+        ),
+    ] = None,
+    mode: Annotated[
+        Literal["latency", "throughput"] | None,
+        option(
+            _TIME,
+            "--mode",
+            help=_("throughput shows items per second too; see --batch-size."),
+            default=_("latency"),
+        ),
+    ] = None,
+    cache: Annotated[
+        Literal["warm", "cold"] | None,
+        option(
+            _TIME, "--cache", help=_("Flush the CPU caches before each run?"), default=_("warm")
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    duration_s = None if duration is None else parse_duration_s(duration)
+    if duration_s == 0:
+        raise UsageError("--duration must be more than 0; use --iterations 1 for a single run")
+    return given(
+        iterations=iterations, warmup=warmup, duration_s=duration_s, mode=mode, cache=cache
+    )
+
+
+def backends(
+    backends: Annotated[
+        list[str] | None,
+        option(
+            _WHAT, "--backends", metavar="A,B", help=_("Backends to run."), default=_("tvmscope")
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(backends=names(backends))
+
+
+def comparison(
+    backends: Annotated[
+        list[str] | None,
+        option(_WHAT, "--backends", metavar="A,B", help=_("Backends to run."), default=_("all")),
+    ] = None,
+) -> dict[str, Any]:
+    return given(backends=names(backends))
+
+
+MEASURING = (
+    target,
+    cores,
+    shapes,
+    network,
+    inputs,
+    compilation,
+    database,
+    measurement,
+    comparison,
+    tolerances,
+    place,
+    speech,
+    results,
+    planning,
+)
+"""What every command that measures a model takes."""

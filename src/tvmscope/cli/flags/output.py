@@ -1,0 +1,69 @@
+"""The flags about where results go and how they are shown (see `_flags` for what a group is)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from tvmscope.cli.flags.option import given, names, option
+from tvmscope.errors import UsageError
+from tvmscope.messages import _
+
+_OUT = _("Output")
+
+
+def place(
+    output: Annotated[
+        Path | None, option(_OUT, "--output", "-o", metavar="PATH", help=_("Where to write."))
+    ] = None,
+    force: Annotated[bool, option(_OUT, "--force", help=_("Overwrite what is there."))] = False,
+) -> dict[str, Any]:
+    return given(output=output, force=force)
+
+
+def speech(
+    json: Annotated[
+        bool, option(_OUT, "--json", help=_("Machine output on stdout; text stays on stderr."))
+    ] = False,
+    quiet: Annotated[bool, option(_OUT, "--quiet", "-q", help=_("No text for people."))] = False,
+    verbose: Annotated[
+        bool, option(_OUT, "--verbose", "-v", help=_("More detail, and tracebacks of errors."))
+    ] = False,
+) -> dict[str, Any]:
+    return given(json=json, quiet=quiet, verbose=verbose)
+
+
+def results(
+    export_times: Annotated[
+        Path | None,
+        option(_OUT, "--export-times", metavar="FILE", help=_("Write every single time as JSON.")),
+    ] = None,
+    percentile: Annotated[
+        list[str] | None,
+        option(
+            _OUT,
+            "--percentile",
+            metavar="90,99",
+            help=_("Show percentiles where there are samples enough."),
+        ),
+    ] = None,
+    redact: Annotated[
+        bool,
+        option(
+            _OUT, "--redact", help=_("Print and export without host name, user name and folders.")
+        ),
+    ] = False,
+) -> dict[str, Any]:
+    percentiles = tuple(f"p{p.removeprefix('p')}" for p in names(percentile))
+    for p in percentiles:
+        if p not in ("p90", "p99"):
+            raise UsageError(f"unknown percentile '{p[1:]}'; use 90 or 99 (the median is 50)")
+    return given(export_times=export_times, percentiles=percentiles, redact=redact)
+
+
+def planning(
+    dry_run: Annotated[
+        bool, option(_OUT, "--dry-run", help=_("Print what would be done, and do nothing."))
+    ] = False,
+) -> dict[str, Any]:
+    return given(dry_run=dry_run)

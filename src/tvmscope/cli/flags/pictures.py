@@ -1,0 +1,157 @@
+"""The flags about pictures (see `_flags` for what a group is)."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from tvmscope.cli.flags.option import given, option
+from tvmscope.core.options import PictureOptions
+from tvmscope.errors import UsageError
+from tvmscope.messages import _
+from tvmscope.units import parse_numbers
+
+_PICTURES = _("Pictures")
+_OF_RUN = ("more", "save_vis")
+"""Flags of a command that shows pictures to one artifact only."""
+
+
+def pictures(
+    more: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PICTURE", help=_("More pictures or folders."), show_default=False),
+    ] = None,
+    image: Annotated[
+        list[Path] | None,
+        option(
+            _PICTURES, "--image", metavar="PATH", help=_("A picture or a folder; name several.")
+        ),
+    ] = None,
+    task: Annotated[
+        Literal["classify", "detect"] | None,
+        option(
+            _PICTURES, "--task", help=_("What the model does."), default=_("by its output shapes")
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        option(
+            _PICTURES,
+            "--labels",
+            metavar="FILE",
+            help=_("Class names, one per line or JSON."),
+            default=_("the model's own, ImageNet or COCO"),
+        ),
+    ] = None,
+    score_threshold: Annotated[
+        float | None,
+        option(
+            _PICTURES,
+            "--score-threshold",
+            metavar="X",
+            min=0.0,
+            max=1.0,
+            help=_("Least score of a box."),
+            default="0.25",
+        ),
+    ] = None,
+    nms_iou: Annotated[
+        float | None,
+        option(
+            _PICTURES,
+            "--nms-iou",
+            metavar="X",
+            min=0.0,
+            max=1.0,
+            help=_("Overlap above which the weaker box of a class goes."),
+            default="0.45",
+        ),
+    ] = None,
+    head: Annotated[
+        str | None,
+        option(
+            _PICTURES,
+            "--head",
+            metavar="NAME",
+            help=_("A detector's outputs: yolov5, yolov8, darknet[:model.cfg], nms, end2end."),
+            default=_("by its output shapes"),
+        ),
+    ] = None,
+    save_vis: Annotated[
+        Path | None,
+        option(
+            _PICTURES,
+            "--save-vis",
+            metavar="PATH",
+            help=_("Draw the answer; a folder for several pictures."),
+        ),
+    ] = None,
+    input_scale: Annotated[
+        str | None,
+        option(
+            _PICTURES,
+            "--input-scale",
+            metavar="1/255",
+            help=_("Pixels are multiplied by it."),
+            default=_("the artifact's, else 1"),
+        ),
+    ] = None,
+    mean: Annotated[
+        str | None,
+        option(_PICTURES, "--mean", metavar="R,G,B", help=_("Taken off scaled pixels.")),
+    ] = None,
+    std: Annotated[
+        str | None,
+        option(_PICTURES, "--std", metavar="R,G,B", help=_("Divides what is left.")),
+    ] = None,
+    layout: Annotated[
+        Literal["NCHW", "NHWC"] | None,
+        option(_PICTURES, "--layout", help=_("Of the input."), default=_("by its shape")),
+    ] = None,
+    fit: Annotated[
+        Literal["stretch", "letterbox", "crop"] | None,
+        option(
+            _PICTURES,
+            "--fit",
+            help=_("To the input's size."),
+            default=_("the artifact's, else stretch"),
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    scale = parse_numbers(input_scale) if input_scale else ()
+    if len(scale) > 1:
+        raise UsageError("--input-scale is one number; give --std for one per channel")
+    preprocess = given(
+        scale=scale[0] if scale else None,
+        mean=parse_numbers(mean) if mean else None,
+        std=parse_numbers(std) if std else None,
+        layout=layout,
+        fit=fit,
+    )
+    if 0.0 in preprocess.get("std", ()):
+        raise UsageError("--std divides: it cannot be 0")
+    found = (*(image or ()), *(more or ()))
+    others = given(
+        task=task, head=head, labels=labels, score_threshold=score_threshold, nms_iou=nms_iou,
+        save_vis=save_vis, preprocess=preprocess,
+    )  # fmt: skip
+    if not found:
+        if others:
+            flag = next(iter(others)).replace("_", "-").replace("preprocess", "input-scale")
+            raise UsageError(f"--{flag} needs a picture: give --image PATH")
+        return {}
+    return {"pictures": PictureOptions(pictures=found, **others)}
+
+
+def both_sides(**flags: Any) -> dict[str, Any]:
+    """The same for a command whose arguments are two artifacts."""
+    return pictures(**flags)
+
+
+_all = inspect.signature(pictures, eval_str=True)
+both_sides.__signature__ = _all.replace(  # type: ignore[attr-defined]
+    parameters=[p for name, p in _all.parameters.items() if name not in _OF_RUN]
+)

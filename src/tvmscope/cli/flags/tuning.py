@@ -1,0 +1,188 @@
+"""The flags about tuning (see `_flags` for what a group is)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from tvmscope.cli.flags.option import given, names, option
+from tvmscope.errors import UsageError
+from tvmscope.messages import _
+from tvmscope.units import parse_duration_s, parse_fraction
+
+_SEARCH = _("How to search")
+_HOW = _("How to compile")
+
+
+def searching(
+    budget: Annotated[
+        str | None,
+        option(
+            _SEARCH,
+            "--budget",
+            metavar="TIME",
+            help=_("Wall clock of everything, from loading to the proof: 90s, 10m, 1h."),
+            default=_("10m"),
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        option(_SEARCH, "--trials", metavar="N", min=1, help=_("At most so many new trials.")),
+    ] = None,
+    max_trials_per_task: Annotated[
+        int | None,
+        option(
+            _SEARCH,
+            "--max-trials-per-task",
+            metavar="N",
+            min=1,
+            help=_("At most so many per task, those of earlier runs included."),
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        option(
+            _SEARCH,
+            "--until",
+            metavar="5%",
+            help=_("Stop when less than this share of the model's time could still be gained."),
+        ),
+    ] = None,
+    early_stopping: Annotated[
+        int | None,
+        option(
+            _SEARCH,
+            "--early-stopping",
+            metavar="N",
+            min=1,
+            help=_("Leave a task after N trials without progress."),
+        ),
+    ] = None,
+    ops: Annotated[
+        list[str] | None,
+        option(_SEARCH, "--ops", metavar="A,B", help=_("Only these operators: conv2d, matmul.")),
+    ] = None,
+    metaschedule: Annotated[
+        bool | None,
+        option(
+            _SEARCH,
+            "--metaschedule/--no-metaschedule",
+            help=_("Go on with MetaSchedule where the rules have no candidates left."),
+            default=_("metaschedule"),
+        ),
+    ] = None,
+    explain: Annotated[
+        bool | None,
+        option(
+            _SEARCH,
+            "--explain/--no-explain",
+            help=_("Take the parts of the best choices back, one by one, to see their worth."),
+            default=_("explain"),
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(
+        budget_s=None if budget is None else _duration("--budget", budget),
+        trials=trials,
+        max_trials_per_task=max_trials_per_task,
+        until=None if until is None else parse_fraction(until),
+        early_stopping=early_stopping,
+        ops=names(ops),
+        metaschedule=metaschedule,
+        explain=explain,
+    )
+
+
+def trial(
+    timeout: Annotated[
+        str | None,
+        option(
+            _SEARCH,
+            "--timeout",
+            metavar="TIME",
+            help=_("Of building one candidate, and of running it."),
+            default=_("15s"),
+        ),
+    ] = None,
+    repeat: Annotated[
+        int | None,
+        option(
+            _SEARCH, "--repeat", metavar="N", min=1, help=_("Values per trial."), default=_("3")
+        ),
+    ] = None,
+    min_repeat_ms: Annotated[
+        float | None,
+        option(
+            _SEARCH,
+            "--min-repeat-ms",
+            metavar="MS",
+            min=0.0,
+            help=_("Each value is the mean over at least this long."),
+            default=_("20"),
+        ),
+    ] = None,
+    cache: Annotated[
+        Literal["warm", "cold"] | None,
+        option(
+            _SEARCH, "--cache", help=_("Flush the CPU caches before each call?"), default=_("warm")
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(
+        trial_timeout_s=None if timeout is None else _duration("--timeout", timeout),
+        repeat=repeat,
+        min_repeat_ms=min_repeat_ms,
+        cache=cache,
+    )
+
+
+def farm(
+    tracker: Annotated[
+        str | None,
+        option(
+            _SEARCH,
+            "--tracker",
+            metavar="HOST:PORT",
+            help=_("Measure on the servers of this TVM RPC tracker; see tvmscope farm."),
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        option(_SEARCH, "--key", metavar="NAME", help=_("Which of its servers.")),
+    ] = None,
+) -> dict[str, Any]:
+    return given(tracker=tracker, key=key)
+
+
+def database(
+    db: Annotated[
+        str | None,
+        option(
+            _HOW,
+            "--db",
+            metavar="PATH|none",
+            help=_("Tuning records: a file or a folder; none turns them off."),
+            default=_("those under tuning_logs/, and the shipped ones"),
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(db=db)
+
+
+def first(
+    tune: Annotated[
+        str | None,
+        option(
+            _HOW, "--tune", metavar="TIME", help=_("Tune the model first, as long as this: 10m.")
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    if tune is None:
+        return {}
+    return {"tune_first": True, "budget_s": _duration("--tune", tune)}
+
+
+def _duration(flag: str, text: str) -> float:
+    seconds = parse_duration_s(text)
+    if seconds <= 0:
+        raise UsageError(f"{flag} {text}: give more than 0")
+    return seconds

@@ -1,0 +1,97 @@
+"""Shows long work: a bar with the time left on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.text import Text
+
+from tvmscope.progress import Progress
+from tvmscope.report.escape import clean
+
+_LINE_EVERY_S = 10.0
+
+
+class Notes:
+    """Remembers the remarks: the last one tells where interrupted work was saved."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.notes: list[str] = []
+
+    def stage(self, name: str, detail: str = "") -> None: ...
+
+    def step(self, done: float, total: float, detail: str = "") -> None: ...
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+        self._line(text)
+
+    def _line(self, text: str) -> None:
+        self.console.print(Text(clean(text)), soft_wrap=True)
+
+
+class Lines(Notes):
+    """One line per stage, and one every ten seconds within it, with the seconds since the start."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._began_s = self._last_s = time.monotonic()
+        self._name = ""
+
+    def stage(self, name: str, detail: str = "") -> None:
+        self._name, self._last_s = name, time.monotonic()
+        self._timed(f"{name}: {detail}" if detail else name)
+
+    def step(self, done: float, total: float, detail: str = "") -> None:
+        now = time.monotonic()
+        if total > 0 and now - self._last_s >= _LINE_EVERY_S:
+            self._last_s = now
+            self._timed(f"{self._name}: {done / total:.0%} {detail}")
+
+    def _timed(self, text: str) -> None:
+        self._line(f"[{time.monotonic() - self._began_s:.0f} s] {text}")
+
+
+class Bars(Notes):
+    """A live bar; finished stages leave no trace, notes stay above it."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        super().__init__(console)
+        self.bar = RichProgress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[detail]}", markup=False, style="dim"),
+            console=console,
+            transient=True,
+        )
+        self._task = self.bar.add_task("", total=None, detail="", visible=False)
+
+    def stage(self, name: str, detail: str = "") -> None:
+        self.bar.reset(
+            self._task, total=None, description=clean(name), visible=True, detail=clean(detail, 60)
+        )
+
+    def step(self, done: float, total: float, detail: str = "") -> None:
+        self.bar.update(self._task, completed=done, total=total, detail=clean(detail, 140))
+
+
+@contextmanager
+def showing(console: Console) -> Iterator[tuple[Progress, list[str]]]:
+    """A progress for the duration of some work, and the notes it gathers."""
+    if console.quiet or not console.is_terminal:
+        plain = Notes(console) if console.quiet else Lines(console)
+        yield plain, plain.notes
+        return
+    live = Bars(console)
+    with live.bar:
+        yield live, live.notes

@@ -1,0 +1,155 @@
+"""Where output goes: text for people to stderr, machine output to stdout or a file."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvmscope.errors import TvmscopeError, UsageError
+from tvmscope.messages import _
+from tvmscope.progress import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+    from tvmscope.core.session import Session
+    from tvmscope.workflow.options import Options
+
+
+class InterruptedWork(TvmscopeError):
+    """Ctrl-C; the message says where the work so far was saved."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """The flags about showing, and what they mean."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    export_times: Path | None = None
+    percentiles: tuple[str, ...] = ()
+    redact: bool = False
+    dry_run: bool = False
+
+    @cached_property
+    def console(self) -> Console:
+        """The terminal, as far as it is for people."""
+        from rich.console import Console
+
+        return Console(stderr=True, quiet=self.quiet, highlight=False)
+
+    def text(self, *lines: RenderableType) -> None:
+        """Print for people; strings are taken literally."""
+        from rich.text import Text
+
+        for line in lines:
+            if isinstance(line, str):
+                self.console.print(Text(line), soft_wrap=True)
+            else:
+                self.console.print(line)
+
+    def machine(self, data: Any) -> None:
+        """Print a JSON value on stdout."""
+        write(json_module.dumps(data, indent=1, allow_nan=False) + "\n")
+
+    @contextmanager
+    def working(self) -> Iterator[Progress]:
+        """Progress while something long runs; Ctrl-C becomes an error that names what was kept."""
+        from tvmscope.cli.progress import showing
+
+        with showing(self.console) as (progress, notes):
+            try:
+                yield progress
+            except KeyboardInterrupt as e:
+                saved = (note for note in reversed(notes) if note.startswith("session: "))
+                kept = next(saved, _("nothing was saved yet"))
+                raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from e
+
+    def plans(self, models: Sequence[Any], options: Options) -> int:
+        """What `--dry-run` prints: for each model, what would be done."""
+        from tvmscope.workflow.plan import plan
+
+        plans = [plan(model, options).lines() for model in models]
+        for lines in plans:
+            self.text(*lines)
+        if self.json:
+            self.machine({"plans": plans})
+        return 0
+
+    def presentable(self, sessions: Sequence[Session]) -> list[Session]:
+        """The sessions as they may be shown: with `--redact`, without names."""
+        from tvmscope.workflow.reports import without_names
+
+        return [without_names(s) for s in sessions] if self.redact else list(sessions)
+
+    def sessions(self, sessions: Sequence[Session], *, json: bool = True) -> None:
+        """Tables for people; JSON (unless it comes in another form) and times where asked for."""
+        from tvmscope.report.formats import console, json_
+
+        shown = self.presentable(sessions)
+        self.text(console.render_all(shown, self.percentiles))
+        if self.json and json:
+            write(json_.render(shown))
+        if self.export_times is not None:
+            write(json_.times(shown), self.export_times)
+
+
+def table_of(*titles: str) -> Table:
+    """An empty table without lines."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    return table
+
+
+def write(document: str, file: Path | None = None) -> None:
+    """Write a document to a file, or to stdout."""
+    if file is not None:
+        from tvmscope.storage.files import write_text_atomic
+
+        write_text_atomic(file, document)
+        return
+    sys.stdout.write(document)
+    sys.stdout.flush()
+
+
+def refuse_overwrite(file: Path | None, force: bool) -> None:
+    """Called before long work: its end must not lose an earlier result, nor itself for that."""
+    if file is not None and file.exists() and not force:
+        raise UsageError(f"{file} exists; --force overwrites it")
+
+
+def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
+    """3 when an output is wrong, 130 when interrupted, 5 or 1 when a backend asked for has no row,
+    1 when a compiled row failed.
+
+    Backends that nobody named may be missing: that is a line in the table, not a failure, unless
+    none is left (5). What was cross-compiled for another machine is what was asked for.
+    """
+    results = [result for session in sessions for result in session.results]
+    if any(r.status == "wrong" for r in results):
+        return 3
+    if any(not session.complete for session in sessions):
+        return 130
+    if any(r.status == "failed" and r.task.variant.pipeline is not None for r in results):
+        return 1
+    named = [r for r in results if r.task.variant.backend in asked and r.build_s is None]
+    statuses = {r.status for r in named}
+    if "unavailable" in statuses:
+        return 5
+    if results and all(r.status == "unavailable" for r in results):
+        return 5
+    lost = any(not any(r.status == "ok" for r in session.results) for session in sessions)
+    return 1 if lost or "failed" in statuses else 0

@@ -1,0 +1,1 @@
+"""Explicit models of a machine, by which schedules choose."""

@@ -1,0 +1,138 @@
+"""Describes compiled kernels for people and rules: loops, buffers, schedule, work of one call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from tvmscope.compiler.describe import kernel_work
+from tvmscope.compiler.tunable.knobs import workload_of
+from tvmscope.core.profile import Buffer, KernelIR, Loop
+from tvmscope.core.tuning import Choice
+from tvmscope.errors import one_line
+
+RULE = "tvmscope.rule"
+TRACE = "tvmscope.trace"
+"""Attributes in which the scheduling pass leaves what it did to a function."""
+_LONGEST_TEXT = 240
+_TYPED = re.compile(r"T\.(?:int|uint|float|bfloat)\d+\((-?[\w.+-]+)\)")
+_MODES = {
+    int(tirx.ForKind.SERIAL): "serial",
+    int(tirx.ForKind.PARALLEL): "parallel",
+    int(tirx.ForKind.VECTORIZED): "vectorized",
+    int(tirx.ForKind.UNROLLED): "unrolled",
+}
+
+
+def describe(
+    before: tvm.IRModule,
+    scheduled: tvm.IRModule,
+    remarks: list[str],
+    choices: Mapping[str, Choice] | None = None,
+) -> tuple[KernelIR, ...]:
+    """All kernels of a module; their work is counted in the functions as they were `before`."""
+    plain = {var.name_hint: func for var, func in before.functions_items()}
+    found = []
+    for var, func in scheduled.functions_items():
+        if not isinstance(func, tirx.PrimFunc):
+            continue
+        try:
+            written = plain.get(var.name_hint, func)
+            found.append(_describe(var.name_hint, written, func, choices or {}))
+        except Exception as e:  # a node this does not know costs a description, not the build
+            remarks.append(f"kernel {var.name_hint} cannot be described: {one_line(e)}")
+    return tuple(found)
+
+
+def _describe(
+    name: str, plain: tirx.PrimFunc, func: tirx.PrimFunc, choices: Mapping[str, Choice]
+) -> KernelIR:
+    work = kernel_work.count(plain)
+    workload = workload_of(plain)
+    attributes = func.attrs or {}
+    params = [p for p in func.params if isinstance(p.ty, tirx.BufferType)]
+    return KernelIR(
+        name=name,
+        tree=tuple(_loops(func.body)),
+        buffers=tuple(_buffer(b) for b in (*params, *_allocated(func.body))),
+        trace=tuple(str(line) for line in attributes.get(TRACE) or ()),
+        rule=_rule(attributes),
+        workload=workload,
+        tuned=choices.get(workload),
+        kind="layout" if work.moves_only else "compute",
+        flops=work.flops,
+        bytes=work.bytes,
+    )
+
+
+def _rule(attributes: Any) -> str | None:
+    """Ours leave their name; TVM's own GPU pipeline only says that DLight was there."""
+    if RULE in attributes:
+        return str(attributes[RULE])
+    return "dlight" if attributes.get("tirx.is_scheduled") else None
+
+
+def _loops(s: Any) -> Iterator[Loop]:
+    if isinstance(s, tirx.For):
+        yield from _loop(s)
+    elif isinstance(s, tirx.SeqStmt):
+        for part in s.seq:
+            yield from _loops(part)
+    elif isinstance(s, s_tir.SBlockRealize):
+        if s.block.init is not None:
+            yield from _loops(s.block.init)
+        yield from _loops(s.block.body)
+    elif isinstance(s, tirx.BufferStore):
+        indices = ", ".join(_text(i) for i in s.indices)
+        yield Loop(text=_short(f"{s.buffer.name}[{indices}] = {_text(s.value)}"))
+    elif isinstance(s, tirx.IfThenElse):
+        inside = (*_loops(s.then_case), *(_loops(s.else_case) if s.else_case is not None else ()))
+        yield Loop(text=_short(f"if {_text(s.condition)}"), body=inside)
+    elif hasattr(s, "body"):
+        yield from _loops(s.body)
+    elif isinstance(s, tirx.Evaluate):
+        yield Loop(text=_short(_text(s.value)))
+
+
+def _loop(s: tirx.For) -> Iterator[Loop]:
+    extent = int(s.extent) if isinstance(s.extent, tirx.IntImm) else None
+    thread = s.thread_binding.thread_tag if s.thread_binding is not None else None
+    mode = str(thread) if thread else _MODES.get(int(s.kind), "serial")
+    if extent == 1 and mode == "serial":  # says nothing, and schedules leave many
+        yield from _loops(s.body)
+        return
+    name = s.loop_var.name if extent is not None else f"{s.loop_var.name} < {_text(s.extent)}"
+    yield Loop(text=_short(name), extent=extent, mode=mode, body=tuple(_loops(s.body)))
+
+
+def _allocated(s: Any) -> Iterator[Any]:
+    if isinstance(s, s_tir.SBlockRealize):
+        yield from s.block.alloc_buffers
+        yield from _allocated(s.block.body)
+    elif isinstance(s, tirx.SeqStmt):
+        for part in s.seq:
+            yield from _allocated(part)
+    elif hasattr(s, "body"):
+        yield from _allocated(s.body)
+
+
+def _buffer(buffer: Any) -> Buffer:
+    return Buffer(
+        name=str(buffer.name),
+        shape=tuple(int(d) if isinstance(d, tirx.IntImm) else -1 for d in buffer.shape),
+        dtype=str(buffer.dtype),
+        scope=str(buffer.scope()),
+    )
+
+
+def _text(e: Any) -> str:
+    """As TVM prints it, without the types of its numbers: T.int64(3) is 3."""
+    return _TYPED.sub(r"\1", str(e).rpartition("\n")[2])  # declarations may come before it
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"

@@ -1,0 +1,1 @@
+"""ONNX: TVM's importer node by node, and converters of our own."""

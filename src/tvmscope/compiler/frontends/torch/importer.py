@@ -1,0 +1,178 @@
+"""PyTorch models: the exported program through TVM's importer, every node remembered by name."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from tvm import relax
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+from tvm.tirx import IntImm
+
+from tvmscope.compiler.describe.sources import Imported, attach
+from tvmscope.compiler.frontends import preflight
+from tvmscope.compiler.graph.rewrite import coordinates
+from tvmscope.core.model import Prepared
+from tvmscope.errors import ImportModelError, one_line
+
+_REDUCTIONS = {None: "update", "sum": "add", "prod": "mul", "amin": "min", "amax": "max"}
+"""PyTorch's names, and those of `scatter_elements`."""
+
+
+class _Importer(ExportedProgramImporter):  # type: ignore[misc]  # TVM has no type hints
+    """TVM's importer, which takes a mask for indices 0 and 1, and wants an index for every axis.
+
+    Scatters with a reduction and by a mask it lacks.
+    """
+
+    def _index_put(self, node: Any) -> relax.Var:
+        data, indices, values, *rest = self.retrieve_args(node)
+        given = [(axis, i) for axis, i in enumerate(indices) if i is not None]
+        masks = [pair for pair in given if str(pair[1].ty.dtype) == "bool"]
+        adds = bool(rest and rest[0])
+        if len(given) == 1 and masks:
+            return self._put_mask(data, *given[0], values, adds)
+        if not masks and len(given) == len(indices) < data.ty.ndim:
+            return self._put_rows(data, list(indices), values, adds)
+        return super()._index_put(node)
+
+    def _index_tensor(self, node: Any) -> relax.Var:
+        """TVM would take the truth values of a mask for places."""
+        _, indices = self.retrieve_args(node)
+        if any(i is not None and str(i.ty.dtype) == "bool" for i in indices):
+            raise ValueError("as many values as a mask has places: known at run time only")
+        return super()._index_tensor(node)
+
+    def _put_rows(
+        self, data: relax.Expr, indices: list[relax.Expr], values: relax.Expr, adds: bool
+    ) -> relax.Var:
+        """As a scatter_nd, whose coordinates are the broadcast index tensors side by side."""
+        emit, op = self.block_builder.emit, relax.op
+        sizes = [[int(d) for d in i.ty.shape] for i in indices]
+        shape = np.broadcast_shapes(*(tuple(s) for s in sizes))
+        places = coordinates(emit, indices, shape)
+        rows = emit(op.broadcast_to(values, (*shape, *list(data.ty.shape)[len(indices) :])))
+        return emit(op.scatter_nd(data, places, rows, "add" if adds else "update"))
+
+    def _put_mask(
+        self, data: relax.Expr, axis: int, mask: relax.Expr, values: relax.Expr, adds: bool
+    ) -> relax.Var:
+        emit, op = self.block_builder.emit, relax.op
+        after = data.ty.ndim - axis - mask.ty.ndim
+        values = self._over_mask(values, mask, after)
+        if adds:
+            values = emit(op.add(data, values))
+        spread = emit(op.reshape(mask, (*mask.ty.shape, *(1,) * after)))
+        return emit(op.where(spread, values, data))
+
+    def _over_mask(self, values: relax.Expr, mask: relax.Expr, after: int) -> relax.Expr:
+        """The values with the one axis of all chosen places as the axes of the mask."""
+        shape = list(values.ty.shape)
+        if len(shape) <= after:
+            return values
+        *before, chosen = shape[: len(shape) - after]
+        if not isinstance(chosen, IntImm):
+            raise ValueError("as many values as a mask has places: known at run time only")
+        axes = [1] * mask.ty.ndim
+        if int(chosen) != 1:
+            axes, values = list(mask.ty.shape), self._picked(values, len(before), mask, True)
+        last = shape[len(shape) - after :]
+        return self.block_builder.emit(relax.op.reshape(values, (*before, *axes, *last)))
+
+    def _picked(self, values: relax.Expr, axis: int, mask: relax.Expr, exactly: bool) -> relax.Expr:
+        """For each place of a mask the value that is next there, along an axis.
+
+        NaN where there are not exactly as many as chosen places, or not enough.
+        """
+        emit, op = self.block_builder.emit, relax.op
+        size, places = int(values.ty.shape[axis]), prod(int(d) for d in mask.ty.shape)
+        enough = not exactly and size >= places
+        dtype = str(values.ty.dtype)
+        if not size or not (enough or "float" in dtype):
+            raise ValueError("as many values as a mask has places: known at run time only")
+        numbers = emit(op.astype(emit(op.reshape(mask, (places,))), "int64"))
+        before = emit(op.cumsum(numbers, 0, exclusive=True))
+        before = emit(op.minimum(before, relax.const(size - 1, "int64")))
+        found = emit(op.take(values, before, axis))
+        if enough:
+            return found
+        test = op.equal if exactly else op.less_equal
+        right = emit(test(emit(op.sum(numbers)), relax.const(size, "int64")))
+        return emit(op.where(right, found, relax.const(np.nan, dtype)))
+
+    def _masked_scatter(self, node: Any) -> relax.Var:
+        data, mask, source = self.retrieve_args(node)
+        emit, op = self.block_builder.emit, relax.op
+        shape = np.broadcast_shapes(*([int(d) for d in v.ty.shape] for v in (data, mask)))
+        mask = emit(op.broadcast_to(mask, shape))
+        found = self._picked(emit(op.reshape(source, (-1,))), 0, mask, False)
+        return emit(op.where(mask, emit(op.reshape(found, shape)), data))
+
+    def _scatter(self, node: Any) -> relax.Var:
+        """Also with a reduction; of the values, as many as there are indices."""
+        data, axis, index, values, *how = self.retrieve_args(node)
+        given = {**node.kwargs, **dict(zip(("reduce", "include_self"), how, strict=False))}
+        adds = node.target.__name__ == "scatter_add.default"
+        reduction = _REDUCTIONS.get("sum" if adds else given.get("reduce"))
+        if reduction is None or not given.get("include_self", True):
+            how = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            raise ValueError(f"{node.target.__name__} with {how}")
+        emit, op, shape = self.block_builder.emit, relax.op, list(index.ty.shape)
+        zeros = [0] * len(shape)
+        part = emit(op.strided_slice(values, list(range(len(shape))), zeros, shape))
+        return emit(op.scatter_elements(data, index, part, axis, reduction))
+
+    def create_convert_map(self) -> dict[str, Any]:
+        return {
+            **super().create_convert_map(),
+            "masked_scatter.default": self._masked_scatter,
+            "scatter_add.default": self._scatter,
+            "scatter_reduce.two": self._scatter,
+        }
+
+
+def import_torch(prepared: Prepared) -> Imported:
+    """Translate `model.pt2`; refuses with the list of unsupported operators if there are any."""
+    program = read_program(prepared)
+    importer = _Importer()
+    unsupported: Counter[str] = Counter()
+    where: dict[str, str] = {}
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.target.__name__ not in importer.convert_map:
+            unsupported[node.target.__name__] += 1
+            where.setdefault(node.target.__name__, source_name(node))
+    preflight.refuse(prepared.model.name, unsupported, where)
+    try:
+        module = importer.from_exported_program(program, False, False, False, None)
+    except Exception as e:  # the importer asserts, raises ValueError, and passes TVM's errors on
+        raise ImportModelError(
+            f"{prepared.model.name}: TVM's torch importer failed: {one_line(e)}; "
+            "try the model's ONNX export instead"
+        ) from e
+    made = [
+        (node, value)
+        for node, value in importer.env.items()
+        # picking one of several results is no operator: its name would end up on a neighbour
+        if node.op == "call_function" and node.target is not operator.getitem
+    ]
+    module, sources = attach(module, [(value, (source_name(node),)) for node, value in made])
+    return Imported(module, sources, nodes=tuple(node.name for node, _ in made))
+
+
+def read_program(prepared: Prepared) -> torch.export.ExportedProgram:
+    """The exported program, in the operators that TVM imports."""
+    try:
+        return torch.export.load(prepared.pt2_path).run_decompositions()
+    except Exception as e:  # torch raises its own and plain errors alike
+        raise ImportModelError(
+            f"{prepared.model.name}: the exported program cannot be read: {one_line(e)}"
+        ) from e
+
+
+def source_name(node: Any) -> str:
+    """The operator that a node was decomposed from, as it was named when the model was prepared."""
+    return str((node.meta.get("custom") or {}).get("tvmscope") or node.name)

@@ -1,0 +1,138 @@
+"""What a passage of a graph computes when nothing in it depends on an input: index arithmetic.
+
+FoldConstant cannot see it: exporters build indices from shapes, ranges and broadcasts, and the
+result may be far larger than what it is made of, so nobody folds it unless somebody needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir.expr import GenericConst
+from tvm.tirx import FloatImm, IntImm
+
+from tvmscope.compiler.graph.rewrite import Rewriter, static_shape
+from tvmscope.compiler.passes.fold_numpy import TABLE as ARITHMETIC
+
+Array = np.ndarray[Any, Any]
+_MOST_ELEMENTS = 1 << 26
+"""Larger index tensors than this are not looked into."""
+
+
+def value(rewriter: Rewriter, expr: relax.Expr) -> Array | None:
+    """The array that an expression always is, or None."""
+    return _Evaluator(rewriter).array(expr)
+
+
+def fields(rewriter: Rewriter, expr: relax.Expr) -> list[relax.Expr]:
+    """The parts of a tuple that is put together in sight; else nothing."""
+    bound = rewriter.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+    return list(bound.fields) if isinstance(bound, relax.Tuple) else []
+
+
+def origin(rewriter: Rewriter, expr: relax.Expr) -> relax.Expr:
+    """The variable that others are only further names of."""
+    while isinstance(expr, relax.Var):
+        bound = rewriter.lookup_binding(expr)
+        if not isinstance(bound, relax.Var):
+            break
+        expr = bound
+    return expr
+
+
+class _Evaluator:
+    def __init__(self, rewriter: Rewriter) -> None:
+        self.rewriter = rewriter
+        self.seen: dict[relax.Var, Array | None] = {}
+
+    def array(self, expr: relax.Expr) -> Array | None:
+        if isinstance(expr, GenericConst):
+            return expr.value.numpy()
+        if isinstance(expr, IntImm | FloatImm):
+            return np.asarray(expr.value, dtype=str(expr.ty.dtype))
+        if isinstance(expr, relax.Var):
+            if expr not in self.seen:
+                bound = self.rewriter.lookup_binding(expr)
+                self.seen[expr] = None if bound is None else self.array(bound)
+            return self.seen[expr]
+        return self._call(expr) if isinstance(expr, relax.Call) else None
+
+    def _call(self, call: relax.Call) -> Array | None:
+        shape = static_shape(call)
+        name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
+        evaluate = _INDEXING.get(name) or ARITHMETIC.get(name)
+        if evaluate is None or shape is None or prod(shape) > _MOST_ELEMENTS:
+            return None
+        if name == "relax.shape_to_tensor":
+            return self._shape(call.args[0])
+        args: list[Array] = []
+        for part in self._flat(call.args):
+            found = self.array(part)
+            if found is None:
+                return None
+            args.append(found)
+        result = np.asarray(evaluate(args, call))
+        fits = result.shape == shape and str(result.dtype) == str(call.ty.dtype)
+        return result if fits else None
+
+    def _flat(self, args: Sequence[relax.Expr]) -> list[relax.Expr]:
+        """Tensors in order, also those in tuples; shapes are read from the call's type."""
+        found: list[relax.Expr] = []
+        for arg in args:
+            bound = self.rewriter.lookup_binding(arg) if isinstance(arg, relax.Var) else arg
+            if isinstance(bound, relax.Tuple):
+                found += bound.fields
+            elif not isinstance(bound, relax.ShapeExpr):
+                found.append(arg)
+        return found
+
+    def _shape(self, expr: relax.Expr) -> Array | None:
+        sizes = getattr(expr.ty, "values", None)
+        if sizes is None or not all(isinstance(s, IntImm) for s in sizes):
+            return None
+        return np.array([int(s) for s in sizes], np.int64)
+
+
+def _slice(args: Sequence[Array], call: relax.Call) -> Array:
+    """The tensor, then axes, begins, ends and, where given, strides, each one a number."""
+    data, rest = args[0], [int(a) for a in args[1:]]
+    parts = len(call.args) - 1
+    count = len(rest) // parts
+    axes, begins, ends = (rest[n * count : (n + 1) * count] for n in range(3))
+    strides = rest[3 * count :] or [1] * count
+    taken = [slice(None)] * data.ndim
+    for axis, begin, end, stride in zip(axes, begins, ends, strides, strict=True):
+        taken[axis] = slice(begin, end, stride)
+    return data[tuple(taken)]
+
+
+def _joined(args: Sequence[Array], call: relax.Call) -> Array:
+    axis = call.attrs.axis
+    return np.concatenate(args, axis=None if axis is None else int(axis))
+
+
+def _range(args: Sequence[Array], call: relax.Call) -> Array:
+    return np.arange(*(a.item() for a in args)).astype(str(call.ty.dtype))
+
+
+def _filled(args: Sequence[Array], call: relax.Call) -> Array:
+    return np.full(static_shape(call) or (), args[-1].item(), str(call.ty.dtype))
+
+
+_INDEXING: dict[str, Callable[[Sequence[Array], relax.Call], Array]] = {
+    "relax.shape_to_tensor": lambda a, c: a[0],
+    "relax.strided_slice": _slice,
+    "relax.concat": _joined,
+    "relax.stack": lambda a, c: np.stack(a, int(c.attrs.axis or 0)),
+    "relax.arange": _range,
+    "relax.full": _filled,
+    "relax.less": lambda a, c: a[0] < a[1],
+    "relax.greater_equal": lambda a, c: a[0] >= a[1],
+    "relax.where": lambda a, c: np.where(a[0], a[1], a[2]),
+    "relax.flatten": lambda a, c: a[0].reshape(-1),
+}

@@ -1,0 +1,218 @@
+"""Convolutions on channel blocks (N, C/16, H, W, 16), as tensor expressions the CPU rules know.
+
+Every compute carries the annotation `tvmscope.op`, by which its schedule rule recognises it, also
+after it has been fused with what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tvm import te, tirx
+
+from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
+
+OP = "tvmscope.op"
+NO_NOTES: Mapping[str, str] = MappingProxyType({})
+"""Further annotations of the main block: see `knobs`."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a kernel moves over an image."""
+
+    strides: tuple[int, int]
+    padding: tuple[int, int, int, int]
+    """top, left, bottom, right"""
+    dilation: tuple[int, int]
+
+    def output(self, size: tuple[int, int], kernel: tuple[int, int]) -> tuple[int, int]:
+        """Rows and columns of the result."""
+        top, left, bottom, right = self.padding
+        spans = (size[0] + top + bottom, size[1] + left + right)
+        return (
+            (spans[0] - (kernel[0] - 1) * self.dilation[0] - 1) // self.strides[0] + 1,
+            (spans[1] - (kernel[1] - 1) * self.dilation[1] - 1) // self.strides[1] + 1,
+        )
+
+
+def _pad(data: te.Tensor, window: Window, extra_right: int) -> te.Tensor:
+    """Zeros around the image, and to the right for the columns that are computed and cropped."""
+    top, left, bottom, right = window.padding
+    right += extra_right
+    if not any((top, left, bottom, right)):
+        return data
+    height, width = int(data.shape[2]), int(data.shape[3])
+    shape = [*data.shape]
+    shape[2], shape[3] = height + top + bottom, width + left + right
+
+    def padded(*i: tirx.Expr) -> tirx.Expr:
+        inside = tirx.all(i[2] >= top, i[2] < height + top, i[3] >= left, i[3] < width + left)
+        value = data(i[0], i[1], i[2] - top, i[3] - left, *i[4:])
+        return tirx.if_then_else(inside, value, tirx.const(0, data.dtype))
+
+    return te.compute(shape, padded, name="pad_temp")
+
+
+def _crop(result: te.Tensor, width: int) -> te.Tensor:
+    if int(result.shape[3]) == width:
+        return result
+    shape = (*result.shape[:3], width, result.shape[4])
+    return te.compute(shape, lambda *i: result(*i), name="crop")
+
+
+def _extra_columns(window: Window, computed: int, wanted: int) -> int:
+    return (computed - wanted) * window.strides[1]
+
+
+def conv2d(
+    data: te.Tensor,
+    weight: te.Tensor,
+    window: Window,
+    computed_width: int,
+    out_dtype: str,
+    channels: int,
+    groups: int = 1,
+    notes: Mapping[str, str] = NO_NOTES,
+) -> te.Tensor:
+    """Dense convolution over `channels` inputs (of each group), summed in `out_dtype`; `data` is
+    blocked (5-D) or plain NCHW (4-D), `weight` is (O/16, I/b, kh, kw, b, 16), b = 16 for blocked
+    data, else I. Groups are whole blocks, of blocked data."""
+    blocks, _, kh, kw, inner, _ = (int(d) for d in weight.shape)
+    size = (int(data.shape[2]), int(data.shape[3]))
+    rows, width = window.output(size, (kh, kw))
+    padded = _pad(data, window, _extra_columns(window, computed_width, width))
+    ic = te.reduce_axis((0, channels), "ic")
+    y, x = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
+    (sy, sx), (dy, dx) = window.strides, window.dilation
+
+    def value(n: tirx.Var, o: tirx.Var, row: tirx.Expr, column: tirx.Expr) -> tirx.Expr:
+        if len(data.shape) == 4:
+            return padded(n, ic, row, column)
+        first = o // (blocks // groups) * int(weight.shape[1]) if groups > 1 else 0
+        return padded(n, first + ic // inner, row, column, ic % inner)
+
+    result = te.compute(
+        (data.shape[0], blocks, rows, computed_width, CHANNEL_BLOCK),
+        lambda n, o, h, w, b: te.sum(
+            value(n, o, h * sy + y * dy, w * sx + x * dx).astype(out_dtype)
+            * weight[o, ic // inner, y, x, ic % inner, b].astype(out_dtype),
+            axis=[ic, y, x],
+        ),
+        name="conv2d_nchwc",
+        attrs={OP: "conv2d", **notes},
+    )
+    return _crop(result, width)
+
+
+def depthwise_conv2d(
+    data: te.Tensor,
+    weight: te.Tensor,
+    window: Window,
+    computed_width: int,
+    out_dtype: str,
+    notes: Mapping[str, str] = NO_NOTES,
+) -> te.Tensor:
+    """Depthwise convolution of blocks, summed in `out_dtype`; `weight` is (C/16, kh, kw, 16)."""
+    kh, kw = int(weight.shape[1]), int(weight.shape[2])
+    rows, width = window.output((int(data.shape[2]), int(data.shape[3])), (kh, kw))
+    padded = _pad(data, window, _extra_columns(window, computed_width, width))
+    y, x = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
+    (sy, sx), (dy, dx) = window.strides, window.dilation
+    result = te.compute(
+        (data.shape[0], data.shape[1], rows, computed_width, CHANNEL_BLOCK),
+        lambda n, c, h, w, b: te.sum(
+            padded[n, c, h * sy + y * dy, w * sx + x * dx, b].astype(out_dtype)
+            * weight[c, y, x, b].astype(out_dtype),
+            axis=[y, x],
+        ),
+        name="depthwise_nchwc",
+        attrs={OP: "depthwise", **notes},
+    )
+    return _crop(result, width)
+
+
+def to_blocks(data: te.Tensor) -> te.Tensor:
+    """NCHW to blocks; channels are filled up with zeros."""
+    n, channels, height, width = (int(d) for d in data.shape)
+    blocks = -(-channels // CHANNEL_BLOCK)
+
+    def value(i: tirx.Var, o: tirx.Var, h: tirx.Var, w: tirx.Var, b: tirx.Var) -> tirx.Expr:
+        channel = o * CHANNEL_BLOCK + b
+        if channels % CHANNEL_BLOCK == 0:
+            return data[i, channel, h, w]
+        zero = tirx.const(0, data.dtype)
+        return tirx.if_then_else(channel < channels, data[i, channel, h, w], zero)
+
+    return te.compute((n, blocks, height, width, CHANNEL_BLOCK), value, name="to_blocks")
+
+
+def from_blocks(data: te.Tensor, channels: int) -> te.Tensor:
+    """Blocks to NCHW, without the channels that fill the last block."""
+    n, _, height, width, _ = (int(d) for d in data.shape)
+    return te.compute(
+        (n, channels, height, width),
+        lambda i, c, h, w: data[i, c // CHANNEL_BLOCK, h, w, c % CHANNEL_BLOCK],
+        name="from_blocks",
+    )
+
+
+def matmul(
+    data: te.Tensor,
+    packed: te.Tensor,
+    columns: int,
+    computed_rows: int,
+    out_dtype: str,
+    notes: Mapping[str, str] = NO_NOTES,
+) -> te.Tensor:
+    """(..., M, K) times column panels (N/p, K, p), or (..., N/p, K, p) with batches."""
+    *batch, wanted, depth = (int(d) for d in data.shape)
+    panels, panel = int(packed.shape[-3]), int(packed.shape[-1])
+    if computed_rows != wanted:
+        data = pad_rows(data, computed_rows)
+    k = te.reduce_axis((0, depth), "k")
+    shared = len(packed.shape) == 3
+
+    def element(*i: tirx.Var) -> tirx.Expr:
+        *b, m, n = i
+        where = [] if shared else b
+        right = packed(*where, n // panel, k, n % panel)
+        return te.sum(data(*b, m, k).astype(out_dtype) * right.astype(out_dtype), axis=[k])
+
+    result = te.compute(
+        (*batch, computed_rows, panels * panel),
+        element,
+        name="matmul",
+        attrs={OP: "matmul", **notes},
+    )
+    if computed_rows == wanted and panels * panel == columns:
+        return result
+    return te.compute((*batch, wanted, columns), lambda *i: result(*i), name="crop")
+
+
+def pack_panels(right: te.Tensor, panel: int) -> te.Tensor:
+    """(..., K, N) to column panels (..., N/p, K, p), filled up with zeros."""
+    *batch, depth, columns = (int(d) for d in right.shape)
+    panels = -(-columns // panel)
+
+    def element(*i: tirx.Var) -> tirx.Expr:
+        *b, p, k, j = i
+        column = p * panel + j
+        if columns % panel == 0:
+            return right(*b, k, column)
+        zero = tirx.const(0, right.dtype)
+        return tirx.if_then_else(column < columns, right(*b, k, column), zero)
+
+    return te.compute((*batch, panels, depth, panel), element, name="pack")
+
+
+def pad_rows(data: te.Tensor, rows: int) -> te.Tensor:
+    height = int(data.shape[-2])
+    zero = tirx.const(0, data.dtype)
+    return te.compute(
+        (*data.shape[:-2], rows, data.shape[-1]),
+        lambda *i: tirx.if_then_else(i[-2] < height, data(*i), zero),
+        name="pad_rows",
+    )

@@ -1,0 +1,204 @@
+"""Reads a convolution with constant weights, chooses its kernel, and packs its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from tvm import relax, te
+from tvm.ir.expr import GenericConst
+
+from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.graph.rewrite import OUT_ELEMENTWISE_FUSABLE, static_shape
+from tvmscope.compiler.kernels import blocked
+from tvmscope.compiler.kernels import winograd as fast
+from tvmscope.compiler.kernels.blocked import Window
+from tvmscope.compiler.kernels.packing import Array, merge_groups, pack_dense, pack_depthwise
+from tvmscope.compiler.kernels.winograd_transforms import BY_NAME
+from tvmscope.compiler.tunable.knobs import Knobs, by, int_of, notes, ranked, without
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Params
+
+DIRECT = "direct"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution:
+    """What the graph asks for."""
+
+    kernel: Array
+    """OIHW"""
+    window: Window
+    groups: int
+    given: tuple[int, ...]
+    result: tuple[int, ...]
+    """NCHW, both"""
+    dtype: str
+    """Of the result, in which it is summed."""
+
+    @property
+    def inputs(self) -> int:
+        """Channels of the data."""
+        return self.given[1]
+
+    def workload(self, is_blocked: bool) -> str:
+        """What a database knows it by."""
+        window = self.window
+        return (
+            f"conv2d {by(self.given)} {by(self.kernel.shape)} stride {by(window.strides)} "
+            f"padding {by(window.padding)} dilation {by(window.dilation)} groups {self.groups} "
+            f"{self.kernel.dtype}->{self.dtype} {'blocks' if is_blocked else 'plain'}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """A tensor expression of data and weight, and the weight in its order."""
+
+    name: str
+    compute: Callable[..., te.Tensor]
+    weight: Array
+    takes_blocks: bool = True
+    attrs: dict[str, Any] = field(default_factory=dict)
+    """Of the function that it becomes."""
+
+
+def read(call: relax.Call) -> Convolution | None:
+    """What a call of `relax.nn.conv2d` asks for; None in other layouts or with computed weights."""
+    attrs, (data, weight) = call.attrs, call.args
+    layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
+    given, result = static_shape(data), static_shape(call)
+    if not isinstance(weight, GenericConst) or layouts != ("NCHW", "OIHW", "NCHW"):
+        return None
+    if given is None or result is None:
+        return None
+    padding = tuple(int(p) for p in attrs.padding)
+    return Convolution(
+        kernel=weight.value.numpy(),
+        window=Window(_pair(attrs.strides), (*padding, *padding)[:4], _pair(attrs.dilation)),
+        groups=int(attrs.groups),
+        given=given,
+        result=result,
+        dtype=str(call.ty.dtype),
+    )
+
+
+def _pair(values: Sequence[Any]) -> tuple[int, int]:
+    first, *rest = (int(v) for v in values)
+    return first, (rest[0] if rest else first)
+
+
+def choose(
+    conv: Convolution, target: Target, is_blocked: bool, *, winograd: bool, knobs: Knobs
+) -> Kernel | None:
+    """The kernel that is known or else predicted to be fastest; None where there is none for it.
+
+    Parameters: `kernel` is `direct`, `winograd2` or `winograd4`; `columns` is the tile's width;
+    `share` lets each core take its share of Winograd's tiles.
+    """
+    workload = conv.workload(is_blocked)
+    predicted = _predict(conv, target) if is_blocked else None
+    chosen, params = _settle(knobs.of(workload), predicted, winograd)
+    if chosen != DIRECT:
+        return _winograd(conv, target, chosen, params, workload)
+    ranking = tiles.ranked_columns(conv.result[3], target)
+    params = ranked(without(params, "share"), "columns", ranking)
+    common = _common(conv, target, params, notes(workload, params))
+    if conv.groups == 1:
+        return _dense(conv, is_blocked, common)
+    if conv.groups == conv.inputs == conv.result[1]:
+        return _depthwise(conv, common)
+    return _grouped(conv, common)
+
+
+def _predict(conv: Convolution, target: Target) -> str | None:
+    """The kernel that promises most; None where a direct one is the only one."""
+    # The transforms magnify the rounding of half precision.
+    single = conv.dtype == "float32" and conv.kernel.dtype == np.float32
+    plain = conv.window.strides == (1, 1) == conv.window.dilation and conv.groups == 1
+    if not single or not plain or conv.kernel.shape[2:] != (3, 3):
+        return None
+    batch, _, rows, columns = conv.result
+    return fast.best_name(batch, rows, columns, target) or DIRECT
+
+
+def _settle(asked: Params, predicted: str | None, winograd: bool) -> tuple[str, Params]:
+    """The kernel to take, and the parameters without what goes without saying."""
+    params = without(asked, "kernel")
+    if predicted is None:
+        return DIRECT, params
+    chosen = str(asked.get("kernel", predicted))
+    if not winograd:  # parameters of its kernels say nothing of a direct one
+        return DIRECT, params if chosen == DIRECT else {}
+    return chosen, params if chosen == predicted else {**params, "kernel": chosen}
+
+
+def _common(
+    conv: Convolution, target: Target, params: Params, noted: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "window": conv.window,
+        "computed_width": tiles.padded(conv.result[3], target, int_of(params, "columns")),
+        "out_dtype": conv.dtype,
+        "notes": noted,
+    }
+
+
+def _dense(conv: Convolution, is_blocked: bool, common: Mapping[str, Any]) -> Kernel:
+    return Kernel(
+        name="conv2d",
+        compute=partial(blocked.conv2d, channels=conv.inputs, **common),
+        weight=pack_dense(conv.kernel, blocked_input=is_blocked),
+        takes_blocks=is_blocked,
+    )
+
+
+def _depthwise(conv: Convolution, common: Mapping[str, Any]) -> Kernel:
+    return Kernel(
+        name="depthwise_conv2d",
+        compute=partial(blocked.depthwise_conv2d, **common),
+        weight=pack_depthwise(conv.kernel),
+    )
+
+
+def _grouped(conv: Convolution, common: Mapping[str, Any]) -> Kernel | None:
+    merged = merge_groups(conv.kernel, conv.groups)
+    if merged is None:
+        return None
+    kernel, groups = merged
+    sizes = {"channels": kernel.shape[1], "groups": groups}
+    return Kernel(
+        name="grouped_conv2d",
+        compute=partial(blocked.conv2d, **sizes, **common),
+        weight=pack_dense(kernel, blocked_input=True),
+    )
+
+
+def _winograd(conv: Convolution, target: Target, name: str, asked: Params, workload: str) -> Kernel:
+    batch, _, rows, columns = conv.result
+    transform = BY_NAME[name]
+    weight = fast.pack_weight(conv.kernel, transform)
+    count = fast.tile_count(batch, rows, columns, transform)
+    share = fast.even_share(count, weight.shape, target) if "share" in asked else 0
+    if share:
+        params, computed = without(asked, "columns", "rank"), share * target.cores
+    else:
+        ranking = fast.ranked_product_columns(count, target)
+        params = ranked(without(asked, "share"), "columns", ranking)
+        computed = tiles.padded(count, target, int_of(params, "columns") or ranking[0])
+    return Kernel(
+        name="winograd_conv2d",
+        compute=partial(
+            fast.conv2d,
+            window=conv.window,
+            transform=transform,
+            computed_tiles=computed,
+            notes=notes(workload, params),
+        ),
+        weight=weight,
+        # Its several stages hide from TVM's analysis that elementwise operators may follow.
+        attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE},
+    )

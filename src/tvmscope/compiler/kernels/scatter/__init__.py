@@ -1,0 +1,1 @@
+"""Scatters turned round: each element of the result looks up what is written to it."""

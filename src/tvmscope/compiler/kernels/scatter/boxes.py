@@ -1,0 +1,133 @@
+"""Scatters into boxes: every step-th place of a part of a tensor, as assignments to slices are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from tvm import te, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.script.ir_builder import tirx as T
+
+from tvmscope.compiler.kernels.loops import COMBINE, extern, flat, phases, product, unflat
+from tvmscope.compiler.kernels.scatter.plan import Box
+
+Expr = tirx.Expr
+BOXES = "tvmscope.boxes"
+"""Attribute of a kernel that copies and then writes boxes: what `overwrite` needs to know."""
+_RUN = 4096
+"""Elements that are copied before some of them are written over: they are still in the cache."""
+
+
+def put_box(data: te.Tensor, updates: te.Tensor, box: Box, reduction: str) -> te.Tensor:
+    """`data` with `updates` in a box of its leading axes; `updates` has the box's shape there."""
+    combine, lead = COMBINE[reduction], len(box.counts)
+
+    def value(*i: Expr) -> Expr:
+        inside, places = _offsets(box, i, data.shape)
+        new = combine(data(*i), updates(*places, *i[lead:]))
+        return tirx.if_then_else(tirx.all(*inside), new, data(*i)) if inside else new
+
+    return te.compute(data.shape, value, name="scatter_box")
+
+
+def copy_boxes(data: te.Tensor, *updates: te.Tensor, boxes: Sequence[Box], rows: int) -> te.Tensor:
+    """`data` with each of `updates` in its box, later ones on top; the first `rows` axes are rows.
+
+    For CPUs, where a choice for each element keeps a loop from becoming vectors: each row is
+    copied as it is, then what lies in a box is copied over it.
+    """
+    shape = [int(size) for size in data.shape]
+    count, length = product(shape[:rows]), product(shape[rows:])
+    group = _group(count, length)
+
+    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+        old, out = T.buffer_proxy(ins[0]), T.buffer_proxy(outs[0])
+
+        def copy(block: Expr) -> None:
+            with T.serial(0, group * length) as j:
+                out[block * (group * length) + j] = old[block * (group * length) + j]
+            _write_boxes(out, ins[1:], boxes, rows, shape, block * group, group)
+
+        return phases([(count // group, copy, False)], gpu=False)
+
+    return extern([data.shape], [data, *updates], build, [data.dtype], "scatter_copy")
+
+
+def boxes_text(boxes: Sequence[Box], rows: int) -> str:
+    """The attribute BOXES."""
+    return json.dumps({"boxes": [asdict(box) for box in boxes], "rows": rows})
+
+
+def overwrite(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
+    """What `copy_boxes` made, without the copy: its first argument is the result as well."""
+    told = json.loads(kernel.attrs[BOXES])
+    boxes = [Box(**{key: tuple(value) for key, value in box.items()}) for box in told["boxes"]]
+    *inputs, _ = kernel.params
+    shape = [int(size) for size in inputs[0].shape]
+    count, length = product(shape[: told["rows"]]), product(shape[told["rows"] :])
+    group = _group(count, length)
+    with IRBuilder() as builder, T.prim_func():
+        T.func_name("main")
+        T.func_attr({"tirx.noalias": True, "tirx.is_scheduled": True})
+        out, *updates = (
+            T.arg(f"x{n}", T.buffer(tuple(b.shape), str(b.dtype))) for n, b in enumerate(inputs)
+        )
+        with T.parallel(0, count // group) as block:
+            target = T.buffer_proxy(out)
+            _write_boxes(target, updates, boxes, told["rows"], shape, block * group, group)
+    return builder.get()
+
+
+def _group(count: int, length: int) -> int:
+    """How many rows are dealt with together: a divisor of their number."""
+    return max(g for g in range(1, max(1, _RUN // length) + 1) if count % g == 0)
+
+
+def _write_boxes(
+    out: Any,
+    updates: Sequence[Any],
+    boxes: Sequence[Box],
+    rows: int,
+    shape: Sequence[int],
+    first: Expr,
+    count: int,
+) -> None:
+    """In `count` rows from `first`, what lies in a box is copied from its update."""
+    length = product(shape[rows:])
+    for source, box in zip(updates, boxes, strict=True):
+        new = T.buffer_proxy(source)
+        with T.serial(0, count) as n:
+            row = first + n
+            inside, place = _inside(box, row, shape, rows)
+            start, run = box.run(rows, shape)
+            here = tirx.all(*inside, tirx.const(True, "bool"))
+            with T.If(here), T.Then(), T.serial(0, run) as j:
+                out[row * length + start + j] = new[place * run + j]
+
+
+def _inside(box: Box, row: Expr, shape: Sequence[int], rows: int) -> tuple[list[Expr], Expr]:
+    """Whether a row of the data lies in a box, and which row of the box it is."""
+    counts = (*box.counts, *shape[len(box.counts) :])
+    if counts[:rows] == tuple(shape[:rows]):
+        return [], row
+    at = unflat(row, shape[:rows])
+    inside, places = _offsets(box, at, shape)
+    places += at[len(box.counts) :]
+    return inside, flat(places, counts[:rows])
+
+
+def _offsets(box: Box, at: Sequence[Expr], shape: Sequence[Any]) -> tuple[list[Expr], list[Expr]]:
+    """The conditions under which a place is in a box, and where in the box it then is."""
+    inside, places = [], []
+    for axis, size, start, step, count in zip(
+        at, shape, box.starts, box.steps, box.counts, strict=False
+    ):
+        offset, last = axis - start, start + step * (count - 1)
+        inside += [axis >= start] if start else []
+        inside += [axis <= last] if last < int(size) - 1 else []
+        inside += [tirx.floormod(offset, step) == 0] if step > 1 else []
+        places.append(tirx.floordiv(offset, step) if step > 1 else offset)
+    return inside, places

@@ -1,0 +1,1 @@
+"""Sorting, TopK and non-maximum suppression in parallel loops."""

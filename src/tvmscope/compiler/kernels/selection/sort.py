@@ -1,0 +1,166 @@
+"""A stable merge sort in parallel loops, of which only so much is done as is asked for.
+
+TVM 0.27 sorts for a CPU in its runtime, one row after the other and all of each. On CUDA it sorts
+all, too, by Thrust or, without it as in the wheel, by a merge sort of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import te, tirx
+from tvm.script.ir_builder import tirx as T
+
+from tvmscope.compiler.kernels.loops import extern, held, phases, variable
+
+Expr = tirx.Expr
+_CHUNK = 16
+"""Elements that are ordered by counting, before runs of them are merged."""
+
+
+def order(data: te.Tensor, most: int, *, descending: bool, gpu: bool) -> list[te.Tensor]:
+    """The places of each row's elements, the first `most` of them in order; equal ones as they are.
+
+    NaN counts as larger than all numbers. The second result is the other half of the work space.
+    """
+    rows, length = (int(size) for size in data.shape)
+    widths = [_CHUNK]
+    while widths[-1] < length:
+        widths.append(widths[-1] * 2)
+    levels = len(widths) - 1
+
+    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+        keys = T.buffer_proxy(ins[0])
+        turns = [T.buffer_proxy(out) for out in outs]  # merged from one to the other and back
+
+        def rank(row: Expr, at: Expr) -> Expr:
+            return _key(keys[row * length + at])
+
+        def goes_first(a: Expr, b: Expr) -> Expr:
+            return a > b if descending else a < b
+
+        run = _Runs(rows, length, most, rank, goes_first)
+        loops = [(rows * length, run.count(turns[levels % 2]), False)]
+        for level, width in enumerate(widths[:-1]):
+            source, goal = turns[(levels - level) % 2], turns[(levels - level - 1) % 2]
+            loops.append(run.merge(source, goal, width, each=gpu))
+        return phases(loops, gpu=gpu)
+
+    shapes, kinds = [(rows, length)] * 2, ["int32"] * 2
+    return extern(shapes, [data], build, kinds, "sort_order")
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Rows in ordered runs, of which only the first `most` elements count."""
+
+    rows: int
+    length: int
+    most: int
+    rank: Callable[[Expr, Expr], Expr]
+    """Of the element at a place of a row: the number that orders it."""
+    first: Callable[[Expr, Expr], Expr]
+    """Whether a number goes before another."""
+
+    def _split(self, i: Expr, size: int) -> tuple[Expr, Expr]:
+        return held(i // size, "int32"), held(i % size, "int32")
+
+    def count(self, goal: Any) -> Callable[[Expr], None]:
+        """An element's place in its chunk is the number of those that go before it."""
+
+        def place(i: Expr) -> None:
+            row, at = self._split(i, self.length)
+            start, mine = held(at // _CHUNK * _CHUNK), self.rank(row, at)
+            before = variable()
+            before[0] = tirx.const(0, "int32")
+            with T.serial(0, tirx.min(_CHUNK, self.length - start)) as j:
+                other = held(start + j, "int32")
+                theirs = self.rank(row, other)
+                earlier = tirx.all(other < at, tirx.Not(self.first(mine, theirs)))
+                with T.If(tirx.any(self.first(theirs, mine), earlier)), T.Then():
+                    before[0] = before[0] + 1
+            goal[row * self.length + start + before[0]] = at
+
+        return place
+
+    def merge(
+        self, source: Any, goal: Any, width: int, *, each: bool
+    ) -> tuple[int, Callable[[Expr], None], bool]:
+        """The loop that joins neighbours of `width` elements, by element or by pair of runs."""
+        if each:
+            place = self._find(source, goal, width)
+            return self.rows * self.length, place, False
+        pairs = -(-self.length // (2 * width))
+        return self.rows * pairs, self._join(source, goal, width, pairs), False
+
+    def _valid(self, start: Expr, width: int) -> Expr:
+        return held(tirx.max(0, tirx.min(min(width, self.most), self.length - start)))
+
+    def _find(self, source: Any, goal: Any, width: int) -> Callable[[Expr], None]:
+        """By bisection: how many elements of the other run go before this one."""
+
+        def place(i: Expr) -> None:
+            row, at = self._split(i, self.length)
+            base, pair = held(row * self.length), held(at // (2 * width) * (2 * width))
+            right = held(at - pair >= width, "int32")
+            mine, others = held(pair + right * width), held(pair + (1 - right) * width)
+            low, high = variable(), variable()
+            low[0], high[0] = tirx.const(0, "int32"), self._valid(others, width)
+            with T.If(at - mine < self._valid(mine, width)), T.Then():
+                me = held(source[base + at])
+                ours = self.rank(row, me)
+                with T.While(low[0] < high[0]):
+                    middle = held((low[0] + high[0]) // 2)
+                    theirs = self.rank(row, source[base + others + middle])
+                    equal = tirx.all(right == 1, tirx.Not(self.first(ours, theirs)))
+                    with T.If(tirx.any(equal, self.first(theirs, ours))):
+                        with T.Then():
+                            low[0] = middle + 1
+                        with T.Else():
+                            high[0] = middle
+                goal[base + pair + at - mine + low[0]] = me
+
+        return place
+
+    def _join(self, source: Any, goal: Any, width: int, pairs: int) -> Callable[[Expr], None]:
+        """From the heads of both runs, the better one, until there are enough."""
+
+        def join(i: Expr) -> None:
+            row, at = self._split(i, pairs)
+            start = held(row * self.length + at * (2 * width))
+            ends = [self._valid((2 * at + n) * width, width) for n in (0, 1)]
+            a, b, second = variable(), variable(), variable()
+            a[0] = b[0] = tirx.const(0, "int32")
+            with T.serial(0, tirx.min(self.most, ends[0] + ends[1])) as n:
+                second[0] = tirx.Cast("int32", a[0] >= ends[0])
+                with T.If(tirx.all(a[0] < ends[0], b[0] < ends[1])), T.Then():
+                    ranks = [self.rank(row, source[start + h]) for h in (a[0], width + b[0])]
+                    second[0] = tirx.Cast("int32", self.first(ranks[1], ranks[0]))
+                with T.If(second[0] == 1):
+                    with T.Then():
+                        goal[start + n] = source[start + width + b[0]]
+                        b[0] = b[0] + 1
+                    with T.Else():
+                        goal[start + n] = source[start + a[0]]
+                        a[0] = a[0] + 1
+
+        return join
+
+
+def _key(value: Expr) -> Expr:
+    """A whole number in the place of a float: a total order, or runs would not fit together.
+
+    By bits, since LLVM may take it that there is no NaN.
+    """
+    kind = str(value.ty.dtype)
+    if not kind.startswith(("float", "bfloat")):
+        return held(value)
+    width = 64 if kind == "float64" else 32
+    whole, exponent = f"int{width}", {64: 0x7FF << 52, 32: 0xFF << 23}[width]
+    most = tirx.const(2 ** (width - 1) - 1, whole)
+    bits = held(tirx.reinterpret(whole, tirx.Cast(f"float{width}", value)))
+    size = held(tirx.bitwise_and(bits, most))
+    number = tirx.Select(bits < 0, tirx.const(0, whole) - size, size)  # both zeros are 0
+    return held(tirx.Select(size > tirx.const(exponent, whole), most, number))

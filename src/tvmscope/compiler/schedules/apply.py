@@ -1,0 +1,91 @@
+"""Offers every kernel to the schedule rules in turn; a rule that raises leaves it to the next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from tvmscope.compiler.describe.kernel_ir import RULE, TRACE
+from tvmscope.compiler.schedules.cpu import prefetch
+from tvmscope.compiler.tunable.knobs import workload_of
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Choice
+from tvmscope.errors import one_line
+
+Rule = tuple[str, Callable[[tirx.PrimFunc, Target], s_tir.Schedule | None]]
+
+
+def apply_schedules(
+    rules: Sequence[Rule],
+    target: Target,
+    remarks: list[str],
+    choices: Mapping[str, Choice] | None = None,
+) -> tvm.transform.Pass:
+    """A pass that schedules each kernel by its tuned trace, or by the first rule that takes it.
+
+    What rules raised is appended to `remarks`, for the session.
+    """
+    traces = {key: c.candidate.trace for key, c in (choices or {}).items() if c.candidate.trace}
+
+    @tvm.transform.module_pass(opt_level=0, name="ApplySchedules")
+    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+        done = {}
+        for var, func in module.functions_items():
+            if isinstance(func, tirx.PrimFunc) and not is_scheduled(func):
+                found = traces.get(workload_of(func)) if traces else None
+                offered = [("tuned", partial(replay, found)), *rules] if found else rules
+                scheduled = schedule_first(offered, func, var.name_hint, target, remarks)
+                if scheduled is not None:
+                    done[var] = scheduled
+        for var, func in done.items():
+            module.update_func(var, func)
+        return module
+
+    return transform
+
+
+def replay(trace: str, func: tirx.PrimFunc, _: Target) -> s_tir.Schedule:
+    """The schedule that a recorded trace makes."""
+    sch = s_tir.Schedule(func)
+    s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), sch)
+    return sch
+
+
+def schedule_first(
+    rules: Sequence[Rule], func: tirx.PrimFunc, name: str, target: Target, remarks: list[str]
+) -> tirx.PrimFunc | None:
+    """The function as the first rule that takes it leaves it; None where none does."""
+    taken = take(rules, func, name, target, remarks)
+    return None if taken is None else finished(*taken)
+
+
+def take(
+    rules: Sequence[Rule], func: tirx.PrimFunc, name: str, target: Target, remarks: list[str]
+) -> tuple[str, s_tir.Schedule] | None:
+    """The first rule that takes a function, and its schedule; what others raised is remarked."""
+    for rule, schedule in rules:
+        try:
+            sch = schedule(func, target)
+        except Exception as e:  # a rule's bug costs one kernel its schedule, not the model
+            remarks.append(f"schedule rule '{rule}' failed on {name}: {one_line(e)}")
+            continue
+        if sch is not None:
+            return rule, sch
+    return None
+
+
+def finished(rule: str, sch: s_tir.Schedule) -> tirx.PrimFunc:
+    """The scheduled function, its weights fetched ahead, marked with where it comes from."""
+    result = prefetch.insert(sch.mod["main"]).with_attr("tirx.is_scheduled", True)
+    lines = list(sch.trace.as_python()) if sch.trace is not None else []
+    return result.with_attr(RULE, rule).with_attr(TRACE, lines)
+
+
+def is_scheduled(func: tirx.PrimFunc) -> bool:
+    """Whether the pass that made it has scheduled it too."""
+    return bool(func.attrs and func.attrs.get("tirx.is_scheduled", False))

@@ -1,0 +1,281 @@
+"""What can be tuned in a model: its heavy kernels, the ways to lower them, and their parameters.
+
+A kernel's parameters are of two kinds. Some shape the computation and are decided while the graph
+is lowered (Winograd or direct, the width that a row is padded to); the model is lowered once for
+each way of deciding them. The others belong to the schedule alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from tvmscope.compiler import frontends, pipeline
+from tvmscope.compiler.codegen.linkers import link, linker_for
+from tvmscope.compiler.describe import kernel_work, sources
+from tvmscope.compiler.describe.kernel_ir import RULE
+from tvmscope.compiler.passes.split_batch import parts_of
+from tvmscope.compiler.schedules import cpu, cuda
+from tvmscope.compiler.schedules.apply import (
+    Rule,
+    finished,
+    is_scheduled,
+    replay,
+    schedule_first,
+    take,
+)
+from tvmscope.compiler.targets import to_tvm
+from tvmscope.compiler.tunable import knobs, traces
+from tvmscope.core.artifact import KernelCall
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Candidate, Lowering, Params, TuningTask
+from tvmscope.errors import BuildError, one_line
+from tvmscope.runtime import tvm_compat
+
+_WAYS: tuple[Params, ...] = (
+    {},
+    {"kernel": "direct"},
+    {"kernel": "winograd4"},
+    {"kernel": "winograd2"},
+    {"kernel": "direct", "rank": 1},
+    {"kernel": "winograd4", "rank": 1},
+    {"kernel": "direct", "rank": 2},
+    {"kernel": "winograd2", "rank": 1},
+    {"kernel": "winograd4", "share": 1},
+)
+"""How the whole model is lowered, in turn; what does not apply to a workload leaves it as it is."""
+_LAYOUT = "layout"
+"""The phase in which parameters begin to matter."""
+_FALLBACKS = ("fallback", "dlight-fallback")
+_MOST_CANDIDATES = 240
+"""Per task: more could not be tried in any sensible time."""
+
+
+def extract(
+    prepared: Prepared, target: Target, options: CompileOptions, folder: Path
+) -> list[TuningTask]:
+    """The tasks of a model; each way to lower them lies in `folder` as a file per kernel."""
+    folder.mkdir(parents=True, exist_ok=True)
+    imported = frontends.import_model(prepared)
+    found: dict[str, TuningTask] = {}
+    graph = _lower(imported.module, target, options, until=_LAYOUT).module
+    for way in _WAYS if target.kind == "llvm" else _WAYS[:1]:
+        asked = replace(options, overrides={**options.overrides, "params": way})
+        lowered = _lower(graph, target, asked, since=_LAYOUT, until="schedule")
+        if not way:
+            called = parts_of(graph) * sources.name_calls(lowered.calls, imported.sources)
+            found = _tasks(lowered.module, called, target, folder)
+            continue
+        for _, func in lowered.module.functions_items():
+            if isinstance(func, tirx.PrimFunc) and (key := knobs.workload_of(func)) in found:
+                found[key] = _with_lowering(found[key], func, target, folder)
+    return [replace(t, candidates=tuple(_spread(t.candidates))) for t in found.values()]
+
+
+def _lower(
+    module: tvm.IRModule, target: Target, options: CompileOptions, **phases: str
+) -> pipeline.Lowered:
+    """A part of the pipeline, without regard to what was tuned before."""
+    own = replace(options, choices={})
+    return pipeline.run(module, target, _tvm_target(target), own, **phases)
+
+
+def _tvm_target(target: Target) -> Any:
+    """With a host: a CPU is its own, and a GPU's kernels are launched by one of this kind."""
+    host = to_tvm(target) if target.kind == "llvm" else {"kind": "llvm"}
+    return tvm.target.Target(to_tvm(target), host=host)
+
+
+def _tasks(
+    module: tvm.IRModule, called: Sequence[KernelCall], target: Target, folder: Path
+) -> dict[str, TuningTask]:
+    counts = Counter(call.kernel for call in called)
+    origins = {call.kernel: call.source_ops for call in reversed(called)}
+    merged: dict[str, TuningTask] = {}
+    for var, func in module.functions_items():
+        if not isinstance(func, tirx.PrimFunc) or var.name_hint not in counts:
+            continue
+        if is_scheduled(func):  # by the pass that made it: no choice would reach it
+            continue
+        key, calls_here = knobs.workload_of(func), counts[var.name_hint]
+        if key in merged:  # the same operator with another epilogue: one choice serves both
+            merged[key] = replace(merged[key], calls=merged[key].calls + calls_here)
+            continue
+        work = kernel_work.count(func)
+        task = TuningTask(
+            key=key,
+            rule=_rule(func, var.name_hint, target),
+            kernel=var.name_hint,
+            calls=calls_here,
+            flops=work.flops,
+            bytes=work.bytes,
+            lowerings=(),
+            source_ops=origins[var.name_hint],
+        )
+        merged[key] = _with_lowering(task, func, target, folder)
+    return merged
+
+
+def _with_lowering(
+    task: TuningTask, func: tirx.PrimFunc, target: Target, folder: Path
+) -> TuningTask:
+    """The task with one more way to lower it, and the candidates that begin with it."""
+    params = _graph_params(func)
+    if any(known.params == params for known in task.lowerings):
+        return task
+    digest = hashlib.sha256(task.key.encode()).hexdigest()[:12]
+    file = folder / f"{digest}-{len(task.lowerings)}.json"
+    file.write_text(tvm.ir.save_json(_named_main(func)), encoding="utf-8")
+    space, work = _space(func, target), kernel_work.count(func)
+    candidates = [Candidate(params={**params, **p}) for p in _combinations(space)]
+    own = {name: values[0] for name, values in space.items()}
+    lowering = Lowering(
+        params=params, function=str(file), own=own, flops=work.flops, bytes=work.bytes
+    )
+    return replace(
+        task,
+        lowerings=(*task.lowerings, lowering),
+        candidates=(*task.candidates, *candidates),
+    )
+
+
+def _rule(func: tirx.PrimFunc, name: str, target: Target) -> str | None:
+    """The rule that takes a function; the fallback is none. What rules raise, `compile` tells."""
+    with _tvm_target(target):
+        taken = schedule_first(_rules(target), func, name, target, remarks=[])
+    rule = None if taken is None else str(taken.attrs[RULE])
+    return None if rule in _FALLBACKS else rule
+
+
+def _space(func: tirx.PrimFunc, target: Target) -> dict[str, tuple[int | str, ...]]:
+    """What the schedule may choose by itself; nothing where no rule has parameters for it."""
+    if target.kind != "llvm":
+        return {}
+    spaces = (space(func, target) for space in cpu.SPACES.values())
+    return next((found for found in spaces if found is not None), {})
+
+
+def _rules(target: Target) -> Sequence[Rule]:
+    if target.kind == "llvm":
+        return cpu.RULES
+    tvm_compat.import_tensor_intrinsics()
+    return cuda.RULES
+
+
+def _graph_params(func: tirx.PrimFunc) -> Params:
+    """The parameters that the lowering put on the function's main block."""
+    sch = s_tir.Schedule(func)
+    if not isinstance(func.body, s_tir.SBlockRealize) or func.body.block.name_hint != "root":
+        return {}
+    for block in sch.get_child_blocks(sch.get_sblock("root")):
+        if params := knobs.params_of(sch, block):
+            return params
+    return {}
+
+
+def _combinations(space: dict[str, tuple[int | str, ...]]) -> list[Params]:
+    """All of a space, those that differ least from the rule's own values first."""
+    names = list(space)
+    combined = [
+        {n: v for n, v in zip(names, values, strict=True) if v != space[n][0]}
+        for values in itertools.product(*space.values())
+    ]
+    return sorted(combined, key=len)
+
+
+def _spread(candidates: tuple[Candidate, ...]) -> Iterator[Candidate]:
+    """Few changes first, over all lowerings, without repetition, and not without end."""
+    first, *rest = {c.id: c for c in candidates}.values()
+    yield first
+    yield from sorted(rest, key=lambda c: len(c.params))[: _MOST_CANDIDATES - 1]
+
+
+def _named_main(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    return func.with_attr("global_symbol", "main")
+
+
+def read_function(file: Path) -> tirx.PrimFunc:
+    """A kernel as `extract` wrote it."""
+    return tvm.ir.load_json(file.read_text(encoding="utf-8"))
+
+
+def schedule_candidate(function: Path, candidate: Candidate, target: Target) -> tirx.PrimFunc:
+    """The candidate's kernel."""
+    return finished(*_taken(function, candidate, target))
+
+
+def _taken(function: Path, candidate: Candidate, target: Target) -> tuple[str, s_tir.Schedule]:
+    """A rule and its schedule: the trace replayed, or what the first makes of the parameters.
+
+    The untuned kernel is what a compilation makes, so a rule that raises leaves it to the next;
+    a candidate with parameters is then not the kernel that it says, and has failed.
+    """
+    func, remarks = read_function(function), list[str]()
+    rules = _rules(target)
+    if candidate.trace is not None:
+        rules = [("tuned", partial(replay, candidate.trace))]
+    elif candidate.params:
+        func = knobs.with_params(func, candidate.params)
+    with _tvm_target(target):
+        taken = take(rules, func, "main", target, remarks)
+    if taken is None or (remarks and candidate != Candidate()):
+        why = "; ".join(remarks) or f"no rule takes it with {json.dumps(candidate.params)}"
+        raise BuildError(f"candidate {candidate.id}: {why}")
+    return taken
+
+
+def trace_of(function: Path, candidate: Candidate, target: Target) -> tuple[str, list[str]]:
+    """What the candidate does to the kernel: as the JSON of a trace, and as Python's calls."""
+    trace = _taken(function, candidate, target)[1].trace
+    if trace is None:
+        raise BuildError(f"candidate {candidate.id}: its schedule leaves no trace")
+    return traces.text(trace), [str(line) for line in trace.as_python()]
+
+
+def build_candidate(function: Path, candidate: Candidate, target: Target, output: Path) -> None:
+    """Compile a candidate into the shared library `output`, whose one function is `main`."""
+    try:
+        _write_library(schedule_candidate(function, candidate, target), target, output)
+    except BuildError:
+        raise
+    except Exception as e:  # TVM raises many types, for schedules that are not legal too
+        raise BuildError(f"candidate {candidate.id}: {one_line(e)}") from e
+
+
+def build_plain(function: Path, target: Target, output: Path) -> None:
+    """Compile a kernel as it is written, unscheduled: slow, and what candidates are checked by.
+
+    Half precision becomes single: loops that sum in halves, one after the other, would be further
+    from the truth than the candidates. `target` is a CPU, also where the candidates are a GPU's,
+    which cannot run plain loops.
+    """
+    text = function.read_text(encoding="utf-8")
+    for half in ("float16", "bfloat16"):
+        text = text.replace(f'"{half}"', '"float32"')
+    _write_library(tvm.ir.load_json(text), target, output)
+
+
+def _write_library(func: tirx.PrimFunc, target: Target, output: Path) -> None:
+    tvm_target, linker = _tvm_target(target), partial(link, linker_for(target))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tvm_target:  # a CUDA compiler asks it for the architecture
+        built = tvm.tirx.build(tvm.IRModule({"main": func}), target=tvm_target)
+        built.export_library(str(output), fcompile=linker)
+
+
+def arguments(function: Path) -> tuple[tuple[tuple[int, ...], str], ...]:
+    """Shape and dtype of each argument of a kernel, results last."""
+    func = read_function(function)
+    return tuple((tuple(int(d) for d in p.shape), str(p.dtype)) for p in func.params)

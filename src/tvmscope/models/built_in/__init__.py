@@ -1,0 +1,1 @@
+"""The models that need no file; each carries its manifest in `MODEL`."""

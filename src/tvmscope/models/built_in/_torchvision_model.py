@@ -1,0 +1,24 @@
+"""The manifest that all built-in models from torchvision share."""
+
+from __future__ import annotations
+
+from tvmscope.core.options import LoadOptions
+from tvmscope.models.api import BuiltIn, TorchModel, require
+
+
+def built_in(name: str, summary: str) -> BuiltIn:
+    """A built-in that torchvision provides under the same name."""
+
+    def load(options: LoadOptions) -> TorchModel:
+        require("torch")
+        from tvmscope.models.loaders import torchvision_models
+
+        return torchvision_models.load(name, options)
+
+    return BuiltIn(
+        name=name,
+        summary=summary,
+        weights="torchvision (ImageNet), downloaded; seeded random without a network",
+        load=load,
+        requires=("torch", "torchvision"),
+    )

@@ -1,0 +1,9 @@
+"""The built-in model resnet18, from torchvision."""
+
+from __future__ import annotations
+
+from tvmscope.models.built_in._torchvision_model import built_in
+
+MODEL = built_in(
+    "resnet18", "Image classification, residual network, 11.7 M parameters, 1x3x224x224"
+)

@@ -1,0 +1,69 @@
+"""Darknet's [yolo] layer: a head's numbers become boxes, as shares of the input's size."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tvmscope.models.darknet.cfg import Section, anchors
+
+
+class Yolo(nn.Module):
+    """Decodes `B x A(5+C) x H x W` into `B x AHW x (5+C)`: centre, size, objectness, classes.
+
+    Centres and sizes are shares of the input (as darknet's own), which keeps all values near 1:
+    one tolerance then checks boxes and scores alike.
+    """
+
+    def __init__(self, layer: Section, channels: int, form: str) -> None:
+        super().__init__()
+        (found,) = anchors([layer])
+        self.numbers = 5 + layer.whole("classes", 20)
+        if channels != len(found.sizes) * self.numbers:
+            raise layer.problem(
+                f"{len(found.sizes)} anchors x (5 + {self.numbers - 5} classes) need "
+                f"{len(found.sizes) * self.numbers} channels, the layer before gives {channels}"
+            )
+        self.anchors, self.form = found, form
+
+    def forward(self, x: Tensor, input_size: tuple[int, int]) -> Tensor:
+        """`input_size` is the height and width of the picture that the network was given."""
+        if self.form == "raw":
+            return x
+        batch, _, height, width = x.shape
+        x = x.view(batch, -1, self.numbers, height, width).permute(0, 1, 3, 4, 2)
+        decode = self._assign if self.form == "scatter" else self._concatenate
+        boxes = decode(x, self._cells(height, width), self._shares(input_size))
+        return boxes.reshape(batch, -1, self.numbers)
+
+    def _cells(self, height: int, width: int) -> tuple[Tensor, Tensor]:
+        """For sigmoids s of a centre: s * factor + corner is its place, as a share of the input.
+
+        Made by numpy, so that an exported graph holds the result and not the arithmetic.
+        """
+        grid, reach = np.array([width, height]), self.anchors.scale_xy
+        corners = np.stack(np.meshgrid(np.arange(width), np.arange(height)), -1)
+        return _constant(reach / grid), _constant((corners - (reach - 1) / 2) / grid)
+
+    def _shares(self, input_size: tuple[int, int]) -> Tensor:
+        """The anchors as shares of the input, one row for each."""
+        shares = np.array(self.anchors.sizes) / np.array(input_size[::-1])
+        return _constant(shares[:, None, None, :])
+
+    def _concatenate(self, x: Tensor, cells: tuple[Tensor, Tensor], shares: Tensor) -> Tensor:
+        factor, corners = cells
+        centres = x[..., :2].sigmoid() * factor + corners
+        return torch.cat((centres, x[..., 2:4].exp() * shares, x[..., 4:].sigmoid()), -1)
+
+    def _assign(self, x: Tensor, cells: tuple[Tensor, Tensor], shares: Tensor) -> Tensor:
+        """The same by assignment into slices, as many published models do it."""
+        factor, corners = cells
+        y = x.sigmoid()
+        y[..., 0:2] = y[..., 0:2] * factor + corners
+        y[..., 2:4] = x[..., 2:4].exp() * shares
+        return y
+
+
+def _constant(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values.astype(np.float32))

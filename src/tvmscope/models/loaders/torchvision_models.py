@@ -1,0 +1,100 @@
+"""Loads torchvision's models, with their weights where those can be had."""
+
+from __future__ import annotations
+
+import difflib
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+
+from tvmscope.core.options import LoadOptions
+from tvmscope.core.vision import Preprocess, Vision
+from tvmscope.errors import UsageError, one_line
+from tvmscope.models.api import RANDOM_NOTE, TorchModel
+from tvmscope.models.download import TIMEOUT_S, reachable
+from tvmscope.models.loaders.random_weights import make_alive
+from tvmscope.models.loaders.torchvision_import import import_torchvision
+
+_FRAMES = 16  # the clip length of torchvision's video models
+
+
+def load(name: str, options: LoadOptions) -> TorchModel:
+    """A model by torchvision's name; random weights where its own cannot be downloaded."""
+    models: Any = import_torchvision().models
+    names = models.list_models()
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise UsageError(f"torchvision has no model '{name}'{hint}")
+    family = models.get_model_builder(name).__module__.split(".")[2]
+    if family in ("detection", "optical_flow"):
+        raise UsageError(
+            f"torchvision:{name} takes more than one image tensor; write a function that returns "
+            "(module, inputs) and give file.py:function"
+        )
+    weights = models.get_model_weights(name).DEFAULT
+    torch.manual_seed(options.seed)
+    module = models.get_model(name, weights=None, **_settings(name, family)).eval()
+    example = torch.randn(
+        _shape(weights, family), generator=torch.Generator().manual_seed(options.seed)
+    )
+    vision = _vision(weights) if family not in ("video", "segmentation") else None
+    reason = _load_weights(module, weights, options)
+    if reason is None:
+        return TorchModel(module=module, args=(example,), weights="pretrained", vision=vision)
+    make_alive(module, example, seed=options.seed)
+    note = RANDOM_NOTE.format(reason=reason)
+    return TorchModel(
+        module=module, args=(example,), weights="random", notes=(note,), vision=vision
+    )
+
+
+def _vision(weights: Any) -> Vision | None:
+    """How the published weights were evaluated: resize the shorter side, cut the middle out."""
+    how = weights.transforms()
+    if not hasattr(how, "resize_size"):
+        return None
+    preprocess = Preprocess(
+        fit="crop",
+        crop=how.crop_size[0] / how.resize_size[0],
+        filter=str(how.interpolation.value),  # type: ignore[arg-type]
+        scale=1 / 255,
+        mean=tuple(map(float, how.mean)),
+        std=tuple(map(float, how.std)),
+    )
+    return Vision(task="classify", preprocess=preprocess)
+
+
+def _settings(name: str, family: str) -> dict[str, bool | None]:
+    if family == "segmentation":
+        return {"weights_backbone": None}  # or it downloads those of its backbone
+    # these two warn that their default initialisation is slow
+    return {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
+
+
+def _shape(weights: Any, family: str) -> tuple[int, ...]:
+    crop = getattr(weights.transforms(), "crop_size", None) or [224]
+    sides = tuple(crop) * 2 if len(crop) == 1 else tuple(crop)
+    return (1, 3, _FRAMES, *sides) if family == "video" else (1, 3, *sides)
+
+
+def _load_weights(module: torch.nn.Module, weights: Any, options: LoadOptions) -> str | None:
+    """Load the published weights; else say why not."""
+    cached = Path(torch.hub.get_dir(), "checkpoints", Path(urlsplit(weights.url).path).name)
+    if not cached.exists():
+        if options.offline:
+            return "downloads are off"
+        if not reachable(weights.url):
+            return "the download server was not reached"
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(TIMEOUT_S)  # torch.hub downloads without a timeout of its own
+    try:
+        module.load_state_dict(weights.get_state_dict(progress=False, check_hash=True))
+    except (OSError, RuntimeError) as e:  # RuntimeError: the hash, or keys that do not fit
+        return f"{cached.name}: {one_line(e)}"
+    finally:
+        socket.setdefaulttimeout(before)
+    return None

@@ -1,9 +1,0 @@
-"""The built-in model resnet18, from torchvision."""
-
-from __future__ import annotations
-
-from tvmscope.models.torchvision_model import built_in
-
-MODEL = built_in(
-    "resnet18", "Image classification, residual network, 11.7 M parameters, 1x3x224x224"
-)

@@ -1,9 +1,0 @@
-"""The built-in model resnet50, from torchvision."""
-
-from __future__ import annotations
-
-from tvmscope.models.torchvision_model import built_in
-
-MODEL = built_in(
-    "resnet50", "Image classification, residual network, 25.6 M parameters, 1x3x224x224"
-)

@@ -1,0 +1,1 @@
+"""One file per format, each with `RENDERER = Renderer(...)`; the renderers are found by file."""

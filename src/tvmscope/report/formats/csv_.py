@@ -1,0 +1,87 @@
+"""A table for spreadsheets: one line per result, statistics and comparison beside it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+from typing import Any
+
+from tvmscope.core.session import Session
+from tvmscope.report.escape import clean
+from tvmscope.report.renderers import Renderer
+from tvmscope.report.sections import view
+from tvmscope.report.sections.view import Row
+
+
+def render(sessions: Sequence[Session]) -> str:
+    """Times are seconds, sizes bytes; what is not known is an empty cell."""
+    lines = [
+        _line(session, row)
+        for session in sessions
+        for row in (*view.measured(session), *view.unmeasured(session))
+    ]
+    return _table(list(_HEAD), lines)
+
+
+def files(sessions: Sequence[Session], name: str) -> dict[str, str]:
+    """The table as `name`; beside it the kernels, where there are profiles."""
+    found = {name: render(sessions)}
+    if any(session.profiles for session in sessions):
+        found[f"{name.removesuffix('.csv')}-kernels.csv"] = _kernels(sessions)
+    return found
+
+
+def _kernels(sessions: Sequence[Session]) -> str:
+    """One line per kernel of every profile."""
+    head = ["model", "backend", "target", "kernel", "source_ops", "kind"]
+    head += ["calls", "total_s", "flops", "bytes"]
+    lines = [
+        [s.model.name, p.backend, p.target, k.name, ";".join(k.source_ops), k.kind,
+         k.calls, k.total_s, k.flops, k.bytes]
+        for s in sessions
+        for p in s.profiles
+        for k in p.kernels
+    ]  # fmt: skip
+    return _table(head, lines)
+
+
+_HEAD = (
+    "model", "backend", "target", "precision", "threads", "status", "reason", "median_s", "mean_s",
+    "std_s", "ci95_low_s", "ci95_high_s", "samples", "items_per_run", "build_s", "load_s",
+    "peak_memory_bytes", "passed", "error", "cosine", "tvmscope_speedup", "tvmscope_ci95_low",
+    "tvmscope_ci95_high", "tvmscope_is",
+)  # fmt: skip
+
+
+def _line(session: Session, row: Row) -> list[Any]:
+    result, task, found = row.result, row.result.task, row.summary
+    low, high = found.get("ci95_s") or (None, None)
+    accuracy, versus = result.accuracy, row.versus
+    ratio = (versus.ci95 if versus else None) or (None, None)
+    return [
+        session.model.name, task.variant.label, task.target, task.variant.precision, task.threads,
+        result.status, row.reason, row.median_s, found.get("mean_s"), found.get("std_s"), low, high,
+        found.get("samples"), result.items, result.build_s, result.load_s, result.peak_memory_bytes,
+        accuracy and accuracy.passed, accuracy and accuracy.error, accuracy and accuracy.cosine,
+        versus and versus.speedup, *ratio, versus and versus.verdict,
+    ]  # fmt: skip
+
+
+def _table(head: list[str], lines: list[list[Any]]) -> str:
+    stream = StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([_cell(value) for value in line] for line in lines)
+    return stream.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    """Foreign text in one line; a spreadsheet must not take it for a formula."""
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = clean(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "|")) else text
+
+
+RENDERER = Renderer("csv", ".csv", render, files)

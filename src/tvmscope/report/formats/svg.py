@@ -1,0 +1,27 @@
+"""The console's table as a picture, for READMEs and slides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from io import StringIO
+
+from rich.console import Console
+
+from tvmscope.core.session import Session
+from tvmscope.report.formats.console import render_all
+from tvmscope.report.renderers import Renderer
+
+WIDTH = 118
+_WEB_FONT = re.compile(r"@font-face\s*\{[^}]*\}\s*")
+"""rich asks for its font from the network; a picture must look the same without."""
+
+
+def to_svg(sessions: Sequence[Session]) -> str:
+    """One SVG document with everything that the console would show."""
+    console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True)
+    console.print(render_all(sessions))
+    return _WEB_FONT.sub("", console.export_svg(title="tvmscope"))
+
+
+RENDERER = Renderer("svg", ".svg", to_svg)

@@ -1,0 +1,1 @@
+"""What a report shows, as plain values: every format draws the same ones."""

@@ -1,0 +1,280 @@
+"""The numbers behind the figures and tables of a profile: page and pictures only draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tvmscope.analysis.alignment import align
+from tvmscope.analysis.roofline import Point, limits, points
+from tvmscope.analysis.waterfall import Waterfall
+from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.session import Session
+from tvmscope.messages import _, plural
+from tvmscope.report.escape import NAME_LIMIT, clean
+from tvmscope.report.sections import view
+from tvmscope.report.sections.view import OWN
+from tvmscope.units import format_s
+
+TOP_KERNELS = 20
+TOP_GROUPS = 25
+MOST_BARS = 12
+"""Operator bars of a waterfall; the smaller ones become one bar, so that the picture stays calm."""
+LABEL_LIMIT = 34
+STRAY = 0.25
+"""Plain runs of the same code in two processes differ by less on a machine that is left alone."""
+
+
+def si(value: float | None, unit: str) -> str:
+    """`1.24 GFLOP/s`; a dash where it is not known."""
+    if value is None:
+        return "-"
+    scales = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+    scale, prefix = next((s for s in scales if abs(value) >= s[0]), scales[-1])
+    return f"{value / scale:.3g} {prefix}{unit}" if value < 1e15 else f"{value:.3g} {unit}"
+
+
+def signed(seconds: float) -> str:
+    """`+1.20 ms` or `−1.20 ms`."""
+    if abs(seconds) < 0.5e-9:  # what is left of a difference of floats
+        return "0"
+    return ("−" if seconds < 0 else "+") + format_s(abs(seconds))
+
+
+def percent(share: float | None) -> str:
+    """`12 %`, with a decimal below ten."""
+    if share is None:
+        return "-"
+    return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """A kernel of a profile beside its place under the roofs."""
+
+    kernel: KernelTime
+    share: float
+    """Of the run without the profiler."""
+    point: Point | None
+
+    @property
+    def name(self) -> str:
+        return clean(self.kernel.name)
+
+    @property
+    def sources(self) -> str:
+        return operators(self.kernel.source_ops, 6)
+
+    @property
+    def speed(self) -> str:
+        flops = self.kernel.flops
+        return si(flops / self.kernel.total_s if flops and self.kernel.total_s else None, "FLOP/s")
+
+    @property
+    def roof(self) -> str:
+        """`62 % of memory`, or what keeps us from saying so."""
+        return "-" if self.point is None else percent(self.point.share)
+
+    @property
+    def bound(self) -> str:
+        """What limits it, in a word."""
+        words = {"compute": _("arithmetic"), "memory": _("memory"), "neither": _("neither")}
+        return "" if self.point is None else words[self.point.bound]
+
+
+def operators(names: Iterable[str], most: int = 3) -> str:
+    """Source operators in one line, the first few of many."""
+    found = [clean(name, 80) for name in names]
+    more = len(found) - most
+    tail = plural(" and {n} more", " and {n} more", more).format(n=more) if more > 0 else ""
+    return ", ".join(found[:most]) + tail
+
+
+def own_first(session: Session) -> list[Profile]:
+    """The profiles, ours before the others."""
+    return sorted(session.profiles, key=lambda p: not p.backend.startswith(OWN))
+
+
+def kernel_rows(session: Session, profile: Profile) -> list[KernelRow]:
+    """Every kernel of a profile, the longest first."""
+    # Of this profile alone: another target's may have the same backend and kernel names. A kernel
+    # that is called for several operators has a row for each, told apart by its time.
+    mine = points(replace(session, profiles=(profile,)))
+    found = {(p.kernel, p.total_s): p for p in mine}
+    whole = profile.end_to_end_s
+    rows = [
+        KernelRow(k, k.total_s / whole if whole else 0.0, found.get((k.name, k.total_s)))
+        for k in profile.kernels
+    ]
+    return sorted(rows, key=lambda r: -r.kernel.total_s)
+
+
+def scale_s(rows: Sequence[view.Row]) -> float:
+    """What a whole bar stands for: the longest interval's end among rows of a like speed."""
+    limit = view.LOG_RATIO * min(row.summary["median_s"] for row in rows)
+    near = [row.summary for row in rows if row.summary["median_s"] <= limit]
+    longest: float = max(end for s in near for end in (s["median_s"], *(s["ci95_s"] or ())))
+    return longest
+
+
+def strays(session: Session) -> dict[str, str]:
+    """Profiles from another state of the machine than the table's times, each with a sentence.
+
+    Both hold plain runs of the same code. Where they lie far apart, something disturbed one of
+    them, and what the profile says about causes does not explain the table.
+    """
+    found = {}
+    for profile in session.profiles:
+        row = session.result_of(profile)
+        median_s = view.Row(row).median_s if row else None
+        if not median_s or abs(profile.end_to_end_s / median_s - 1) <= STRAY:
+            continue
+        text = _(
+            "{backend} took {profiled} while it was profiled and {measured} when it was measured: "
+            "something disturbed one of the two. Profile again on a quiet machine."
+        )
+        found[profile.backend] = text.format(
+            backend=clean(profile.backend, NAME_LIMIT),
+            profiled=format_s(profile.end_to_end_s),
+            measured=format_s(median_s),
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Step:
+    """A bar of the waterfall, from where the one before it ended."""
+
+    label: str
+    kind: str
+    start_s: float
+    delta_s: float
+    sources: str = ""
+
+    @property
+    def end_s(self) -> float:
+        return self.start_s + self.delta_s
+
+
+def steps(waterfall: Waterfall) -> list[Step]:
+    """The bars from `theirs` at 0 to the whole gap, the largest operators first, then the rest."""
+    bars = sorted(
+        (b for b in waterfall.bars if b.kind == "operator"), key=lambda b: -abs(b.delta_s)
+    )
+    found = [
+        Step(clean(b.label, LABEL_LIMIT), b.kind, 0.0, b.delta_s, operators(b.source_ops, 6))
+        for b in bars[:MOST_BARS]
+    ]
+    if rest := bars[MOST_BARS:]:
+        text = plural("{n} smaller group", "{n} smaller groups", len(rest)).format(n=len(rest))
+        found.append(Step(text, "operator", 0.0, sum(b.delta_s for b in rest)))
+    others = [b for b in waterfall.bars if b.kind != "operator"]
+    found += [Step(clean(b.label, LABEL_LIMIT), b.kind, 0.0, b.delta_s) for b in others]
+    start, placed = 0.0, []
+    for step in found:
+        placed.append(replace(step, start_s=start))
+        start += step.delta_s
+    return placed
+
+
+@dataclass(frozen=True)
+class RoofLine:
+    """A measured limit, from one end of the figure to where another limit takes over."""
+
+    label: str
+    start: tuple[float, float]
+    end: tuple[float, float]
+
+    def between(self, place: int) -> tuple[float, float]:
+        """Where its label stands: neighbours, which run in parallel, get different places."""
+        part = 0.3 + 0.17 * (place % 4)
+        x, y = (a ** (1 - part) * b**part for a, b in zip(self.start, self.end, strict=True))
+        return x, y
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The kernels of one target under its roofs."""
+
+    target: str
+    lines: tuple[RoofLine, ...]
+    rows: tuple[tuple[str, KernelRow], ...]
+    """Backend and kernel; only kernels that have a point."""
+
+
+def rooflines(session: Session) -> list[Roofline]:
+    """A figure per target that has profiles and roofs, ours first within each."""
+    found = []
+    for target in dict.fromkeys(p.target for p in session.profiles):
+        profiles = [p for p in own_first(session) if p.target == target]
+        rows = [(p.backend, r) for p in profiles for r in kernel_rows(session, p) if r.point]
+        if rows:
+            places = [r.point.intensity for _b, r in rows if r.point]
+            lines = _roof_lines(session, profiles[0], min(places) / 2, max(places) * 2)
+            found.append(Roofline(target, tuple(lines), tuple(rows)))
+    return found
+
+
+def _roof_lines(session: Session, profile: Profile, low: float, high: float) -> list[RoofLine]:
+    """The slopes of the memories up to the flat roof of the arithmetic."""
+    roofs = limits(session, profile)
+    peak, levels = roofs.flops_per_s, roofs.levels
+    if peak is None or not levels:
+        return []
+    names = {r.bytes_per_s: r.level or r.how for r in session.roofs if r.bytes_per_s}
+    ridges = [peak / level.bytes_per_s for level in levels]
+    low, high = min(low, *ridges) / 2, max(high, *ridges) * 2
+    lines = [
+        RoofLine(
+            f"{clean(names[level.bytes_per_s], LABEL_LIMIT)} {si(level.bytes_per_s, 'B/s')}",
+            (low, low * level.bytes_per_s),
+            (ridge, peak),
+        )
+        for level, ridge in zip(levels, ridges, strict=True)
+    ]
+    flat = RoofLine(
+        _("arithmetic {rate}").format(rate=si(peak, "FLOP/s")), (min(ridges), peak), (high, peak)
+    )
+    return [*lines, flat]
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """Overlapping source operators with their time in every profiled backend."""
+
+    sources: str
+    times_s: tuple[float | None, ...]
+    """In the order of the backends; None where a backend has none of them."""
+    delta_s: float | None
+    """Ours minus the reference's; None where one of the two is missing."""
+
+    @property
+    def longest_s(self) -> float:
+        return max((t for t in self.times_s if t is not None), default=0.0)
+
+
+def group_rows(session: Session, gap: Waterfall | None) -> tuple[list[str], list[GroupRow]]:
+    """Backends, ours first, and their times per group of source operators, the longest first."""
+    groups = align(session)
+    names = dict.fromkeys(name for group in groups for name in group.times_s)
+    backends = sorted(names, key=lambda n: not n.startswith(OWN))
+    ours, theirs = _sides(backends, gap)
+    rows = []
+    for group in groups:
+        pair = group.times_s.get(ours), group.times_s.get(theirs)
+        delta = None if pair[0] is None or pair[1] is None else pair[0] - pair[1]
+        text = operators(group.source_ops) or _("kernels of unknown origin")
+        rows.append(GroupRow(text, tuple(group.times_s.get(b) for b in backends), delta))
+    return backends, sorted(rows, key=lambda r: -r.longest_s)
+
+
+def _sides(backends: list[str], gap: Waterfall | None) -> tuple[str, str]:
+    """The two columns of the waterfall; with several targets their names end in one."""
+    if gap is None:
+        return "", ""
+    for ours in backends:
+        name, _at, target = ours.partition(" @ ")
+        theirs = f"{gap.theirs} @ {target}" if target else gap.theirs
+        if name == gap.ours and theirs in backends:
+            return ours, theirs
+    return "", ""

@@ -1,0 +1,299 @@
+"""What every renderer shows of a session, as plain text: they differ only in how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+from tvmscope.core import stats
+from tvmscope.core.comparison import Comparison
+from tvmscope.core.measurement import ITSELF, Measurement, Result
+from tvmscope.core.session import Session
+from tvmscope.core.tuning import TUNED_KERNELS
+from tvmscope.messages import _, plural
+from tvmscope.report.escape import NAME_LIMIT, clean
+from tvmscope.units import format_bytes, format_rate, format_s, format_shape
+
+OWN = "tvmscope"
+LOG_RATIO = 20.0
+"""Beyond this ratio a linear bar of the fast rows is a speck, so bars turn logarithmic."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result with the comparison of tvmscope against it."""
+
+    result: Result
+    versus: Comparison | None = None
+
+    @property
+    def name(self) -> str:
+        return clean(self.result.task.variant.label, NAME_LIMIT)
+
+    @property
+    def is_own(self) -> bool:
+        return self.result.task.variant.backend.split("-")[0] == OWN
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """Statistics; empty where nothing was measured."""
+        measurement = self.result.measurement
+        return {} if measurement is None or not measurement.values_s else _statistics(measurement)
+
+    @property
+    def median_s(self) -> float | None:
+        return self.summary.get("median_s")
+
+    @property
+    def median(self) -> str:
+        return format_s(self.median_s)
+
+    @property
+    def interval(self) -> str:
+        bounds = self.summary.get("ci95_s")
+        return span(*(format_s(b) for b in bounds)) if bounds else "-"
+
+    @property
+    def rate(self) -> str:
+        """Items per second, in throughput mode."""
+        items = self.result.items
+        return "" if items is None or not self.median_s else format_rate(items / self.median_s)
+
+    @property
+    def speedup(self) -> str:
+        """How many times faster tvmscope is than this row, with the interval."""
+        return "" if self.versus is None else ratio(self.versus)
+
+    @property
+    def verdict(self) -> str:
+        return "" if self.versus is None else _(self.versus.verdict)
+
+    @property
+    def accuracy(self) -> str:
+        accuracy = self.result.accuracy
+        if accuracy is None:
+            return "-"
+        error = (
+            "" if accuracy.error is None else f"{accuracy.error:.1e} " if accuracy.error else "0 "
+        )
+        if accuracy.reference == ITSELF:
+            return _("repeats") if accuracy.passed else _("DIFFERS")
+        return error + (_("pass") if accuracy.passed else _("FAIL"))
+
+    @property
+    def passed(self) -> bool:
+        return self.result.accuracy is None or self.result.accuracy.passed
+
+    @property
+    def memory(self) -> str:
+        return format_bytes(self.result.peak_memory_bytes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        texts = []
+        device = self.result.device_measurement
+        if device is not None and device.values_s:
+            time = format_s(stats.summary(device)["median_s"])
+            texts.append(_("{time} on the device").format(time=time))
+        tuned = (self.result.settings or {}).get(TUNED_KERNELS)
+        if tuned and self.result.task.variant.change is None:  # an ablation says it once
+            texts.append(_("tuned kernels: {origins}").format(origins=tuned))
+        return (*texts, *self.result.warnings)
+
+    @property
+    def reason(self) -> str:
+        """Why this row has no place among the measured ones."""
+        accuracy = self.result.accuracy
+        detail = accuracy.detail if accuracy is not None and not accuracy.passed else None
+        return self.result.reason or detail or ""
+
+    def percentile(self, percent: str) -> str:
+        """`p99` and the like; a dash where the samples do not support it."""
+        return format_s(self.summary.get(f"{percent}_s"))
+
+
+@lru_cache(maxsize=512)
+def _statistics(measurement: Measurement) -> dict[str, Any]:
+    """Kept, since a document asks for the same row many times and each means a bootstrap."""
+    return stats.summary(measurement)
+
+
+def span(low: str, high: str) -> str:
+    """`54.0-57.1 ms`: the unit once where both ends share it."""
+    number, _space, unit = low.partition(" ")
+    return f"{number}-{high}" if high.endswith(f" {unit}") else f"{low} - {high}"
+
+
+def ratio(comparison: Comparison) -> str:
+    """`1.02x [0.98, 1.06]`."""
+    if comparison.ci95 is None:
+        return f"{_digits(comparison.speedup)}x"
+    low, high = comparison.ci95
+    return f"{_digits(comparison.speedup)}x [{_digits(low)}, {_digits(high)}]"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def measured(session: Session) -> list[Row]:
+    """The correct, measured rows: by target in the session's order, the fastest first."""
+    rows = [Row(r, _versus(session, r)) for r in session.results if r.status == "ok"]
+    order = {t: i for i, t in enumerate(targets(session))}
+    timed = [row for row in rows if row.median_s is not None]
+    return sorted(timed, key=lambda r: (order[r.result.task.target], r.median_s or 0.0))
+
+
+def unmeasured(session: Session) -> list[Row]:
+    """Wrong, failed, interrupted and unavailable rows, in that order."""
+    order = {s: i for i, s in enumerate(("wrong", "failed", "interrupted", "ok", "unavailable"))}
+    placed = {id(row.result) for row in measured(session)}
+    rows = [Row(r) for r in session.results if id(r) not in placed and not _spared(r)]
+    return sorted(rows, key=lambda r: order[r.result.status])
+
+
+def _spared(result: Result) -> bool:
+    """An ablation's row that was not worth measuring: its table says so, in one line for all."""
+    return result.status == "unavailable" and result.task.variant.change is not None
+
+
+def targets(session: Session) -> list[str]:
+    """The targets that have results, in the order they were measured."""
+    return list(dict.fromkeys(r.task.target for r in session.results))
+
+
+def _versus(session: Session, result: Result) -> Comparison | None:
+    """The comparison of its group's subject against `result`."""
+    own = subject([Row(r) for r in session.results if group(r) == group(result)])
+    if own is None or own.result is result:
+        return None
+    pair = (_key(own.result), _key(result))
+    found = (
+        c
+        for c in session.comparisons
+        if ((c.backend, c.target), (c.against, c.against_target)) == pair
+    )
+    return next(found, None)
+
+
+def group(result: Result) -> tuple[str, str]:
+    """Rows are compared where target and precision are the same."""
+    return result.task.target, result.task.variant.precision
+
+
+def subject(rows: Sequence[Row]) -> Row | None:
+    """The row that others are compared with: the fastest of ours, else the fastest."""
+    timed = [r for r in rows if r.result.status == "ok" and r.median_s is not None]
+    return best(timed, own=True) or best(timed, own=False)
+
+
+def _key(result: Result) -> tuple[str, str]:
+    return result.task.variant.label, result.task.target
+
+
+def best(rows: Iterable[Row], *, own: bool) -> Row | None:
+    """The fastest of tvmscope's rows, or of the others."""
+    fitting = (r for r in rows if r.is_own is own)
+    # An ablation's subject is the whole, even where some part of it does harm.
+    return min(
+        fitting, key=lambda r: (r.result.task.variant.change is not None, r.median_s or 0.0),
+        default=None,
+    )  # fmt: skip
+
+
+def headlines(session: Session) -> list[str]:
+    """For each target and precision, tvmscope against the fastest other backend."""
+    rows = measured(session)
+    lines = []
+    for key in dict.fromkeys(group(r.result) for r in rows):
+        members = [r for r in rows if group(r.result) == key]
+        own, peer = best(members, own=True), best(members, own=False)
+        if own is None or peer is None or peer.versus is None:
+            continue
+        where = f" ({key[0]})" if len(targets(session)) > 1 else ""
+        lines.append(_sentence(own, peer, peer.versus) + where)
+    return lines
+
+
+def _sentence(own: Row, peer: Row, comparison: Comparison) -> str:
+    if comparison.verdict == "undecided":
+        text = _("{own} and {peer}, the fastest other backend, cannot be told apart: {ratio}")
+    else:
+        text = _("{own} is {verdict} than {peer}, the fastest other backend: {ratio}")
+    line = text.format(
+        own=own.name, peer=peer.name, verdict=_(comparison.verdict), ratio=ratio(comparison)
+    )
+    if comparison.verdict == "undecided" and comparison.smallest_detectable is not None:
+        share = comparison.smallest_detectable
+        seen = f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
+        line += _("; a difference of {seen} would have been seen").format(seen=seen)
+    return line
+
+
+def versus_title(rows: Sequence[Row]) -> str:
+    """The heading over speed-ups: whose they are."""
+    own = subject(rows)
+    name = OWN if own is None or own.is_own else own.name
+    return _("{name} is").format(name=name)
+
+
+def header(session: Session) -> list[str]:
+    """Weights, inputs, target and threads: what was measured, beside the model's name."""
+    model = session.model
+    weights = {
+        "random": _("RANDOM weights"),
+        "pretrained": _("pretrained weights"),
+        "file": _("weights from the file"),
+    }[model.weights]
+    inputs = ", ".join(
+        f"{clean(i.name, NAME_LIMIT)} {format_shape(i.shape)} {i.dtype}" for i in model.inputs
+    )
+    labels = [t.label for t in session.targets] or targets(session)
+    threads = session.environment.threads
+    return [
+        weights,
+        inputs or _("no inputs"),
+        ", ".join(labels) or _("no target"),
+        plural("{n} thread", "{n} threads", threads).format(n=threads),
+    ]
+
+
+def environment(session: Session) -> str:
+    """Machine, load and versions in one line."""
+    env = session.environment
+    parts = [env.cpu, plural("{n} core", "{n} cores", env.cores).format(n=env.cores)]
+    if env.load is not None:
+        parts.append(_("load {load:.2f}").format(load=env.load))
+    if env.gpu:
+        parts.append(env.gpu + (f" ({_('driver')} {env.driver})" if env.driver else ""))
+    parts += [f"{name} {version}" for name, version in sorted(env.versions.items())]
+    return " · ".join(parts)
+
+
+def failure(session: Session) -> str:
+    """Why nothing could be measured; empty when something was."""
+    return "" if session.failure is None else _("failed: ") + session.failure
+
+
+def notes(session: Session) -> list[str]:
+    """Remarks about single rows; what holds for all of them is a warning instead."""
+    shared, rows = _shared(session), measured(session)
+    return [f"{row.name}: {note}" for row in rows for note in row.notes if note not in shared]
+
+
+def _shared(session: Session) -> list[str]:
+    rows = measured(session)
+    first = rows[0].notes if len(rows) > 1 else ()
+    return [note for note in first if all(note in row.notes for row in rows)]
+
+
+def warnings(session: Session) -> list[str]:
+    """Remarks about the session as a whole."""
+    lines = [*session.warnings, *_shared(session)]
+    if session.model.weights == "random":
+        lines.insert(0, _("the weights are random: times are real, predictions are not"))
+    if not session.complete:
+        lines.insert(0, _("this session was interrupted: it holds what was measured until then"))
+    return lines

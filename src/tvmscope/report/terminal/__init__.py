@@ -1,0 +1,1 @@
+"""Tables for the terminal that belong to one command each."""

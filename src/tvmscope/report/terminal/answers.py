@@ -1,0 +1,63 @@
+"""Answers about pictures as a table for the terminal, and as machine output."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tvmscope.core.session import Session, to_json
+from tvmscope.core.vision import Answer
+from tvmscope.messages import _
+from tvmscope.report.escape import NAME_LIMIT, clean
+from tvmscope.storage.codec import encode
+from tvmscope.units import format_s
+
+
+def render(answers: Sequence[Answer]) -> RenderableType:
+    """A block per picture: what was found, and where its time went."""
+    return Group(*(_block(answer) for answer in answers))
+
+
+def machine(answers: Sequence[Answer], session: Session | None) -> dict[str, Any]:
+    """The JSON form; `session` is null unless the artifact was measured in the same call."""
+    return {
+        "schema_version": 1,
+        "pictures": encode(answers),
+        "session": None if session is None else to_json(session),
+    }
+
+
+def without_folders(answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """The same without what tells where the pictures lie."""
+    return tuple(
+        replace(
+            answer,
+            picture=(name := PurePath(answer.picture).name),
+            failure=answer.failure and answer.failure.replace(answer.picture, name),
+        )
+        for answer in answers
+    )
+
+
+def _block(answer: Answer) -> RenderableType:
+    title = Text(clean(answer.picture), style="bold")
+    if answer.failure is not None:
+        return Group(title, Text(f"  {clean(answer.failure, 500)}", style="red"))
+    title.append(f"  {answer.width}x{answer.height}", style="dim")
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    table.add_column(justify="right")
+    for label in answer.labels:
+        table.add_row(f"{label.score:.1%}", Text(clean(label.name, NAME_LIMIT)), str(label.index))
+    for box in answer.boxes:
+        place = ", ".join(f"{c:.0f}" for c in box.corners)
+        table.add_row(f"{box.score:.3f}", Text(clean(box.name, NAME_LIMIT)), Text(f"[{place}]"))
+    if answer.task == "detect" and not answer.boxes:
+        table.add_row("-", _("nothing found above the score threshold"))
+    spent = ", ".join(f"{_(name)} {format_s(s)}" for name, s in answer.times_s.items())
+    return Group(title, table, Text(f"  {spent}", style="dim"))

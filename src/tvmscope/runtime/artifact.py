@@ -1,0 +1,248 @@
+"""An artifact folder: code, weights, what they are. Whole, and checked before loading.
+
+Loading an artifact runs machine code from its `model.so`: load only what you trust.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvmscope.core.artifact import ARTIFACT_SCHEMA, Artifact
+from tvmscope.core.model import TensorSpec
+from tvmscope.core.profile import KernelIR
+from tvmscope.core.target import Target
+from tvmscope.errors import RunError, SchemaError, UsageError, one_line
+from tvmscope.machine import cpu_features, cuda_device
+from tvmscope.runtime import cuda_code, tvm_compat, weights
+from tvmscope.storage.codec import decode, encode
+from tvmscope.storage.files import digest_file, write_text_atomic
+
+LIBRARY = "model.so"
+WEIGHTS = "weights.bin"
+META = "meta.json"
+KERNELS = "kernels.json"
+
+
+def save(artifact: Artifact, folder: Path) -> None:
+    """Write meta.json into `folder`."""
+    data = {"schema_version": ARTIFACT_SCHEMA, **encode(artifact)}
+    del data["path"]  # a folder may be moved
+    write_text_atomic(folder / META, json.dumps(data, indent=1))
+
+
+def save_kernels(kernels: Iterable[KernelIR], folder: Path) -> None:
+    """Write kernels.json into `folder`: what profiles and reports say about each kernel."""
+    text = json.dumps([encode(kernel) for kernel in kernels], separators=(",", ":"))
+    write_text_atomic(folder / KERNELS, text)
+
+
+def read_kernels(folder: Path) -> tuple[KernelIR, ...]:
+    """Read kernels.json; none where it is missing, as in artifacts of older versions."""
+    file = folder / KERNELS
+    if not file.is_file():
+        return ()
+    try:
+        return tuple(decode(KernelIR, item) for item in json.loads(file.read_text("utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError, SchemaError, TypeError) as e:
+        raise SchemaError(f"{file} is damaged ({one_line(e)}); compile the model again") from e
+
+
+def read(folder: Path) -> Artifact:
+    """Read meta.json; refuses other schemas and files that are no artifact."""
+    file = folder / META
+    if not file.is_file():
+        raise UsageError(f"{folder} is not an artifact: no {META}; make one with tvmscope compile")
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as e:
+        raise SchemaError(f"{file} is damaged ({e}); compile the model again") from e
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if version != ARTIFACT_SCHEMA:
+        raise SchemaError(
+            f"{file} has artifact schema {version}, this tvmscope reads {ARTIFACT_SCHEMA}; "
+            "compile the model again with this version"
+        )
+    try:
+        return decode(Artifact, data | {"path": str(folder)})
+    except SchemaError as e:
+        raise SchemaError(f"{file} is damaged ({e}); compile the model again") from e
+
+
+def check(artifact: Artifact) -> None:
+    """Refuse an artifact that cannot run here, with the reason, before its code is loaded."""
+    _check_file(artifact.path / LIBRARY, artifact.library_digest)
+    if artifact.stored_digest is not None:
+        _check_file(artifact.path / WEIGHTS, artifact.stored_digest)
+    if artifact.target.kind == "cuda":
+        _check_gpu(artifact)
+    else:
+        _check_cpu(artifact)
+
+
+def _check_file(file: Path, digest: str) -> None:
+    if not file.is_file():
+        raise SchemaError(f"{file.parent} has no {file.name}; compile the model again")
+    if digest_file(file) != digest:
+        raise SchemaError(
+            f"{file} is corrupted: its digest is not the one in {META}; compile the model again"
+        )
+
+
+def _check_cpu(artifact: Artifact) -> None:
+    if problem := cpu_problem(artifact.target):
+        raise RunError(
+            f"{artifact.path} is built for {problem}; "
+            "run it on such a machine, or compile with --target cpu on this one"
+        )
+
+
+def cpu_problem(target: Target) -> str | None:
+    """Why this machine cannot run code for a CPU target; None when it can."""
+    machine = target.triple.split("-")[0] if target.triple else None
+    if machine and machine.replace("arm64", "aarch64") != platform.machine():
+        return f"{machine}, this machine is {platform.machine()}"
+    missing = [f for f in target.features if f not in cpu_features.reported()]
+    return f"{target.label}; this CPU lacks {', '.join(missing)}" if missing else None
+
+
+def _check_gpu(artifact: Artifact) -> None:
+    device = cuda_device.find()
+    if device is None:
+        raise RunError(
+            f"{artifact.path} is built for {artifact.target.label} and no CUDA device is here; "
+            "run it on a machine with one, or compile with --target cpu"
+        )
+    if not _runs_on(artifact.target.arch, device.arch):
+        raise RunError(
+            f"{artifact.path} is built for {artifact.target.arch}; {device.name} is {device.arch}; "
+            "compile with --target cuda on this machine"
+        )
+    if problem := cuda_code.problem(artifact.versions.get("cuda"), device):
+        raise RunError(f"{artifact.path} cannot run on {device.name}: {problem}")
+
+
+def _runs_on(built: str, arch: str) -> bool:
+    """Machine code for sm_86 runs on 8.6 to 8.9, of sm_90a on 9.0 only."""
+    code, here = _capability(built), _capability(arch)
+    if built.endswith("a"):
+        return here == code
+    return here // 10 == code // 10 and here >= code
+
+
+def _capability(arch: str) -> int:
+    return int("".join(c for c in arch if c.isdigit()) or 0)
+
+
+class LoadedArtifact:
+    """A callable model: numpy arrays or DLPack tensors in, numpy arrays out, by output name."""
+
+    def __init__(self, artifact: Artifact, tvm: Any, machine: Any, device: Any) -> None:
+        self.artifact = artifact
+        self.device = device
+        self.machine = machine
+        self._tvm = tvm
+        self._main = machine["main"]
+
+    def place(self, arrays: Mapping[str, Any]) -> list[Any]:
+        """Check the inputs against the artifact and copy them to the device, in order."""
+        specs = self.artifact.inputs
+        unknown = sorted(set(arrays) - {s.name for s in specs})
+        missing = [s.name for s in specs if s.name not in arrays]
+        if unknown or missing:
+            wanted = ", ".join(s.name for s in specs)
+            problem = f"missing {', '.join(missing)}" if missing else f"unknown {unknown[0]}"
+            raise UsageError(f"inputs do not fit ({problem}); the model takes: {wanted}")
+        return [self._place_one(spec, arrays[spec.name]) for spec in specs]
+
+    def _place_one(self, spec: TensorSpec, value: Any) -> Any:
+        tensor = self._import(spec, value) if hasattr(value, "__dlpack__") else np.asarray(value)
+        shape, dtype = tuple(int(d) for d in tensor.shape), str(tensor.dtype)
+        if shape != spec.shape or dtype != spec.dtype:
+            raise UsageError(
+                f"input '{spec.name}' must be {spec.dtype}{list(spec.shape)}, "
+                f"got {dtype}{list(shape)}"
+            )
+        if isinstance(tensor, np.ndarray):
+            # not ascontiguousarray, which turns a scalar into a vector
+            return self._tvm.runtime.tensor(np.asarray(tensor, order="C"), self.device)
+        return tensor if tensor.device == self.device else tensor.copyto(self.device)
+
+    def _import(self, spec: TensorSpec, value: Any) -> Any:
+        """A view of the tensor where TVM can take one; else (unaligned, strided) a numpy array."""
+        if isinstance(value, np.ndarray):
+            return value
+        with contextlib.suppress(Exception):  # numpy's words below are the better ones
+            return self._tvm.runtime.from_dlpack(value)
+        try:
+            return np.from_dlpack(value)
+        except Exception as e:  # each library has its own reasons, from gradients to devices
+            raise UsageError(
+                f"input '{spec.name}' cannot be taken by DLPack: {one_line(e)}; "
+                "give a contiguous tensor, or a numpy array"
+            ) from e
+
+    def run(self, placed: list[Any]) -> Any:
+        """One run on placed inputs; returns TVM tensors without waiting for a GPU."""
+        return self._main(*placed)
+
+    def name_outputs(self, result: Any) -> dict[str, np.ndarray[Any, Any]]:
+        """Results as numpy arrays by output name."""
+        values = [result] if hasattr(result, "numpy") else list(result)
+        return {
+            spec.name: value.numpy()
+            for spec, value in zip(self.artifact.outputs, values, strict=True)
+        }
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, np.ndarray[Any, Any]]:
+        """Inputs by position or by name."""
+        if len(args) > len(self.artifact.inputs):
+            raise UsageError(f"the model takes {len(self.artifact.inputs)} inputs, got {len(args)}")
+        named = {spec.name: a for spec, a in zip(self.artifact.inputs, args, strict=False)}
+        if twice := named.keys() & kwargs.keys():
+            raise UsageError(f"input '{min(twice)}' is given by position and by name; give it once")
+        return self.name_outputs(self.run(self.place(named | kwargs)))
+
+
+def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact:
+    """Check an artifact and load it; `threads` defaults to all usable cores."""
+    artifact = read(folder)
+    check(artifact)
+    tvm = tvm_compat.import_tvm(torch=False)
+    built = artifact.versions.get("tvm")
+    if built != tvm.__version__:
+        raise RunError(
+            f"{folder} was built with TVM {built}, this is TVM {tvm.__version__}; "
+            "compile the model again, or install that version"
+        )
+    tvm_compat.set_thread_count(tvm, threads or cpu_features.usable_cores())
+    device = tvm.cpu(0)
+    if artifact.target.kind == "cuda":
+        tvm_compat.choose_cuda_compiler()
+        device = tvm.cuda(0)
+    try:
+        library = tvm.runtime.load_module(str(folder / LIBRARY))
+        machine = tvm.relax.VirtualMachine(library, device)
+    except Exception as e:  # the loader raises RuntimeError and its own error types
+        raise RunError(
+            f"{folder / LIBRARY} cannot be loaded: {one_line(e)}; compile the model again"
+        ) from e
+    if artifact.stored:
+        _bind_weights(tvm, machine, artifact, folder / WEIGHTS)
+    return LoadedArtifact(replace(artifact, path=folder), tvm, machine, device)
+
+
+def _bind_weights(tvm: Any, machine: Any, artifact: Artifact, file: Path) -> None:
+    """Let `main`, under its own name, take inputs only, with the weights bound behind them."""
+    try:
+        tensors = [tvm.runtime.from_dlpack(a) for a in weights.load(artifact.stored, file)]
+        machine.save_function("main", "main", *tensors)
+    except Exception as e:  # numpy and TVM have their own types for what does not fit
+        raise RunError(f"{file} cannot be loaded: {one_line(e)}; compile the model again") from e

@@ -1,0 +1,79 @@
+"""Which CUDA code an artifact holds, what compiled it, and whether a driver can run it.
+
+Where a GPU is present, TVM compiles kernels while it builds and the library holds their machine
+code; without one the library holds their source, compiled when the artifact is loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import mmap
+import re
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+from tvmscope.machine.cuda_device import CudaDevice
+
+_FATBIN = struct.pack("<I", 0xBA55ED50)
+_ELF = b"\x7fELF\x02\x01"
+_EM_CUDA = 190
+
+
+def holds_binary(library: Path) -> bool:
+    """Whether a library carries compiled kernels: a fatbin (by nvcc) or a cubin (by NVRTC)."""
+    with library.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as m:
+        if m.find(_FATBIN) >= 0:
+            return True
+        place = m.find(_ELF, 1)
+        while 0 <= place <= len(m) - 20:
+            if struct.unpack_from("<H", m, place + 18)[0] == _EM_CUDA:
+                return True
+            place = m.find(_ELF, place + 1)
+    return False
+
+
+def compiler() -> tuple[str, str] | None:
+    """What TVM compiles CUDA with (see `tvm_compat.choose_cuda_compiler`), and its version."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # then nvcc is asked
+        return "cuda-bindings", importlib.metadata.version("cuda-bindings")
+    if (nvcc := shutil.which("nvcc")) is None:
+        return None
+    said = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=False).stdout
+    release = re.search(r"release ([\d.]+)", said)
+    return ("nvcc", release[1]) if release else None
+
+
+def problem(built_with: str | None, device: CudaDevice) -> str | None:
+    """Why a device's driver cannot run the code, and what to do; None when it can.
+
+    `built_with` is the CUDA version of compiled kernels, None for source. Code runs on drivers of
+    the same major version of CUDA, or of a later one.
+    """
+    driver = _major(device.driver)
+    if built_with is not None:
+        if _major(built_with) <= driver:
+            return None
+        return (
+            f"it is built with CUDA {built_with}, the driver is for {device.driver}; "
+            "update the driver, or compile with --target cuda on this machine"
+        )
+    found = compiler()
+    if found is None:
+        return (
+            "it holds CUDA source, and no compiler is here; install the CUDA toolkit (nvcc), or "
+            "pip install cuda-bindings"
+        )
+    if _major(found[1]) > driver:
+        return (
+            f"it holds CUDA source; {found[0]} {found[1]} makes code that the driver "
+            f"({device.driver}) cannot run; update the driver, or install an older {found[0]}"
+        )
+    return None
+
+
+def _major(version: str) -> int:
+    match = re.search(r"\d+", version)
+    return int(match[0]) if match else 0

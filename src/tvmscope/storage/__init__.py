@@ -1,0 +1,1 @@
+"""How values reach the disk: dataclasses as JSON, files that are whole or not there."""

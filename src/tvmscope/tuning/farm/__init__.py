@@ -1,0 +1,1 @@
+"""Other machines to measure on: TVM's RPC tracker and servers."""

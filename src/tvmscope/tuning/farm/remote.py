@@ -1,0 +1,185 @@
+"""Measures kernels on the servers of a TVM RPC tracker: built here, run there, several at once.
+
+A server runs whatever library it is sent, and TVM's RPC knows no passwords: only servers in a
+network of trusted machines belong to a farm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Self
+
+import numpy as np
+
+from tvmscope.errors import RunError
+from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.storage.codec import decode
+from tvmscope.tuning.farm import tracker
+from tvmscope.tuning.farm.remote_kernel import Answer, Job
+from tvmscope.tuning.farm.tracker import Address, Device, NoTracker, Place
+from tvmscope.tuning.trials.kernels import Arguments
+
+_MODULE = "tvmscope.tuning.farm.remote_kernel"
+_START_TIMEOUT_S = 120.0
+_MARGIN_S = 10.0
+"""What a client gets beyond the server's own limit, before it counts as hanging itself."""
+_TRACKER_S = 30.0
+_TRIES = 2
+"""A session that was lost under a kernel is repeated once: the server may have gone. Lost twice,
+the kernel is to blame."""
+
+
+class RemoteRunner:
+    """The servers of one key. Servers may come and go; one that dies under a kernel costs a try.
+
+    Each measurement in progress has a client process of its own; `slots` of them can be asked for
+    at the same time, from as many threads. By default one more than there are servers now: the
+    one that waits keeps them busy, and takes up a server that joins.
+    """
+
+    local = False
+
+    def __init__(
+        self,
+        address: Address,
+        key: str,
+        *,
+        device: str = "cpu",
+        slots: int | None = None,
+        wait_s: float = 120.0,
+        timeout_s: float = 60.0,
+        log_path: Path | None = None,
+    ) -> None:
+        found = tracker.summary(address)
+        if not found.count(key):
+            keys = ", ".join(sorted({server.key for server in found.servers})) or "none"
+            raise RunError(
+                f"the tracker at {address[0]}:{address[1]} has no server for key '{key}'; "
+                f"keys it knows: {keys}"
+            )
+        self.address, self.key, self.device = address, key, device
+        self.slots = slots or found.count(key) + 1
+        self.wait_s = wait_s
+        """How long to wait for a free server."""
+        self.timeout_s = timeout_s
+        self._log_path = log_path
+        self._idle: SimpleQueue[Worker] = SimpleQueue()
+        self._clients: list[Worker] = []
+        self._closed = False
+        # a process lives no longer than the thread that made it, and callers' threads may end
+        self._maker = ThreadPoolExecutor(1, thread_name_prefix="farm-clients")
+
+    def measure(
+        self,
+        library: Path,
+        args: Arguments,
+        *,
+        seed: int,
+        repeat: int,
+        min_repeat_ms: float,
+        timeout_s: float,
+    ) -> tuple[float, ...]:
+        """`repeat` values in seconds, each the mean of calls that take `min_repeat_ms` or more;
+        fewer where so many would not end in time."""
+        job = self._job(library, args, seed, timeout_s)
+        values: tuple[float, ...] = self._somewhere(
+            "measure", timeout_s, job, repeat, min_repeat_ms
+        )
+        return values
+
+    def outputs(self, library: Path, args: Arguments, seed: int) -> list[np.ndarray[Any, Any]]:
+        """The arguments that one call changes, in order; all are filled by `kernels.fill`."""
+        job = self._job(library, args, seed, self.timeout_s)
+        arrays: list[np.ndarray[Any, Any]] = self._somewhere("outputs", self.timeout_s, job)
+        return arrays
+
+    def device_info(self) -> Device | None:
+        """What a free server of this key says about its machine; None from TVM's plain server.
+
+        All servers of a key are taken to be alike, since the tracker takes them so.
+        """
+        text = self._somewhere("describe", self.timeout_s, self.timeout_s)
+        return None if text is None else decode(Device, json.loads(text))
+
+    def pause(self) -> None:
+        """Nothing to do: servers use other cores than ours."""
+
+    def close(self) -> None:
+        """End all client processes; the servers stay."""
+        self._closed = True
+        self._maker.shutdown()
+        for client in self._clients:
+            client.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _job(self, library: Path, args: Arguments, seed: int, timeout_s: float) -> Job:
+        if not library.is_file():
+            raise RunError(f"there is no library {library}")
+        return Job(library=library, args=args, seed=seed, device=self.device, timeout_s=timeout_s)
+
+    def _somewhere(self, what: str, timeout_s: float, *arguments: Any) -> Any:
+        """Ask one server after the other, until one answers or the kernel has had its tries."""
+        lost: list[str] = []
+        end = time.monotonic() + self.wait_s
+        while not self._closed:
+            with self._client() as client:
+                wait_s = max(1.0, end - time.monotonic())
+                place = self._place(wait_s)
+                answer = self._ask(client, what, timeout_s, place, *arguments)
+            if answer.lost is None:
+                return answer.value
+            if answer.began:
+                lost.append(f"{place}: {answer.lost}")
+                end = time.monotonic() + self.wait_s
+            if len(lost) >= _TRIES:
+                raise RunError(f"the server was lost {len(lost)} times: {'; '.join(lost)}")
+        raise RunError("the farm's client was closed")
+
+    def _place(self, wait_s: float) -> Place:
+        """A free server; a tracker that is being started again is waited for."""
+        end = time.monotonic() + min(wait_s, _TRACKER_S)
+        while True:
+            try:
+                return tracker.request(self.address, self.key, wait_s=wait_s)
+            except NoTracker:
+                if self._closed or time.monotonic() > end:
+                    raise
+                time.sleep(1.0)
+
+    def _ask(self, client: Worker, what: str, timeout_s: float, *arguments: Any) -> Answer:
+        client.timeout_s = timeout_s + _MARGIN_S
+        try:
+            answer: Answer = client.call(f"{_MODULE}:{what}", *arguments)
+        except WorkerDied as e:  # TVM's client gives up by ending the process at times
+            return Answer(lost=e.reason)
+        return answer
+
+    @contextlib.contextmanager
+    def _client(self) -> Iterator[Worker]:
+        """A client process that nobody else uses; one that has died is not used again."""
+        try:
+            client = self._idle.get_nowait()
+        except Empty:
+            client = self._maker.submit(self._started).result()
+        try:
+            yield client
+        finally:
+            if client.alive:
+                self._idle.put(client)
+
+    def _started(self) -> Worker:
+        client = Worker("farm client", timeout_s=_START_TIMEOUT_S, log_path=self._log_path)
+        self._clients.append(client)
+        client.call("tvmscope.tuning.trials.kernels:warm")
+        return client

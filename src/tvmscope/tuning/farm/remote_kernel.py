@@ -1,0 +1,123 @@
+"""A built kernel on a server of the farm; runs in a client process, which TVM may end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvmscope.errors import RunError, one_line
+from tvmscope.runtime import tvm_compat
+from tvmscope.tuning.farm.tracker import Place
+from tvmscope.tuning.trials.kernels import Arguments, changed, fill
+
+_NAME = "kernel.so"
+_LONGEST_SHARE = 0.5
+"""Of the time limit that all values together may take; the rest is for the upload."""
+_EXPIRED, _THERE = "RPCSessionTimeoutError", "Error caught from RPC call:"
+"""What TVM's messages hold where the time was up, and where the server's side raised."""
+
+
+DESCRIBE = "tvmscope.farm.describe"
+"""The function that our servers have and TVM's own do not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A kernel, its arguments and how long it may take."""
+
+    library: Path
+    args: Arguments
+    seed: int
+    device: str
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back, or how the connection was lost, of which the kernel may be innocent."""
+
+    value: Any = None
+    lost: str | None = None
+    began: bool = True
+    """Whether the kernel was there already when it was lost."""
+
+
+def measure(place: Place, job: Job, repeat: int, min_repeat_ms: float) -> Answer:
+    """`repeat` values in seconds; fewer where so many would not end in time."""
+
+    def work(session: Any, module: Any, tensors: list[Any]) -> tuple[float, ...]:
+        device = session.device(job.device)
+        once = module.time_evaluator("main", device, number=1, repeat=1)
+        each_s = max(float(once(*tensors).results[0]), min_repeat_ms * 1e-3)
+        fitting = max(1, min(repeat, int(_LONGEST_SHARE * job.timeout_s / each_s)))
+        evaluator = module.time_evaluator(
+            "main", device, number=1, repeat=fitting, min_repeat_ms=ceil(min_repeat_ms)
+        )
+        return tuple(float(value) for value in evaluator(*tensors).results)
+
+    return _on(place, job, work)
+
+
+def outputs(place: Place, job: Job) -> Answer:
+    """The arguments that one call changes."""
+
+    def work(session: Any, module: Any, tensors: list[Any]) -> list[np.ndarray[Any, Any]]:
+        module["main"](*tensors)
+        session.device(job.device).sync()
+        return list(changed(fill(job.args, job.seed), [t.numpy() for t in tensors]).values())
+
+    return _on(place, job, work)
+
+
+def describe(place: Place, timeout_s: float) -> Answer:
+    """What the server says about itself (a `Device` as JSON); None from TVM's plain server."""
+
+    def work(session: Any) -> str | None:
+        try:
+            return str(session.get_function(DESCRIBE)())
+        except AttributeError:  # TVM's plain server has no such function
+            return None
+
+    return _with_session(place, timeout_s, work)
+
+
+def _on(place: Place, job: Job, work: Any) -> Answer:
+    """Upload, load, fill the arguments and `work`."""
+
+    def prepare(session: Any) -> Any:
+        from tvm import runtime
+
+        session.upload(str(job.library), _NAME)
+        module = session.load_module(_NAME)
+        device = session.device(job.device)
+        tensors = [runtime.tensor(array, device) for array in fill(job.args, job.seed)]
+        return work(session, module, tensors)
+
+    return _with_session(place, job.timeout_s, prepare)
+
+
+def _with_session(place: Place, timeout_s: float, work: Any) -> Answer:
+    """What `work` returns; a RunError where the kernel is to blame for its failure."""
+    tvm_compat.import_tvm(torch=False)
+    from tvm import rpc
+
+    try:
+        session = rpc.connect(place.host, place.port, place.match_key, session_timeout=timeout_s)
+    except Exception as e:  # TVM has no class of its own for it, and it may be any of several
+        return Answer(lost=f"no connection: {one_line(e)}", began=False)
+    try:
+        return Answer(work(session))
+    except RunError:
+        raise
+    except Exception as e:  # as above; what it is, its message tells
+        text = str(e)
+        if _EXPIRED in text:
+            raise RunError(f"{place}: the kernel took over {timeout_s:g} s") from e
+        if _THERE in text:
+            gist = one_line(RuntimeError(text.rpartition(_THERE)[2]))
+            raise RunError(f"{place}: {gist}") from e
+        return Answer(lost=one_line(e))

@@ -1,0 +1,1 @@
+"""What makes a tuned kernel trusted: measured again beside the untuned one, part by part."""

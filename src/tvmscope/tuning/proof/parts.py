@@ -1,0 +1,98 @@
+"""What the parts of a chosen candidate are worth: each is taken back alone, checked and measured.
+
+A parameter goes back to what the rule takes by itself. A primitive is left out of the schedule's
+trace wherever it occurs: loops that ran in parallel run one after the other, and so on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from tvmscope.core.tuning import Candidate, Part, TuningTask
+from tvmscope.tuning.proof.validate import Validator, Verdict
+
+AT_ONCE = 3
+"""Kernels that are measured in turns with the chosen one; each waits in a process of its own."""
+
+Step = list[Any]
+"""[kind, inputs, attributes, results]."""
+
+
+def _is(*kinds: str) -> Callable[[Step], bool]:
+    return lambda step: step[0] in kinds
+
+
+def _notes(*keys: str) -> Callable[[Step], bool]:
+    return lambda step: step[0] == "Annotate" and str(step[2][0]).startswith(keys)
+
+
+PRIMITIVES: dict[str, tuple[Callable[[Step], bool], ...]] = {
+    "parallel": (_is("Parallel"),),
+    "vectorize": (_is("Vectorize"),),
+    "unroll": (_is("Unroll"), _notes("pragma_auto_unroll", "pragma_unroll")),
+    "compute_at": (_is("ComputeAt", "ReverseComputeAt"),),
+    "decompose_reduction": (_is("DecomposeReduction"),),
+    "set_scope": (_is("SetScope"),),
+    "prefetch": (_notes("tvmscope.prefetch"),),
+}
+"""By what a primitive's steps are known; those without which most schedules would make no sense
+(splitting, ordering) are not among them."""
+
+
+def without(trace: str, primitive: str) -> str | None:
+    """A trace without a primitive; None where it does not occur."""
+    steps, decisions = json.loads(trace)
+    kept = [
+        place
+        for place, step in enumerate(steps)
+        if not any(is_it(step) for is_it in PRIMITIVES[primitive])
+    ]
+    if len(kept) == len(steps):
+        return None
+    moved = {place: now for now, place in enumerate(kept)}
+    return json.dumps(
+        [[steps[place] for place in kept], [[moved[place], drawn] for place, drawn in decisions]],
+        separators=(",", ":"),
+    )
+
+
+def variants(task: TuningTask, winner: Candidate, trace: str) -> Iterator[tuple[Part, Candidate]]:
+    """Each part of a candidate, and the candidate that does without it; `trace` is its schedule."""
+    for name in winner.params if winner.trace is None else ():
+        rest = {key: value for key, value in winner.params.items() if key != name}
+        yield Part(name=name, kind="parameter"), Candidate(params=rest)
+    begins = task.lowering_for(winner).params
+    for name in PRIMITIVES:
+        if (left := without(trace, name)) is not None:
+            yield Part(name=name, kind="primitive"), Candidate(params=begins, trace=left)
+
+
+def weigh(
+    validator: Validator,
+    task: TuningTask,
+    winner: Candidate,
+    *,
+    over: Callable[[], bool] = lambda: False,
+) -> list[Part]:
+    """What each part is worth, as far as time allows: it ends when `over` says so."""
+    trace, _ = validator.workshop.trace_of(task, winner)
+    left = list(variants(task, winner, trace))
+    found: list[Part] = []
+    while left and not over():
+        batch, left = left[:AT_ONCE], left[AT_ONCE:]
+        verdicts = validator.validate(task, [candidate for _, candidate in batch], winner)
+        by_id = {verdict.trial.candidate.id: verdict for verdict in verdicts}
+        found += [_weighed(part, by_id.get(candidate.id)) for part, candidate in batch]
+    return found
+
+
+def _weighed(part: Part, verdict: Verdict | None) -> Part:
+    if verdict is None:
+        return replace(part, reason="it could not be set beside the chosen kernel")
+    if verdict.trial.status != "ok" or not verdict.speedup or verdict.interval is None:
+        return replace(part, reason=verdict.trial.reason or "too few rounds for an interval")
+    low, high = verdict.interval
+    return replace(part, factor=1 / verdict.speedup, interval=(1 / high, 1 / low))

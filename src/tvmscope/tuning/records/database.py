@@ -1,0 +1,266 @@
+"""The tuning database: files of JSON lines that are only ever appended to, by any number of
+processes, and that a killed writer cannot spoil."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Trial
+from tvmscope.errors import SchemaError, TuneError
+from tvmscope.tuning.records import functions
+from tvmscope.tuning.records.lines import from_line, glimpse, to_line, workload_key
+
+SHIPPED = Path(__file__).parent / "shipped"
+"""The records that come with the package."""
+SHIPPED_NAME = "shipped"
+"""What each of their files is called."""
+LINE_LIMIT = 16 << 20
+"""Longer lines are foreign; bounds the memory that a file without newlines can take."""
+_CHUNK = 1 << 20
+
+OnReject = Callable[[int, str], None]
+"""Is told the number of a line that holds no record, and why."""
+
+
+class Line(NamedTuple):
+    """A line of a file; `text` is None where it is too long to be a record."""
+
+    number: int
+    offset: int
+    text: bytes | None
+    end: int
+    """Where the next line begins."""
+
+
+def scan(stream: BinaryIO) -> Iterator[Line]:
+    """Every line from here on, in bounded memory; blank ones are left out."""
+    offset, number = stream.tell(), 0
+    while text := stream.readline(LINE_LIMIT):
+        number += 1
+        size, piece = len(text), text
+        while piece and not piece.endswith(b"\n"):
+            piece = stream.readline(LINE_LIMIT)
+            size += len(piece)
+        if text.strip():
+            yield Line(number, offset, text if size == len(text) else None, offset + size)
+        offset += size
+
+
+def read(path: Path, on_reject: OnReject | None = None) -> Iterator[Trial]:
+    """Every trial of a file, streamed; lines that hold none are told to `on_reject`."""
+    with path.open("rb") as stream:
+        for line in scan(stream):
+            try:
+                yield _parse(line)
+            except SchemaError as e:
+                if on_reject:
+                    on_reject(line.number, str(e))
+
+
+def _parse(line: Line) -> Trial:
+    if line.text is None:
+        raise SchemaError(f"longer than {LINE_LIMIT >> 20} MiB")
+    return from_line(line.text)
+
+
+def append(path: Path, *trials: Trial) -> None:
+    """Add trials at the end: all of them or, where the disk is full, none.
+
+    The lock keeps other writers out and the one `write` keeps a killed writer from leaving more
+    than its last line torn; the next writer then begins a line of its own.
+    """
+    data = b"".join(map(to_line, trials))
+    try:
+        with _locked(path) as descriptor:
+            size = os.fstat(descriptor).st_size
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            data = b"\n" + data if torn else data
+            _write(descriptor, data, size)
+    except OSError as e:
+        raise TuneError(f"{path}: the record could not be written: {e}") from e
+
+
+def _write(descriptor: int, data: bytes, size: int) -> None:
+    try:
+        done = os.write(descriptor, data)
+        if done < len(data):
+            raise OSError(f"only {done} of {len(data)} bytes fit")
+        os.fsync(descriptor)
+    except OSError:
+        with contextlib.suppress(OSError):  # the line stays torn, which readers skip
+            os.ftruncate(descriptor, size)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The file, open for appending, with no other writer in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_current(descriptor, path):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)  # which unlocks it
+
+
+def _is_current(descriptor: int, path: Path) -> bool:
+    """False where the file was replaced (pruned) while this process waited for it."""
+    try:
+        now = path.stat()
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(descriptor)
+    return (mine.st_dev, mine.st_ino) == (now.st_dev, now.st_ino)
+
+
+def replace_with(path: Path, keep: Iterable[bytes], *, backup: Path | None) -> None:
+    """Put other lines into a file's place; no writer gets in between, none loses its record.
+
+    `keep` is consumed under the lock, so that it may read the file itself.
+    """
+    with _locked(path):
+        if backup is not None:
+            shutil.copy2(path, backup)
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with scratch.open("wb") as stream:
+                stream.writelines(keep)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(scratch, path)
+        finally:
+            scratch.unlink(missing_ok=True)
+
+
+class Database:
+    """A file of trials and where in it each workload's lines are.
+
+    The file is looked through once; a later query reads only what was added since, also by other
+    processes. A missing or unreadable file is an empty database with `trouble`.
+    """
+
+    def __init__(self, path: Path, *, name: str | None = None) -> None:
+        self.path = path
+        self.name = name or str(path)
+        self.trouble: str | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._file: tuple[int, int] | None = None
+        self._end = 0
+        self._all: dict[bytes, array[int]] = {}
+        self._validated: dict[bytes, array[int]] = {}
+        self.rejected: Counter[str] = Counter()
+        """Lines that hold no record, by the reason."""
+
+    def append(self, trial: Trial, *, function: str | None = None) -> None:
+        """Add a trial; `function` is the kernel before scheduling (TVM's JSON), which a trace
+        needs to be exported."""
+        if function is not None:
+            functions.keep(self.path, trial, function)
+        append(self.path, trial)
+
+    def workloads(self) -> list[str]:
+        """Those that have a record."""
+        with self._stream():
+            return [json.loads(key) for key in self._all]
+
+    def trials(self, workload: str | None = None, *, validated: bool = False) -> Iterator[Trial]:
+        """The trials of one workload or of all, in the order of the file; or the validated ones."""
+        with self._stream() as stream:
+            if stream is None:
+                return
+            index = self._validated if validated else self._all
+            keys = list(index) if workload is None else [workload_key(workload)]
+            offsets = sorted(o for key in keys for o in index.get(key, ()))
+            for offset in offsets:
+                stream.seek(offset)
+                try:
+                    yield from_line(stream.readline(LINE_LIMIT))
+                except SchemaError as e:  # its ends looked right, its inside does not
+                    self.rejected[str(e)] += 1
+
+    def tried(
+        self,
+        workload: str,
+        target: Target,
+        threads: int,
+        *,
+        tvm: str | None = None,
+        cpu: str | None = None,
+    ) -> set[str]:
+        """Ids of the candidates that a search has measured (or failed to) for just this target."""
+        return {
+            trial.candidate.id
+            for trial in self.trials(workload)
+            if trial.stage == "search"
+            and trial.threads == threads
+            and same_target(trial.target, target)
+            and tvm in (None, trial.tvm)
+            and cpu in (None, trial.cpu)
+            and trial.of_these_rules
+        }
+
+    @contextlib.contextmanager
+    def _stream(self) -> Iterator[BinaryIO | None]:
+        """The file with its index up to date; None where there is none to read."""
+        try:
+            stream = self.path.open("rb", buffering=_CHUNK)
+        except OSError as e:
+            self._forget()
+            self.trouble = f"{self.name}: {e.strerror or e}"
+            yield None
+            return
+        with stream:
+            self.trouble = None
+            self._refresh(stream)
+            yield stream
+
+    def _refresh(self, stream: BinaryIO) -> None:
+        state = os.fstat(stream.fileno())
+        if self._file != (state.st_dev, state.st_ino) or state.st_size < self._end:
+            self._forget()
+            self._file = (state.st_dev, state.st_ino)
+        stream.seek(self._end)
+        for line in scan(stream):
+            seen = glimpse(line.text) if line.text else None
+            if seen is None:
+                try:
+                    trial = _parse(line)
+                except SchemaError as e:
+                    if line.text and not line.text.endswith(b"\n"):
+                        return  # perhaps being written just now: looked at again next time
+                    self.rejected[str(e)] += 1
+                    self._end = line.end
+                    continue
+                key, validated = workload_key(trial.workload), trial.stage == "validated"
+            else:
+                key, validated = seen
+            self._all.setdefault(key, array("Q")).append(line.offset)
+            if validated:
+                self._validated.setdefault(key, array("Q")).append(line.offset)
+            self._end = line.end
+
+
+def same_target(a: Target, b: Target) -> bool:
+    """Whether code for one is code for the other; how many cores it says does not matter."""
+    return (a.kind, a.arch, a.triple, set(a.features)) == (
+        b.kind,
+        b.arch,
+        b.triple,
+        set(b.features),
+    )

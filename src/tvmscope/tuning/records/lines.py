@@ -1,0 +1,106 @@
+"""One trial as one line of JSON: how it is written, read, checked and found among others.
+
+A line that we wrote begins with its workload and ends with the schema version, so that a look at
+its two ends tells whether it is whole and whose it is, without parsing it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Trial
+from tvmscope.errors import SchemaError, TuneError
+from tvmscope.storage.codec import decode, encode
+
+SCHEMA_VERSION = 1
+_START, _NEXT = b'{"workload":', b',"candidate":'
+_END = f',"schema_version":{SCHEMA_VERSION}}}'.encode()
+_VALIDATED = b',"stage":"validated",'
+_STAND_IN = {"kind": "llvm", "arch": ""}
+
+
+class Glimpse(NamedTuple):
+    """What a line shows at its ends."""
+
+    workload: bytes
+    """As JSON."""
+    validated: bool
+
+
+def to_line(trial: Trial) -> bytes:
+    """The trial as a line with its newline; one that says something impossible is refused."""
+    if faults := list(problems(trial)):
+        raise TuneError(f"a trial of {trial.workload!r} cannot be kept: {'; '.join(faults)}")
+    return _dump({**encode(trial), "schema_version": SCHEMA_VERSION}) + b"\n"
+
+
+def from_line(line: bytes) -> Trial:
+    """The trial that a line holds; a SchemaError says what is wrong with it."""
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as e:
+        raise SchemaError("torn, or not JSON") from e
+    if not isinstance(data, dict) or "schema_version" not in data:
+        raise SchemaError("no record of tvmscope")
+    if data["schema_version"] != SCHEMA_VERSION:
+        found = data["schema_version"]
+        raise SchemaError(f"schema version {found!r}; this tvmscope reads {SCHEMA_VERSION}")
+    trial = _decoded(data)
+    if fault := next(problems(trial), None):
+        raise SchemaError(fault)
+    return trial
+
+
+def glimpse(line: bytes) -> Glimpse | None:
+    """What a whole line of ours shows; None where it must be parsed to be known."""
+    if not (line.startswith(_START) and line.rstrip(b"\n").endswith(_END)):
+        return None
+    end = line.find(_NEXT)
+    return Glimpse(line[len(_START) : end], _VALIDATED in line) if end > 0 else None
+
+
+def workload_key(workload: str) -> bytes:
+    """A workload as `glimpse` shows it."""
+    return _dump(workload)
+
+
+def problems(trial: Trial) -> Iterator[str]:
+    """What a trial says that cannot be."""
+    if not trial.workload:
+        yield "no workload"
+    if trial.threads < 1:
+        yield f"{trial.threads} threads"
+    if trial.clock_hz is not None and not _positive(trial.clock_hz):
+        yield f"a clock of {trial.clock_hz} Hz"
+    for name, times in (("seconds", trial.seconds), ("baseline_s", trial.baseline_s)):
+        if wrong := [t for t in times if not _positive(t)]:
+            yield f"{name} holds {wrong[0]}"
+    if trial.status == "ok" and not trial.seconds:
+        yield "status ok without seconds"
+    if trial.status == "ok" and trial.stage == "validated" and not trial.baseline_s:
+        yield "validated without the untuned kernel's times"
+
+
+def _positive(value: float) -> bool:
+    return math.isfinite(value) and value > 0
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+
+def _decoded(data: dict[str, Any]) -> Trial:
+    """The trial; its target, most of the work and shared by nearly all lines, is decoded once."""
+    target = _target(json.dumps(data.get("target")))
+    return replace(decode(Trial, {**data, "target": _STAND_IN}), target=target)
+
+
+@lru_cache(maxsize=256)
+def _target(text: str) -> Target:
+    return decode(Target, json.loads(text))

@@ -1,0 +1,171 @@
+"""Which records speak for a machine, and what they say: a choice for each workload.
+
+A record speaks for a machine when what was tuned can run there and was compiled by the same TVM.
+Of a candidate that was validated more than once the closest record counts (the user's own before
+the shipped one, the same threads, the same CPU, the latest), so that "not faster here" outweighs
+"faster elsewhere". Of the candidates that remain the closest wins, then the one with the largest
+gain over the untuned kernel of its own interleaved run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import NamedTuple
+
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import RULES, Choice, Trial
+from tvmscope.machine.cpu_features import ARM_FLAGS
+from tvmscope.tuning.records.database import SHIPPED_NAME, Database
+
+WORTH = 0.01
+"""A candidate is used from this gain on; less is within what two good runs differ by."""
+NOT_FASTER = "not at least 1 % faster than untuned"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What is being compiled for."""
+
+    target: Target
+    threads: int
+    tvm: str
+    cpu: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The choices, and what was there but not used."""
+
+    choices: dict[str, Choice] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Validated records for another machine or TVM, by the reason."""
+    not_worth: int = 0
+    """Validated records for this machine that are wrong, failed or not faster."""
+    borrowed: dict[str, int] = field(default_factory=dict)
+    """Choices from records of another CPU or thread count, by what is different."""
+    troubles: tuple[str, ...] = ()
+    """Files and lines that could not be read."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Everything that a user should hear of, in a line each."""
+        return (
+            *self.troubles,
+            *(f"{n} records not used: {why}" for why, n in self.skipped.items()),
+        )
+
+
+class _Verdict(NamedTuple):
+    closeness: tuple[int, bool, bool, int]
+    gain: float
+    """Of the untuned time, what the candidate saves; 0 where it must not be used."""
+    trial: Trial
+    source: str
+
+
+def choose(
+    databases: Sequence[Database], host: Host, workloads: Iterable[str] | None = None
+) -> Found:
+    """What the databases, the first one first, choose for a machine; of some workloads or all."""
+    wanted = None if workloads is None else list(workloads)
+    skipped: Counter[str] = Counter()
+    verdicts: dict[tuple[str, str], _Verdict] = {}
+    for order, database in enumerate(databases):
+        for number, trial in enumerate(_validated(database, wanted)):
+            if reason := mismatch(trial, host):
+                # what comes with the package is for many machines: only the user's own is missed
+                skipped[reason] += database.name != SHIPPED_NAME
+                continue
+            closeness = (-order, trial.threads == host.threads, trial.cpu == host.cpu, number)
+            verdict = _Verdict(closeness, gain(trial), trial, database.name)
+            key = (trial.workload, trial.candidate.id)
+            if key not in verdicts or verdicts[key].closeness < closeness:
+                verdicts[key] = verdict
+    best = _best(verdicts.values())
+    return Found(
+        choices={workload: _choice(verdict) for workload, verdict in best.items()},
+        skipped={reason: n for reason, n in skipped.items() if n},
+        not_worth=sum(v.gain < WORTH for v in verdicts.values()),
+        borrowed=dict(Counter(d for v in best.values() for d in _differences(v.trial, host))),
+        troubles=tuple(line for database in databases for line in _troubles(database)),
+    )
+
+
+def _choice(verdict: _Verdict) -> Choice:
+    trial = verdict.trial
+    return Choice(
+        candidate=trial.candidate,
+        source=verdict.source,
+        cpu=trial.cpu,
+        threads=trial.threads,
+        date=trial.date,
+    )
+
+
+def _validated(database: Database, workloads: list[str] | None) -> Iterable[Trial]:
+    if workloads is None:
+        return database.trials(validated=True)
+    return (t for w in workloads for t in database.trials(w, validated=True))
+
+
+def _best(verdicts: Iterable[_Verdict]) -> dict[str, _Verdict]:
+    best: dict[str, _Verdict] = {}
+    for verdict in verdicts:
+        rival = best.get(verdict.trial.workload)
+        if verdict.gain >= WORTH and (rival is None or _rank(rival) < _rank(verdict)):
+            best[verdict.trial.workload] = verdict
+    return best
+
+
+def _rank(verdict: _Verdict) -> tuple[tuple[int | bool, ...], float, str]:
+    return verdict.closeness[:3], verdict.gain, verdict.trial.candidate.id
+
+
+def gain(trial: Trial) -> float:
+    """The share of the untuned kernel's time that a validated candidate saves; 0 if it failed."""
+    if trial.status != "ok" or not trial.baseline_s:
+        return 0.0
+    return 1 - median(trial.seconds) / median(trial.baseline_s)
+
+
+def mismatch(trial: Trial, host: Host) -> str | None:
+    """Why a record does not speak for a machine; None where it does."""
+    theirs, ours = trial.target, host.target
+    if trial.tvm != host.tvm:
+        return f"tuned with TVM {trial.tvm or 'of an unknown version'}, not {host.tvm}"
+    if not trial.of_these_rules:
+        return f"tuned with schedule rules of version {trial.rules}, not {RULES}"
+    if (theirs.kind, _family(theirs)) != (ours.kind, _family(ours)):
+        return f"tuned for {theirs.label}"
+    if missing := sorted(set(theirs.features) - set(ours.features)):
+        return f"tuned for {theirs.label}, which has {' '.join(missing)}"
+    if theirs.vector_bits != ours.vector_bits:
+        return f"tuned for vectors of {theirs.vector_bits} bits, not {ours.vector_bits}"
+    return None
+
+
+def _family(target: Target) -> str:
+    """What code for a target runs on at all; a GPU's code is for its own architecture."""
+    if target.kind == "cuda":
+        return target.arch
+    if target.triple:
+        first = target.triple.split("-")[0]
+        return {"arm64": "aarch64", "amd64": "x86_64"}.get(first, first)
+    return "aarch64" if set(target.features) & set(ARM_FLAGS) else "x86_64"
+
+
+def _differences(trial: Trial, host: Host) -> list[str]:
+    found = []
+    if trial.threads != host.threads:
+        found.append(f"tuned with {trial.threads} threads, not {host.threads}")
+    if trial.cpu != host.cpu:
+        found.append(f"tuned on {trial.cpu or 'an unknown CPU'}")
+    return found
+
+
+def _troubles(database: Database) -> list[str]:
+    lines = [f"{database.name}: {n} lines skipped: {why}" for why, n in database.rejected.items()]
+    return [*([database.trouble] if database.trouble else []), *lines]

@@ -1,0 +1,238 @@
+"""MetaSchedule's evolutionary search in a worker process: proposes traces, learns from times.
+
+TVM's own tuner would also build and measure; here it only proposes, so that every candidate goes
+through our builders, our runner and our records. What was measured in earlier runs is told again
+when a task begins, which brings back its population and its cost model. So is what a rule's own
+parameters gave: the best of these are the first population's seeds, whose tiles are varied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Candidate
+from tvmscope.errors import one_line
+from tvmscope.runtime import tvm_compat
+
+Times = Mapping[str, tuple[float, ...] | None]
+"""Seconds by trace; None where it failed."""
+FirstLayer = Sequence[tuple[Candidate, float]]
+"""Candidates of a rule and their seconds, the fastest first."""
+
+_POPULATION = 128
+"""A quarter of TVM's: a generation takes a second or two, which is what a batch of builds takes."""
+_FRESH = 32
+_ENDLESS = 1 << 30
+_KNOWN_MOST = 256
+"""Earlier trials that are replayed when a task begins, the fastest: a replay takes some 20 ms."""
+_SEEDS = 4
+"""Of a rule's candidates that the first population has; making one takes some 0.3 s."""
+_TOLD = 32
+"""Of a rule's candidates that the cost model is told."""
+_WARMUP = 32
+"""Trials from which on the cost model ranks; before that all candidates are equal to it."""
+_AGAIN = 4
+"""Generations in a row that may hold nothing but what a rule has tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin:
+    """What the search of one task begins with; it crosses the process boundary."""
+
+    file: Path
+    """The function before scheduling."""
+    target: Target
+    seed: int
+    count: int
+    """Candidates of a generation."""
+    threads: int
+    known: Times
+    first_layer: FirstLayer = ()
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What is proposed, and what went wrong with seeds when the search began."""
+
+    traces: tuple[str, ...]
+    remark: str | None = None
+
+
+class Evolution:
+    """The search of one task."""
+
+    def __init__(self, begin: Begin) -> None:
+        self.tvm = tvm_compat.import_tvm(torch=False)
+        tvm_compat.import_tensor_intrinsics()
+        from tvm.s_tir import meta_schedule as ms
+
+        from tvmscope.compiler.targets import to_tvm
+
+        self.ms = ms
+        self.begin = begin
+        text = begin.file.read_text(encoding="utf-8")
+        function = self.tvm.ir.load_json(text).with_attr("global_symbol", "main")
+        self.target = self.tvm.target.Target(to_tvm(begin.target))
+        self.context = ms.TuneContext(
+            mod=self.tvm.IRModule({"main": function}),
+            target=self.target,
+            space_generator="post-order-apply",
+            search_strategy=ms.search_strategy.EvolutionarySearch(
+                population_size=_POPULATION, init_min_unmeasured=_FRESH
+            ),
+            num_threads=begin.threads,
+            rand_state=begin.seed + 1,  # 0 would mean a random one
+        )
+        self.args = ms.arg_info.ArgInfo.from_prim_func(function)
+        self.database = ms.database.MemoryDatabase()
+        self.workload = self.database.commit_workload(self.context.mod)
+        self.model = ms.cost_model.CostModel.create(
+            "xgb", num_tuning_cores=begin.threads, num_warmup_samples=_WARMUP
+        )
+        self.remark: str | None = None
+        self._pending: dict[str, Any] = {}
+        self._order: list[Any] = []
+        self._of_rule: dict[int, tuple[float, ...]] = {}
+        """Seconds of the schedules that a rule has tried, by the hash of the scheduled module."""
+        self.learn({t: self._candidate(t) for t in _fastest(begin.known)}, begin.known)
+        seeds = self._sow(begin.first_layer)
+        self.context.pre_tuning(
+            max_trials=_ENDLESS,
+            num_trials_per_iter=begin.count,
+            design_spaces=[*self.context.generate_design_space(), *seeds],
+            database=self.database,
+            cost_model=self.model,
+        )
+
+    def _sow(self, first_layer: FirstLayer) -> list[Any]:
+        """Tell what a rule has tried; the schedules that the population begins with."""
+        told: dict[str, Any] = {}
+        times: dict[str, tuple[float, ...]] = {}
+        seeds: list[Any] = []
+        for place, (candidate, seconds) in enumerate(first_layer[:_TOLD]):
+            try:
+                trace = self._seed_trace(candidate, varied=place < _SEEDS)
+                sch = self._processed(trace)
+            except Exception as e:  # TVM raises many types; the others can still be seeds
+                seed = candidate.params or "the untuned schedule"
+                self.remark = self.remark or f"{seed}: {one_line(e)}"
+                continue
+            told[trace] = self.ms.search_strategy.MeasureCandidate(sch, self.args)
+            times[trace] = self._of_rule[_hash(sch.mod)] = (seconds,)
+            if place < _SEEDS:
+                seeds.append(self._candidate(trace).sch)
+        if told:
+            results = [self._result(times[trace]) for trace in told]
+            self.model.update(self.context, list(told.values()), results)
+            self._record(dict(list(told.items())[: len(seeds)]), times)
+        return seeds
+
+    def _seed_trace(self, candidate: Candidate, *, varied: bool) -> str:
+        from tvmscope.compiler.tunable import extract, traces
+
+        trace, _ = extract.trace_of(self.begin.file, candidate, self.begin.target)
+        return traces.with_choices(trace, self.context.mod) if varied else trace
+
+    def _processed(self, trace: str) -> Any:
+        """A schedule as the search would propose it; raises where that is refused."""
+        sch = self._candidate(trace).sch
+        sch.enter_postproc()
+        for step in self.context.space_generator.postprocs:
+            if not step.apply(sch):
+                raise ValueError(f"{type(step).__name__} refuses it")
+        return sch
+
+    def propose(self) -> list[str]:
+        """The next generation as JSON traces; empty where the space is exhausted."""
+        for _ in range(_AGAIN):
+            self._order = list(self.context.generate_measure_candidates() or [])
+            self._pending = {
+                _text(candidate.sch.trace): candidate
+                for candidate in self._order
+                if _hash(candidate.sch.mod) not in self._of_rule
+            }
+            if self._pending or not self._order:
+                break
+            self.tell({})
+        return list(self._pending)
+
+    def tell(self, times: Times) -> None:
+        """What became of the last generation."""
+        results = [
+            self._result(times.get(_text(c.sch.trace)) or self._of_rule.get(_hash(c.sch.mod)))
+            for c in self._order
+        ]
+        self.context.notify_runner_results(self._order, results)
+        self.learn({t: c for t, c in self._pending.items() if t in times}, times)
+
+    def learn(self, candidates: Mapping[str, Any], times: Times) -> None:
+        """Tell the cost model and the population about trials."""
+        if candidates:
+            results = [self._result(times[trace]) for trace in candidates]
+            self.model.update(self.context, list(candidates.values()), results)
+            self._record(candidates, times)
+
+    def _record(self, candidates: Mapping[str, Any], times: Times) -> None:
+        for trace, candidate in candidates.items():
+            seconds = times.get(trace)
+            if seconds:
+                record = self.ms.database.TuningRecord(
+                    candidate.sch.trace, self.workload, list(seconds), self.target, self.args
+                )
+                self.database.commit_tuning_record(record)
+
+    def _result(self, seconds: tuple[float, ...] | None) -> Any:
+        if seconds:
+            return self.ms.runner.RunnerResult(list(seconds), None)
+        return self.ms.runner.RunnerResult(None, "failed")
+
+    def _candidate(self, trace: str) -> Any:
+        from tvmscope.compiler.tunable import traces
+
+        sch = traces.applied(trace, self.context.mod)
+        return self.ms.search_strategy.MeasureCandidate(sch, self.args)
+
+
+_SEARCHES: dict[str, Evolution] = {}
+
+
+def propose(key: str, begin: Begin) -> Generation:
+    """The next generation of the task `key`, whose search begins with the first call."""
+    try:
+        if key not in _SEARCHES:
+            _SEARCHES[key] = Evolution(begin)
+        search = _SEARCHES[key]
+        proposed = search.propose()
+    except Exception as e:  # TVM raises many types; without seeds the search may still go on
+        if not begin.first_layer or (key in _SEARCHES and not _SEARCHES[key].begin.first_layer):
+            raise
+        remark = f"a variant of a rule's schedule was refused: {one_line(e)}"
+        _SEARCHES[key] = search = Evolution(replace(begin, first_layer=()))
+        search.remark, proposed = remark, search.propose()
+    return Generation(tuple(proposed), search.remark)
+
+
+def tell(key: str, times: Times) -> None:
+    """What became of the generation that was proposed last."""
+    _SEARCHES[key].tell(times)
+
+
+def _fastest(known: Times) -> list[str]:
+    measured = {trace: min(seconds) for trace, seconds in known.items() if seconds}
+    return sorted(measured, key=measured.__getitem__)[:_KNOWN_MOST]
+
+
+def _text(trace: Any) -> str:
+    from tvmscope.compiler.tunable import traces
+
+    return traces.text(trace)
+
+
+def _hash(module: Any) -> int:
+    from tvm_ffi import structural_hash
+
+    return int(structural_hash(module))

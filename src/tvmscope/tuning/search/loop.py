@@ -1,0 +1,192 @@
+"""The search: gives trials to the task with the most to gain, until time or trials are used up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tvmscope.core.tuning import Candidate, Trial, TuningTask
+from tvmscope.tuning.plan import PlannedTask
+from tvmscope.tuning.records.database import same_target
+from tvmscope.tuning.search.metaschedule import Proposer
+from tvmscope.tuning.search.proposals import next_of
+from tvmscope.tuning.search.state import UNTUNED, State
+from tvmscope.tuning.trials.workshop import NO_REFERENCE, Pair, Workshop
+
+SECOND_LAYER = 2
+"""By how many halvings MetaSchedule's candidates stand back where a rule has had its turn: from
+the plain loops it rarely comes near a rule's schedule."""
+
+
+class Records(Protocol):
+    """The part of the database that the search needs."""
+
+    def append(self, trial: Trial, *, function: str | None = None) -> None: ...
+
+    def trials(self, workload: str) -> Iterable[Trial]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When to stop."""
+
+    deadline: float = float("inf")
+    """By the search's clock."""
+    trials: int | None = None
+    """New ones, in this run."""
+    per_task: int | None = None
+    """With those of earlier runs."""
+    until: float = 0.0
+    """Stop when what could still be gained is a smaller share of the model's time."""
+    early_stopping: int | None = None
+    """Leave a task after so many trials without progress."""
+
+
+class Search:
+    """Gives batches of trials to tasks; every trial is recorded as soon as it ends."""
+
+    def __init__(
+        self,
+        planned: Sequence[PlannedTask],
+        workshop: Workshop,
+        records: Records,
+        limits: Limits,
+        *,
+        proposer: Proposer | None = None,
+        batch: int = 8,
+        rest_s: float = 0.0,
+        on_trial: Callable[[Search, State], None] = lambda *_: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.workshop = workshop
+        self.records = records
+        self.limits = limits
+        self.proposer = proposer
+        self.batch = batch
+        self.rest_s = rest_s
+        """The model's time outside of the tasks."""
+        self.new = 0
+        self.states = {p.task.key: State(p) for p in planned}
+        self._on_trial = on_trial
+        self._clock = clock
+        self._began = clock()
+        for state in self.states.values():
+            self._recall(state)
+            self._change_layer(state)
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._clock() - self._began
+
+    @property
+    def model_s(self) -> float:
+        """The model's time as it would be now."""
+        return self.rest_s + sum(state.predicted_s for state in self.states.values())
+
+    def run(self) -> None:
+        """Search until a limit is reached or nothing is left to try; may be called again."""
+        try:
+            every = list(self.states.values())
+            untuned = [(s.task, Candidate()) for s in every if UNTUNED not in s.tried]
+            for start in range(0, len(untuned), self.batch):
+                if self._clock() < self.limits.deadline:
+                    self._try(untuned[start : start + self.batch])
+            while not self._finished() and (state := self._next()) is not None:
+                self._advance(state)
+        finally:
+            for state in self.states.values():
+                state.mark(self.elapsed_s)
+
+    def _recall(self, state: State) -> None:
+        """Earlier trials on the same machine count, and are not repeated."""
+        s = self.workshop.setting
+        for trial in self.records.trials(state.task.key):
+            same = trial.threads == s.threads and trial.tvm == s.tvm and trial.cpu == s.cpu
+            same = same and same_target(trial.target, s.target) and trial.of_these_rules
+            if same and trial.stage == "search":
+                state.add(trial, None)
+
+    def _finished(self) -> bool:
+        left = sum(s.headroom_s for s in self.states.values() if s.over is None)
+        return (
+            self._clock() >= self.limits.deadline
+            or (self.limits.trials is not None and self.new >= self.limits.trials)
+            or left < self.limits.until * self.model_s
+        )
+
+    def _next(self) -> State | None:
+        """The task with the most to gain; what stops improving counts half, and half again."""
+        left = [state for state in self.states.values() if not self._is_over(state)]
+        return max(left, key=lambda s: s.headroom_s * 0.5**s.stale, default=None)
+
+    def _is_over(self, state: State) -> bool:
+        stop, most = self.limits.early_stopping, self.limits.per_task
+        if state.over is None and stop is not None and state.without_progress >= stop:
+            state.over = f"no progress in {state.without_progress} trials"
+        if state.over is None and most is not None and len(state.tried) >= most:
+            state.over = f"{len(state.tried)} trials"
+        return state.over is not None
+
+    def _advance(self, state: State) -> None:
+        """One batch for one task."""
+        before, count = state.best_s, self._allowed(state)
+        if state.second_layer:
+            self._evolve(state, count)
+        else:
+            batch = next_of(state.task.candidates, state.tried, state.times, count)
+            self._try([(state.task, candidate) for candidate in batch])
+        state.stale = 0 if state.improved(before) else state.stale + 1
+        self._change_layer(state)
+
+    def _evolve(self, state: State, count: int) -> None:
+        """One generation of MetaSchedule's, which hears what became of it."""
+        assert self.proposer is not None
+        lowering = state.seed_lowering
+        first_layer = state.first_layer(lowering)
+        found = self.proposer.propose(state.task, lowering, state.traces(lowering), first_layer)
+        self.proposer.pause()
+        fresh = [candidate for candidate in found if candidate.id not in state.tried]
+        self._try([(state.task, candidate) for candidate in fresh[:count]])
+        self.proposer.tell(state.task, state.traces(lowering))
+        if not fresh:
+            state.over = self.proposer.failures.get(state.task.key, "every candidate was tried")
+
+    def _change_layer(self, state: State) -> None:
+        """From the rule's own space, once it is used up, to MetaSchedule's, if that is wanted."""
+        space = state.task.candidates
+        if state.second_layer or any(c.id not in state.tried for c in space):
+            return
+        if self.proposer is None:
+            state.over = state.over or "every candidate was tried"
+            return
+        state.second_layer = True
+        state.stale += SECOND_LAYER if len(space) > 1 else 0
+
+    def _allowed(self, state: State) -> int:
+        rest = [self.batch]
+        if self.limits.trials is not None:
+            rest.append(self.limits.trials - self.new)
+        if self.limits.per_task is not None:
+            rest.append(self.limits.per_task - len(state.tried))
+        return max(1, min(rest))
+
+    def _try(self, pairs: Sequence[Pair]) -> None:
+        if self.limits.trials is not None:
+            pairs = pairs[: max(0, self.limits.trials - self.new)]
+        for task, trial in self.workshop.try_all(pairs, self.limits.deadline):
+            state = self.states[task.key]
+            if not (trial.reason or "").startswith(NO_REFERENCE):
+                self.records.append(trial, function=_function(task, trial))
+            state.add(trial, self.elapsed_s)
+            self.new += 1
+            self._on_trial(self, state)
+
+
+def _function(task: TuningTask, trial: Trial) -> str | None:
+    """The kernel that a trace belongs to: without it no other tool could use the record."""
+    if trial.candidate.trace is None:
+        return None
+    return Path(task.lowering_for(trial.candidate).function).read_text(encoding="utf-8")

@@ -1,0 +1,100 @@
+"""The second layer of the search: candidates that MetaSchedule proposes, as traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Candidate, Lowering, TuningTask
+from tvmscope.errors import TvmscopeError
+from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.tuning.search.evolution import Begin, FirstLayer, Generation, Times
+
+_TIMEOUT_S = 300.0
+"""The first generation of a GPU kernel takes a minute where two slow cores sample it."""
+_MODULE = "tvmscope.tuning.search.evolution"
+
+
+class Proposer:
+    """Evolutionary search in one process for all tasks, started by the first question.
+
+    It thinks on all cores, so it is asked while nothing is measured. A search that dies or raises
+    is over: that task gets no further proposals.
+    """
+
+    def __init__(self, target: Target, *, seed: int, count: int, threads: int) -> None:
+        self.target = target
+        self.seed = seed
+        self.count = count
+        self.threads = threads
+        self.failures: dict[str, str] = {}
+        """Why a task's search ended, by task."""
+        self.remarks: dict[str, str] = {}
+        """Why a task's search did without some of what its rule had found, by task."""
+        self._worker: Worker | None = None
+
+    def propose(
+        self, task: TuningTask, lowering: Lowering, known: Times, first_layer: FirstLayer = ()
+    ) -> list[Candidate]:
+        """The next generation for a task, on one of its lowerings.
+
+        `known` are its trials there so far, seconds by trace; `first_layer` its rule's candidates.
+        """
+        if task.key in self.failures:
+            return []
+        begin = Begin(
+            file=Path(lowering.function),
+            target=self.target,
+            seed=self.seed,
+            count=self.count,
+            threads=self.threads,
+            known=dict(known),
+            first_layer=tuple(first_layer),
+        )
+        try:
+            found: Generation = self._started().call(f"{_MODULE}:propose", task.key, begin)
+        except TvmscopeError as e:
+            self._over(task, e)
+            return []
+        if found.remark is not None:
+            self.remarks[task.key] = found.remark
+        return [Candidate(params=lowering.params, trace=trace) for trace in found.traces]
+
+    def tell(self, task: TuningTask, times: Times) -> None:
+        """What became of the last generation."""
+        if self._worker is None or task.key in self.failures:
+            return
+        try:
+            self._worker.call(f"{_MODULE}:tell", task.key, dict(times))
+            self._worker.pause()
+        except TvmscopeError as e:
+            self._over(task, e)
+
+    def _over(self, task: TuningTask, error: TvmscopeError) -> None:
+        self.failures[task.key] = str(error)
+        if isinstance(error, WorkerDied):
+            self._worker = None  # the other tasks begin anew, from their records
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            env = {"TVM_NUM_THREADS": str(self.threads)}
+            self._worker = Worker("metaschedule", env=env, timeout_s=_TIMEOUT_S)
+        return self._worker
+
+    def pause(self) -> None:
+        """Keep it quiet while something is measured."""
+        if self._worker is not None:
+            self._worker.pause()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._worker is not None:
+            self._worker.kill()
+            self._worker = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""One trial: build a candidate, check what it computes, time it."""

@@ -1,0 +1,143 @@
+"""A warm pool of builder processes: one that crashes or hangs costs one candidate."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
+from typing import Any, Self
+
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Candidate
+from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.tuning.trials.runners import START_TIMEOUT_S
+
+TUNABLES = "tvmscope.compiler.tunable.extract"
+"""The module that knows how: `build_candidate`, `build_plain`, `arguments`, `trace_of`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A candidate to build; without one, the function as it is, the reference of the others."""
+
+    function: Path
+    """The lowering's file."""
+    candidate: Candidate | None
+    target: Target
+    output: Path
+
+
+@dataclass(frozen=True)
+class Built:
+    """What became of a job: a library, or the reason why there is none."""
+
+    job: Job
+    failure: str | None = None
+
+
+class Builders:
+    """Up to `count` processes, started by the first jobs and kept warm."""
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        device: str = "cpu",
+        timeout_s: float = 60.0,
+        tunables: str = TUNABLES,
+    ) -> None:
+        self.device = device
+        self.timeout_s = timeout_s
+        self._tunables = tunables
+        self._workers: set[Worker] = set()
+        self._idle: SimpleQueue[Worker | None] = SimpleQueue()
+        for _ in range(count):
+            self._idle.put(None)
+        self._lock = Lock()
+        self._closed = False
+        # Linux ends a worker together with the thread that made it: these threads stay.
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="builder")
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the living builders."""
+        with self._lock:
+            return [worker.pid for worker in self._workers]
+
+    def submit(self, job: Job) -> Future[Built]:
+        """Build it when a process is free; what goes wrong is in the result."""
+        return self._threads.submit(self._one, job)
+
+    def arguments(self, file: Path) -> Any:
+        """The arguments of the function in `file`, which only TVM can read."""
+        return self._threads.submit(self._ask, "arguments", file).result()
+
+    def trace_of(self, file: Path, candidate: Candidate, target: Target) -> tuple[str, list[str]]:
+        """What a candidate does to the function in `file`: JSON of a trace, and Python's calls."""
+        asked = self._threads.submit(self._ask, "trace_of", file, candidate, target)
+        found: tuple[str, list[str]] = asked.result()
+        return found
+
+    def pause(self) -> None:
+        """Stop the idle processes: nothing may disturb a measurement."""
+        with self._lock:
+            for worker in self._workers:
+                worker.pause()
+
+    def close(self) -> None:
+        """End all processes, whatever they do."""
+        self._closed = True
+        with self._lock:
+            for worker in self._workers:
+                worker.kill()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _one(self, job: Job) -> Built:
+        job.output.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            if job.candidate is None:
+                self._ask("build_plain", job.function, job.target, job.output)
+            else:
+                args = (job.function, job.candidate, job.target, job.output)
+                self._ask("build_candidate", *args)
+        except WorkerDied as e:
+            return Built(job, f"building: {e.reason}")
+        except TvmscopeError as e:
+            return Built(job, f"building: {one_line(e)}")
+        if not job.output.is_file():
+            return Built(job, "building: no library was written")
+        return Built(job)
+
+    def _ask(self, name: str, *args: Any) -> Any:
+        worker = self._idle.get()
+        try:
+            worker = worker or self._start()
+            worker.call(
+                "tvmscope.tuning.trials.kernels:warm", self.device
+            )  # once this takes seconds
+            worker.timeout_s = self.timeout_s
+            return worker.call(f"{self._tunables}:{name}", *args)
+        except WorkerDied:
+            with self._lock:
+                self._workers -= {worker}
+            worker = None
+            raise
+        finally:
+            self._idle.put(worker)
+
+    def _start(self) -> Worker:
+        with self._lock:
+            if self._closed:
+                raise TvmscopeError("building was stopped")
+            worker = Worker("builder", env={"TVM_NUM_THREADS": "1"}, timeout_s=START_TIMEOUT_S)
+            self._workers.add(worker)
+            return worker
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,165 @@
+"""A built kernel alone in a worker process: its arguments in place, ready to be timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tvmscope.errors import RunError
+from tvmscope.runtime import tvm_compat
+from tvmscope.runtime.weights import copies as stored_copies
+
+Arguments = tuple[tuple[tuple[int, ...], str], ...]
+"""Shape and dtype of every argument of a kernel, its outputs last; see `widened` for more."""
+_WIDENED = "->float32"
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def warm(device: str = "cpu") -> None:
+    """Import what building needs; MetaSchedule's GPU traces name tensor intrinsics."""
+    tvm_compat.import_tvm(torch=False)
+    if device == "cuda":
+        tvm_compat.choose_cuda_compiler()
+        tvm_compat.import_tensor_intrinsics()
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRequest:
+    """What `load` needs; it crosses the process boundary."""
+
+    library: Path
+    args: Arguments
+    seed: int
+    threads: int
+    device: str = "cpu"
+    weights_bytes: int = 0
+    """The size of the whole model's weights; 0 leaves the kernel's own in the caches."""
+
+
+_LARGE_BYTES = 256 * 1024
+"""Smaller arguments stay in a cache whatever else runs."""
+_MOST_BYTES = 96 << 20
+"""No cache is as large: more copies would change nothing."""
+_FLUSHED_BYTES = 256 << 20
+"""More than the second-level cache of any GPU."""
+_VALUE_MS = 1
+"""A GPU's value covers at least so many: an event waits for its first launch, some microseconds."""
+
+
+class _Kernel:
+    """A loaded kernel with its arguments in place; the worker times `run`."""
+
+    def __init__(self, request: KernelRequest) -> None:
+        tvm = tvm_compat.import_tvm(torch=False)
+        tvm_compat.set_thread_count(tvm, request.threads)
+        self.settings = {"threads": str(request.threads)}
+        self._device = tvm.device(request.device)
+        self._filled = [*fill(request.args, request.seed)]
+        self._tensors = [tvm.runtime.tensor(array, self._device) for array in self._filled]
+        self._turns = cycle(self._in_turn(tvm, request.weights_bytes))
+        self._module = tvm.runtime.load_module(str(request.library))
+        self._function = self._module["main"]
+
+    def _in_turn(self, tvm: Any, weights_bytes: int) -> list[list[Any]]:
+        """Arguments whose weights are copies of each other, as many as there would be others.
+
+        In a model a kernel's weights come from where all the other weights have driven them, on a
+        CPU in huge pages: without these a kernel with large weights seems slower.
+        """
+        result = self._filled[-1]
+        weights = [
+            i
+            for i, array in enumerate(self._filled[1:-1], 1)
+            if array.nbytes > _LARGE_BYTES and array.shape != result.shape
+        ]
+        size = sum(self._filled[i].nbytes for i in weights)
+        count = max(1, min(weights_bytes, _MOST_BYTES) // size) if size and weights_bytes else 0
+        turns = [[*self._tensors] for _ in range(max(1, count))]
+        for i in weights if count else ():
+            for turn, copy in zip(turns, self._copies(tvm, self._filled[i], count), strict=True):
+                turn[i] = copy
+        return turns
+
+    def _copies(self, tvm: Any, array: np.ndarray[Any, Any], count: int) -> list[Any]:
+        native = array.dtype.kind in "fiu"  # numpy cannot hand out others, such as bfloat16
+        if native and self._device.type == "cpu":
+            return [tvm.runtime.from_dlpack(copy) for copy in stored_copies(array, count)]
+        return [tvm.runtime.tensor(array, self._device) for _ in range(count)]
+
+    def run(self) -> None:
+        self._function(*next(self._turns))
+
+    def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
+        """All arguments that a call changes."""
+        self._function(*self._tensors)
+        return changed(self._filled, [tensor.numpy() for tensor in self._tensors])
+
+
+class _CudaKernel(_Kernel):
+    """On a GPU, timed by its own clock: CUDA events around launches in a row."""
+
+    def run(self) -> None:
+        super().run()
+        self._device.sync()
+
+    def time(self, n: int, loops: int, cold: bool) -> list[float]:
+        """`n` values of `loops` launches or more; `cold` empties the L2 cache before each value."""
+        evaluate = self._module.time_evaluator(
+            "main",
+            self._device,
+            number=loops,
+            repeat=n,
+            min_repeat_ms=0 if cold else _VALUE_MS,
+            cache_flush_bytes=_FLUSHED_BYTES if cold else 0,
+        )
+        return [float(value) for value in evaluate(*next(self._turns)).results]
+
+
+def load(request: KernelRequest) -> _Kernel:
+    """Load the kernel that the request names."""
+    return _CudaKernel(request) if request.device == "cuda" else _Kernel(request)
+
+
+def changed(before: Arrays, after: Arrays) -> dict[str, np.ndarray[Any, Any]]:
+    """The arguments that a call has changed, by their position."""
+    found = {
+        str(i): new
+        for i, (old, new) in enumerate(zip(before, after, strict=True))
+        if not np.array_equal(old, new, equal_nan=new.dtype.kind == "f")
+    }
+    if not found:
+        raise RunError("the kernel changed none of its arguments")
+    return found
+
+
+def fill(args: Arguments, seed: int) -> Arrays:
+    """The same numbers for the same seed, on every machine: in [-1, 1), whole ones 0 or 1."""
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for shape, kind in args:
+        dtype = kind.removesuffix(_WIDENED)
+        if dtype.startswith(("float", "bfloat")):
+            wide = 2.0 * rng.random(shape, dtype=np.float32) - 1.0
+            narrow = np.asarray(wide).astype(_numpy_dtype(dtype))
+            arrays.append(narrow if kind == dtype else narrow.astype(np.float32))
+        else:
+            arrays.append(rng.integers(0, 2, shape).astype(dtype))
+    return arrays
+
+
+def widened(args: Arguments) -> Arguments:
+    """Arguments of the same values, those of half precision in single: see `build_plain`."""
+    halves = ("float16", "bfloat16")
+    return tuple((shape, dtype + _WIDENED * (dtype in halves)) for shape, dtype in args)
+
+
+def _numpy_dtype(dtype: str) -> Any:
+    if dtype == "bfloat16":
+        import ml_dtypes
+
+        return ml_dtypes.bfloat16
+    return np.dtype(dtype)
