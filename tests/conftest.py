@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from command import TORCH_NET
+from support.command import TORCH_NET
 
 
 @pytest.fixture(autouse=True)

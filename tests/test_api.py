@@ -13,7 +13,7 @@ import torch
 from onnx import helper
 
 import tvmscope
-from command import TORCH_NET, save_onnx
+from support.command import TORCH_NET, save_onnx
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.session import Session, load
 from tvmscope.errors import ImportModelError, UsageError

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-import report_samples
-import samples
+from support import report_samples, samples
 from tvmscope.core.session import to_json
 from tvmscope.report.formats import html
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from command import TORCH_NET, run
+from support.command import TORCH_NET, run
 
 DETECTOR = """
 import torch

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from command import TORCH_NET, refuses, run, save_onnx
+from support.command import TORCH_NET, refuses, run, save_onnx
 from tvmscope.storage.files import digest_file
 
 UNSUPPORTED = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from command import asked, run
+from support.command import asked, run
 
 COLOUR = Image.new("RGB", (40, 20), (200, 60, 30))
 

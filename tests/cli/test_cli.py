@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import samples
 import tvmscope
-from command import refuses, run
+from support import samples
+from support.command import refuses, run
 from tvmscope.core.session import save
 
 SOURCE = str(Path(tvmscope.__file__).parents[1])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import samples
-from command import refuses, run
+from support import samples
+from support.command import refuses, run
 from tvmscope.core.session import save
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import samples
-from command import refuses, run
+from support import samples
+from support.command import refuses, run
 from tvmscope.core.session import save
 
 QUICK = ("--iterations", "3", "--warmup", "0", "--input-scale", "1/255")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from command import refuses, run
-from trials import AVX2, CONV, H100, failed, trial, validated
+from support.command import refuses, run
+from support.trials import AVX2, CONV, H100, failed, trial, validated
 from tvmscope.tuning.records.database import append, read
 from tvmscope.tuning.records.lines import to_line
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from command import refuses, run
-from diagnosis_samples import SITUATIONS
-from profiles import kernel, nest, profile
-from profiles import session as profiled
+from support.command import refuses, run
+from support.diagnosis_samples import SITUATIONS
+from support.profiles import kernel, nest, profile
+from support.profiles import session as profiled
 from tvmscope.core.session import Session, save
 
 

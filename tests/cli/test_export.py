@@ -10,7 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from command import refuses, run
+from support.command import refuses, run
 
 
 def operators(file: Path) -> Counter[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from command import refuses, run, save_onnx
+from support.command import refuses, run, save_onnx
 
 QUICK = ("--backends", "onnxruntime", "--target", "cpu", "--iterations", "4", "--warmup", "1")
 

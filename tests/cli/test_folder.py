@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from onnx import helper
 
-from command import TORCH_NET, run, save_onnx
+from support.command import TORCH_NET, run, save_onnx
 from tvmscope.report.formats.json_ import schema
 
 MLP = """

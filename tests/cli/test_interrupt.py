@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from command import COMMAND, ENV, TORCH_NET, run
+from support.command import COMMAND, ENV, TORCH_NET, run
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from command import asked, refuses, run
+from support.command import asked, refuses, run
 
 SIZE = 32
 BOX = [12.0, 20.0, 16.0, 8.0]

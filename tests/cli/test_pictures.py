@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 from PIL import Image
 
-from command import asked, refuses, run, save_onnx
+from support.command import asked, refuses, run, save_onnx
 
 
 def test_a_classifier_names_its_best_classes(artifacts: Path, pictures: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from command import refuses, run
+from support.command import refuses, run
 from tvmscope.report.formats.json_ import schema
 
 QUICK = ("--threads", "2", "--offline")

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from onnx import helper
 
-import report_samples
 import tvmscope
-from command import ENV, refuses, run, save_onnx
+from support import report_samples
+from support.command import ENV, refuses, run, save_onnx
 from tvmscope.core.session import save
 
 SOURCE = str(Path(tvmscope.__file__).parents[1])

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from command import COMMAND, ENV, refuses, run
+from support.command import COMMAND, ENV, refuses, run
 from tvmscope.core.session import load
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.tuning.records.database import Database

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tvm
 
-from command import TORCH_NET, refuses, run
+from support.command import TORCH_NET, refuses, run
 from tvmscope.analysis.ablation import effects
 from tvmscope.compiler import frontends, pipeline, targets
 from tvmscope.compiler.schedules import cpu, cuda

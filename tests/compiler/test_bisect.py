@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from command import TORCH_NET, refuses, run, save_onnx
+from support.command import TORCH_NET, refuses, run, save_onnx
 from tvmscope.analysis.bisection import Bisection
 from tvmscope.benchmark.verify import mismatch
 from tvmscope.compiler.study import prefixes, reproduce

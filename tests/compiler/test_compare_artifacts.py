@@ -45,7 +45,7 @@ def test_an_artifact_of_another_model_is_refused(
 
 
 def test_a_session_and_an_artifact_are_refused(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    import samples
+    from support import samples
 
     save(samples.complete(), tmp_path / "session")
     with pytest.raises(UsageError, match="two of one kind"):

@@ -8,11 +8,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cpu_matmul import matmul
-from test_cpu_rows import guarded_softmax, softmax
 from tvm import relax
 
-from paired_graph import Graph, Node, drawn
+from support.operators import guarded_softmax, matmul, softmax
+from support.paired_graph import Graph, Node, drawn
 from tvmscope.core.target import Target
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
-from convolutions import Convolution, convolutions
-from paired_graph import DIRECT, Graph, drawn
+from support.convolutions import Convolution, convolutions
+from support.paired_graph import DIRECT, Graph, drawn
 from tvmscope.core.target import Target
 
 

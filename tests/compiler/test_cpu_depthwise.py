@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from convolutions import Convolution, convolutions
-from paired_graph import Graph, drawn
+from support.convolutions import Convolution, convolutions
+from support.paired_graph import Graph, drawn
 from tvmscope.core.target import Target
 
 

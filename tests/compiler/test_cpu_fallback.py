@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
-from paired_graph import Graph, drawn
+from support.paired_graph import Graph, drawn
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 

@@ -8,7 +8,7 @@ import torch.nn.functional as nnf
 import tvm
 from tvm import relax
 
-from paired_graph import Graph, Node
+from support.paired_graph import Graph, Node
 from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.core.target import Target
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tvm import relax
 
-from paired_graph import Graph, Node, drawn
+from support.operators import matmul
+from support.paired_graph import Graph, Node, drawn
 from tvmscope.core.target import Target
 
 EPILOGUES = ("bias", "gelu", "relu", "residual", "silu", "scale")
@@ -39,10 +39,6 @@ class Matmul:
         for name in self.epilogues:
             result = graph.epilogue(result, name)
         return result
-
-
-def matmul(graph: Graph, x: Node, y: Node) -> Node:
-    return graph.apply(relax.op.matmul, torch.matmul, x, y)
 
 
 EXTENTS = st.one_of(st.integers(1, 70), st.sampled_from((1, 2, 13, 16, 31, 47, 61, 67, 128, 256)))

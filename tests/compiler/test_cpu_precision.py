@@ -10,8 +10,8 @@ import torch.nn.functional as nnf
 from hypothesis import given
 from tvm import relax
 
-from convolutions import Convolution, convolutions
-from paired_graph import Graph, Node, drawn
+from support.convolutions import Convolution, convolutions
+from support.paired_graph import Graph, Node, drawn
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
-from paired_graph import Graph, drawn
+from support.paired_graph import Graph, drawn
 from tvmscope.core.target import Target
 
 op = relax.op

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
-from paired_graph import Graph, Node, drawn
+from support.operators import guarded_softmax, softmax
+from support.paired_graph import Graph, Node, drawn
 from tvmscope.core.target import Target
 
 SHAPES = st.tuples(
@@ -18,28 +19,6 @@ SHAPES = st.tuples(
     st.one_of(st.integers(1, 70), st.sampled_from((128, 197, 256))),
 ).map(lambda drawn_: (*drawn_[0], drawn_[1]))
 EPILOGUES = st.lists(st.sampled_from(("scale", "residual", "silu", "bias")), max_size=2)
-
-
-def softmax(graph: Graph, x: Node, axis: int = -1) -> Node:
-    return graph.apply(lambda v: relax.op.nn.softmax(v, axis), lambda v: torch.softmax(v, axis), x)
-
-
-def guarded_softmax(graph: Graph, x: Node, empty: float = 0.0) -> Node:
-    """What PyTorch's attention becomes: rows of -inf are not NaN but `empty`."""
-
-    def op(v: relax.Expr) -> relax.Expr:
-        equal = relax.op.equal(v, relax.const(-np.inf, "float32"))
-        some = relax.op.max(
-            relax.op.astype(relax.op.logical_not(equal), "int8"), axis=[-1], keepdims=True
-        )
-        none = relax.op.logical_not(relax.op.astype(some, "bool"))
-        return relax.op.where(none, relax.const(empty, "float32"), relax.op.nn.softmax(v, -1))
-
-    def reference(v: torch.Tensor) -> torch.Tensor:
-        none = (v == -torch.inf).all(-1, keepdim=True)
-        return torch.where(none, torch.tensor(empty), torch.softmax(v, -1))
-
-    return graph.apply(op, reference, x)
 
 
 def layer_norm(graph: Graph, x: Node) -> Node:

@@ -13,7 +13,7 @@ from tvm import te, tirx
 from tvm.ir import Call, Range
 from tvm.sym import Analyzer
 
-from paired_graph import Graph, assert_close, drawn
+from support.paired_graph import Graph, assert_close, drawn
 from tvmscope.compiler.kernels import winograd
 from tvmscope.compiler.kernels.blocked import Window
 from tvmscope.compiler.kernels.winograd_transforms import F2, F4, Transform, six_points

@@ -12,7 +12,7 @@ import torch
 import tvm
 from tvm import relax
 
-from paired_graph import Graph
+from support.paired_graph import Graph
 from tvmscope.compiler.passes.fast_math import fast_math
 from tvmscope.core.target import Target
 

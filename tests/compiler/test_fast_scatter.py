@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from small_graphs import Make, lowered, results
+from support.small_graphs import Make, lowered, results
 from tvmscope.compiler import pipeline, targets
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target

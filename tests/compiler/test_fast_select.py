@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from selection import nms, ordered, picture, suppressed
-from small_graphs import lowered, results
+from support.selection import nms, ordered, picture, suppressed
+from support.small_graphs import lowered, results
 from tvmscope.compiler import targets
 from tvmscope.core.target import Target
 

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 from tvm.tirx import FloatImm
 
-from graph_passes import Build, check, const, module, tidy
+from support.graph_passes import Build, check, const, module, tidy
 from tvmscope.compiler.passes.fold_numpy import MOST_ELEMENTS_GROWN, TABLE, fold_numpy
 
 op = relax.op

@@ -6,7 +6,7 @@ import pytest
 import torch.nn.functional as nnf
 from tvm import relax
 
-from paired_graph import Graph, Node
+from support.paired_graph import Graph, Node
 from tvmscope.compiler.passes.fold_pads import fold_pads
 from tvmscope.core.target import Target
 

@@ -8,7 +8,7 @@ import torch
 from tvm import relax
 from tvm.tirx import FloatImm, IntImm
 
-from graph_passes import Build, check, const
+from support.graph_passes import Build, check, const
 from tvmscope.compiler import targets
 from tvmscope.compiler.passes.scalar_operands import scalar_operands
 from tvmscope.compiler.passes.sink_reshapes import UNARY, sink_reshapes

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import tvm
 
-import samples
-from command import save_onnx
-from planted import UNFUSED, casts, convolution, elementwise, matmul, scatters
-from profiles import ROOFS, kernel, profile
+from support import samples
+from support.command import save_onnx
+from support.planted import UNFUSED, casts, convolution, elementwise, matmul, scatters
+from support.profiles import ROOFS, kernel, profile
 from tvmscope.compiler import frontends, pipeline, targets
 from tvmscope.compiler.describe import sources
 from tvmscope.core.model import Prepared

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from onnx import helper
 
-import samples
-from command import save_onnx
-from planted import UNFUSED, casts, convolution, elementwise, matmul, scatters
+from support import samples
+from support.command import save_onnx
+from support.planted import UNFUSED, casts, convolution, elementwise, matmul, scatters
 from tvmscope.backends import all_backends
 from tvmscope.backends.api import LoadRequest
 from tvmscope.compiler import targets

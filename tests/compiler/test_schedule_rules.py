@@ -10,7 +10,7 @@ import torch
 import tvm
 from tvm import relax, s_tir, tirx
 
-from paired_graph import Graph, Node
+from support.paired_graph import Graph, Node
 from tvmscope.benchmark.verify import verify
 from tvmscope.compiler import build, pipeline, targets
 from tvmscope.compiler.schedules import cpu

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tvm import relax
 
-from paired_graph import Graph, Node
+from support.paired_graph import Graph, Node
 from tvmscope.compiler.build import build
 from tvmscope.compiler.passes.split_batch import PARTS, split_batch
 from tvmscope.core.model import Prepared

@@ -7,8 +7,8 @@ from pathlib import Path
 import tvm
 from tvm import te
 
-from command import run
-from trials import trial
+from support.command import run
+from support.trials import trial
 from tvmscope.compiler import targets
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate

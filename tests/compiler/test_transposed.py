@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tvm import relax
 
-from paired_graph import Graph, Node, drawn
+from support.paired_graph import Graph, Node, drawn
 from tvmscope.core.target import Target
 
 

@@ -11,7 +11,7 @@ import pytest
 import tvm
 import tvm_ffi
 
-from paired_graph import Graph
+from support.paired_graph import Graph
 from tvmscope.compiler import pipeline, targets
 from tvmscope.compiler.tunable import extract, knobs
 from tvmscope.core.options import CompileOptions

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import samples
+from support import samples
 from tvmscope.report.renderers import renderers
 
 FOLDER = Path(__file__).parent

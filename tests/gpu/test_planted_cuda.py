@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import tvmscope
-from command import save_onnx
-from planted import chain, constant, weights
+from support.command import save_onnx
+from support.planted import chain, constant, weights
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rules.tensor_cores_unused import RULE
 from tvmscope.machine import cuda_device

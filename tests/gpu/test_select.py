@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from selection import nms, ordered, picture, suppressed
-from small_graphs import compiled, results
+from support.selection import nms, ordered, picture, suppressed
+from support.small_graphs import compiled, results
 from tvmscope.compiler import targets
 from tvmscope.core.target import Target
 from tvmscope.machine import cuda_device

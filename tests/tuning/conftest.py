@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import tiny_tunables
+from support import tiny_tunables
 from tvmscope.compiler import targets
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-import farm_kernels
-import tiny_tunables
-from farm_kernels import Farm
+from support import farm_kernels, tiny_tunables
+from support.farm_kernels import Farm
 from tvmscope.compiler import targets
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-import farm_kernels
-from farm_kernels import Farm, eventually, kill_group, session_of
+from support import farm_kernels
+from support.farm_kernels import Farm, eventually, kill_group, session_of
 from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate, Trial
 from tvmscope.tuning import plan

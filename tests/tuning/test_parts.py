@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import tiny_tunables
+from support import tiny_tunables
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.tuning import Candidate, TuningTask
 from tvmscope.tuning.proof.parts import variants, weigh, without

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from trials import failed, trial
+from support.trials import failed, trial
 from tvmscope.analysis.roofline import Level, Limits
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-import samples
+from support import samples
 from tvmscope.benchmark.compare import compare_all
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Choice, Lowering, Status, Trial, TuningTask

@@ -11,10 +11,9 @@ import numpy as np
 import psutil
 import pytest
 
-import farm_kernels
-import tiny_tunables
-from command import refuses, run
-from farm_kernels import ARGS, Farm, eventually, kill_group, session_of
+from support import farm_kernels, tiny_tunables
+from support.command import refuses, run
+from support.farm_kernels import ARGS, Farm, eventually, kill_group, session_of
 from tvmscope.core.tuning import Candidate, TuningTask
 from tvmscope.errors import RunError, UsageError
 from tvmscope.machine import cpu_features

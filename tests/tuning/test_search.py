@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-import tiny_tunables
+from support import tiny_tunables
 from tvmscope.core.tuning import Candidate, TuningTask
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.records.database import Database
@@ -147,7 +147,7 @@ def test_metaschedule_goes_on_where_no_rule_has_a_space(
 KILLED_RUN = """
 import sys
 from pathlib import Path
-import tiny_tunables
+from support import tiny_tunables
 from tvmscope.compiler import targets
 from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.records.database import Database

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from command import refuses, run
-from trials import ARM
+from support.command import refuses, run
+from support.trials import ARM
 from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate
 from tvmscope.runtime.artifact import read_kernels

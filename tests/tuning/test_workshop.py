@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tiny_tunables
+from support import tiny_tunables
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
 from tvmscope.errors import RunError

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-import samples
+from support import samples
 from tvmscope.analysis.ablation import NOTHING, SAME_CODE, comparisons, effects
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import CompileOptions

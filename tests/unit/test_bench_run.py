@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fakes import OUTPUTS, entry, task
+from support.fakes import OUTPUTS, entry, task
 from tvmscope.benchmark import row
 from tvmscope.benchmark.plan import Entry
 from tvmscope.benchmark.run import compare_all, run
@@ -73,7 +73,7 @@ def alive() -> list[str]:
 
 
 def test_a_row_that_leaves_cores_idle_says_so(bench: Bench) -> None:
-    rows = bench.run(entry("lazy"), entry("busy", load="fakes:load_busy"))
+    rows = bench.run(entry("lazy"), entry("busy", load="support.fakes:load_busy"))
     lazy, busy = rows["lazy"], rows["busy"]
     assert lazy.cores_used is not None
     assert busy.cores_used is not None
@@ -160,7 +160,7 @@ def test_a_clear_difference_is_called(bench: Bench) -> None:
 
 
 def test_device_time_stands_beside_wall_time(bench: Bench) -> None:
-    row = bench.run(entry("gpu", load="fakes:load_device"))["gpu"]
+    row = bench.run(entry("gpu", load="support.fakes:load_device"))["gpu"]
     assert row.device_measurement is not None
     assert row.device_measurement.clock == "cuda-events"
     assert set(row.device_measurement.values_s) == {5e-4}

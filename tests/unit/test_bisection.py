@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import samples
+from support import samples
 from tvmscope.analysis.bisection import Bisection, Probe
 from tvmscope.benchmark.verify import mismatch
 from tvmscope.core.session import Session

@@ -8,8 +8,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-import samples
-from profiles import kernel, profile
+from support import samples
+from support.profiles import kernel, profile
 from tvmscope.analysis.changes import Changes, changes, kernel_changes
 from tvmscope.core.profile import Profile
 from tvmscope.core.session import Session

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import samples
+from support import samples
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.progress import Bars, showing
 from tvmscope.cli.show import InterruptedWork, Show, exit_code

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fakes import task
+from support.fakes import task
 from tvmscope.benchmark.compare import compare_all
 from tvmscope.core.comparison import Comparison, compare
 from tvmscope.core.measurement import Measurement, Result

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import tvmscope
-from trials import ARM, AVX2, CONV, TVM, failed, trial, validated
+from support.trials import ARM, AVX2, CONV, TVM, failed, trial, validated
 from tvmscope.core.tuning import Candidate
 from tvmscope.errors import TuneError
 from tvmscope.tuning.records import database, functions, upkeep
@@ -90,7 +90,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from typing import Any
-from trials import trial
+from support.trials import trial
 from tvmscope.tuning.records.database import append
 number = int(sys.argv[2])
 while True:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-import samples
-from diagnosis_samples import (
+from support import samples
+from support.diagnosis_samples import (
     GOOD,
     HALF,
     MATMUL,
@@ -25,7 +25,7 @@ from diagnosis_samples import (
     unscheduled,
     with_loops,
 )
-from profiles import kernel, nest, profile, session
+from support.profiles import kernel, nest, profile, session
 from tvmscope.analysis import roofline
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session, from_json, to_json

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fakes
-import profiles
-import samples
+from support import fakes, profiles, samples
 from tvmscope.backends import all_backends
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.model import Prepared

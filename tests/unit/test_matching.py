@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trials import ARM, AVX2, AVX512, CONV, H100, TVM, ZEN, trial, validated
+from support.trials import ARM, AVX2, AVX512, CONV, H100, TVM, ZEN, trial, validated
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import RULES, Candidate, Trial, origins
 from tvmscope.errors import UsageError

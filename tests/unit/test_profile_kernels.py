@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-import fakes
-import samples
+from support import fakes, samples
 from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.core.profile import Profile
 from tvmscope.core.session import Session, load
@@ -23,7 +22,12 @@ from tvmscope.workflow.options import Options
 
 def _profile(**request: Any) -> Profile:
     return profile_row(
-        fakes.task("fake"), "fakes:load_profiled", request, fakes.ENV, timeout_s=20, budget_s=0.1
+        fakes.task("fake"),
+        "support.fakes:load_profiled",
+        request,
+        fakes.ENV,
+        timeout_s=20,
+        budget_s=0.1,
     )
 
 
@@ -97,7 +101,7 @@ def _after(session: Session, *entries: Any) -> Session:
 
 
 def _entry(**request: Any) -> Any:
-    made = fakes.entry("fake", load="fakes:load_profiled", **request)
+    made = fakes.entry("fake", load="support.fakes:load_profiled", **request)
     return replace(made, request=_Request(request))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from profiles import kernel, profile, session
+from support.profiles import kernel, profile, session
 from tvmscope.report.terminal import profile_table
 
 

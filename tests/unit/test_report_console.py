@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-import samples
+from support import samples
 from tvmscope.report.formats import console
 from tvmscope.report.sections import view
 

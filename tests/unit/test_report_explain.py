@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-import samples
-from diagnosis_samples import SITUATIONS
-from profiles import kernel, nest, profile, session
+from support import samples
+from support.diagnosis_samples import SITUATIONS
+from support.profiles import kernel, nest, profile, session
 from tvmscope.core.fixes import Attempt
 from tvmscope.core.profile import Buffer, KernelIR
 from tvmscope.core.session import Session

@@ -12,8 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-import report_samples
-import samples
+from support import report_samples, samples
 from tvmscope.core.session import Session, to_json
 from tvmscope.errors import UsageError
 from tvmscope.report.formats import csv_, google_benchmark, markdown, model_explorer, trace

@@ -13,8 +13,7 @@ from importlib import resources
 
 import pytest
 
-import report_samples
-import samples
+from support import report_samples, samples
 from tvmscope.analysis.waterfall import Bar, Waterfall
 from tvmscope.core.session import to_json
 from tvmscope.report.formats import html

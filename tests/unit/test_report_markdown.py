@@ -8,8 +8,7 @@ from itertools import groupby
 import pytest
 from markdown_it import MarkdownIt
 
-import report_samples
-import samples
+from support import report_samples, samples
 from tvmscope.report.escape import clean
 from tvmscope.report.escape import markdown as escape
 from tvmscope.report.formats import markdown

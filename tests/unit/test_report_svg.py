@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-import samples
+from support import samples
 from tvmscope.report.formats.svg import to_svg
 
 

@@ -7,7 +7,7 @@ from io import StringIO
 
 from rich.console import Console, RenderableType
 
-import samples
+from support import samples
 from tvmscope.core.tuning import Candidate, TunedTask
 from tvmscope.report.formats import html, markdown
 from tvmscope.report.sections import choice, tuning

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-import profiles
-import samples
+from support import profiles, samples
 from tvmscope.analysis import roofline
 from tvmscope.core.profile import KernelTime
 

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-import samples
+from support import samples
 from tvmscope.core.comparison import Comparison
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Model

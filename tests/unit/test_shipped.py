@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from trials import CONV, ZEN, failed, trial, validated
+from support.trials import CONV, ZEN, failed, trial, validated
 from tvmscope.core.tuning import RULES, Candidate
 from tvmscope.tuning.records import upkeep
 from tvmscope.tuning.records.database import SHIPPED, read

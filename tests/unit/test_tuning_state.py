@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-import trials
+from support import trials
 from tvmscope.core.tuning import Candidate, Lowering, Params, TuningTask
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.search.state import State

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import trials
+from support import trials
 from tvmscope.analysis.roofline import Level, Limits
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask

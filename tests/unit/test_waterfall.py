@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-import samples
-from profiles import kernel, profile, session
+from support import samples
+from support.profiles import kernel, profile, session
 from tvmscope.analysis.alignment import Group, align, attributed
 from tvmscope.analysis.waterfall import Waterfall, waterfall
 from tvmscope.core.profile import Profile

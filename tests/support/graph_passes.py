@@ -10,7 +10,7 @@ import torch
 import tvm
 from tvm import relax
 
-from paired_graph import Graph, Node
+from support.paired_graph import Graph, Node
 
 Build = Callable[..., relax.Expr]
 

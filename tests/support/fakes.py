@@ -16,7 +16,7 @@ from tvmscope.benchmark.plan import Entry
 from tvmscope.core.task import Task, Variant
 from tvmscope.errors import BackendUnavailable, RunError, UsageError
 
-ENV = {"PYTHONPATH": str(Path(__file__).resolve().parent)}
+ENV = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
 OUTPUTS = {"y": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)}
 
 
@@ -167,5 +167,5 @@ def task(backend: str, **changes: Any) -> Task:
     return Task(variant=variant, **(fields | changes))
 
 
-def entry(backend: str, *, load: str = "fakes:load", **request: Any) -> Entry:
+def entry(backend: str, *, load: str = "support.fakes:load", **request: Any) -> Entry:
     return Entry(task=task(backend), load=load, request=request, env=ENV)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import samples
+from support import samples
 from tvmscope.core.profile import Buffer, KernelIR, KernelTime, Loop, Profile, Roof
 from tvmscope.core.session import Session
 

@@ -17,7 +17,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.runtime import tvm_compat
 
-NAME = "tiny_tunables"
+NAME = "support.tiny_tunables"
 SIZE = 64
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import samples
-from profiles import ROOFS, kernel, nest, profile, session
+from support import samples
+from support.profiles import ROOFS, kernel, nest, profile, session
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import Buffer, KernelIR, KernelTime, Roof
 from tvmscope.core.session import Session

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import profiles
-import samples
+from support import profiles, samples
 from tvmscope.core.fixes import Attempt
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.profile import Finding, KernelTime

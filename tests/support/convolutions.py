@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from paired_graph import Graph, Node
+from support.paired_graph import Graph, Node
 
 CHANNELS = (1, 2, 3, 5, 7, 16, 17, 24, 31, 32, 48, 64)
 EPILOGUES = ("bias", "relu", "residual", "clip", "silu", "gate")
