@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from tvmscope.compiler import tvm_compat
+from tvmscope.compiler.host import llvm_host
 from tvmscope.core.codec import encode
 from tvmscope.errors import RunError
 from tvmscope.tuning.remote_kernel import DESCRIBE
@@ -52,13 +53,8 @@ def start_server(
 
 
 def _complete(device: Device) -> Device:
-    from tvm.target import codegen
-
-    return replace(
-        device,
-        llvm_cpu=str(codegen.llvm_get_system_cpu()),
-        triple=str(codegen.llvm_get_system_triple()),
-    )
+    llvm_cpu, triple = llvm_host()
+    return replace(device, llvm_cpu=llvm_cpu, triple=triple)
 
 
 def _started(kind: Any, host: str, port: int, port_end: int, **more: Any) -> int:
