@@ -24,6 +24,7 @@ from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.profile import Finding, KernelIR, Roof
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
+from tvmscope.diagnose import loops
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.models.prepare import prepare
 
@@ -103,6 +104,24 @@ def test_a_serial_kernel(lower, host: Target) -> None:
     assert found.rule == "serial-kernel"
     assert found.source_ops == ("n0/MatMul",)
     assert silent(lower(matmul(4096, 256), (1, 4096), host), "serial-kernel")
+
+
+@pytest.mark.parametrize(
+    ("arch", "cores", "tasks"),
+    [("x86-64-v4", 2, 1), ("x86-64-v3", 2, 2), ("x86-64-v3", 4, 2)],
+)
+def test_a_kernel_is_serial_where_its_tiles_are_fewer_than_the_cores(
+    arch: str, cores: int, tasks: int, lower
+) -> None:
+    # Eight rows are one tile of AVX-512's registers and two tiles of AVX2's.
+    target = targets.resolve(f"cpu:{arch}", cores=cores)
+    session = lower(matmul(16384, 16), (8, 16384), target)
+    row = session.results[0]
+    threads = replace(row.task, threads=cores)
+    session = replace(session, results=(replace(row, task=threads),))
+    (ir,) = (ir for ir in session.kernel_ir if ir.rule == "matmul")
+    assert loops.parallelism(ir) == tasks
+    assert silent(session, "serial-kernel") == (tasks >= cores)
 
 
 def test_a_missing_target_feature(lower, host: Target) -> None:

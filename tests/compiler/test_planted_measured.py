@@ -21,6 +21,7 @@ from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.profile import Finding, Roof
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
+from tvmscope.diagnose import loops
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.machine import cpu_features
 from tvmscope.models.prepare import prepare
@@ -96,8 +97,10 @@ def test_scatters_in_a_loop_of_slices(measure) -> None:
 
 
 def test_a_serial_kernel(measure) -> None:
-    found = first(measure(matmul(16384, 16), (8, 16384)))
-    assert found.rule == "serial-kernel"
+    # Four rows and one panel of columns are one tile, and so one task, on every CPU.
+    planted = measure(matmul(32768, 16), (4, 32768))
+    assert [loops.parallelism(ir) for ir in planted.kernel_ir if ir.rule == "matmul"] == [1]
+    assert first(planted).rule == "serial-kernel"
     assert silent(measure(matmul(4096, 256), (8, 4096)), "serial-kernel")
 
 

@@ -42,6 +42,7 @@ def _context(session: Session) -> dict[str, Any]:
         "cpu_scaling_enabled": None,
         "load_avg": [] if env.load is None else [env.load],
         "cpu": clean(env.cpu),
+        "isa_cap": env.isa_cap,
         "gpu": env.gpu and clean(env.gpu),
         "note": _("cpu_time is not measured: it repeats real_time"),
     }

@@ -145,6 +145,7 @@ class Part:
         session, env = self.session, self.session.environment
         pairs = [
             (_("CPU"), env.cpu),
+            (_("Capped to"), env.isa_cap or ""),
             (_("Cores, threads"), f"{env.cores}, {env.threads}"),
             (_("Load before"), "" if env.load is None else f"{env.load:.2f}"),
             (_("GPU"), env.gpu or ""),

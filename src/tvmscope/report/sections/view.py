@@ -264,6 +264,8 @@ def environment(session: Session) -> str:
     """Machine, load and versions in one line."""
     env = session.environment
     parts = [env.cpu, plural("{n} core", "{n} cores", env.cores).format(n=env.cores)]
+    if env.isa_cap:
+        parts.append(_("capped to {isa}").format(isa=env.isa_cap))
     if env.load is not None:
         parts.append(_("load {load:.2f}").format(load=env.load))
     if env.gpu:
@@ -292,6 +294,9 @@ def _shared(session: Session) -> list[str]:
 def warnings(session: Session) -> list[str]:
     """Remarks about the session as a whole."""
     lines = [*session.warnings, *_shared(session)]
+    if isa := session.environment.isa_cap:
+        text = _("TVM's code was limited to {isa} (TVMSCOPE_ISA); other runtimes were not")
+        lines.insert(0, text.format(isa=isa))
     if session.model.weights == "random":
         lines.insert(0, _("the weights are random: times are real, predictions are not"))
     if not session.complete:
