@@ -16,6 +16,7 @@ from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.target import Target
 from tvmscope.errors import SchemaError, UsageError
 from tvmscope.storage.codec import decode, encode
+from tvmscope.workflow.options import Options
 
 TF32, STRICT = Precision("float32", "tf32"), Precision("float32", "strict")
 
@@ -133,6 +134,10 @@ def test_a_name_alone_makes_no_row_ours() -> None:
     posing = Variant(backend="tvmscope-like", family="peer")
     assert not posing.is_ours
     assert not posing.is_compiled
+
+
+def test_a_precision_that_is_named_twice_is_one_row() -> None:
+    assert Options.of(precision="fp16,float16,fp32").precisions == (FLOAT16, FLOAT32)
 
 
 def test_the_users_own_pipeline_has_not_our_passes() -> None:

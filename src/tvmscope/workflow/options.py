@@ -115,7 +115,7 @@ def _normal(flat: dict[str, Any]) -> dict[str, Any]:
             split = split_targets if key == "targets" else _split
             values[key] = split(texts)
     if "precisions" in values:
-        values["precisions"] = tuple(map(Precision.parse, values["precisions"]))
+        values["precisions"] = tuple(dict.fromkeys(map(Precision.parse, values["precisions"])))
     for key, kind in (("output", Path), ("inputs_file", str), ("dump_ir", str)):
         if values.get(key) is not None:
             values[key] = kind(values[key])
