@@ -6,8 +6,8 @@ import platform
 from dataclasses import replace
 
 import pytest
-import samples
 
+from support import samples
 from tvmscope.analysis.changes import changes
 from tvmscope.errors import Incomparable, UsageError
 from tvmscope.machine import cpu_features
