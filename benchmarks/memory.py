@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from tvmscope.backends import all_backends
 from tvmscope.backends.api import LoadRequest
 from tvmscope.machine import cpu_features
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker
 from tvmscope.workflow import stages
 from tvmscope.workflow.builder import Builder
@@ -65,11 +66,11 @@ def main() -> None:
             if backend.compiles:
                 request = replace(request, artifact=str(artifact))
             with Worker(name, env=backend.env(args.threads)) as worker:
-                worker.call("memory:import_runtime", module)
-                bare, _ = worker.call("memory:memory_bytes")
+                worker.call(here(import_runtime), module)
+                bare, _ = worker.call(here(memory_bytes))
                 worker.load(backend.load, request)
                 worker.time(5)
-                resident, peak = worker.call("memory:memory_bytes")
+                resident, peak = worker.call(here(memory_bytes))
             added = (resident - bare, peak - bare)
             first = first or added
             shown = [

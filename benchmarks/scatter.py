@@ -27,6 +27,7 @@ from tvmscope.core.session import Session, save
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.measure.worker import Worker
+from tvmscope.profiling.kernels import PROFILE
 from tvmscope.storage.files import write_npz
 from tvmscope.tasks.boxes import corners_of, overlap, suppress
 from tvmscope.units import format_s
@@ -224,9 +225,7 @@ def _beside_copy(build: Build, target: str) -> tuple[float, RatioInterval | None
         with Worker(entry.task.label, env=entry.env, timeout_s=600.0) as worker:
             worker.load(entry.load, entry.request)
             for _ in range(ROUNDS):
-                found: Profile = worker.apply(
-                    "tvmscope.profiling.kernels:profile_runner", "tvmscope", target, ROUND_S
-                )
+                found = worker.apply(PROFILE, "tvmscope", target, ROUND_S)
                 scatters.append([sum(k.total_s for k in _with_scatters(found))])
                 copies.append([_copy_s(moved, build.precision, target)])
     copy_s = statistics.median(c[0] for c in copies)

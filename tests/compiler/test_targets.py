@@ -7,9 +7,11 @@ import json
 import pytest
 
 from tvmscope.compiler import targets
+from tvmscope.compiler.host import probe
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
 
 
@@ -20,7 +22,7 @@ def test_host_uses_only_features_that_the_cpu_reports(host: Target) -> None:
 
 
 def test_probe_runs_on_the_host(host: Target) -> None:
-    assert run_isolated("tvmscope.compiler.host:probe", host) < 1e-4
+    assert run_isolated(here(probe), host) < 1e-4
 
 
 def test_features_hidden_by_a_hypervisor_are_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import torch
 from skimage import data as skimage_data
 
 import tvmscope
+from support.references import EXTRACT, PREPARE
 from tvmscope.compiler import targets
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions, PictureOptions
@@ -107,9 +108,9 @@ def records_for(model: str, folder: Path) -> Path:
     target, ready = targets.resolve("cpu", cores=2), folder / "ready"
     ready.mkdir()
     load = LoadOptions(offline=True)
-    prepared = run_isolated("tvmscope.models.prepare:prepare", model, str(ready), load)
+    prepared = run_isolated(PREPARE, model, str(ready), load)
     tasks = run_isolated(
-        "tvmscope.compiler.tunable.extract:extract",
+        EXTRACT,
         Prepared(ready, prepared),
         target,
         CompileOptions(),

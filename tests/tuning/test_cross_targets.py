@@ -144,7 +144,7 @@ def test_a_farm_without_a_gpu_is_refused_for_one(farm: Farm, tmp_path: Path) -> 
 def test_a_candidate_for_another_machine_is_linked_for_it(function: Path, tmp_path: Path) -> None:
     board = targets.resolve("arm64:cortex-a72")
     job = Job(function=function, candidate=Candidate(), target=board, output=tmp_path / "kernel.so")
-    with Builders(1, tunables=tiny_tunables.NAME) as builders:
+    with Builders(1, tunables=tiny_tunables.TUNABLES) as builders:
         built = builders.submit(job).result()
     assert built.failure is None
     data = job.output.read_bytes()

@@ -42,7 +42,7 @@ def test_crashing_tvm_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*args: object, **more: object) -> None:
         raise RunError("tvm_facts: killed by signal 11 (segmentation fault)")
 
-    monkeypatch.setattr(doctor, "run_isolated", crash)
+    monkeypatch.setattr(doctor, "run_within", crash)
     (check,) = doctor._tvm()
     assert check.status == "fail"
     assert "signal 11" in check.detail

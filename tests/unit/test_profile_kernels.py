@@ -13,6 +13,7 @@ from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.core.profile import Profile
 from tvmscope.core.session import Session, load
 from tvmscope.errors import RunError
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import WorkerDied
 from tvmscope.profiling.kernels import merge, profile_row, summarize
 from tvmscope.progress import Silent
@@ -23,7 +24,7 @@ from tvmscope.workflow.options import Options
 def _profile(**request: Any) -> Profile:
     return profile_row(
         fakes.task("fake"),
-        "support.fakes:load_profiled",
+        here(fakes.load_profiled),
         request,
         fakes.ENV,
         timeout_s=20,
@@ -101,7 +102,7 @@ def _after(session: Session, *entries: Any) -> Session:
 
 
 def _entry(**request: Any) -> Any:
-    made = fakes.entry("fake", load="support.fakes:load_profiled", **request)
+    made = fakes.entry("fake", load=fakes.load_profiled, **request)
     return replace(made, request=_Request(request))
 
 

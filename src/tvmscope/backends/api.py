@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tvmscope.errors import ImportModelError
+from tvmscope.measure.remote import Remote
 
 
 class Runner(Protocol):
@@ -100,8 +101,8 @@ class Backend:
     """Devices it can run on: cpu, cuda."""
     formats: tuple[str, ...]
     """Model formats it takes: torch, onnx."""
-    load: str
-    """Dotted path `module:function` of `load(LoadRequest) -> Runner`, called in the worker."""
+    load: Remote[[LoadRequest], Runner]
+    """Makes the runner; called in the worker. `here(load)` refers to a function at hand."""
     unavailable: Callable[[str], str | None]
     """For a device: None when usable, else the reason with what to install."""
     precisions: tuple[str, ...] = ("float32",)

@@ -6,6 +6,7 @@ import shutil
 
 from tvmscope.backends import torch_module
 from tvmscope.backends.api import Backend, LoadRequest
+from tvmscope.measure.remote import here
 
 
 def load(request: LoadRequest) -> torch_module.TorchRunner:
@@ -47,7 +48,7 @@ BACKENDS = (
         formats=("torch",),
         precisions=("float32", "float16", "bfloat16"),
         graphs=True,
-        load="tvmscope.backends.torch_compile:load",
+        load=here(load),
         unavailable=unavailable,
         env=torch_module.env,
     ),

@@ -8,6 +8,7 @@ from pathlib import Path
 from tvmscope.backends import torch_module
 from tvmscope.backends.api import Backend, LoadRequest
 from tvmscope.backends.profilers.torch import TorchProfiler
+from tvmscope.measure.remote import here
 
 
 def load(request: LoadRequest) -> torch_module.TorchRunner:
@@ -35,7 +36,7 @@ BACKENDS = (
         precisions=("float32", "float16", "bfloat16"),
         graphs=True,
         profiles=True,
-        load="tvmscope.backends.torch_eager:load",
+        load=here(load),
         unavailable=torch_module.unavailable,
         env=torch_module.env,
     ),

@@ -11,6 +11,7 @@ import numpy as np
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs
 from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
+from tvmscope.measure.remote import here
 
 
 class _Runner:
@@ -92,7 +93,7 @@ BACKENDS = tuple(
         profiles=True,
         compiles=pipeline,
         tuned=name.endswith("-tuned"),
-        load="tvmscope.backends.tvm:load",
+        load=here(load),
         unavailable=unavailable,
         env=env,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tvmscope.core.task import Task
+from tvmscope.measure.remote import Remote
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,13 +19,13 @@ class Entry:
     """Compiles what it runs and returns the entry complete; called once, before `load`."""
     chain: Hashable = None
     """Entries of one chain are built and loaded one after the other: they share work."""
-    load: str = ""
-    """Dotted path `module:function` of `load(request) -> Runner`."""
+    load: Remote[[Any], Any]
+    """Makes the runner from `request`, in the worker."""
     request: Any = None
     """Plain data for `load`; it crosses the process boundary."""
     env: dict[str, str] = field(default_factory=dict)
     unavailable: str | None = None
-    """The reason when it cannot be measured here; such an entry needs no `load`."""
+    """The reason when it cannot be measured here; such an entry is not loaded."""
     failure: str | None = None
     """Why building what it runs failed; such an entry is a failed row."""
     build_s: float | None = None

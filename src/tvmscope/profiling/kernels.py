@@ -16,6 +16,7 @@ from tvmscope.backends.api import LoadRequest, Profiler, Span, Trace
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.task import Task
 from tvmscope.errors import RunError
+from tvmscope.measure.remote import Remote, here
 from tvmscope.measure.worker import Worker
 
 BUDGET_S = 3.0
@@ -26,7 +27,7 @@ _WARM_UP_S = 0.3
 
 def profile_row(
     task: Task,
-    load: str,
+    load: Remote[[LoadRequest], Any],
     request: LoadRequest,
     env: Mapping[str, str],
     *,
@@ -37,10 +38,7 @@ def profile_row(
     """Load a row in a worker of its own and profile it there."""
     with Worker(task.label, env=env, timeout_s=timeout_s, log_path=log_path) as worker:
         worker.load(load, request)
-        profile: Profile = worker.apply(
-            "tvmscope.profiling.kernels:profile_runner", task.variant.label, task.target, budget_s
-        )
-        return profile
+        return worker.apply(PROFILE, task.variant.label, task.target, budget_s)
 
 
 def profile_runner(runner: Any, backend: str, target: str, budget_s: float) -> Profile:
@@ -66,6 +64,9 @@ def profile_runner(runner: Any, backend: str, target: str, budget_s: float) -> P
     if not slow and len(traces) > 1:
         traces = traces[1:]
     return summarize(backend, target, profiler.how, plain, profiled, traces, 1 if slow else 2)
+
+
+PROFILE = here(profile_runner)
 
 
 def _turn(run: Callable[[], float], slow: bool) -> list[float]:

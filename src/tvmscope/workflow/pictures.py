@@ -14,6 +14,7 @@ from tvmscope.core.options import PictureOptions
 from tvmscope.core.session import Session
 from tvmscope.core.vision import Answer, Vision
 from tvmscope.errors import PictureError, UsageError
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.models.darknet import cfg
 from tvmscope.models.inputs import Array, read_npz
@@ -29,6 +30,7 @@ from tvmscope.workflow.options import Options
 from tvmscope.workflow.profile import profile_artifact
 from tvmscope.workflow.run import run_artifact
 
+_ANSWER = here(tasks.answer)
 _MOST_DEATHS = 3
 """Workers lost one after the other, before the rest of the pictures is given up."""
 
@@ -209,7 +211,7 @@ def _answer_all(requests: Sequence[Request], options: Options, progress: Progres
                 worker = Worker("tvmscope", env=env, timeout_s=options.measure.timeout_s)
                 stack.enter_context(worker)
             try:
-                answers.append(worker.call("tvmscope.tasks.answer:answer", request))
+                answers.append(worker.call(_ANSWER, request))
                 deaths = 0
             except PictureError as e:
                 answers.append(Answer(picture=request.picture, failure=str(e)))

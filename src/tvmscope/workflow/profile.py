@@ -19,7 +19,9 @@ from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.machine import cuda_device
-from tvmscope.measure.worker import run_isolated
+from tvmscope.measure.remote import here
+from tvmscope.measure.worker import run_within
+from tvmscope.profiling import roofs
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
@@ -29,6 +31,7 @@ from tvmscope.workflow import environment, places, stages
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.run import entry_for, inputs_for, session_of
 
+_ROOFS = here(roofs.measure)
 ROOFS_TIMEOUT_S = 60.0
 
 
@@ -114,19 +117,15 @@ def _with_roofs(session: Session, progress: Progress) -> Session:
             continue
         progress.stage("roofs", target.label)
         try:
-            roofs = run_isolated(
-                "tvmscope.profiling.roofs:measure",
-                _machine(target, session.environment),
-                places.cache_folder(),
-                timeout_s=ROOFS_TIMEOUT_S,
-            )
+            machine = _machine(target, session.environment)
+            found = run_within(ROOFS_TIMEOUT_S, _ROOFS, machine, places.cache_folder())
         except TvmscopeError as e:
             session = _warn(
                 session, f"{target.label}: its roofs are unknown: {one_line(e)}", progress
             )
             continue
         if not any(roof.device == target.device for roof in session.roofs):
-            session = replace(session, roofs=(*session.roofs, *roofs))
+            session = replace(session, roofs=(*session.roofs, *found))
     return session
 
 

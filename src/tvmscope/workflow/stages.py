@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvmscope.backends import all_backends
 from tvmscope.backends.api import Backend, LoadRequest
@@ -22,7 +22,8 @@ from tvmscope.core.task import Task, Variant
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import ImportModelError, TvmscopeError, UsageError
 from tvmscope.machine import cpu_features
-from tvmscope.measure.worker import WorkerDied, run_isolated
+from tvmscope.measure.remote import remote
+from tvmscope.measure.worker import WorkerDied, run_within
 from tvmscope.models.torch_module import pickle_module
 from tvmscope.runtime.artifact import cpu_problem, read_kernels
 from tvmscope.workflow import tuned_rows
@@ -30,6 +31,10 @@ from tvmscope.workflow.builder import Builder
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.places import cache_folder
 
+if TYPE_CHECKING:
+    import tvmscope.models.prepare
+
+PREPARE = remote(lambda: tvmscope.models.prepare.prepare)
 LOAD_TIMEOUT_S = 3600.0
 REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
 """Which framework's outputs a model of each format is verified against."""
@@ -107,13 +112,8 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
             pickled = str(Path(scratch) / "module.pickle")
             pickle_module(model, options.example_inputs, Path(pickled))
         try:
-            described: Model = run_isolated(
-                "tvmscope.models.prepare:prepare",
-                source,
-                str(folder),
-                options.load,
-                pickled,
-                timeout_s=LOAD_TIMEOUT_S,
+            described = run_within(
+                LOAD_TIMEOUT_S, PREPARE, source, str(folder), options.load, pickled
             )
         except WorkerDied as e:
             raise ImportModelError(
