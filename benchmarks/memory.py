@@ -18,9 +18,9 @@ from tvmscope.backends.api import LoadRequest
 from tvmscope.machine import cpu_features
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.options import Options
 from tvmscope.workflow import stages
-from tvmscope.workflow.builder import Builder
-from tvmscope.workflow.options import Options
 
 RUNTIMES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "tvmscope": "tvm"}
 """Backends by what they import; the others are compared with the first."""

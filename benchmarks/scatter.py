@@ -28,10 +28,10 @@ from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.measure.worker import Worker
 from tvmscope.profiling.kernels import PROFILE
+from tvmscope.stages.options import Options
 from tvmscope.storage.files import write_npz
 from tvmscope.tasks.boxes import corners_of, overlap, suppress
 from tvmscope.units import format_s
-from tvmscope.workflow.options import Options
 from tvmscope.workflow.profile import profile
 from tvmscope.workflow.run import entry_for, inputs_for, run_artifact
 

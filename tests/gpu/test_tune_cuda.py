@@ -12,13 +12,13 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
 from tvmscope.machine import cuda_device
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.options import Options
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.trials.runners import LocalRunner
 from tvmscope.tuning.trials.workshop import Setting, Workshop
 from tvmscope.workflow import stages
-from tvmscope.workflow.builder import Builder
-from tvmscope.workflow.options import Options
 from tvmscope.workflow.tune import tune
 
 pytestmark = [

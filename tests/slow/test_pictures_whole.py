@@ -25,14 +25,14 @@ from tvmscope.models.loaders.load import load_torch
 from tvmscope.models.prepare import prepare
 from tvmscope.models.resolve import classify
 from tvmscope.runtime import artifact as artifacts
+from tvmscope.stages.options import Options
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import make_inputs
 from tvmscope.tasks.boxes import overlap
 from tvmscope.tasks.classify import classify as best_classes
 from tvmscope.tasks.detect import detect
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
-from tvmscope.workflow import records
-from tvmscope.workflow.options import Options
 from tvmscope.workflow.pictures import show_pictures
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from support.references import PREPARE
 from tvmscope.core import operators
 from tvmscope.core.options import LoadOptions
 from tvmscope.measure.worker import run_isolated
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 from tvmscope.workflow.profile import profile
 
 pytestmark = pytest.mark.slow

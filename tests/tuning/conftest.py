@@ -16,11 +16,11 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial, TuningTask
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.trials.runners import LocalRunner
 from tvmscope.tuning.trials.workshop import Setting, Workshop
-from tvmscope.workflow import records
 
 TIMEOUT_S = 4.0
 

@@ -10,9 +10,9 @@ import pytest
 
 from tvmscope.core.options import MeasureOptions, TuneOptions
 from tvmscope.progress import Silent
+from tvmscope.stages.options import Options
 from tvmscope.tuning.search.loop import Limits
 from tvmscope.workflow import tune, tuning_proof
-from tvmscope.workflow.options import Options
 
 TASKS, BUDGET_S, PREPARED_S = 20, 600.0, 40.0
 PROMISING = SimpleNamespace(fastest=lambda count: [None] * count)

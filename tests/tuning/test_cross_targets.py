@@ -19,10 +19,10 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features
+from tvmscope.stages.options import Options
 from tvmscope.tuning.farm.tracker import Device
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.trials.builders import Builders, Job
-from tvmscope.workflow.options import Options
 from tvmscope.workflow.tune import tune
 from tvmscope.workflow.tuning_setup import misfit
 

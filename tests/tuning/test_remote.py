@@ -20,11 +20,11 @@ from tvmscope.machine import cpu_features
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
 from tvmscope.tuning.farm.remote import RemoteRunner
+from tvmscope.tuning.farm.service import Ports, is_loopback, run_server, target_of
 from tvmscope.tuning.farm.tracker import parse_address
 from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.trials.kernels import fill
 from tvmscope.tuning.trials.workshop import Setting, Workshop
-from tvmscope.workflow.farm import Ports, is_loopback, run_server, target_of
 
 QUICK = {"seed": 1, "repeat": 2, "min_repeat_ms": 1.0, "timeout_s": 10.0}
 

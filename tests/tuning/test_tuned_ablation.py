@@ -12,9 +12,9 @@ from support.trials import ARM
 from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate
 from tvmscope.runtime.artifact import read_kernels
+from tvmscope.stages.options import Options
 from tvmscope.tuning.records.database import Database
-from tvmscope.workflow import ablate
-from tvmscope.workflow.options import Options
+from tvmscope.workflow.ablating import ablate
 from tvmscope.workflow.stages import Row, resolve_targets
 
 COMMON = ("--target", "cpu", "--threads", "2")

@@ -15,7 +15,7 @@ from tvmscope.cli.progress import Bars, showing
 from tvmscope.cli.show import InterruptedWork, Show, exit_code
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 
 @pytest.mark.parametrize(

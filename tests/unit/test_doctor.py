@@ -9,7 +9,7 @@ import pytest
 
 from tvmscope.errors import RunError
 from tvmscope.runtime import tvm_compat
-from tvmscope.workflow import doctor
+from tvmscope.workflow.examining import doctor
 
 
 def by_name(checks: Iterator[doctor.Check]) -> dict[str, doctor.Check]:

@@ -21,8 +21,9 @@ from tvmscope.core.session import Session, load, save
 from tvmscope.core.task import Variant
 from tvmscope.errors import BuildError, UsageError
 from tvmscope.progress import Silent
-from tvmscope.workflow import calibration, fix, stages
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
+from tvmscope.workflow import stages
+from tvmscope.workflow.fixing import calibration, fix
 
 SLOW, MIDDLE, FAST = {"run_s": 40e-3}, {"run_s": 20e-3}, {"run_s": 2e-3}
 QUICK = Options(measure=MeasureOptions(warmup=1, iterations=9, timeout_s=20), threads=2)

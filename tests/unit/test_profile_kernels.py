@@ -17,8 +17,8 @@ from tvmscope.measure.remote import here
 from tvmscope.measure.worker import WorkerDied
 from tvmscope.profiling.kernels import merge, profile_row, summarize
 from tvmscope.progress import Silent
+from tvmscope.stages.options import Options
 from tvmscope.workflow import analyze, profile
-from tvmscope.workflow.options import Options
 
 
 def _profile(**request: Any) -> Profile:

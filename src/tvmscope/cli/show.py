@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tvmscope.core.session import Session
-    from tvmscope.workflow.options import Options
+    from tvmscope.stages.options import Options
 
 
 class InterruptedWork(TvmscopeError):
@@ -77,7 +77,7 @@ class Show:
 
     def plans(self, models: Sequence[Any], options: Options) -> int:
         """What `--dry-run` prints: for each model, what would be done."""
-        from tvmscope.workflow.plan import plan
+        from tvmscope.workflow.examining.plan import plan
 
         plans = [plan(model, options).lines() for model in models]
         for lines in plans:
@@ -88,7 +88,7 @@ class Show:
 
     def presentable(self, sessions: Sequence[Session]) -> list[Session]:
         """The sessions as they may be shown: with `--redact`, without names."""
-        from tvmscope.workflow.reports import without_names
+        from tvmscope.stages.reports import without_names
 
         return [without_names(s) for s in sessions] if self.redact else list(sessions)
 

@@ -22,9 +22,11 @@ from tvmscope.core.target import Target
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import UsageError
 from tvmscope.progress import Progress, Silent
-from tvmscope.workflow import environment, fix, places, profile, reports, stages
-from tvmscope.workflow.bisect import suspect
-from tvmscope.workflow.options import Options
+from tvmscope.stages import environment, places, reports
+from tvmscope.stages.options import Options
+from tvmscope.workflow import profile, stages
+from tvmscope.workflow.bisecting.bisect import suspect
+from tvmscope.workflow.fixing import fix
 
 
 def analyze(model: Any, options: Options, progress: Progress | None = None) -> Session:

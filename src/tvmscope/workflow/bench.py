@@ -11,9 +11,10 @@ from tvmscope.core.model import Model
 from tvmscope.core.session import Session, save
 from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.progress import Progress, Silent
-from tvmscope.workflow import environment, places, stages
+from tvmscope.stages import environment, places
+from tvmscope.stages.options import Options
+from tvmscope.workflow import stages
 from tvmscope.workflow.analyze import analyze
-from tvmscope.workflow.options import Options
 
 MODEL_SUFFIXES = (".onnx", ".pt2", ".py")
 

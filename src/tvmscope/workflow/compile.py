@@ -12,9 +12,11 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import _
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime.artifact import META, read_kernels
-from tvmscope.workflow import places, records, stages
-from tvmscope.workflow.builder import Builder
-from tvmscope.workflow.options import Options
+from tvmscope.stages import places
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.options import Options
+from tvmscope.tuning.records import lookup as records
+from tvmscope.workflow import stages
 from tvmscope.workflow.tune import tune
 
 

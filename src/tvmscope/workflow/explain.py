@@ -30,7 +30,7 @@ def _is_artifact(path: Path) -> bool:
 def _of_artifact(folder: Path) -> Session:
     """What an artifact says of itself: model, target and kernels, and nothing measured."""
     from tvmscope.runtime import artifact as artifacts
-    from tvmscope.workflow.options import Options
+    from tvmscope.stages.options import Options
     from tvmscope.workflow.run import session_of
 
     session = session_of(artifacts.read(folder), Options())

@@ -9,8 +9,8 @@ from typing import Any
 from tvmscope.errors import ImportModelError, UsageError
 from tvmscope.models.folder import ONNX_ERROR
 from tvmscope.progress import Progress, Silent
+from tvmscope.stages.options import Options
 from tvmscope.workflow import stages
-from tvmscope.workflow.options import Options
 
 
 def export_onnx(

@@ -20,13 +20,13 @@ from tvmscope.models.darknet import cfg
 from tvmscope.models.inputs import Array, read_npz
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
+from tvmscope.stages.options import Options
 from tvmscope.storage.files import write_npz
 from tvmscope.tasks import answer as tasks
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import Request
 from tvmscope.tasks.draw import writable
 from tvmscope.workflow import stages
-from tvmscope.workflow.options import Options
 from tvmscope.workflow.profile import profile_artifact
 from tvmscope.workflow.run import run_artifact
 

@@ -26,9 +26,10 @@ from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime.artifact import META, cpu_problem
+from tvmscope.stages import environment, places
+from tvmscope.stages.options import Options
 from tvmscope.storage.files import write_npz
-from tvmscope.workflow import environment, places, stages
-from tvmscope.workflow.options import Options
+from tvmscope.workflow import stages
 from tvmscope.workflow.run import entry_for, inputs_for, session_of
 
 _ROOFS = here(roofs.measure)

@@ -23,9 +23,10 @@ from tvmscope.errors import UsageError
 from tvmscope.measure.worker import Worker
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
+from tvmscope.stages import environment
+from tvmscope.stages.options import Options
 from tvmscope.storage.files import write_npz
-from tvmscope.workflow import environment, stages
-from tvmscope.workflow.options import Options
+from tvmscope.workflow import stages
 
 
 def run_artifact(

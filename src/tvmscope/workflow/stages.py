@@ -26,10 +26,10 @@ from tvmscope.measure.remote import remote
 from tvmscope.measure.worker import WorkerDied, run_within
 from tvmscope.models.torch_module import pickle_module
 from tvmscope.runtime.artifact import cpu_problem, read_kernels
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.options import Options
+from tvmscope.stages.places import cache_folder
 from tvmscope.workflow import tuned_rows
-from tvmscope.workflow.builder import Builder
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.places import cache_folder
 
 if TYPE_CHECKING:
     import tvmscope.models.prepare

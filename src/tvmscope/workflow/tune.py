@@ -21,14 +21,16 @@ from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
 from tvmscope.progress import Progress, Silent
+from tvmscope.stages import places, reports
+from tvmscope.stages.options import Options
 from tvmscope.tuning.plan import PlannedTask
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.search.loop import Limits, Search
 from tvmscope.tuning.search.state import State
 from tvmscope.tuning.trials.workshop import Workshop
-from tvmscope.workflow import places, records, reports, stages, tuning_proof, tuning_setup
+from tvmscope.workflow import stages, tuning_proof, tuning_setup
 from tvmscope.workflow.analyze import begin
-from tvmscope.workflow.options import Options
 from tvmscope.workflow.tuning_setup import Tuned
 from tvmscope.workflow.tuning_view import progress_line, tuned_tasks
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from tvmscope.core.tuning import Choice
 from tvmscope.runtime.artifact import read_kernels
-from tvmscope.workflow import records
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
+from tvmscope.tuning.records import lookup as records
 
 if TYPE_CHECKING:
     from tvmscope.workflow.stages import Row

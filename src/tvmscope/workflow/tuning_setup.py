@@ -24,18 +24,19 @@ from tvmscope.core.tuning import Candidate, TuningTask
 from tvmscope.errors import TuneError, UsageError
 from tvmscope.machine import cpu_features
 from tvmscope.progress import Progress
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.options import Options
+from tvmscope.stages.places import cache_folder
 from tvmscope.tuning.farm.remote import RemoteRunner
 from tvmscope.tuning.farm.tracker import Device, parse_address
 from tvmscope.tuning.plan import PlannedTask, make_plan, merged, profile_of
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.search.metaschedule import Proposer
 from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.trials.runners import LocalRunner, Runner
 from tvmscope.tuning.trials.workshop import Setting, Workshop
-from tvmscope.workflow import records, stages
-from tvmscope.workflow.builder import Builder
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.places import cache_folder
+from tvmscope.workflow import stages
 from tvmscope.workflow.profile import profile_entries
 
 CHECK_TIMEOUT_S = 600.0

@@ -6,7 +6,7 @@ from tvmscope.cli.command import MEASURE, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags import tuning
 from tvmscope.cli.show import Show, exit_code, write
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 
 def tune(model: flags.Model, *, options: Options, show: Show) -> int:

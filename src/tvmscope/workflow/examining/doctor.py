@@ -26,9 +26,9 @@ from tvmscope.messages import _
 from tvmscope.plugins import discover
 from tvmscope.profiling import roofs
 from tvmscope.runtime import tvm_compat
+from tvmscope.stages.places import RESULTS, TUNING_LOGS, cache_folder
 from tvmscope.units import format_bytes
-from tvmscope.workflow import calibration
-from tvmscope.workflow.places import RESULTS, TUNING_LOGS, cache_folder
+from tvmscope.workflow.fixing import calibration
 
 REQUIRED = (
     "numpy onnx onnxscript onnxslim onnxruntime xgboost-cpu psutil cloudpickle tornado typer rich "

@@ -18,10 +18,10 @@ from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.worker import Worker
 from tvmscope.messages import _
 from tvmscope.progress import Progress
+from tvmscope.stages.options import Options
 from tvmscope.units import format_s
 from tvmscope.workflow.compile import compile_model
-from tvmscope.workflow.doctor import Check
-from tvmscope.workflow.options import Options
+from tvmscope.workflow.examining.doctor import Check
 
 Array = npt.NDArray[Any]
 TOLERANCE = 1e-4

@@ -15,7 +15,7 @@ from tvmscope.core.tuning import TuningTask
 from tvmscope.errors import BuildError
 from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
-from tvmscope.workflow.places import cache_folder
+from tvmscope.stages.places import cache_folder
 
 if TYPE_CHECKING:
     import tvmscope.compiler.build

@@ -16,8 +16,8 @@ from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.progress import Progress
+from tvmscope.stages.options import Options
 from tvmscope.workflow import stages
-from tvmscope.workflow.options import Options
 
 if TYPE_CHECKING:
     import tvmscope.compiler.study.prefixes

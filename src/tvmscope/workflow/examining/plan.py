@@ -7,8 +7,8 @@ from typing import Any
 
 from tvmscope.core.options import MeasureOptions
 from tvmscope.models.resolve import classify
+from tvmscope.stages.options import Options
 from tvmscope.workflow import stages
-from tvmscope.workflow.options import Options
 
 
 @dataclass(frozen=True)

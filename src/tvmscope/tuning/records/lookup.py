@@ -10,9 +10,9 @@ from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.runtime import tvm_compat
+from tvmscope.stages.places import TUNING_LOGS
 from tvmscope.tuning.records.database import SHIPPED, SHIPPED_NAME, Database
 from tvmscope.tuning.records.matching import Found, Host, choose
-from tvmscope.workflow.places import TUNING_LOGS
 
 OFF = "none"
 FILE_NAME = "records.jsonl"

@@ -10,7 +10,7 @@ import numpy as np
 from tvmscope.benchmark.verify import mismatch
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.remote import remote
-from tvmscope.workflow.prefixes import VALUES, Prefixes
+from tvmscope.workflow.bisecting.prefixes import VALUES, Prefixes
 
 if TYPE_CHECKING:
     import tvmscope.compiler.study.reproduce

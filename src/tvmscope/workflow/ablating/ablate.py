@@ -22,9 +22,12 @@ from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.workflow import places, records, reports, stages, switches, tuned_rows
+from tvmscope.stages import places, reports
+from tvmscope.stages.options import Options
+from tvmscope.tuning.records import lookup as records
+from tvmscope.workflow import stages, tuned_rows
+from tvmscope.workflow.ablating import switches
 from tvmscope.workflow.analyze import begin
-from tvmscope.workflow.options import Options
 from tvmscope.workflow.stages import Row
 
 PLAIN_FLOPS_PER_S = 1.5e9

@@ -17,9 +17,9 @@ from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied, run_isolated
 from tvmscope.messages import _
+from tvmscope.stages.places import cache_folder
 from tvmscope.tuning.farm import rpc_processes, tracker
 from tvmscope.tuning.farm.tracker import Address, Device, Summary
-from tvmscope.workflow.places import cache_folder
 
 LOOPBACK = "127.0.0.1"
 _LLVM_HOST, _WAIT = here(host.llvm_host), here(rpc_processes.wait)

@@ -28,8 +28,10 @@ from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import BuildError, TvmscopeError, UsageError, one_line
 from tvmscope.messages import _
 from tvmscope.progress import Progress
-from tvmscope.workflow import attempts, calibration, places, profile, stages
-from tvmscope.workflow.options import Options
+from tvmscope.stages import places
+from tvmscope.stages.options import Options
+from tvmscope.workflow import profile, stages
+from tvmscope.workflow.fixing import attempts, calibration
 
 _KNOWN = ("target", "precision", "threads", "graph", "pipeline", "exec_mode", "disabled_passes",
           "winograd")  # fmt: skip

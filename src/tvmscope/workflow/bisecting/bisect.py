@@ -25,10 +25,12 @@ from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.measure.remote import remote
 from tvmscope.progress import Progress, Silent
 from tvmscope.report.terminal.bisection import headline
-from tvmscope.workflow import divergence, places, stages
-from tvmscope.workflow.divergence import Divergence
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.prefixes import TIMEOUT_S, VALUES, Prefixes, first_bad
+from tvmscope.stages import places
+from tvmscope.stages.options import Options
+from tvmscope.workflow import stages
+from tvmscope.workflow.bisecting import divergence
+from tvmscope.workflow.bisecting.divergence import Divergence
+from tvmscope.workflow.bisecting.prefixes import TIMEOUT_S, VALUES, Prefixes, first_bad
 
 if TYPE_CHECKING:
     import tvmscope.compiler.study.prefixes

@@ -22,10 +22,10 @@ from tvmscope.messages import _
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress
 from tvmscope.runtime import artifact as artifacts
+from tvmscope.stages.options import Options
 from tvmscope.storage.files import write_npz
 from tvmscope.tasks.match import match
 from tvmscope.workflow import pictures, stages
-from tvmscope.workflow.options import Options
 from tvmscope.workflow.run import entry_for, inputs_for
 
 SCATTER_FIX = "fast-scatter"
