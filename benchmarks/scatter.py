@@ -225,7 +225,7 @@ def _beside_copy(build: Build, target: str) -> tuple[float, RatioInterval | None
         with Worker(entry.task.label, env=entry.env, timeout_s=600.0) as worker:
             worker.load(entry.load, entry.request)
             for _ in range(ROUNDS):
-                found = worker.apply(PROFILE, "tvmscope", target, ROUND_S)
+                found = worker.apply(PROFILE, entry.key, ROUND_S)
                 scatters.append([sum(k.total_s for k in _with_scatters(found))])
                 copies.append([_copy_s(moved, build.precision, target)])
     copy_s = statistics.median(c[0] for c in copies)

@@ -21,6 +21,7 @@ from tvmscope.compiler import frontends, pipeline, targets
 from tvmscope.compiler.describe import sources
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
+from tvmscope.core.precision import FLOAT16
 from tvmscope.core.profile import Finding, KernelIR, Roof
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
@@ -59,7 +60,7 @@ def lower(tmp_path: Path) -> Callable[..., Session]:
         described = {ir.name: ir for ir in lowered.kernels}
         times = [_timed(described[c.kernel], c.source_ops) for c in calls if c.kernel in described]
         row = samples.result("tvmscope", 1.0, target.label, precision=options.precision)
-        found = profile(row.task.variant.label, *times, target=target.label)
+        found = profile(row.key, *times)
         base = samples.session(replace(row, measurement=samples.measurement(found.end_to_end_s)))
         here = replace(base.environment, cpu_features=features or target.features)
         return replace(
@@ -134,7 +135,7 @@ def test_a_gemm_in_float32_that_could_use_less(lower) -> None:
     assert found.rule == "tensor-cores-unused"
     assert "float32" in found.title
     assert found.fix == {"precision": "float16"}
-    half = CompileOptions(precision="float16")
+    half = CompileOptions(precision=FLOAT16)
     assert silent(lower(matmul(512, 512), (512, 512), gpu, half), "tensor-cores-unused")
 
 

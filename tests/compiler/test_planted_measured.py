@@ -18,6 +18,7 @@ from tvmscope.compiler import targets
 from tvmscope.compiler.build import build
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
+from tvmscope.core.precision import FLOAT32
 from tvmscope.core.profile import Finding, Roof
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
@@ -59,11 +60,11 @@ def measure(
         built = build(ready, place / "artifact", target, host, options)
         row = samples.result("tvmscope", 1.0, target.label)
         request = LoadRequest(
-            folder=str(ready.folder), device="cpu", precision="float32", threads=2,
+            folder=str(ready.folder), device="cpu", precision=FLOAT32, threads=2,
             artifact=str(built.path),
         )  # fmt: skip
         found = profile_row(
-            row.task, backend.load, request, backend.env(2), timeout_s=120, budget_s=0.3
+            row.key, backend.load, request, backend.env(2), timeout_s=120, budget_s=0.3
         )
         left_out = {"disabled_passes": ",".join(built.disabled_passes)}
         row = replace(row, measurement=samples.measurement(found.end_to_end_s), settings=left_out)

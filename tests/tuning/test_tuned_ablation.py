@@ -32,7 +32,10 @@ def foreign(database: Path, tmp_path: Path) -> Path:
 def rows_of(db: str | Path, *only: str, **more: object) -> dict[str | None, Row]:
     options = Options.of(target="cpu", threads=2, db=str(db), **more)
     (target,) = resolve_targets(options)
-    return {row.variant.change: row for row in ablate.plan(options, target, only)}
+    return {
+        row.variant.change: row
+        for row in ablate.plan(options, ablate.ask(options, target, only), "onnx")
+    }
 
 
 def test_records_are_worth_a_row_whose_code_differs(

@@ -49,7 +49,7 @@ def _context(session: Session) -> dict[str, Any]:
 
 def _family(number: int, session: Session, result: Result) -> Iterator[dict[str, Any]]:
     task = result.task
-    name = clean(f"{session.model.name}/{task.variant.label}/{task.target}")
+    name = clean(f"{session.model.name}/{task.key.name}/{task.target}")
     measurement = result.measurement
     rounds = [r for r in measurement.rounds_s if r] if measurement else []
     entry = {
