@@ -20,8 +20,9 @@ from tvmscope.machine import cpu_features
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker
 from tvmscope.stages.builder import Builder
+from tvmscope.stages.load import prepared
 from tvmscope.stages.options import Options
-from tvmscope.workflow import stages
+from tvmscope.stages.targets import resolve_targets
 
 RUNTIMES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "tvmscope": "tvm"}
 """Backends by what they import; the others are compared with the first."""
@@ -54,8 +55,8 @@ def main() -> None:
     backends, _ = all_backends()
     print("| runtime | bare import | resident adds | peak adds |\n|---|---|---|---|")
     first: tuple[int, int] | None = None
-    with stages.prepared(args.model, options) as ready, TemporaryDirectory() as folder:
-        (target,) = stages.resolve_targets(options)
+    with prepared(args.model, options) as ready, TemporaryDirectory() as folder:
+        (target,) = resolve_targets(options)
         artifact = Path(folder) / "artifact"
         with Builder(ready, args.threads) as builder:
             builder.build(artifact, target, options.compile)

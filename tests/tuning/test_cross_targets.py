@@ -21,10 +21,10 @@ from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features
 from tvmscope.stages.options import Options
 from tvmscope.tuning.farm.tracker import Device
+from tvmscope.tuning.job.setup import misfit
+from tvmscope.tuning.job.tune import tune
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.trials.builders import Builders, Job
-from tvmscope.workflow.tune import tune
-from tvmscope.workflow.tuning_setup import misfit
 
 AVX2 = pytest.mark.skipif("avx2" not in cpu_features.reported(), reason="no AVX2 here")
 AARCH64 = 183

@@ -15,8 +15,9 @@ import pytest
 from support import fakes
 from support.fakes import OUTPUTS, entry
 from tvmscope.benchmark import running_row
+from tvmscope.benchmark.compare import compare_all
 from tvmscope.benchmark.plan import Entry
-from tvmscope.benchmark.run import compare_all, run
+from tvmscope.benchmark.run import run
 from tvmscope.core import stats
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from tvmscope.core.row import RowKey, Task
 from tvmscope.measure.remote import Remote
@@ -15,10 +15,9 @@ class Entry:
     """One way of running the model, ready to be loaded in a worker, or why it cannot be."""
 
     task: Task
-    build: Callable[[], Self] | None = None
-    """Compiles what it runs and returns the entry complete; called once, before `load`."""
     chain: Hashable = None
-    """Entries of one chain are built and loaded one after the other: they share work."""
+    """Entries of one chain are loaded one after the other: what one leaves in caches, such as
+    torch.compile's, serves the next."""
     load: Remote[[Any], Any]
     """Makes the runner from `request`, in the worker."""
     request: Any = None

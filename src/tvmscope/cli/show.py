@@ -67,12 +67,12 @@ class Show:
         """Progress while something long runs; Ctrl-C becomes an error that names what was kept."""
         from tvmscope.cli.progress import showing
 
-        with showing(self.console) as (progress, notes):
+        with showing(self.console) as progress:
             try:
                 yield progress
             except KeyboardInterrupt as e:
-                saved = (note for note in reversed(notes) if note.startswith("session: "))
-                kept = next(saved, _("nothing was saved yet"))
+                folder = progress.folder
+                kept = f"session: {folder}" if folder else _("nothing was saved yet")
                 raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from e
 
     def plans(self, models: Sequence[Any], options: Options) -> int:

@@ -31,16 +31,11 @@ BUILD_TIMEOUT_S = 3600.0
 
 
 class Builder:
-    """A context manager; a compilation that crashes costs its own variant only.
-
-    Its process also ends once the `expected` number of variants is built, where one was given:
-    a compiler's memory must not lie around while others are measured.
-    """
+    """A context manager; a compilation that crashes costs its own variant only."""
 
     def __init__(self, ready: Prepared, threads: int) -> None:
         self.ready = ready
         self.threads = threads
-        self.expected = 0
         self._worker: Worker | None = None
         self._closed = False
 
@@ -48,12 +43,7 @@ class Builder:
         """Compile one variant into the folder `output`."""
         host = target if target.kind == "llvm" else targets.host_target(cache=cache_folder())
         own = replace(options, threads=self.threads)
-        try:
-            built = self._call(_BUILD, self.ready, output.absolute(), target, host, own)
-        finally:
-            self.expected -= 1
-            if self.expected == 0:
-                self.close()
+        built = self._call(_BUILD, self.ready, output.absolute(), target, host, own)
         return replace(built, path=output)
 
     def tasks(self, target: Target, options: CompileOptions, folder: Path) -> list[TuningTask]:

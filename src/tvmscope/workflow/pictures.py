@@ -19,14 +19,14 @@ from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.models.darknet import cfg
 from tvmscope.models.inputs import Array, read_npz
 from tvmscope.progress import Progress, Silent
-from tvmscope.runtime import artifact as artifacts
+from tvmscope.stages.artifact import read_checked
 from tvmscope.stages.options import Options
+from tvmscope.stages.targets import threads_of
 from tvmscope.storage.files import write_npz
 from tvmscope.tasks import answer as tasks
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import Request
 from tvmscope.tasks.draw import writable
-from tvmscope.workflow import stages
 from tvmscope.workflow.profile import profile_artifact
 from tvmscope.workflow.run import run_artifact
 
@@ -62,8 +62,7 @@ def show_pictures(
         raise UsageError("no picture was given")
     if options.load.inputs_file is not None:
         raise UsageError("give --image or --inputs, not both")
-    artifact = artifacts.read(path)
-    artifacts.check(artifact)
+    artifact = read_checked(path)
     vision = vision_for(artifact, asked)
     tasks.picture_input(artifact)
     tasks.task_of(artifact, vision)
@@ -162,7 +161,7 @@ def _requests(
             artifact=str(path.resolve()),
             picture=str(file),
             vision=vision,
-            threads=stages.threads_of(options),
+            threads=threads_of(options),
             warmup=1 if warmup is None else warmup,
             score_threshold=asked.score_threshold,
             nms_iou=asked.nms_iou,

@@ -13,7 +13,7 @@ def tune(model: flags.Model, *, options: Options, show: Show) -> int:
     """Search for faster kernels of a model; what is proven faster is used from then on."""
     from tvmscope.report.formats import json_
     from tvmscope.report.terminal import tuning_table
-    from tvmscope.workflow.tune import tune as run
+    from tvmscope.tuning.job.tune import tune as run
 
     with show.working() as progress:
         session = run(model, options, progress, dry_run=show.dry_run)

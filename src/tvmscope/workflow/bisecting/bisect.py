@@ -27,8 +27,10 @@ from tvmscope.measure.remote import remote
 from tvmscope.progress import Progress, Silent
 from tvmscope.report.terminal.bisection import headline
 from tvmscope.stages import places
+from tvmscope.stages.load import loaded
 from tvmscope.stages.options import Options
-from tvmscope.workflow import stages
+from tvmscope.stages.plan import with_export
+from tvmscope.stages.targets import resolve_targets
 from tvmscope.workflow.bisecting import divergence
 from tvmscope.workflow.bisecting.divergence import Divergence
 from tvmscope.workflow.bisecting.prefixes import TIMEOUT_S, VALUES, Prefixes, first_bad
@@ -56,14 +58,12 @@ def bisect(model: Any, options: Options, progress: Progress | None = None) -> Bi
     started = datetime.now(UTC)
     if options.output is not None:
         places.claim(options.output, force=options.force, marker=SCRIPT)
-    where = stages.resolve_targets(options)
+    where = resolve_targets(options)
     if len(where) != 1 or len(options.precisions) != 1:
         raise UsageError("bisect takes one --target and one --precision")
     if where[0].kind != "llvm":
         raise UsageError("bisect runs every prefix of the pipeline on the CPU: give --target cpu")
-    progress.stage("load", stages.name_of(model))
-    load = replace(options.load, need_onnx=False)
-    with stages.prepared(model, replace(options, load=load)) as ready:
+    with loaded(model, with_export(options, wanted=False), progress) as ready:
         folder = options.output or places.session_folder(
             f"{ready.model.name}-bisect", where[0].device, started
         )

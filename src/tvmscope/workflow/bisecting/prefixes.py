@@ -17,7 +17,8 @@ from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.progress import Progress
 from tvmscope.stages.options import Options
-from tvmscope.workflow import stages
+from tvmscope.stages.race import REFERENCES
+from tvmscope.stages.targets import threads_of
 
 if TYPE_CHECKING:
     import tvmscope.compiler.study.prefixes
@@ -54,7 +55,7 @@ class Prefixes:
     def start(self) -> Worker:
         """The worker with the lowered model."""
         if self._worker is None:
-            threads = stages.threads_of(self.options)
+            threads = threads_of(self.options)
             env = {"TVM_NUM_THREADS": str(threads)}
             self._worker = Worker("bisect", env=env, timeout_s=TIMEOUT_S)
             config = replace(self.options.compile, precision=self.precision, threads=threads)
@@ -95,7 +96,7 @@ class Prefixes:
             found = self.check(outputs)
         except WorkerDied as e:  # code that crashes is as wrong as code can be
             found = Accuracy(
-                reference=stages.REFERENCES[self.ready.model.format], passed=False, max_abs=None,
+                reference=REFERENCES[self.ready.model.format], passed=False, max_abs=None,
                 error=None, cosine=None, tolerance=self.tolerance, detail=e.reason,
             )  # fmt: skip
         except TvmscopeError as e:
@@ -110,7 +111,7 @@ class Prefixes:
             outputs,
             self.ready.reference_path,
             self.tolerance,
-            stages.REFERENCES[self.ready.model.format],
+            REFERENCES[self.ready.model.format],
             atol=self.options.atol,
         )
 
