@@ -22,7 +22,7 @@ def test_host_uses_only_features_that_the_cpu_reports(host: Target) -> None:
 
 
 def test_probe_runs_on_the_host(host: Target) -> None:
-    assert run_isolated(here(probe), host) < 1e-4
+    assert run_isolated(here(probe), targets.to_tvm(host)) < 1e-4
 
 
 def test_features_hidden_by_a_hypervisor_are_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def _detect_host() -> Target:
             disabled_features=missing,
         )
         try:
-            error = run_within(_PROBE_S, _PROBE, target)
+            error = run_within(_PROBE_S, _PROBE, to_tvm(target))
         except TvmscopeError as e:
             tried.append(f"{arch}: {e}")
             continue
