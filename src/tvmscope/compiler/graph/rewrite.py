@@ -59,9 +59,9 @@ def static_shape(value: relax.Expr) -> tuple[int, ...] | None:
     shape = getattr(value.ty, "shape", None)
     if not isinstance(shape, relax.ShapeExpr):
         return None
-    if not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
+    if not all(isinstance(d, tvm.tirx.IntImm) for d in shape.values):
         return None
-    return tuple(int(d) for d in shape)
+    return tuple(int(d) for d in shape.values)
 
 
 def flat(args: Iterable[relax.Expr]) -> list[relax.Expr]:

@@ -187,11 +187,12 @@ def _write_torch_node(prepared: Prepared, name: str, folder: Path) -> None:
     for used in node.all_input_nodes:
         if used.name in inputs:
             made[used] = graph.placeholder(used.name)
-    result = graph.node_copy(node, lambda n: made[n])
+    copy = graph.node_copy(node, lambda n: made[n])
     if isinstance(seen[name], list | tuple):
-        items = [graph.call_function(operator.getitem, (result, i)) for i in range(len(seen[name]))]
-        result = tuple(items)
-    graph.output(result)
+        count = len(seen[name])
+        graph.output(tuple(graph.call_function(operator.getitem, (copy, i)) for i in range(count)))
+    else:
+        graph.output(copy)
     alone = torch.export.export(torch.fx.GraphModule(root, graph), tuple(inputs.values()))
     torch.export.save(alone, folder / "model.pt2")
     write_npz(folder / "inputs.npz", {n: t.detach().numpy() for n, t in inputs.items()})

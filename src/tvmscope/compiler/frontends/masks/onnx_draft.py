@@ -69,8 +69,8 @@ class Draft:
     def dtype(self, name: str) -> int:
         """The element type of a tensor, 0 where it is not known."""
         if name in self.constants:
-            return self.constants[name].data_type
-        return self.types[name].elem_type if name in self.types else 0
+            return int(self.constants[name].data_type)
+        return int(self.types[name].elem_type) if name in self.types else 0
 
     # ---- what is written -------------------------------------------------------------------------
 
@@ -92,9 +92,9 @@ class Draft:
         made, names = onnx.NodeProto(), (v.tensor for v in values)
         made.CopyFrom(node)
         made.input[:] = [next(names) if name else "" for name in node.input]
-        made.name = made.output[0] = f"{self.like}/{node.op_type}{len(self.nodes)}"
+        name = made.name = made.output[0] = f"{self.like}/{node.op_type}{len(self.nodes)}"
         self.nodes.append(made)
-        return made.output[0]
+        return name
 
     def replace(self, node: onnx.NodeProto, kind: str, *inputs: str) -> None:
         """Another node in place of this one."""

@@ -66,11 +66,13 @@ def _inputs(draft: Draft, node: onnx.NodeProto) -> list[Value | None]:
 
 def _plain(draft: Draft, node: onnx.NodeProto) -> Value | None:
     """A node that has nothing to do with masks; its result where it may be part of a shape."""
-    arrays = [None if v is None else v.array for v in _inputs(draft, node)]
-    small = all(a is not None and a.size <= _SMALL and a.dtype != object for a in arrays)
-    if not small or node.op_type not in _ARITHMETIC or node.domain:
+    inputs = _inputs(draft, node)
+    arrays = [v.array for v in inputs if v is not None and v.array is not None]
+    small = all(a.size <= _SMALL and a.dtype != object for a in arrays)
+    unknown = len(arrays) < len(inputs)
+    if unknown or not small or node.op_type not in _ARITHMETIC or node.domain:
         return None
-    if node.op_type == "ConstantOfShape" and prod(arrays[0]) > _SMALL:  # type: ignore[arg-type]
+    if node.op_type == "ConstantOfShape" and prod(arrays[0]) > _SMALL:
         return None
     found = known.evaluate(node, arrays, draft.opset)
     if found is None or (found.dtype.kind == "f" and found.size > _SMALL):

@@ -121,8 +121,8 @@ def _constant_of_shape(draft: Draft, node: onnx.NodeProto, values: list[Value]) 
 
 def _slice(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     """The first values, as many as there are chosen places."""
-    value, *arrays = values[0], *(v.array for v in values[1:])
-    if len(arrays) < 2 or len(values) < len(node.input) or any(a is None for a in arrays):
+    value, arrays = values[0], [v.array for v in values[1:] if v.array is not None]
+    if len(arrays) < max(2, len(values) - 1) or len(values) < len(node.input):
         return None
     end = arrays[1][0] if arrays[1].size == 1 else None
     if not isinstance(end, Count):

@@ -22,7 +22,7 @@ _REDUCTIONS = {None: "update", "sum": "add", "prod": "mul", "amin": "min", "amax
 """PyTorch's names, and those of `scatter_elements`."""
 
 
-class _Importer(ExportedProgramImporter):  # type: ignore[misc]  # TVM has no type hints
+class _Importer(ExportedProgramImporter):
     """TVM's importer, which takes a mask for indices 0 and 1, and wants an index for every axis.
 
     Scatters with a reduction and by a mask it lacks.
@@ -113,11 +113,13 @@ def import_torch(prepared: Prepared) -> Imported:
 def read_program(prepared: Prepared) -> torch.export.ExportedProgram:
     """The exported program, in the operators that TVM imports."""
     try:
-        return torch.export.load(prepared.pt2_path).run_decompositions()
+        program = torch.export.load(prepared.pt2_path)
+        decomposed: torch.export.ExportedProgram = program.run_decompositions()
     except Exception as e:  # torch raises its own and plain errors alike
         raise ImportModelError(
             f"{prepared.model.name}: the exported program cannot be read: {one_line(e)}"
         ) from e
+    return decomposed
 
 
 def source_name(node: Any) -> str:

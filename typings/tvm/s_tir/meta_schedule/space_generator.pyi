@@ -1,0 +1,12 @@
+from collections.abc import Sequence
+from typing import Any
+
+from tvm.runtime import Object
+from tvm.s_tir import Schedule
+
+class Postproc(Object):
+    def apply(self, sch: Schedule) -> bool: ...
+
+class SpaceGenerator(Object):
+    sch_rules: Sequence[Any] | None
+    postprocs: Sequence[Postproc]  # None until a context has been given its target
