@@ -11,7 +11,6 @@ from tvm import tirx as tirx
 from tvm import topi as topi
 from tvm.ir import IRModule as IRModule
 from tvm.ir import transform as transform
-from tvm.runtime import Device as Device
 from tvm.runtime import Executable, PackedFunc
 from tvm.runtime import cpu as cpu
 from tvm.runtime import cuda as cuda

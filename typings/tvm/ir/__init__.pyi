@@ -2,7 +2,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
 import tvm_ffi
-
 from tvm.ir import transform as transform
 from tvm.ir.expr import Call as Call
 from tvm.ir.expr import Expr as Expr
@@ -18,7 +17,6 @@ from tvm.ir.expr import _CallableExpr
 from tvm.runtime import Object, Scriptable
 
 class Node(Object): ...
-
 class Type(Node, Scriptable): ...
 
 class PrimType(Type):
@@ -47,7 +45,9 @@ class Op(Expr):
 class BaseFunc(_CallableExpr):
     @property
     def attrs(self) -> DictAttrs: ...
-    def with_attr(self, attr_key_or_dict: str | Mapping[str, Any], attr_value: Any = None) -> Self: ...
+    def with_attr(
+        self, attr_key_or_dict: str | Mapping[str, Any], attr_value: Any = None
+    ) -> Self: ...
     def without_attr(self, attr_key: str) -> Self: ...
 
 class IRModule(Node, Scriptable):

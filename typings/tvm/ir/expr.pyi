@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import tvm_ffi
-
 from tvm.ir import Attrs, DType, Node, Type
 from tvm.runtime import Scriptable, Tensor
 
@@ -115,6 +114,8 @@ class Call(_CallableExpr):
 class Range(Node, Scriptable):
     min: Expr
     extent: Expr
-    def __init__(self, begin: Expr | int, end: Expr | int | None = None, span: None = None) -> None: ...
+    def __init__(
+        self, begin: Expr | int, end: Expr | int | None = None, span: None = None
+    ) -> None: ...
     @staticmethod
     def from_min_extent(min_value: Expr | int, extent: Expr | int, span: None = None) -> Range: ...

@@ -1,26 +1,25 @@
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from tvm.ir import BaseFunc, DictAttrs, IRModule, Node, PrimType, TupleType, Type
+from tvm.ir import BaseFunc, DictAttrs, IRModule, Node, PrimType, Type
+from tvm.ir import TupleType as TupleType
 from tvm.ir import transform as _transform
 from tvm.ir.expr import Call as Call
 from tvm.ir.expr import Expr as Expr
-from tvm.ir.expr import GenericConst, GlobalVar
+from tvm.ir.expr import GenericConst, GlobalVar, _CallableExpr
 from tvm.ir.expr import Tuple as Tuple
 from tvm.ir.expr import TupleGetItem as TupleGetItem
 from tvm.ir.expr import Var as Var
-from tvm.ir.expr import _CallableExpr
 from tvm.relax import analysis as analysis
 from tvm.relax import backend as backend
 from tvm.relax import op as op
 from tvm.relax import transform as transform
 from tvm.relax.expr_functor import PyExprMutator as PyExprMutator
-from tvm.runtime import Executable, Object, Scriptable, Tensor, VirtualMachine
+from tvm.runtime import Executable, Object, Scriptable, Tensor
+from tvm.runtime.vm import VirtualMachine as VirtualMachine
 from tvm.target import Target
-
-__all__ = ["TupleType", "VirtualMachine"]
 
 class TensorType(Type):
     shape: Expr | None
@@ -75,9 +74,7 @@ class Function(BaseFunc, Scriptable):
         attrs: DictAttrs | None = None,
         span: None = None,
     ) -> None: ...
-    def bind_params(
-        self, binding_map: Mapping[str, Any] | Mapping[Var, Any]
-    ) -> Function: ...
+    def bind_params(self, binding_map: Mapping[str, Any] | Mapping[Var, Any]) -> Function: ...
 
 class _Scope:
     def __enter__(self) -> None: ...

@@ -1,8 +1,7 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tvm.rpc import server as server
-from tvm.rpc import tracker as tracker
 from tvm.runtime import Device, Module, PackedFunc
 
 class RPCSession:

@@ -3,7 +3,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from tvm.runtime.vm import VirtualMachine as VirtualMachine
 
 Array: TypeAlias = np.ndarray[Any, Any]
 PackedFunc: TypeAlias = Callable[..., Any]
@@ -37,7 +36,7 @@ class Tensor(Object):
     def copyfrom(self, source_array: Array | Tensor) -> Tensor: ...
     def copyto(self, target: Tensor | Device, mem_scope: str | None = None) -> Tensor: ...
 
-class BenchmarkResult:
+class _BenchmarkResult:
     results: Sequence[float]
     median: float
 
@@ -69,7 +68,7 @@ class Module(Object):
         repeats_to_cooldown: int = 1,
         cache_flush_bytes: int = 0,
         f_preproc: str = "",
-    ) -> Callable[..., BenchmarkResult]: ...
+    ) -> Callable[..., _BenchmarkResult]: ...
 
 class Executable:
     mod: Module
@@ -86,7 +85,7 @@ class Executable:
 
 def cpu(dev_id: int = 0) -> Device: ...
 def cuda(dev_id: int = 0) -> Device: ...
-def device(dev: str, index: int | None = None) -> Device: ...
+def device(device_type: str, index: int | None = None) -> Device: ...
 def empty(
     shape: Sequence[int],
     dtype: str = "float32",

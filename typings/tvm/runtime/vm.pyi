@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tvm.runtime import BenchmarkResult, Device, Executable, Module, PackedFunc
+from tvm.runtime import Device, Executable, Module, PackedFunc, _BenchmarkResult
 
 class VirtualMachine:
     module: Module
@@ -34,4 +34,4 @@ class VirtualMachine:
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
         f_preproc: str = "",
-    ) -> Callable[..., BenchmarkResult]: ...
+    ) -> Callable[..., _BenchmarkResult]: ...

@@ -14,7 +14,9 @@ class Target(Object):
     attrs: Mapping[str, Any]
     host: Target | None
     def __init__(
-        self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None
+        self,
+        target: str | Mapping[str, Any] | Target,
+        host: str | Mapping[str, Any] | Target | None = None,
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(

@@ -6,14 +6,14 @@ from tvm.ir.expr import Expr, Operand
 from tvm.runtime import Object
 from tvm.tirx import Buffer, IterVar, PrimFunc, Stmt, Var
 
-class Operation(Object):
+class _Operation(Object):
     name: str
     tag: str
     attrs: Mapping[str, Any]
     def output(self, index: int) -> Tensor: ...
 
 class Tensor(Expr):
-    op: Operation
+    op: _Operation
     shape: Sequence[Expr]
     value_index: int
     @property
@@ -26,6 +26,7 @@ class Tensor(Expr):
     def __getitem__(self, indices: Any) -> Expr: ...
 
 def abs(x: Operand, span: None = None) -> Expr: ...
+
 # what a computation gives is one tensor, or of a tuple as many
 def compute(
     shape: Sequence[Expr | int],
@@ -63,5 +64,8 @@ def reduce_axis(
 def sqrt(x: Operand) -> Expr: ...
 def sum(expr: Operand, axis: IterVar | Sequence[IterVar], where: Expr | None = None) -> Expr: ...
 def thread_axis(
-    dom: Range | Sequence[Expr | int] | str | None = None, tag: str = "", name: str = "", span: None = None
+    dom: Range | Sequence[Expr | int] | str | None = None,
+    tag: str = "",
+    name: str = "",
+    span: None = None,
 ) -> IterVar: ...

@@ -1,5 +1,4 @@
 from collections.abc import Sequence
-from typing import overload
 
 from tvm.ir.expr import Expr, Operand
 from tvm.te import Tensor

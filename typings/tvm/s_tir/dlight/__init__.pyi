@@ -1,4 +1,3 @@
-from tvm.ir import IRModule
 from tvm.ir.transform import Pass
 from tvm.s_tir import Schedule
 from tvm.s_tir.dlight import analysis as analysis

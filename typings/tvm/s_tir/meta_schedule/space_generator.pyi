@@ -2,10 +2,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tvm.runtime import Object
-from tvm.s_tir import Schedule
-
-class Postproc(Object):
-    def apply(self, sch: Schedule) -> bool: ...
+from tvm.s_tir.meta_schedule.postproc import Postproc
 
 class SpaceGenerator(Object):
     sch_rules: Sequence[Any] | None

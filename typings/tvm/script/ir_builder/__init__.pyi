@@ -9,8 +9,8 @@ class IRBuilder(Object):
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
+        ptype: type[BaseException] | None,
+        value: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
     def get(self) -> Any: ...

@@ -3,7 +3,6 @@ from types import TracebackType
 from typing import Any
 
 import tvm_ffi
-
 from tvm.ir.expr import Expr, Operand, Var
 from tvm.runtime import Object
 from tvm.tirx import Buffer, IterVar
