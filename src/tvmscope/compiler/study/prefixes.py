@@ -48,7 +48,7 @@ class Study:
     prepared: Prepared
     imported: sources.Imported
     target: Target
-    tvm_target: Any
+    tvm_target: tvm.target.Target
     options: CompileOptions
     names: tuple[str, ...]
     passes: tuple[tvm.transform.Pass, ...]
