@@ -55,6 +55,8 @@ class Tuned:
     progress: Progress
     began: float
     session: Session
+    row: stages.PlannedRow
+    """The untuned model's."""
     builder: Builder | None = None
     workshop: Workshop | None = None
     profile: Profile | None = None
@@ -69,13 +71,6 @@ class Tuned:
     @property
     def threads(self) -> int:
         return stages.threads_of(self.options)
-
-    @property
-    def row(self) -> stages.Row:
-        """The untuned model's row."""
-        form = self.ready.model.format
-        (row,) = stages.plan_rows(self.options, (self.target,), form)
-        return row
 
     @property
     def runs_here(self) -> bool:
@@ -101,7 +96,7 @@ def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
     run.builder = stack.enter_context(Builder(run.ready, run.threads))
     run.progress.stage("compile", f"{run.ready.model.name} untuned")
     start = time.monotonic()
-    built = run.builder.build(run.artifacts / run.row.folder_name, run.target, run.config)
+    built = run.builder.build(run.artifacts / run.row.key.folder_name, run.target, run.config)
     run.weights_bytes = built.size_bytes if run.target.kind == "llvm" else 0
     run.build_s = time.monotonic() - start
     run.progress.stage("list tasks", run.ready.model.name)
@@ -141,7 +136,7 @@ def _profile_there(run: Tuned, tasks: list[TuningTask], workshop: Workshop) -> P
     if not any(trial.status == "ok" for trial in trials):
         reason = trials[0].reason if trials else "the model has no kernel"
         raise TuneError(f"no untuned kernel could be measured: {reason}")
-    return profile_of(tasks, trials, run.row.variant.label)
+    return profile_of(tasks, trials, run.row.key)
 
 
 def _planned(run: Tuned, tasks: list[TuningTask]) -> list[PlannedTask]:

@@ -9,6 +9,7 @@ from tvmscope.benchmark.plan import Entry
 from tvmscope.benchmark.verify import verify
 from tvmscope.core.measurement import Accuracy, Measurement, Result, Status
 from tvmscope.core.options import MeasureOptions
+from tvmscope.core.row import Device, RowKey
 from tvmscope.core.stats import cov, spread
 from tvmscope.errors import BackendUnavailable, TvmscopeError, one_line
 from tvmscope.measure.interleave import Lane
@@ -20,7 +21,7 @@ NOT_MEASURED = "stopped before it was measured"
 
 
 @dataclass
-class Row:
+class RunningRow:
     """Collects what becomes of one entry; `result()` may be asked at any time."""
 
     entry: Entry
@@ -34,8 +35,12 @@ class Row:
     warnings: list[str] = field(default_factory=list)
 
     @property
+    def key(self) -> RowKey:
+        return self.entry.key
+
+    @property
     def label(self) -> str:
-        return self.entry.task.label
+        return self.key.label
 
     def start(self, options: MeasureOptions, log_path: Path | None) -> None:
         """Start a worker of its own, which waits stopped."""
@@ -91,7 +96,7 @@ class Row:
         warnings = (*self.entry.warnings, *self.warnings, *(lane.notes if lane else ()))
         wall = _measurement(lane)
         if wall is not None:
-            warnings += _noise(wall, self.entry.task.target)
+            warnings += _noise(wall, self.key.device)
         return Result(
             task=self.entry.task,
             status=status,
@@ -148,8 +153,8 @@ def _device_measurement(lane: Lane | None) -> Measurement | None:
     return Measurement(rounds_s=tuple(lane.device_rounds_s), clock="cuda-events")
 
 
-def _noise(m: Measurement, target: str) -> tuple[str, ...]:
-    if target.startswith("cuda"):
+def _noise(m: Measurement, device: Device) -> tuple[str, ...]:
+    if device == "cuda":
         share = cov(m)
         if share is not None and share > CUDA_COV:
             return (f"noisy: standard deviation is {share:.1%} of the mean (over {CUDA_COV:.1%})",)
