@@ -72,7 +72,8 @@ class TorchRunner:
         module = self.loaded.module.to(self.device, self.dtype)
         form = self.torch.channels_last if channels_last else self.torch.contiguous_format
         if any(p.dim() == 4 for p in module.parameters()):
-            module = module.to(memory_format=form)
+            # torch leaves this argument out of the hints
+            module = module.to(memory_format=form)  # type: ignore[call-overload]
         args = tuple(self.place(a, channels_last) for a in self.loaded.args)
         kwargs = {k: self.place(v, channels_last) for k, v in self.loaded.kwargs.items()}
         return module, args, kwargs

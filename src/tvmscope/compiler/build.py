@@ -9,10 +9,11 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
+from tvm.runtime import Executable
 
 from tvmscope.compiler import frontends, pipeline
 from tvmscope.compiler.codegen.linkers import link, linker_for
@@ -38,7 +39,7 @@ def build(
     imported = frontends.import_model(prepared)
     tvm_target = tvm.target.Target(to_tvm(target), host=to_tvm(host))
     lowered = pipeline.run(imported.module, target, tvm_target, options)
-    module, constants = lowered.module, []
+    module, constants = lowered.module, list[np.ndarray]()
     if target.kind == "llvm":  # a GPU gets a copy of its own, and CUDA graphs want constants
         module, constants = lift_weights(module)
     executable = _generate(prepared, module, tvm_target, options)
@@ -82,8 +83,8 @@ def build(
 
 
 def _generate(
-    prepared: Prepared, module: tvm.IRModule, tvm_target: Any, options: CompileOptions
-) -> Any:
+    prepared: Prepared, module: tvm.IRModule, tvm_target: tvm.target.Target, options: CompileOptions
+) -> Executable:
     tvm_compat.choose_cuda_compiler()
     tvm_compat.remember_cuda_binaries(tvm)
     try:
@@ -95,7 +96,7 @@ def _generate(
         ) from e
 
 
-def _link(executable: Any, library: Path, target: Target) -> None:
+def _link(executable: Executable, library: Path, target: Target) -> None:
     linker = partial(link, linker_for(target))
     try:
         executable.export_library(str(library), fcompile=linker)

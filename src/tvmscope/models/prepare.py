@@ -80,7 +80,7 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
     data = graph.serialize(model, source.text)
     reference, remarks = graph.run_reference(data, arrays, source.text)
     (folder / "model.onnx").write_bytes(data)
-    nodes = {node: (name,) for node, name in named.items()}
+    nodes: dict[str, tuple[str, ...]] = {node: (name,) for node, name in named.items()}
     operators.write(Operators(names=tuple(named.values()), onnx=nodes), folder)
     _save_arrays(folder, arrays, reference)
     prepared = Model(

@@ -11,10 +11,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tvmscope.cli.flags.accuracy import tolerances
+from tvmscope.cli.flags.accuracy import tolerances as tolerances
 from tvmscope.cli.flags.option import given, names, option
-from tvmscope.cli.flags.output import place, planning, results, speech
-from tvmscope.cli.flags.tuning import database
+from tvmscope.cli.flags.output import place as place
+from tvmscope.cli.flags.output import planning as planning
+from tvmscope.cli.flags.output import results as results
+from tvmscope.cli.flags.output import speech as speech
+from tvmscope.cli.flags.tuning import database as database
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
 from tvmscope.units import parse_duration_s, parse_shapes, split_targets

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import tvm
 from tvm import relax
@@ -36,7 +35,7 @@ def rewrite_calls(name: str, handlers: Mapping[str, Handler]) -> tvm.transform.P
     """A pass that applies `handlers` to all Relax functions of a module."""
 
     @tvm.transform.module_pass(opt_level=0, name=name)
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         rewriter = Rewriter(module, handlers)
         for var, function in module.functions_items():
             if isinstance(function, relax.Function):
@@ -59,9 +58,9 @@ def static_shape(value: relax.Expr) -> tuple[int, ...] | None:
     shape = getattr(value.ty, "shape", None)
     if not isinstance(shape, relax.ShapeExpr):
         return None
-    if not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
+    if not all(isinstance(d, tvm.tirx.IntImm) for d in shape.values):
         return None
-    return tuple(int(d) for d in shape)
+    return tuple(int(d) for d in shape.values)
 
 
 def flat(args: Iterable[relax.Expr]) -> list[relax.Expr]:

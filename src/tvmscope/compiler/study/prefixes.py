@@ -48,7 +48,7 @@ class Study:
     prepared: Prepared
     imported: sources.Imported
     target: Target
-    tvm_target: Any
+    tvm_target: tvm.target.Target
     options: CompileOptions
     names: tuple[str, ...]
     passes: tuple[tvm.transform.Pass, ...]
@@ -159,7 +159,7 @@ def changed_kernels(low: int, high: int) -> tuple[str, ...]:
 def kernel_facts(count: int, kernel: str) -> tuple[str | None, tuple[int, ...], int | None]:
     """A kernel's schedule rule, the sources that it computes, and its first call's binding."""
     state = study().states[count]
-    attributes = state.module[kernel].attrs or {}
+    attributes = state.module[kernel].attrs
     calls = state.calls or sources.kernel_calls(state.module)
     found = dict.fromkeys(i for call in calls if call.kernel == kernel for i in call.sources)
     index = next(

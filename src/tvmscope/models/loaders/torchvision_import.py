@@ -51,4 +51,5 @@ def import_torchvision() -> ModuleType:
         raise BackendUnavailable(
             f"torchvision cannot be imported ({one_line(e)}); pip install 'tvmscope[torch]'"
         ) from e
-    return torchvision  # type: ignore[no-any-return]
+    package: ModuleType = torchvision
+    return package
