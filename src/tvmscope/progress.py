@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from tvmscope.messages import Text
+
 
 class Progress(Protocol):
     """Receives the current stage, how far it is, and remarks worth a line."""
@@ -14,7 +16,7 @@ class Progress(Protocol):
     def step(self, done: float, total: float, detail: str = "") -> None:
         """The stage is `done` of `total`."""
 
-    def note(self, text: str) -> None:
+    def note(self, text: Text) -> None:
         """A remark for the user."""
 
 
@@ -25,4 +27,4 @@ class Silent:
 
     def step(self, done: float, total: float, detail: str = "") -> None: ...
 
-    def note(self, text: str) -> None: ...
+    def note(self, text: Text) -> None: ...

@@ -16,9 +16,10 @@ from tvmscope.backends import all_backends
 from tvmscope.backends.api import LoadRequest
 from tvmscope.compiler import targets
 from tvmscope.compiler.build import build
+from tvmscope.core.findings import Finding
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
-from tvmscope.core.profile import Finding, Roof
+from tvmscope.core.profile import Roof
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.diagnose.engine import diagnose

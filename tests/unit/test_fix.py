@@ -14,9 +14,9 @@ import pytest
 from support import fakes, profiles, samples
 from tvmscope.backends import all_backends
 from tvmscope.benchmark.plan import Entry
+from tvmscope.core.findings import Finding
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, MeasureOptions
-from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session, load, save
 from tvmscope.core.task import Variant
 from tvmscope.errors import BuildError, UsageError

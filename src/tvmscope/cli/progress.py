@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.text import Text
 
+from tvmscope.messages import Message
 from tvmscope.progress import Progress
 from tvmscope.report.escape import clean
 
@@ -26,11 +27,11 @@ class Notes:
 
     def step(self, done: float, total: float, detail: str = "") -> None: ...
 
-    def note(self, text: str) -> None:
+    def note(self, text: Message | str) -> None:
         self.notes.append(text)
         self._line(text)
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: Message | str) -> None:
         self.console.print(Text(clean(text)), soft_wrap=True)
 
 

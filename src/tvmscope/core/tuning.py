@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tvmscope.core.target import Target
+from tvmscope.messages import Text
 
 Params = dict[str, int | str]
 """A rule's parameters by name; what is not named follows from the rule's own model."""
@@ -167,7 +168,7 @@ class Part:
     """The time without it over the time with it, in interleaved runs."""
     interval: tuple[float, float] | None = None
     """95 % of `factor`."""
-    reason: str | None = None
+    reason: Text | None = None
     """Why it could not be taken back: what was left could not be built, or was wrong."""
 
 
@@ -214,7 +215,7 @@ class TunedTask:
     """The calls of a chosen trace, as TVM writes them; none where a rule made the schedule."""
     parts: tuple[Part, ...] = ()
     """What the parts of the chosen candidate are worth, where they were taken back."""
-    note: str = ""
+    note: Text = ""
     """Why it was not searched, or why nothing was chosen."""
 
     @property

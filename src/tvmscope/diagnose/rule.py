@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 
 

@@ -22,6 +22,7 @@ from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, UsageError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.runtime import cuda_code, tvm_compat, weights
+from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import digest_file, write_text_atomic
 
@@ -35,6 +36,7 @@ def save(artifact: Artifact, folder: Path) -> None:
     """Write meta.json into `folder`."""
     data = {"schema_version": ARTIFACT_SCHEMA, **encode(artifact)}
     del data["path"]  # a folder may be moved
+    data[message_table.KEY] = message_table.table(data)
     write_text_atomic(folder / META, json.dumps(data, indent=1))
 
 
@@ -71,7 +73,8 @@ def read(folder: Path) -> Artifact:
             "compile the model again with this version"
         )
     try:
-        return decode(Artifact, data | {"path": str(folder)})
+        known = message_table.read(data.get(message_table.KEY))
+        return decode(Artifact, data | {"path": str(folder)}, known)
     except SchemaError as e:
         raise SchemaError(f"{file} is damaged ({e}); compile the model again") from e
 

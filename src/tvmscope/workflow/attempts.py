@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from tvmscope.benchmark.compare import compare_all
 from tvmscope.core.comparison import verdict
-from tvmscope.core.fixes import Attempt
+from tvmscope.core.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
-from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.core.stats import difference_interval, ratio_interval
 from tvmscope.core.target import Target

@@ -18,10 +18,9 @@ from typing import Any
 from tvmscope.benchmark.plan import Entry
 from tvmscope.benchmark.run import run
 from tvmscope.compiler import targets
-from tvmscope.core.fixes import Attempt
+from tvmscope.core.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Prepared
-from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import view
 from tvmscope.diagnose.engine import diagnose

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvmscope.core import stats
+from tvmscope.core.findings import Finding
 from tvmscope.core.measurement import Result
-from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules.warm_up_drift import has_drifted

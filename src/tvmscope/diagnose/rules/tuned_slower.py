@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tvmscope.core import stats
 from tvmscope.core.comparison import compare
+from tvmscope.core.findings import Finding
 from tvmscope.core.measurement import Result
-from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import listed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from tvmscope.core.findings import Finding
 from tvmscope.core.measurement import Result
-from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import listed
