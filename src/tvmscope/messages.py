@@ -71,7 +71,7 @@ class Message(str):
     args: Mapping[str, Arg]
 
     def __new__(cls, msgid: str, args: Mapping[str, Arg], plural: str | None = None) -> Message:
-        known = {name: _plain(msgid, value) for name, value in args.items()}
+        known = {name: _plain(value) for name, value in args.items()}
         _check(msgid, plural, known)
         self = super().__new__(cls, _fill(msgid, plural, known, _ENGLISH))
         for name, value in (("id", msgid), ("plural", plural), ("args", MappingProxyType(known))):
@@ -200,8 +200,8 @@ def _value(arg: Any, language: gettext.NullTranslations) -> Any:
 # ---- checking ----------------------------------------------------------------------------------
 
 
-def _plain(msgid: str, value: Any) -> Any:
-    """The argument as plain Python: numbers of numpy and paths become what JSON knows."""
+def _plain(value: Any) -> Any:
+    """The argument as plain Python: numbers of numpy, paths and others become what JSON knows."""
     if isinstance(value, str | bool | Seconds | Bytes):
         return value
     if isinstance(value, numbers.Integral):
@@ -211,8 +211,8 @@ def _plain(msgid: str, value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, list | tuple):
-        return tuple(_plain(msgid, item) for item in value)
-    raise TypeError(f"message {msgid!r} cannot hold a {type(value).__name__}")
+        return tuple(_plain(item) for item in value)
+    return str(value)  # a shape, a type: a reason that is being told must not fail for it
 
 
 def _check(msgid: str, many: str | None, args: Mapping[str, Arg]) -> None:

@@ -10,10 +10,10 @@ from tvmscope.messages import Text
 class Progress(Protocol):
     """Receives the current stage, how far it is, and remarks worth a line."""
 
-    def stage(self, name: str, detail: str = "") -> None:
+    def stage(self, name: Text, detail: Text = "") -> None:
         """A new stage begins."""
 
-    def step(self, done: float, total: float, detail: str = "") -> None:
+    def step(self, done: float, total: float, detail: Text = "") -> None:
         """The stage is `done` of `total`."""
 
     def note(self, text: Text) -> None:
@@ -23,8 +23,8 @@ class Progress(Protocol):
 class Silent:
     """Shows nothing."""
 
-    def stage(self, name: str, detail: str = "") -> None: ...
+    def stage(self, name: Text, detail: Text = "") -> None: ...
 
-    def step(self, done: float, total: float, detail: str = "") -> None: ...
+    def step(self, done: float, total: float, detail: Text = "") -> None: ...
 
     def note(self, text: Text) -> None: ...

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 HEADER = "Content-Type: text/plain; charset=UTF-8\nPlural-Forms: nplurals=2; plural=(n != 1);\n"
 _MAGIC = 0x950412DE
@@ -32,3 +33,24 @@ def write(folder: Path, language: str, texts: Mapping[str | tuple[str, str], str
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(head + tables[0] + tables[1] + data)
     return file
+
+
+def bracketed(entries: Iterable[Mapping[str, Any]]) -> dict[str | tuple[str, str], str]:
+    """A translation of every message of a session's table: the text itself in ⟪ ⟫."""
+    found: dict[str | tuple[str, str], str] = {}
+    for entry in entries:
+        one, many = entry["id"], entry.get("plural")
+        if many is None:
+            found[one] = f"⟪{one}⟫"
+        else:
+            found[one, many] = f"⟪{one}⟫\0⟪{many}⟫"
+        found |= bracketed(_nested(entry["args"].values()))
+    return found
+
+
+def _nested(args: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    for arg in args:
+        if isinstance(arg, list):
+            yield from _nested(arg)
+        elif isinstance(arg, dict) and "id" in arg:
+            yield arg

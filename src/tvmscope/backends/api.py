@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tvmscope.errors import ImportModelError
+from tvmscope.messages import Text, msg
 
 
 class Runner(Protocol):
@@ -102,7 +103,7 @@ class Backend:
     """Model formats it takes: torch, onnx."""
     load: str
     """Dotted path `module:function` of `load(LoadRequest) -> Runner`, called in the worker."""
-    unavailable: Callable[[str], str | None]
+    unavailable: Callable[[str], Text | None]
     """For a device: None when usable, else the reason with what to install."""
     precisions: tuple[str, ...] = ("float32",)
     graphs: bool = False
@@ -139,6 +140,7 @@ def require_onnx(folder: Path) -> Path:
     file = folder / "model.onnx"
     if not file.exists():
         note = folder / "onnx_error.txt"
-        why = note.read_text(encoding="utf-8").strip() if note.exists() else "no ONNX file was made"
-        raise ImportModelError(f"the model has no ONNX form: {why}")
+        said = note.read_text(encoding="utf-8").strip() if note.exists() else ""
+        why = said or msg("no ONNX file was made")
+        raise ImportModelError(msg("the model has no ONNX form: {why}", why=why))
     return file

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
+from tvmscope.messages import Text, msg
 
 
 class _Runner:
@@ -73,10 +74,10 @@ def load(request: LoadRequest) -> _Runner:
     return _Runner(request)
 
 
-def unavailable(device: str) -> str | None:
+def unavailable(device: str) -> Text | None:
     """Needs the package."""
     if importlib.util.find_spec("openvino") is None:
-        return "openvino is not installed: pip install 'tvmscope[openvino]'"
+        return msg("openvino is not installed: pip install 'tvmscope[openvino]'")
     return None
 
 

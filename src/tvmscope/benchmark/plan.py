@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tvmscope.core.task import Task
+from tvmscope.messages import Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +24,11 @@ class Entry:
     request: Any = None
     """Plain data for `load`; it crosses the process boundary."""
     env: dict[str, str] = field(default_factory=dict)
-    unavailable: str | None = None
+    unavailable: Text | None = None
     """The reason when it cannot be measured here; such an entry needs no `load`."""
-    failure: str | None = None
+    failure: Text | None = None
     """Why building what it runs failed; such an entry is a failed row."""
     build_s: float | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     items: int | None = None
     """Items per run, where throughput was asked for."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tvmscope.core.target import Target
-from tvmscope.messages import Text
+from tvmscope.messages import Message, Text, msg
 
 Params = dict[str, int | str]
 """A rule's parameters by name; what is not named follows from the rule's own model."""
@@ -143,6 +143,19 @@ def origins(choices: Iterable[Choice]) -> str:
         groups.setdefault((choice.source, choice.cpu, choice.threads), []).append(choice)
     ordered = sorted(groups.values(), key=len, reverse=True)
     return "; ".join(f"{len(g)} from {max(g, key=lambda c: c.date).origin}" for g in ordered)
+
+
+def because(gist: Text, detail: Text) -> Message:
+    """A task's note that has more to say: `too small: 0.10% of the model`."""
+    return msg("{gist}: {detail}", gist=gist, detail=detail)
+
+
+def gist(note: Text) -> Text:
+    """The first part of such a note, by which tasks are put together; else all of it."""
+    if not isinstance(note, Message):
+        return note.split(":")[0]
+    first = note.args.get("gist", note)
+    return first if isinstance(first, str) else note
 
 
 @dataclass(frozen=True, kw_only=True)

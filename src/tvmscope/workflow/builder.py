@@ -14,6 +14,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import TuningTask
 from tvmscope.errors import BuildError
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import msg
 from tvmscope.workflow.places import cache_folder
 
 BUILD_TIMEOUT_S = 3600.0
@@ -52,7 +53,7 @@ class Builder:
 
     def _call(self, function: str, *args: Any) -> Any:
         if self._closed:
-            raise BuildError("compilation was stopped")
+            raise BuildError(msg("compilation was stopped"))
         if self._worker is None:
             env = {"TVM_NUM_THREADS": str(self.threads)}
             self._worker = Worker("compiler", env=env, timeout_s=BUILD_TIMEOUT_S)

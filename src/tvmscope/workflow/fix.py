@@ -25,7 +25,7 @@ from tvmscope.core.session import Session
 from tvmscope.diagnose import view
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import BuildError, TvmscopeError, UsageError, one_line
-from tvmscope.messages import _
+from tvmscope.messages import msg
 from tvmscope.progress import Progress
 from tvmscope.workflow import attempts, calibration, places, profile, stages
 from tvmscope.workflow.options import Options
@@ -58,7 +58,9 @@ class Version:
 def applied(options: Options, fix: Mapping[str, Any]) -> Options:
     """The options after a fix; a fix is data that may come from a file."""
     if unknown := [key for key in fix if key not in _KNOWN]:
-        raise UsageError(f"a fix cannot set {', '.join(unknown)}; it knows {', '.join(_KNOWN)}")
+        raise UsageError(
+            msg("a fix cannot set {unknown}; it knows {known}", unknown=unknown, known=_KNOWN)
+        )
     whole = {key: fix[key] for key in ("threads", "graph") if key in fix}
     if "precision" in fix:
         whole["precisions"] = (fix["precision"],)
@@ -108,7 +110,7 @@ class FixLoop:
             version = _changed(now, attempt.fix, self.ready.model.format)
             entry = self._built(version, number)
         except TvmscopeError as e:
-            return attempts.undone(attempt, _("build failed: {why}").format(why=one_line(e))), None
+            return attempts.undone(attempt, msg("build failed: {why}", why=one_line(e))), None
         before = stages.loadable_entry(now.row, self.ready, now.options, self._artifacts)
         old, new = self._race([before, entry], version.options, f"fix-{number}")
         judged = attempts.judge(attempt, old, new)
@@ -214,7 +216,7 @@ def fix_rows(
         place = (subject.profile.backend, subject.profile.target)
         row = next((r for r in rows if (r.variant.label, r.target.label) == place), None)
         if row is None or subject.row is None or subject.row.status != "ok":
-            progress.note(f"{place[0]}: no fixes are tried on a row that is not right")
+            progress.note(msg("{row}: no fixes are tried on a row that is not right", row=place[0]))
             continue
         pipeline = row.variant.pipeline or options.compile.pipeline
         own = replace(options, compile=replace(options.compile, pipeline=pipeline))

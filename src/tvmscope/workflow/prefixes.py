@@ -14,6 +14,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress
 from tvmscope.workflow import stages
 from tvmscope.workflow.options import Options
@@ -68,14 +69,16 @@ class Prefixes:
 
     def after(self, count: int) -> Accuracy | None:
         """The model after `count` passes, finished plainly; None where that cannot be run."""
-        name = "as imported" if count == 0 else f"after {self.names[count - 1]}"
+        name = msg("as imported")
+        if count:
+            name = msg("after {name}", name=self.names[count - 1])
         return self._test(name, "study.prefixes:run_prefix", count)
 
-    def mixed(self, low: int, high: int, kernels: Sequence[str], name: str) -> Accuracy | None:
+    def mixed(self, low: int, high: int, kernels: Sequence[str], name: Text) -> Accuracy | None:
         """The model after `low` passes, with some kernels as they are after `high`."""
         return self._test(name, "study.prefixes:run_mixed", low, high, tuple(kernels))
 
-    def _test(self, name: str, function: str, *args: Any) -> Accuracy | None:
+    def _test(self, name: Text, function: str, *args: Any) -> Accuracy | None:
         self.progress.stage("test", name)
         outputs = self.scratch / "outputs.npz"
         try:

@@ -20,6 +20,7 @@ from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.machine import cuda_device
 from tvmscope.measure.worker import run_isolated
+from tvmscope.messages import Text, msg
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
@@ -70,7 +71,8 @@ def profile_entries(
         try:
             session = _with_profile(session, entry, options, log_dir)
         except TvmscopeError as e:
-            session = _warn(session, f"{entry.task.label}: not profiled: {one_line(e)}", progress)
+            text = msg("{row}: not profiled: {reason}", row=entry.task.label, reason=one_line(e))
+            session = _warn(session, text, progress)
         yield session
     if session.profiles:
         yield _with_roofs(session, progress)
@@ -121,9 +123,10 @@ def _with_roofs(session: Session, progress: Progress) -> Session:
                 timeout_s=ROOFS_TIMEOUT_S,
             )
         except TvmscopeError as e:
-            session = _warn(
-                session, f"{target.label}: its roofs are unknown: {one_line(e)}", progress
+            text = msg(
+                "{target}: its roofs are unknown: {reason}", target=target.label, reason=one_line(e)
             )
+            session = _warn(session, text, progress)
             continue
         if not any(roof.device == target.device for roof in session.roofs):
             session = replace(session, roofs=(*session.roofs, *roofs))
@@ -142,7 +145,7 @@ def _machine(target: Target, here: Environment) -> Target:
     return replace(target, cores=cores, features=(*target.features, *here.cpu_features))
 
 
-def _warn(session: Session, text: str, progress: Progress) -> Session:
+def _warn(session: Session, text: Text, progress: Progress) -> Session:
     progress.note(text)
     return replace(session, warnings=(*session.warnings, text))
 
@@ -172,7 +175,9 @@ def profile(model: Any, options: Options, progress: Progress | None = None) -> S
             environment=environment.collect(stages.threads_of(options)),
             model=ready.model,
             targets=where,
-            warnings=tuple(f"{r.variant.label}: has no profiler" for r in rows if r not in chosen),
+            warnings=tuple(
+                msg("{row}: has no profiler", row=r.variant.label) for r in rows if r not in chosen
+            ),
         )
         planned = stages.plan_entries(chosen, ready, options, Path(scratch), compilers)
         session, entries = _built(session, planned, progress)
@@ -189,7 +194,8 @@ def _built(
             progress.stage("compile", entry.task.label)
             entry = entry.build()
         if problem := entry.failure or entry.unavailable:
-            session = _warn(session, f"{entry.task.label}: {problem}", progress)
+            text = msg("{row}: {problem}", row=entry.task.label, problem=problem)
+            session = _warn(session, text, progress)
         else:
             entries.append(entry)
     return session, entries
@@ -202,7 +208,7 @@ def profile_artifact(
     artifact = artifacts.read(path)
     artifacts.check(artifact)
     if options.backends:
-        raise UsageError("an artifact runs on TVM alone; --backends needs the model itself")
+        raise UsageError(msg("an artifact runs on TVM alone; --backends needs the model itself"))
     session = session or session_of(artifact, options)
     with TemporaryDirectory(prefix="tvmscope-") as folder:
         write_npz(Path(folder) / "inputs.npz", inputs_for(artifact, options))

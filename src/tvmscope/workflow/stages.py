@@ -23,6 +23,7 @@ from tvmscope.core.tuning import Choice
 from tvmscope.errors import ImportModelError, TvmscopeError, UsageError
 from tvmscope.machine import cpu_features
 from tvmscope.measure.worker import WorkerDied, run_isolated
+from tvmscope.messages import Text, msg
 from tvmscope.models.torch_module import pickle_module
 from tvmscope.runtime.artifact import cpu_problem, read_kernels
 from tvmscope.workflow import tuned_rows
@@ -43,12 +44,12 @@ class Row:
     backend: Backend
     target: Target
     variant: Variant
-    unavailable: str | None
+    unavailable: Text | None
     cross: bool = False
     """Its code cannot run here; it is compiled all the same, for a machine that can."""
     choices: Mapping[str, Choice] = field(default_factory=dict)
     """What tuning records say, for a row that is there for their sake."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     compile: CompileOptions | None = None
     """How it is compiled, where that is not what the options say; with its own choices."""
     threads: int | None = None
@@ -117,7 +118,11 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
             )
         except WorkerDied as e:
             raise ImportModelError(
-                f"'{source}' could not be loaded: {e.reason}; run its code by itself to see why"
+                msg(
+                    "'{source}' could not be loaded: {reason}; run its code by itself to see why",
+                    source=source,
+                    reason=e.reason,
+                )
             ) from e
         yield Prepared(folder, described)
 
@@ -164,11 +169,15 @@ def _row(
 ) -> Row:
     reason = backend.unavailable(target.device)
     if reason is None and target.kind == "llvm" and (problem := cpu_problem(target)):
-        reason = f"the target is {problem}"
+        reason = msg("the target is {problem}", problem=problem)
     cross = reason is not None and backend.unavailable("cpu") is None
     if form not in backend.formats:
         cross = False
-        reason = f"runs {' and '.join(backend.formats)} models only, this is an {form.upper()} one"
+        reason = msg(
+            "runs {formats} models only, this is an {form} one",
+            formats=backend.formats,
+            form=form.upper(),
+        )
     pipeline = backend.compiles
     if pipeline == "tvmscope":  # `--pipeline` says what our row runs: ours, or the user's own
         pipeline = options.compile.pipeline
@@ -245,7 +254,7 @@ def _build_entry(
     except UsageError:  # a pass or a pipeline that does not exist: no row could be built
         raise
     except TvmscopeError as e:  # our own words, in one line; the list of a pre-flight stays whole
-        return replace(entry, unavailable=None, failure=str(e))
+        return replace(entry, unavailable=None, failure=e.message)
     if row.choices and not any(kernel.tuned for kernel in read_kernels(built.path)):
         return replace(entry, unavailable=tuned_rows.NO_KERNEL)
     return replace(
@@ -257,10 +266,11 @@ def _build_entry(
     )
 
 
-def _unavailable(row: Row, built: Artifact) -> str | None:
-    if row.cross:
-        return f"cross-compiled into {built.path}, not run: {row.unavailable}"
-    return row.unavailable
+def _unavailable(row: Row, built: Artifact) -> Text | None:
+    if not row.cross:
+        return row.unavailable
+    why = row.unavailable or ""
+    return msg("cross-compiled into {path}, not run: {why}", path=built.path, why=why)
 
 
 def items_per_run(options: Options, shapes: Mapping[str, tuple[int, ...]]) -> int | None:

@@ -19,7 +19,7 @@ from typing import Any
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
+from tvmscope.messages import msg, msgn
 from tvmscope.progress import Progress, Silent
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.records.database import Database
@@ -122,7 +122,7 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
             _search_and_validate(run, search, proof)
             _tell_unseeded(run, search)
             if not any(state.tried for state in search.states.values()):
-                proof.reason = "no candidate was tried"
+                proof.reason = msg("no candidate was tried")
             tuning_proof.explain(run, proof, list(search.states.values()), workshop)
         workshop.close()
         proof = tuning_proof.prove(run, proof)
@@ -141,13 +141,15 @@ def _has_time(run: Tuned, tasks: int, proof: tuning_proof.Proof) -> bool:
         return True
     reserve_s = tuning_proof.reserve_s(run, tasks, proof)
     least_min = ceil((run.spent_s() + reserve_s + _LEAST_S) / 60)
-    proof.reason = _(
+    proof.reason = msg(
         "a budget of {budget:.0f} s leaves no time to search, since preparing took {spent:.0f} s "
-        "and the proof may take {reserve:.0f} s; give at least {least}m"
-    ).format(
-        budget=run.options.tune.budget_s, spent=run.spent_s(), reserve=reserve_s, least=least_min
+        "and the proof may take {reserve:.0f} s; give at least {least}m",
+        budget=run.options.tune.budget_s,
+        spent=run.spent_s(),
+        reserve=reserve_s,
+        least=least_min,
     )
-    warning = _("not tuned: {reason}").format(reason=proof.reason)
+    warning = msg("not tuned: {reason}", reason=proof.reason)
     run.session = replace(run.session, warnings=(*run.session.warnings, warning))
     return False
 
@@ -196,14 +198,23 @@ def _prepare_search(
         on_trial=lambda search, state: _show(run, search, state),
     )
     if earlier := sum(state.earlier for state in search.states.values()):
-        run.progress.note(f"{earlier} earlier trials are not repeated")
+        run.progress.note(
+            msgn(
+                "{count} earlier trial is not repeated",
+                "{count} earlier trials are not repeated",
+                count=earlier,
+            )
+        )
     return search
 
 
 def _tell_unseeded(run: Tuned, search: Search) -> None:
     """Where MetaSchedule could not begin with what the rules had found, the session says so."""
     told = search.proposer.remarks if search.proposer else {}
-    notes = [f"{key}: MetaSchedule began without some seeds: {why}" for key, why in told.items()]
+    notes = [
+        msg("{task}: MetaSchedule began without some seeds: {why}", task=key, why=why)
+        for key, why in told.items()
+    ]
     for note in notes:
         run.progress.note(note)
     run.session = replace(run.session, warnings=(*run.session.warnings, *notes))

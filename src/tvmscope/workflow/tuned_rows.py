@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvmscope.core.tuning import Choice
+from tvmscope.messages import clauses, msg
 from tvmscope.runtime.artifact import read_kernels
 from tvmscope.workflow import records
 from tvmscope.workflow.options import Options
@@ -15,8 +16,8 @@ from tvmscope.workflow.options import Options
 if TYPE_CHECKING:
     from tvmscope.workflow.stages import Row
 
-NO_RECORD = "there are no tuning records for it; see tvmscope tune"
-NO_KERNEL = "no tuning record is about a kernel of this model; see tvmscope tune"
+NO_RECORD = msg("there are no tuning records for it; see tvmscope tune")
+NO_KERNEL = msg("no tuning record is about a kernel of this model; see tvmscope tune")
 
 
 def with_records(rows: list[Row], options: Options, threads: int) -> list[Row]:
@@ -27,7 +28,7 @@ def with_records(rows: list[Row], options: Options, threads: int) -> list[Row]:
     found = records.find_choices(options.db, rows[0].target, threads)
     if not (found.choices or found.warnings or asked):
         return []
-    why = "; ".join(found.warnings) or NO_RECORD
+    why = clauses(found.warnings) or NO_RECORD
     return [
         replace(
             row,

@@ -20,6 +20,7 @@ from tvmscope.core.options import MeasureOptions
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Choice, Part, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.messages import Text, msg, word
 from tvmscope.tuning.proof.parts import weigh
 from tvmscope.tuning.proof.validate import DURATION_S, Validator, Verdict, best
 from tvmscope.tuning.records.matching import Host, choose
@@ -32,7 +33,6 @@ VALIDATE_S = 5.0
 """Expected for one task until one was validated: three kernels, warmed up, in turns."""
 TOP = 2
 """Candidates of each task that are measured again."""
-UNSEEN = "bench it on the device to see the whole"
 _SHARE = 0.2
 """Of the budget that validating may take at the most."""
 _EXPLAIN_S = 45.0
@@ -56,7 +56,7 @@ class Proof:
     """What validating took."""
     accepted: bool | None = None
     """Whether the tuned model proved itself; None where there was none."""
-    reason: str = ""
+    reason: Text = ""
 
 
 def begin(run: Tuned, workshop: Workshop, workloads: Iterable[str]) -> Proof:
@@ -104,7 +104,7 @@ def validate(run: Tuned, proof: Proof, states: Sequence[State], workshop: Worksh
             if not candidates or _is_known(proof, state.task.key, candidates[0]):
                 continue
             if time.monotonic() > deadline:
-                proof.reason = "the budget ended before every task was validated"
+                proof.reason = msg("the budget ended before every task was validated")
                 run.progress.note(proof.reason)
                 break
             if earlier and earlier.candidate not in candidates:
@@ -161,7 +161,9 @@ def _take_apart(
             found = weigh(validator, task, winner, over=lambda: time.monotonic() > deadline)
             proof.parts[task.key] = tuple(found)
     except TvmscopeError as e:  # the choice stands; only its explanation is missing
-        run.progress.note(f"{task.key} could not be taken apart: {one_line(e)}")
+        run.progress.note(
+            msg("{task} could not be taken apart: {reason}", task=task.key, reason=one_line(e))
+        )
 
 
 def _measuring(run: Tuned) -> MeasureOptions:
@@ -185,8 +187,8 @@ def settle(proof: Proof, workload: str, verdicts: Sequence[Verdict], source: str
 def prove(run: Tuned, proof: Proof) -> Proof:
     """Compile with the choices, verify, measure beside the untuned model, and record."""
     if not proof.choices:
-        proof.reason = proof.reason or "no kernel was faster than the untuned one"
-        run.progress.note(f"nothing to use: {proof.reason}")
+        proof.reason = proof.reason or msg("no kernel was faster than the untuned one")
+        run.progress.note(msg("nothing to use: {reason}", reason=proof.reason))
         _record(run, [v for vs in proof.verdicts.values() for v in vs if v.slower])
         return proof
     backend = all_backends()[0]["tvmscope-tuned"]
@@ -202,11 +204,18 @@ def prove(run: Tuned, proof: Proof) -> Proof:
         run.session = replace(run.session, results=results, comparisons=compare_all(results))
         proof.accepted, why = accept(run.session)
     else:
-        proof.accepted, why = True, f"by its kernels alone, since it cannot run here: {UNSEEN}"
+        proof.accepted = True
+        why = msg(
+            "by its kernels alone, since it cannot run here: bench it on the device to see the "
+            "whole"
+        )
     proof.reason = why or proof.reason
     verdicts = [v for vs in proof.verdicts.values() for v in vs]
     _record(run, [v for v in verdicts if v.slower or (v.faster and proof.accepted)])
-    run.progress.note(f"the tuned model is {'used' if proof.accepted else 'not used'}: {why}")
+    if proof.accepted:
+        run.progress.note(msg("the tuned model is used: {why}", why=why))
+    else:
+        run.progress.note(msg("the tuned model is not used: {why}", why=why))
     return proof
 
 
@@ -225,18 +234,23 @@ def _measure(run: Tuned, rows: Sequence[stages.Row]) -> tuple[Result, ...]:
     )
 
 
-def accept(session: Session) -> tuple[bool, str]:
+def accept(session: Session) -> tuple[bool, Text]:
     """Whether the tuned model, the last row, is right and not slower; and why, in words.
 
     Where the difference is too small to be sure of, the better estimate decides.
     """
     tuned = session.results[-1]
     if tuned.status != "ok":
-        return False, f"it is {tuned.status}: {tuned.reason}"
+        why = tuned.reason or ""
+        return False, msg("it is {status}: {why}", status=word(tuned.status), why=why)
     comparison = next(iter(session.comparisons), None)
     if comparison is None:
-        return False, "the untuned model could not be measured beside it"
-    shown = f"{comparison.speedup:.3f} times as fast as untuned, {comparison.verdict}"
+        return False, msg("the untuned model could not be measured beside it")
+    shown = msg(
+        "{speedup:.3f} times as fast as untuned, {verdict}",
+        speedup=comparison.speedup,
+        verdict=word(comparison.verdict),
+    )
     return comparison.verdict != "slower" and comparison.speedup >= 1, shown
 
 
