@@ -23,7 +23,8 @@ import numpy as np
 from tvmscope.core.comparison import Comparison, compare
 from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.options import MeasureOptions
-from tvmscope.core.task import Task, Variant
+from tvmscope.core.precision import FLOAT32
+from tvmscope.core.row import RowKey, Task, Variant
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.interleave import Lane, interleave
 from tvmscope.measure.worker import Worker
@@ -106,7 +107,7 @@ def _load_artifact(request: Request) -> Any:
         LoadRequest(
             folder=request.folder,
             device="cpu",
-            precision="float32",
+            precision=FLOAT32,
             threads=request.threads,
             artifact=request.artifact,
         )
@@ -135,9 +136,9 @@ def comparison(first: Request, second: Request, options: MeasureOptions) -> Comp
 
 def _result(lane: Lane, threads: int) -> Result:
     assert lane.pace is not None
-    task = Task(
-        model="aa", digest="aa", target="cpu", threads=threads, variant=Variant(backend=lane.name)
-    )
+    variant = Variant(backend=lane.name, family="peer")
+    key = RowKey(variant=variant, target="cpu", device="cpu")
+    task = Task(model="aa", digest="aa", threads=threads, key=key)
     measurement = Measurement(rounds_s=tuple(lane.rounds_s), loops=lane.pace.loops)
     return Result(task=task, status="ok", measurement=measurement)
 

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 
 from tvmscope.backends import all_backends
 from tvmscope.backends.api import LoadRequest
+from tvmscope.core.precision import FLOAT32
 from tvmscope.machine import cpu_features
 from tvmscope.measure.worker import Worker
 from tvmscope.workflow import stages
@@ -60,7 +61,7 @@ def main() -> None:
         for name, module in RUNTIMES.items():
             backend = backends[name]
             request = LoadRequest(
-                folder=str(ready.folder), device="cpu", precision="float32", threads=args.threads
+                folder=str(ready.folder), device="cpu", precision=FLOAT32, threads=args.threads
             )
             if backend.compiles:
                 request = replace(request, artifact=str(artifact))

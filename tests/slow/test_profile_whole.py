@@ -32,11 +32,11 @@ def test_kernel_time_of_resnet18_is_attributed(form: str, resnet18: Path) -> Non
     backends = (*BACKENDS, "torch") if form == "torch" else BACKENDS
     session = profile(model, Options.of(backends=backends, target="cpu", offline=True))
     assert session.warnings == ()
-    assert {p.backend for p in session.profiles} == set(backends)
+    assert {p.key.name for p in session.profiles} == set(backends)
     known = set(operators.read(resnet18).names)
     for found in session.profiles:
         named = sum(k.total_s for k in found.kernels if k.source_ops)
-        assert named >= 0.95 * found.total_s, found.backend
+        assert named >= 0.95 * found.total_s, found.key
         used = {op for k in found.kernels for op in k.source_ops}
         if form == "torch":
             assert used <= known

@@ -31,7 +31,7 @@ def test_records_make_a_row_of_their_own(net: Path, database: Path, tmp_path: Pa
     assert rows["tvmscope"].task.variant.tuning is None
     assert rows["tvmscope-tuned"].task.variant.tuning == str(database)
     (comparison,) = session.comparisons
-    assert (comparison.backend, comparison.against) == ("tvmscope-tuned", "tvmscope")
+    assert (comparison.key.name, comparison.against.name) == ("tvmscope-tuned", "tvmscope")
     tuned = {}
     for folder in (tmp_path / "session" / "artifacts").iterdir():
         tuned[folder.name.startswith("tvmscope-tuned")] = [

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from support.fakes import OUTPUTS, entry, task
-from tvmscope.benchmark import row
+from tvmscope.benchmark import running_row
 from tvmscope.benchmark.plan import Entry
 from tvmscope.benchmark.run import compare_all, run
 from tvmscope.core import stats
@@ -123,7 +123,7 @@ def test_each_fault_is_a_row_and_the_others_finish(bench: Bench, at: int) -> Non
         assert measurement is not None
         assert len(measurement.values_s) == 9
     (found,) = compare_all(tuple(rows.values()))
-    assert {found.backend, found.against} == {"first", "last"}
+    assert {found.key.name, found.against.name} == {"first", "last"}
     assert alive() == []
 
 
@@ -167,7 +167,7 @@ def test_device_time_stands_beside_wall_time(bench: Bench) -> None:
 
 
 def test_spread_is_warned_about(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row, "CPU_SPREAD", -1.0)
+    monkeypatch.setattr(running_row, "CPU_SPREAD", -1.0)
     assert any("noisy" in w for w in bench.run(entry("a"))["a"].warnings)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from support import samples
+from support.rows import key
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.progress import Bars, showing
 from tvmscope.cli.show import InterruptedWork, Show, exit_code
+from tvmscope.core.precision import FLOAT16
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.workflow.options import Options
@@ -51,7 +52,7 @@ def test_flags_reach_their_options() -> None:
         **flags.comparison(backends=["torch,openvino"]),
         **flags.tolerances(rtol=0.5),
     )
-    assert (options.precisions, options.threads, options.tolerance) == (("float16",), 3, 0.5)
+    assert (options.precisions, options.threads, options.tolerance) == ((FLOAT16,), 3, 0.5)
     assert (options.load.shapes, options.load.seed, options.measure.seed) == ({"x": (1, 3)}, 7, 7)
     assert options.compile.disabled_passes == ("a", "b")
     assert options.graph
@@ -79,9 +80,8 @@ def test_exit_code(session: Session, asked: tuple[str, ...], code: int) -> None:
 
 def compiled(status: str, **more: object) -> Session:
     """A session in which our own row came to `status` and a peer was measured."""
-    row = samples.result("tvmscope", None, status=status, reason="because", **more)
-    variant = replace(row.task.variant, pipeline="tvmscope")
-    row = replace(row, task=replace(row.task, variant=variant))
+    ours = key("tvmscope", pipeline="tvmscope")
+    row = samples.result(ours, None, status=status, reason="because", **more)
     return samples.session(row, samples.result("onnxruntime", 0.05))
 
 

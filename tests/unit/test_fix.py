@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from support import fakes, profiles, samples
+from support.rows import key
 from tvmscope.backends import all_backends
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.findings import Finding
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, MeasureOptions
+from tvmscope.core.precision import FLOAT16
 from tvmscope.core.session import Session, load, save
-from tvmscope.core.task import Variant
 from tvmscope.errors import BuildError, UsageError
 from tvmscope.progress import Silent
 from tvmscope.workflow import calibration, fix, stages
@@ -55,12 +56,12 @@ class Shop:
     def run(self, *, first: dict[str, Any] = SLOW) -> Session:
         np.savez(self.folder / "reference.npz", **fakes.OUTPUTS)
         backend = all_backends()[0]["tvmscope"]
-        row = stages.Row(
+        row = stages.PlannedRow(
             backend=backend, target=samples.CPU, unavailable=None,
-            variant=Variant(backend="tvmscope", pipeline="tvmscope"),
+            key=key("tvmscope", pipeline="tvmscope"),
         )  # fmt: skip
-        self._save(self.folder / "artifacts" / row.folder_name, first)
-        ours = profiles.profile("tvmscope", profiles.kernel("fused_conv2d", 4e-3, "conv1"))
+        self._save(self.folder / "artifacts" / row.key.folder_name, first)
+        ours = profiles.profile(row.key, profiles.kernel("fused_conv2d", 4e-3, "conv1"))
         self.start = session = profiles.session(ours, findings=tuple(self.found))
         for place, name in ((fix.stages, "plan_entries"), (fix.stages, "loadable_entry")):
             self.monkeypatch.setattr(place, name, getattr(self, f"_{name}"))
@@ -72,7 +73,7 @@ class Shop:
             save(session, self.folder)
         return session
 
-    def _entry(self, row: stages.Row, request: dict[str, Any]) -> Entry:
+    def _entry(self, row: stages.PlannedRow, request: dict[str, Any]) -> Entry:
         made = fakes.entry("tvmscope", **request)
         return replace(made, task=stages.task_of(samples.MODEL, row, row.target.cores))
 
@@ -86,14 +87,14 @@ class Shop:
             made = self.makes[name]
             if isinstance(made, Exception):
                 raise made
-            self._save(artifacts / row.folder_name, made)
+            self._save(artifacts / row.key.folder_name, made)
             return self._entry(row, made)
 
         return [replace(self._entry(row, {}), build=build)]
 
-    def _loadable_entry(self, row: stages.Row, ready, options, artifacts: Path) -> Entry:
+    def _loadable_entry(self, row: stages.PlannedRow, ready, options, artifacts: Path) -> Entry:
         return self._entry(
-            row, json.loads((artifacts / row.folder_name / "request.json").read_text())
+            row, json.loads((artifacts / row.key.folder_name / "request.json").read_text())
         )
 
     def _save(self, artifact: Path, request: dict[str, Any]) -> None:
@@ -102,11 +103,9 @@ class Shop:
 
     def _profile(self, session: Session, entries, *_: Any) -> Iterator[Session]:
         for entry in entries:
-            self.profiled.append(entry.task.variant.label)
-            found = profiles.profile(
-                entry.task.variant.label, profiles.kernel("fused_conv2d", 1e-3, "conv1"),
-                target=entry.task.target,
-            )  # fmt: skip
+            self.profiled.append(entry.key.name)
+            made = profiles.kernel("fused_conv2d", 1e-3, "conv1")
+            found = profiles.profile(entry.key, made)
             session = replace(session, profiles=(*session.profiles, found))
             yield session
 
@@ -134,7 +133,7 @@ def test_a_fix_that_helps_is_kept_as_a_row_of_its_own(shop: Shop) -> None:
     assert (shop.folder / "artifacts" / "tvmscope-fixed-cpu-znver4").is_dir()
     assert not list(shop.folder.glob("artifacts/fix-*"))
     (against,) = session.comparisons
-    assert (against.backend, against.against) == ("tvmscope fixed", "tvmscope")
+    assert (against.key.name, against.against.name) == ("tvmscope fixed", "tvmscope")
     assert against.verdict == "faster"
 
 
@@ -183,7 +182,7 @@ def test_fixes_go_by_what_they_promise_and_build_on_what_was_kept(shop: Shop) ->
     shop.makes = {"pass-1": MIDDLE, "pass-2": FAST}
     first, second = shop.run().fixes
     assert shop.built == ["pass-1", "pass-2"]
-    assert (first.backend, second.backend) == ("tvmscope", "tvmscope fixed")
+    assert [a.key and a.key.name for a in (first, second)] == ["tvmscope", "tvmscope fixed"]
     assert second.achieved_s == pytest.approx(18e-3, rel=0.6), "against the first, not the start"
 
 
@@ -246,7 +245,7 @@ def test_a_fix_may_change_everything_it_names() -> None:
         {"target": "cpu", "threads": 4, "precision": "float16", "graph": True, "winograd": True,
          "pipeline": "tvmscope", "disabled_passes": ["a"], "exec_mode": "compiled"},
     )  # fmt: skip
-    assert (made.targets, made.threads, made.precisions) == (("cpu",), 4, ("float16",))
+    assert (made.targets, made.threads, made.precisions) == (("cpu",), 4, (FLOAT16,))
     assert made.graph is True
     assert made.compile == CompileOptions(
         disabled_passes=("a",), exec_mode="compiled", overrides={"winograd": True, "other": 1}

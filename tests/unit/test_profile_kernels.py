@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support import fakes, samples
+from support.rows import key
 from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.core.profile import Profile
 from tvmscope.core.session import Session, load
@@ -22,7 +23,7 @@ from tvmscope.workflow.options import Options
 
 def _profile(**request: Any) -> Profile:
     return profile_row(
-        fakes.task("fake"),
+        fakes.task("fake").key,
         "support.fakes:load_profiled",
         request,
         fakes.ENV,
@@ -33,7 +34,7 @@ def _profile(**request: Any) -> Profile:
 
 def test_a_row_is_profiled_in_its_own_worker_beside_plain_runs() -> None:
     found = _profile()
-    assert (found.backend, found.target, found.how) == ("fake", "cpu", "a fake")
+    assert (found.key, found.how) == (key("fake", "cpu"), "a fake")
     assert found.runs >= 5
     assert found.end_to_end_s >= 1e-3
     assert found.profiled_s >= 1e-3
@@ -60,7 +61,7 @@ def test_a_crash_under_the_instrument_is_an_error_that_says_so() -> None:
 
 def test_a_disturbed_run_does_not_count() -> None:
     traces = [Trace((Span("k", ("a",), s),), s / 10) for s in (1.0, 1.0, 9.0, 1.0)]
-    found = summarize("b", "cpu", "x", [1, 1, 1, 9], [1.1, 1.1, 9.1, 1.1], traces)
+    found = summarize(key("b"), "x", [1, 1, 1, 9], [1.1, 1.1, 9.1, 1.1], traces)
     assert found.kernels[0].total_s == pytest.approx(1.0)
     assert found.end_to_end_s == pytest.approx(1.0)
     assert found.profiled_s == pytest.approx(1.1)
@@ -69,7 +70,7 @@ def test_a_disturbed_run_does_not_count() -> None:
 
 def test_the_first_run_of_every_turn_does_not_count() -> None:
     traces = [Trace((Span("k", ("a",), s),)) for s in (5.0, 1.0, 5.0, 1.0)]
-    found = summarize("b", "cpu", "x", [5, 1, 5, 1], [5, 1, 5, 1], traces, stride=2)
+    found = summarize(key("b"), "x", [5, 1, 5, 1], [5, 1, 5, 1], traces, stride=2)
     assert (found.runs, found.end_to_end_s, found.profiled_s) == (2, 1.0, 1.0)
     assert found.kernels[0].total_s == 1.0
     assert found.host_s is None
@@ -77,7 +78,7 @@ def test_the_first_run_of_every_turn_does_not_count() -> None:
 
 def test_a_lost_trace_is_an_error() -> None:
     with pytest.raises(RunError, match="2 traces of 3"):
-        summarize("b", "cpu", "x", [1], [1, 1, 1], [Trace(())] * 2)
+        summarize(key("b"), "x", [1], [1, 1, 1], [Trace(())] * 2)
 
 
 def test_calls_of_one_kernel_are_kept_apart_by_their_source() -> None:
@@ -115,7 +116,7 @@ def test_a_failed_profile_is_a_warning_and_the_others_go_on(
     monkeypatch.setattr(profile, "_with_roofs", lambda session, progress: session)
     session = replace(samples.complete(), profiles=(), warnings=())
     found = _after(session, _entry(fault="error"), _entry())
-    assert [p.backend for p in found.profiles] == ["fake"]
+    assert [p.key for p in found.profiles] == [key("fake", "cpu")]
     (warning,) = found.warnings
     assert "not profiled" in warning
     assert "ValueError" in warning

@@ -15,10 +15,12 @@ import pytest
 
 from support import catalogues, samples
 from support.diagnosis_samples import SITUATIONS
+from support.rows import key
 from tvmscope import messages
 from tvmscope.benchmark.verify import verify
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.findings import Attempt
+from tvmscope.core.precision import FLOAT32
 from tvmscope.core.remarks import failed_rules, rule_failed
 from tvmscope.core.session import Session, load, save, to_json
 from tvmscope.core.tuning import TunedTask, because, gist
@@ -103,7 +105,7 @@ def measured(tmp_path: Path) -> Session:
     after = Snapshot(busy=50, steal=3, total=100, quota_throttles=8, **counters)
     died = WorkerDied("openvino", *describe_exit(-11, []))
     built = BuildError(msg("linking with {command} failed: {reason}", command="cc", reason="no"))
-    tried = Attempt(rule="r", title=msg("No schedule was applied"), backend="b", target="t")
+    tried = Attempt(rule="r", title=msg("No schedule was applied"), key=key("tvmscope"))
     slow, fast = samples.result("tvm", 0.05), samples.result("tvmscope", 0.04)
     return samples.session(
         samples.result("torch", 0.05, warnings=disturbances(before, after)),
@@ -228,7 +230,7 @@ def test_redaction_reaches_what_messages_were_told(tmp_path: Path, speak: Any) -
 def test_an_artifacts_remarks_are_messages_again(tmp_path: Path, speak: Any) -> None:
     made = Artifact(
         path=tmp_path, model="m", source="m", model_digest="d", library_digest="d",
-        target=samples.CPU, inputs=(), outputs=(), exec_mode="bytecode", precision="float32",
+        target=samples.CPU, inputs=(), outputs=(), exec_mode="bytecode", precision=FLOAT32,
         pipeline="tvmscope", warnings=(rule_failed("matmul", "fused_dense", "oops"), "foreign"),
     )  # fmt: skip
     artifacts.save(made, tmp_path)

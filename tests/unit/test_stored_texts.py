@@ -94,8 +94,10 @@ def told(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def _says(function: ast.FunctionDef) -> bool:
+    """By the type of what it returns, or by its name."""
     made = ast.unparse(function.returns) if function.returns else ""
-    return bool(re.search(r"\b(Text|Message)\b", made))
+    named = re.search(r"unavailable|problem|reason|why|misfit|mismatch", function.name)
+    return bool(named or re.search(r"\b(Text|Message)\b", made))
 
 
 @pytest.mark.parametrize("file", files(STORED), ids=lambda f: str(f.relative_to(ROOT)))
@@ -129,7 +131,8 @@ def test_extractors_find_every_message() -> None:
         ('raise RunError("no such {}".format(thing))', True),
         ('raise UsageError("no such thing here")', False),
         ('def why() -> Text | None:\n    return "no such thing"', True),
-        ('def why() -> str:\n    return "no such thing"', False),
+        ('def why() -> str:\n    return "no such thing"', True),
+        ('def text() -> str:\n    return "no such thing"', False),
         ('reason = "it broke down" if x else ""', True),
         ('reason = f"{a} @ {b}"', False),
         ('lane.notes += ("only two rounds",)', True),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from support import trials
+from support.rows import key
 from tvmscope.analysis.roofline import Level, Limits
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
@@ -31,7 +32,7 @@ def line(best_s: float, params: dict[str, Any], *, flops: float = 1e6, size: flo
     )  # fmt: skip
     ran = KernelTime(name="conv2d", source_ops=(), calls=1, total_s=UNTUNED_S)
     profile = Profile(
-        backend="tvmscope", target="cpu", kernels=(ran,), how="", runs=1,
+        key=key("tvmscope"), kernels=(ran,), how="", runs=1,
         end_to_end_s=UNTUNED_S, profiled_s=UNTUNED_S,
     )  # fmt: skip
     (planned,) = make_plan([task], profile, LIMITS)

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tvmscope.core.precision import FLOAT32, Precision
+from tvmscope.core.row import Family
 from tvmscope.errors import ImportModelError
 from tvmscope.messages import Text, msg
 
@@ -85,7 +87,7 @@ class LoadRequest:
     folder: str
     """The prepared model's folder (see `core.model.Prepared`)."""
     device: str
-    precision: str
+    precision: Precision
     threads: int
     graph: bool = False
     artifact: str | None = None
@@ -97,6 +99,8 @@ class Backend:
     """A backend's manifest. Heavy libraries are imported only inside its functions."""
 
     name: str
+    family: Family = "peer"
+    """Whose code it runs; see `core.row`."""
     kinds: tuple[str, ...]
     """Devices it can run on: cpu, cuda."""
     formats: tuple[str, ...]
@@ -105,7 +109,7 @@ class Backend:
     """Dotted path `module:function` of `load(LoadRequest) -> Runner`, called in the worker."""
     unavailable: Callable[[str], Text | None]
     """For a device: None when usable, else the reason with what to install."""
-    precisions: tuple[str, ...] = ("float32",)
+    precisions: tuple[Precision, ...] = (FLOAT32,)
     graphs: bool = False
     """Whether it has a CUDA-graph mode that is worth its own row."""
     needs_onnx: bool = False

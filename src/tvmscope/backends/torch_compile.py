@@ -6,6 +6,7 @@ import shutil
 
 from tvmscope.backends import torch_module
 from tvmscope.backends.api import Backend, LoadRequest
+from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32
 from tvmscope.messages import Text, msg
 
 
@@ -46,7 +47,7 @@ BACKENDS = (
         name="torch-compile",
         kinds=("cpu", "cuda"),
         formats=("torch",),
-        precisions=("float32", "float16", "bfloat16"),
+        precisions=(FLOAT32, FLOAT16, BFLOAT16),
         graphs=True,
         load="tvmscope.backends.torch_compile:load",
         unavailable=unavailable,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from tvmscope.core.task import Task
+from tvmscope.core.row import RowKey, Task
 from tvmscope.messages import Text
 
 
@@ -32,3 +32,7 @@ class Entry:
     warnings: tuple[Text, ...] = ()
     items: int | None = None
     """Items per run, where throughput was asked for."""
+
+    @property
+    def key(self) -> RowKey:
+        return self.task.key

@@ -12,10 +12,10 @@ from queue import SimpleQueue
 
 from tvmscope.benchmark.compare import compare_all
 from tvmscope.benchmark.plan import Entry
-from tvmscope.benchmark.row import Reference, Row
+from tvmscope.benchmark.running_row import Reference, RunningRow
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
-from tvmscope.core.task import Task
+from tvmscope.core.row import Task
 from tvmscope.errors import RunError
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.interleave import interleave
@@ -51,9 +51,9 @@ def run(
         raise RunError(
             msg("the reference outputs {file} are missing: prepare the model again", file=reference)
         )
-    rows = [Row(entry) for entry in entries]
+    rows = [RunningRow(entry) for entry in entries]
 
-    def against(row: Row) -> Reference:
+    def against(row: RunningRow) -> Reference:
         return Reference(reference, reference_name, tolerances(row.entry.task), atol)
 
     def publish() -> Results:
@@ -81,19 +81,19 @@ def run(
 
 
 def _load(
-    rows: Sequence[Row],
+    rows: Sequence[RunningRow],
     options: MeasureOptions,
     log_dir: Path | None,
-    against: Callable[[Row], Reference],
+    against: Callable[[RunningRow], Reference],
     progress: Progress,
-) -> Iterator[Row]:
+) -> Iterator[RunningRow]:
     """Build, load and verify all rows, several chains at once where cores are plenty.
 
     Yields each row when it is done.
     """
-    done: SimpleQueue[Row | BaseException] = SimpleQueue()
+    done: SimpleQueue[RunningRow | BaseException] = SimpleQueue()
 
-    def go_through(chain: list[Row]) -> None:
+    def go_through(chain: list[RunningRow]) -> None:
         try:
             for row in chain:
                 _prepare(row, against(row), progress)
@@ -117,15 +117,15 @@ def _load(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _chains(rows: Sequence[Row]) -> list[list[Row]]:
-    chains: dict[Hashable, list[Row]] = {}
+def _chains(rows: Sequence[RunningRow]) -> list[list[RunningRow]]:
+    chains: dict[Hashable, list[RunningRow]] = {}
     for number, row in enumerate(rows):
         key = number if row.entry.chain is None else (row.entry.chain,)
         chains.setdefault(key, []).append(row)
     return list(chains.values())
 
 
-def _prepare(row: Row, against: Reference, progress: Progress) -> None:
+def _prepare(row: RunningRow, against: Reference, progress: Progress) -> None:
     if row.entry.build is not None:
         progress.stage("compile", row.label)
     row.build()
@@ -136,7 +136,10 @@ def _prepare(row: Row, against: Reference, progress: Progress) -> None:
 
 
 def _measure(
-    rows: list[Row], options: MeasureOptions, progress: Progress, publish: Callable[[], Results]
+    rows: list[RunningRow],
+    options: MeasureOptions,
+    progress: Progress,
+    publish: Callable[[], Results],
 ) -> None:
     lanes = [row.lane for row in rows if row.lane is not None]
     if not lanes:
@@ -161,25 +164,25 @@ def _measure(
     _warn_of_idle_cores(rows)
 
 
-def _warn_of_idle_cores(rows: Sequence[Row]) -> None:
+def _warn_of_idle_cores(rows: Sequence[RunningRow]) -> None:
     """Say so where a row left cores idle that another one used: the two are not quite a pair."""
-    used = {r.label: r.cores for r in rows if r.cores and r.entry.task.target.startswith("cpu")}
+    used = {r.key: r.cores for r in rows if r.cores and r.key.device == "cpu"}
     if not used:
         return
-    busiest = max(used, key=lambda label: used[label] or 0.0)
+    busiest = max(used, key=lambda key: used[key])
     for row in rows:
-        if row.label in used and (row.cores or 0.0) < FEWER_CORES * (used[busiest] or 0.0):
+        if row.key in used and used[row.key] < FEWER_CORES * used[busiest]:
             row.warnings.append(
                 msg(
                     "used {cores:.1f} cores; {busiest} used {most:.1f}",
-                    cores=row.cores or 0.0,
-                    busiest=busiest,
-                    most=used[busiest] or 0.0,
+                    cores=used[row.key],
+                    busiest=busiest.label,
+                    most=used[busiest],
                 )
             )
 
 
-def _done(rows: list[Row], options: MeasureOptions) -> tuple[float, float]:
+def _done(rows: list[RunningRow], options: MeasureOptions) -> tuple[float, float]:
     """How far the measuring is: runs where the user counts them, else time."""
     lanes = [row.lane for row in rows if row.lane is not None and row.lane.failure is None]
     usual = [lane for lane in lanes if lane.pace is None or not lane.pace.slow]
@@ -188,7 +191,7 @@ def _done(rows: list[Row], options: MeasureOptions) -> tuple[float, float]:
     return sum(min(x.used_s, options.duration_s) for x in usual), options.duration_s * len(usual)
 
 
-def _mark_interrupted(rows: list[Row]) -> None:
+def _mark_interrupted(rows: list[RunningRow]) -> None:
     for row in rows:
         if row.lane is not None and row.lane.rounds_s:
             row.warnings.append(
@@ -200,7 +203,7 @@ def _mark_interrupted(rows: list[Row]) -> None:
             )
 
 
-def _tell(row: Row, progress: Progress) -> None:
+def _tell(row: RunningRow, progress: Progress) -> None:
     """Remark at once what keeps a row from being a plain result."""
     result = row.result()
     if result.status in ("failed", "unavailable"):
@@ -209,11 +212,11 @@ def _tell(row: Row, progress: Progress) -> None:
         _tell_why(row, "wrong", row.accuracy.detail, progress)
 
 
-def _tell_why(row: Row, status: str, why: Text | None, progress: Progress) -> None:
+def _tell_why(row: RunningRow, status: str, why: Text | None, progress: Progress) -> None:
     progress.note(msg("{row}: {status}: {why}", row=row.label, status=word(status), why=why or ""))
 
 
-def _log_path(folder: Path | None, row: Row) -> Path | None:
+def _log_path(folder: Path | None, row: RunningRow) -> Path | None:
     if folder is None:
         return None
     return folder / (re.sub(r"[^A-Za-z0-9._-]+", "-", row.label) + ".log")

@@ -8,11 +8,18 @@ from tvmscope.runtime import tvm_compat
 
 
 def llvm_host() -> tuple[str, str]:
-    """LLVM's name of this CPU and its triple. Imports TVM: call it in a child process."""
+    """LLVM's name of this CPU and its triple. Imports TVM: call it in a child process.
+
+    Where the host is capped and LLVM's CPU has more, the CPU that stands for the cap is named.
+    """
     tvm_compat.import_tvm(torch=False)
     from tvm.target import codegen
 
-    return str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
+    name, triple = str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
+    cap = cpu_features.cap()
+    if cap and any(cap.hides(feature) for feature in llvm_features(name, None) or ()):
+        name = cap.arch
+    return name, triple
 
 
 def llvm_features(arch: str, triple: str | None) -> tuple[str, ...] | None:

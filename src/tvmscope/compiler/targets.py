@@ -2,7 +2,7 @@
 
 The host's target is what LLVM calls this CPU, minus the features that the operating system does
 not report (a hypervisor may hide AVX-512 from a CPU that LLVM knows has it), proven by running a
-kernel in a child process.
+kernel in a child process. TVMSCOPE_ISA caps it (see `cpu_features.cap`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def cpu_target(arch: str, triple: str | None = None, *, disabled: tuple[str, ...
 
 def host_target(*, cores: int | None = None, cache: Path | None = None) -> Target:
     """This machine's CPU, proven by a probe kernel; the proof is kept in the `cache` folder."""
-    key = json.dumps([sorted(cpu_features.reported()), cpu_features.model_name()])
+    cap = cpu_features.cap()
+    known = [sorted(cpu_features.reported()), cpu_features.model_name(), cap and cap.name]
+    key = json.dumps(known)
     file = cache and cache / f"host-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     target = _read_cached(file) if file else None
     if target is None:

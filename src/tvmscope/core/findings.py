@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tvmscope.core.row import RowKey
 from tvmscope.messages import Text
 
 CLOSE = 0.35
@@ -43,9 +44,8 @@ class Attempt:
     rule: str
     title: Text
     """Of the finding."""
-    backend: str
-    target: str
-    """The row that it was tried on, as in `Profile`."""
+    key: RowKey | None = None
+    """The row that it was tried on; None in a line of the calibration file from before keys."""
     fix: dict[str, Any] = field(default_factory=dict)
     predicted_s: float | None = None
     achieved_s: float | None = None

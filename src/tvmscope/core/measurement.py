@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tvmscope.core.task import Task
+from tvmscope.core.row import RowKey, Task
 from tvmscope.messages import Text
 
 ITSELF = "its own first run"
@@ -66,3 +66,7 @@ class Result:
     warnings: tuple[Text, ...] = ()
     items: int | None = None
     """Throughput mode only: how many items one run computes, the batch size."""
+
+    @property
+    def key(self) -> RowKey:
+        return self.task.key

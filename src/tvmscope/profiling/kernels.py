@@ -14,7 +14,7 @@ from typing import Any
 
 from tvmscope.backends.api import LoadRequest, Profiler, Span, Trace
 from tvmscope.core.profile import KernelTime, Profile
-from tvmscope.core.task import Task
+from tvmscope.core.row import RowKey
 from tvmscope.errors import RunError
 from tvmscope.measure.worker import Worker
 from tvmscope.messages import msg
@@ -26,7 +26,7 @@ _WARM_UP_S = 0.3
 
 
 def profile_row(
-    task: Task,
+    key: RowKey,
     load: str,
     request: LoadRequest,
     env: Mapping[str, str],
@@ -36,15 +36,13 @@ def profile_row(
     log_path: Path | None = None,
 ) -> Profile:
     """Load a row in a worker of its own and profile it there."""
-    with Worker(task.label, env=env, timeout_s=timeout_s, log_path=log_path) as worker:
+    with Worker(key.label, env=env, timeout_s=timeout_s, log_path=log_path) as worker:
         worker.load(load, request)
-        profile: Profile = worker.apply(
-            "tvmscope.profiling.kernels:profile_runner", task.variant.label, task.target, budget_s
-        )
+        profile: Profile = worker.apply("tvmscope.profiling.kernels:profile_runner", key, budget_s)
         return profile
 
 
-def profile_runner(runner: Any, backend: str, target: str, budget_s: float) -> Profile:
+def profile_runner(runner: Any, key: RowKey, budget_s: float) -> Profile:
     """Called in the worker, on its loaded runner."""
     plain_s = _warm_up(runner.run)
     profiler: Profiler = runner.profiler()
@@ -66,7 +64,7 @@ def profile_runner(runner: Any, backend: str, target: str, budget_s: float) -> P
     traces = profiler.traces()
     if not slow and len(traces) > 1:
         traces = traces[1:]
-    return summarize(backend, target, profiler.how, plain, profiled, traces, 1 if slow else 2)
+    return summarize(key, profiler.how, plain, profiled, traces, 1 if slow else 2)
 
 
 def _turn(run: Callable[[], float], slow: bool) -> list[float]:
@@ -89,8 +87,7 @@ def _timed(run: Callable[[], None]) -> float:
 
 
 def summarize(
-    backend: str,
-    target: str,
+    key: RowKey,
     how: str,
     plain: Sequence[float],
     profiled: Sequence[float],
@@ -116,8 +113,7 @@ def summarize(
     plain = plain[stride - 1 :: stride]
     hosts = [t.host_s for t in typical if t.host_s is not None]
     return Profile(
-        backend=backend,
-        target=target,
+        key=key,
         kernels=merge(typical),
         how=how,
         runs=len(settled),

@@ -151,6 +151,14 @@ def cpu_problem(target: Target) -> Text | None:
     missing = [f for f in target.features if f not in cpu_features.reported()]
     if not missing:
         return None
+    cap = cpu_features.cap()
+    if cap is not None and any(cap.hides(f) for f in missing):
+        return msg(
+            "{target}; this CPU lacks {missing} ({variable} is set)",
+            target=target.label,
+            missing=missing,
+            variable=cpu_features.ISA_VARIABLE,
+        )
     return msg("{target}; this CPU lacks {missing}", target=target.label, missing=missing)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
+from tvmscope.core.tuning import Choice
 from tvmscope.errors import UsageError
 from tvmscope.messages import Text, clauses, msg
 from tvmscope.progress import Progress, Silent
@@ -26,7 +27,7 @@ from tvmscope.runtime import artifact as artifacts
 from tvmscope.workflow import places, records, reports, stages, switches, tuned_rows
 from tvmscope.workflow.analyze import begin
 from tvmscope.workflow.options import Options
-from tvmscope.workflow.stages import Row
+from tvmscope.workflow.stages import PlannedRow
 
 PLAIN_FLOPS_PER_S = 1.5e9
 """What loops as written reach on one core (ResNet-50's 8.2 GFLOP took 5.5 s), for estimates."""
@@ -53,11 +54,12 @@ def ablate(
     if options.output is not None:
         places.claim(options.output, force=options.force)
     target = _single(stages.resolve_targets(options))
-    rows = plan(options, target, only, alone=alone)
-    for warning in rows[0].warnings:
+    asked = ask(options, target, only, alone=alone)  # before a load that may take minutes
+    for warning in asked.warnings:
         progress.note(warning)
     progress.stage("load", stages.name_of(model))
     with stages.prepared(model, _without_export(options)) as ready:
+        rows = plan(options, asked, ready.model.format)
         folder = options.output or places.session_folder(
             f"{ready.model.name}-ablation", target.device, started
         )
@@ -72,7 +74,7 @@ def ablate(
 
 def _measure(
     session: Session,
-    rows: Sequence[Row],
+    rows: Sequence[PlannedRow],
     ready: Prepared,
     options: Options,
     folder: Path,
@@ -117,37 +119,71 @@ def _without_export(options: Options) -> Options:
     return replace(options, load=replace(options.load, need_onnx=False))
 
 
-def plan(
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is to be switched, and how the whole is compiled: all that needs no model."""
+
+    target: Target
+    compile: CompileOptions
+    """Of the whole, with what records choose."""
+    known: Sequence[switches.Switch]
+    """All that could be switched."""
+    chosen: Sequence[switches.Switch]
+    with_nothing: bool
+    """Whether there is also a row with everything switched off, and one with each thing alone."""
+    warnings: tuple[str, ...] = ()
+
+
+def ask(
     options: Options, target: Target, only: Sequence[str] = (), *, alone: bool = False
-) -> list[Row]:
-    """The whole first, then each optimisation left out, then nothing, then each one alone."""
+) -> Asked:
+    """What an ablation would switch; refuses what cannot be."""
     if options.compile.pipeline != "tvmscope":
         raise UsageError("ablate switches parts of our own pipeline: leave --pipeline out")
-    plain = replace(options, backends=("tvmscope",), graph=False)
-    rows = stages.plan_rows(plain, (target,), "torch")
-    if len(rows) != 1:
+    if len(stages.candidates(_plain(options), (target,))) != 1:
         raise UsageError("ablate takes one --precision")
-    whole = _tuned(replace(rows[0], compile=options.compile), options)
-    if switches.TUNING.name in only and not _config(whole).choices:
+    found = records.find_choices(options.db, target, stages.threads_of(options))
+    choices = options.compile.choices or found.choices
+    if switches.TUNING.name in only and not choices:
         none = msg(
             "there are no tuning records for {target}; see tvmscope tune", target=target.label
         )
-        why = clauses(whole.warnings) or none
+        why = clauses(found.warnings) or none
         raise UsageError(msg("nothing is tuned here: {why}", why=why))
-    known = _applicable(switches.CPU if target.kind == "llvm" else switches.CUDA, whole)
+    every = switches.CPU if target.kind == "llvm" else switches.CUDA
+    known = _applicable(every, target, choices)
     chosen = switches.choose(known, only)
-    planned = [whole, *(_without(whole, switch, options) for switch in chosen)]
-    able = [switch for switch in chosen if switch.alone]
-    if able and (alone or not only):
-        base = _config(whole)
+    return Asked(
+        target=target,
+        compile=replace(options.compile, choices=choices),
+        known=known,
+        chosen=chosen,
+        with_nothing=(alone or not only) and any(switch.alone for switch in chosen),
+        warnings=found.warnings,
+    )
+
+
+def plan(options: Options, asked: Asked, model_format: str) -> list[PlannedRow]:
+    """The whole first, then each optimisation left out, then nothing, then each one alone."""
+    (row,) = stages.plan_rows(_plain(options), (asked.target,), model_format)
+    whole = replace(_compiled(row, asked.compile), warnings=asked.warnings)
+    planned = [whole, *(_without(whole, switch, options) for switch in asked.chosen)]
+    if asked.with_nothing:
+        known, base = asked.known, asked.compile
         planned.append(_bare(whole, known, NOTHING, switches.off(known, base)))
         planned += [
-            _bare(whole, known, ONLY + s.name, switches.alone(s, known, base), s) for s in able
+            _bare(whole, known, ONLY + s.name, switches.alone(s, known, base), s)
+            for s in asked.chosen
+            if s.alone
         ]
     return planned
 
 
-def _tuned(row: Row, options: Options) -> Row:
+def _plain(options: Options) -> Options:
+    return replace(options, backends=("tvmscope",), graph=False)
+
+
+def _tuned(row: PlannedRow, options: Options) -> PlannedRow:
     """With what records choose for its own target and threads, and what they have to say."""
     config, threads = _config(row), row.threads or stages.threads_of(options)
     found = records.find_choices(options.db, row.target, threads)
@@ -155,20 +191,21 @@ def _tuned(row: Row, options: Options) -> Row:
     return replace(_compiled(row, replace(config, choices=choices)), warnings=found.warnings)
 
 
-def _compiled(row: Row, config: CompileOptions) -> Row:
+def _compiled(row: PlannedRow, config: CompileOptions) -> PlannedRow:
     tuning = tuned_rows.sources(config.choices) or None
-    return replace(row, compile=config, variant=replace(row.variant, tuning=tuning), warnings=())
+    return replace(row.changed(tuning=tuning), compile=config, warnings=())
 
 
-def _config(row: Row) -> CompileOptions:
+def _config(row: PlannedRow) -> CompileOptions:
     assert row.compile is not None  # `plan` sets it
     return row.compile
 
 
-def _applicable(known: Sequence[switches.Switch], whole: Row) -> list[switches.Switch]:
+def _applicable(
+    known: Sequence[switches.Switch], target: Target, choices: Mapping[str, Choice]
+) -> list[switches.Switch]:
     """Without the target's features where it has none, or where the lesser target cannot run; and
     without what one thread or no record makes no difference to."""
-    target, choices = whole.target, _config(whole).choices
     return [
         s
         for s in known
@@ -182,18 +219,17 @@ def _can_lack(target: Target) -> bool:
     return target.triple is None and target.vector_bits > 128
 
 
-def _changed(row: Row, change: str, config: CompileOptions) -> Row:
-    row = _compiled(row, config)
-    return replace(row, variant=replace(row.variant, change=change))
+def _changed(row: PlannedRow, change: str, config: CompileOptions) -> PlannedRow:
+    return _compiled(row, config).changed(change=change)
 
 
-def _lesser(row: Row, switch: switches.Switch) -> Row:
+def _lesser(row: PlannedRow, switch: switches.Switch) -> PlannedRow:
     target = row.target
     if switch.target is not None:
         target = _named(switch.target, target.cores)
     if switch.threads is not None:
         target = replace(target, cores=switch.threads)
-    return replace(row, target=target, threads=switch.threads)
+    return replace(row.moved(target), threads=switch.threads)
 
 
 @cache  # a row after the other asks, and a child process answers
@@ -201,7 +237,7 @@ def _named(target: str, cores: int) -> Target:
     return targets.resolve(target, cores=cores)
 
 
-def _without(whole: Row, switch: switches.Switch, options: Options) -> Row:
+def _without(whole: PlannedRow, switch: switches.Switch, options: Options) -> PlannedRow:
     row = _changed(whole, WITHOUT + switch.name, switches.off([switch], _config(whole)))
     if switch.target is None and switch.threads is None:
         return row
@@ -214,12 +250,12 @@ def _without(whole: Row, switch: switches.Switch, options: Options) -> Row:
 
 
 def _bare(
-    whole: Row,
+    whole: PlannedRow,
     known: Sequence[switches.Switch],
     change: str,
     config: CompileOptions,
     kept: switches.Switch | None = None,
-) -> Row:
+) -> PlannedRow:
     """A row with nothing but what `config` leaves on; the target's features go too."""
     row = whole
     for switch in known:
@@ -235,14 +271,14 @@ class _Skipping:
         self.alone = alone
         self.built: dict[str | None, Path] = {}
 
-    def lazily(self, entry: Entry, row: Row) -> Entry:
+    def lazily(self, entry: Entry, row: PlannedRow) -> Entry:
         """The entry, in one chain with all others: each is built after what it is compared with."""
         entry = replace(entry, chain="ablation")
         return (
             entry if entry.build is None else replace(entry, build=partial(self.make, entry, row))
         )
 
-    def make(self, entry: Entry, row: Row) -> Entry:
+    def make(self, entry: Entry, row: PlannedRow) -> Entry:
         """Build what the row runs, unless it is clear that nobody wants to wait for it."""
         assert entry.build is not None
         change = row.variant.change

@@ -9,19 +9,19 @@ from tvmscope.benchmark.compare import compare_all
 from tvmscope.core.comparison import verdict
 from tvmscope.core.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
+from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 from tvmscope.core.stats import difference_interval, ratio_interval
 from tvmscope.core.target import Target
 from tvmscope.messages import Message, Seconds, Text, msg, word
 
 
-def promise(finding: Finding, backend: str, target: str) -> Attempt:
+def promise(finding: Finding, key: RowKey) -> Attempt:
     """What a finding's fix is to bring to a row, before anything is built."""
     return Attempt(
         rule=finding.rule,
         title=finding.title,
-        backend=backend,
-        target=target,
+        key=key,
         fix=finding.fix,
         predicted_s=finding.saving_s,
     )
@@ -71,42 +71,37 @@ def with_attempt(session: Session, attempt: Attempt, at: int | None = None) -> S
     return replace(session, fixes=(*done, attempt), findings=findings)
 
 
-def superseded(
-    session: Session, gone: tuple[str, str] | None, target: Target, result: Result
-) -> Session:
+def superseded(session: Session, gone: RowKey | None, target: Target, result: Result) -> Session:
     """The new row is in the session; an earlier fixed one is not."""
     known = {t.label: t for t in (*session.targets, target)}
-    old = [r for r in session.results if (r.task.variant.label, r.task.target) != gone]
+    old = [r for r in session.results if r.key != gone]
     changed = replace(session, targets=tuple(known.values()), results=tuple(old))
     return with_results(changed, (result,))
 
 
-def without_profile(session: Session, gone: tuple[str, str] | None) -> Session:
+def without_profile(session: Session, gone: RowKey | None) -> Session:
     """Without what was said of a row's kernels."""
+    if gone is None:
+        return session
     return replace(
         session,
-        profiles=tuple(p for p in session.profiles if (p.backend, p.target) != gone),
-        kernel_ir=tuple(k for k in session.kernel_ir if (k.backend, k.target) != gone),
+        profiles=tuple(p for p in session.profiles if p.key != gone),
+        kernel_ir=tuple(k for k in session.kernel_ir if k.key != gone),
     )
 
 
 def without_stale(session: Session, results: Sequence[Result]) -> Session:
     """Without the profiles of rows that now run on another number of threads."""
-    threads = {(r.task.variant.label, r.task.target): r.task.threads for r in results}
-    stale = {
-        key
-        for r in session.results
-        if threads.get(key := (r.task.variant.label, r.task.target), r.task.threads)
-        != r.task.threads
-    }
-    kept = tuple(p for p in session.profiles if (p.backend, p.target) not in stale)
+    threads = {r.key: r.task.threads for r in results}
+    stale = {r.key for r in session.results if threads.get(r.key, r.task.threads) != r.task.threads}
+    kept = tuple(p for p in session.profiles if p.key not in stale)
     return replace(session, profiles=kept)
 
 
 def with_results(session: Session, results: Sequence[Result]) -> Session:
-    """Rows in place of those of the same name and target, or after them."""
-    new = {(r.task.variant.label, r.task.target): r for r in results}
-    old = {(r.task.variant.label, r.task.target): r for r in session.results}
+    """Rows in place of those with their keys, or after them."""
+    new = {r.key: r for r in results}
+    old = {r.key: r for r in session.results}
     rows = tuple((old | new).values())
     return replace(session, results=rows, comparisons=compare_all(rows))
 

@@ -19,6 +19,7 @@ from typing import Any
 from tvmscope.analysis.bisection import Bisection, Outcome
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Prepared
+from tvmscope.core.precision import FLOAT32
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, UsageError, one_line
@@ -120,8 +121,8 @@ def command_for(session: Session, options: Options, target: Target) -> str:
     load, words = options.load, ["tvmscope", "bisect", session.model.source]
     asked = options.targets[0] if len(options.targets) == 1 and target.kind == "llvm" else "cpu"
     words += [] if asked == "auto" else ["--target", asked]
-    if options.precisions != ("float32",):
-        words += ["--precision", *options.precisions]
+    if options.precisions != (FLOAT32,):
+        words += ["--precision", *map(str, options.precisions)]
     if options.compile.pipeline != "tvmscope":
         words += ["--pipeline", options.compile.pipeline]
     for name, shape in load.shapes.items():

@@ -88,7 +88,7 @@ def _row(old: Result, new: Result) -> RowChange:
     found = compare(new, old, across=True)
     assert old.measurement is not None  # `compare` has asked
     assert new.measurement is not None
-    labels = dict.fromkeys((old.task.variant.label, new.task.variant.label))
+    labels = dict.fromkeys((old.key.name, new.key.name))
     return RowChange(
         label=" → ".join(labels),
         target=old.task.target,
@@ -108,7 +108,7 @@ def _profiled(entries: Sequence[Entry], progress: Progress, options: Options) ->
     progress.stage("profile", "kernel by kernel")
     try:
         before, after = (
-            profile_row(e.task, e.load, e.request, e.env, timeout_s=options.measure.timeout_s)
+            profile_row(e.key, e.load, e.request, e.env, timeout_s=options.measure.timeout_s)
             for e in entries
         )
     except TvmscopeError as e:
@@ -126,7 +126,7 @@ def _look(
     if options.load.inputs_file is not None:
         raise UsageError("give --image or --inputs, not both")
     known = found[0].vision or found[1].vision
-    like = LIKENESS if all(a.precision == "float32" for a in found) else HALF_LIKENESS
+    like = LIKENESS if not any(a.precision.is_half for a in found) else HALF_LIKENESS
     sides = []
     for name, artifact in zip(("before", "after"), found, strict=True):
         vision = pictures.vision_for(replace(artifact, vision=known), asked)

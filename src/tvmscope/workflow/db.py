@@ -42,7 +42,7 @@ class Selection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class WorkloadSummary:
     """What a file holds for one workload, target and number of threads."""
 
     workload: str
@@ -57,7 +57,7 @@ class FileSummary:
 
     name: str
     path: str
-    rows: tuple[Row, ...]
+    rows: tuple[WorkloadSummary, ...]
     rejected: int
     trouble: str | None = None
 
@@ -84,7 +84,10 @@ def _summary(database: Database, chosen: Selection) -> FileSummary:
         found = upkeep.summarize(trial for trial in stream if chosen.takes(trial))
     except OSError as e:
         found, database.trouble = {}, str(e.strerror or e)
-    rows = (Row(workload=w, target=t, threads=n, summary=s) for (w, t, n), s in found.items())
+    rows = (
+        WorkloadSummary(workload=w, target=t, threads=n, summary=s)
+        for (w, t, n), s in found.items()
+    )
     return FileSummary(
         name=database.name,
         path=str(database.path),

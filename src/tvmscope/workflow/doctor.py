@@ -59,6 +59,7 @@ class Check:
 
 def examine() -> list[Check]:
     """Every check; one that breaks becomes a line of its own."""
+    cpu_features.cap()  # an unknown TVMSCOPE_ISA is a usage error, as an unknown flag would be
     checks: list[Check] = []
     for part in (_python, _packages, _tvm, _cpu, _gpu, _extras, _plugins, _places, _load):
         checks += _guarded(part)
@@ -158,6 +159,10 @@ def _cpu() -> Iterator[Check]:
     cores = _("{usable} usable cores of {logical} logical (affinity, cgroup, hyper-threads)")
     detail = f"{cpu_features.model_name()}, {cores.format(usable=usable, logical=logical)}"
     yield Check(_("cpu"), "ok", f"{detail}, {' '.join(known)}")
+    if cap := cpu_features.cap():
+        text = _("the host counts as a CPU with {isa} only; other runtimes are not limited")
+        fix = _("unset {variable} to use the whole CPU").format(variable=cpu_features.ISA_VARIABLE)
+        yield Check(cpu_features.ISA_VARIABLE, "info", text.format(isa=cap.name), fix)
     memory = psutil.virtual_memory()
     text = _("{free} free of {total}")
     free, total = format_bytes(memory.available), format_bytes(memory.total)

@@ -18,7 +18,7 @@ PACKAGES = (
 
 def collect(threads: int) -> Environment:
     """The environment as it is now."""
-    gpu = cuda_device.find()
+    gpu, cap = cuda_device.find(), cpu_features.cap()
     return Environment(
         cpu=cpu_features.model_name(),
         cpu_features=tuple(sorted(cpu_features.reported())),
@@ -28,6 +28,7 @@ def collect(threads: int) -> Environment:
         load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         gpu=gpu.name if gpu else None,
         driver=gpu.driver if gpu else None,
+        isa_cap=cap.name if cap else None,
         versions={"python": platform.python_version(), **package_versions()},
     )
 

@@ -21,6 +21,8 @@ from tvmscope.compiler import targets
 from tvmscope.core.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Prepared
+from tvmscope.core.precision import Precision
+from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 from tvmscope.diagnose import view
 from tvmscope.diagnose.engine import diagnose
@@ -40,19 +42,17 @@ _BLIND = ("exec_mode", "graph")
 class Version:
     """Our row at some point of the loop, and the options that it is compiled with."""
 
-    row: stages.Row
+    row: stages.PlannedRow
     options: Options
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Label and target, by which a session knows the row."""
-        return self.row.variant.label, self.row.target.label
+    def key(self) -> RowKey:
+        return self.row.key
 
     @property
-    def group(self) -> tuple[str, str, int]:
+    def group(self) -> tuple[tuple[str, Precision], int]:
         """Rows that agree in these are compared."""
-        threads = stages.threads_of(self.options)
-        return self.row.target.label, self.row.variant.precision, threads
+        return self.key.group, stages.threads_of(self.options)
 
 
 def applied(options: Options, fix: Mapping[str, Any]) -> Options:
@@ -63,7 +63,7 @@ def applied(options: Options, fix: Mapping[str, Any]) -> Options:
         )
     whole = {key: fix[key] for key in ("threads", "graph") if key in fix}
     if "precision" in fix:
-        whole["precisions"] = (fix["precision"],)
+        whole["precisions"] = (Precision.parse(fix["precision"]),)
     if "target" in fix:
         whole["targets"] = (fix["target"],)
     build = {key: fix[key] for key in ("pipeline", "exec_mode") if key in fix}
@@ -86,7 +86,7 @@ class FixLoop:
         """The session after each step; a prediction is in it before its fix is built."""
         now = first
         while (finding := _next(session, now)) is not None:
-            attempt = attempts.promise(finding, *now.place)
+            attempt = attempts.promise(finding, now.key)
             number = len(session.fixes) + 1
             self.progress.note(attempts.tell(attempt, number))
             yield (session := attempts.with_attempt(session, attempt))
@@ -160,7 +160,7 @@ class FixLoop:
         peers = [
             Version(row, asked)
             for row in planned
-            if not view.is_ours(row.variant.backend) and row.variant.backend in measured
+            if not row.key.is_compiled and row.backend.name in measured
         ]
         versions = [*([first] if first.group == now.group else []), *peers, now]
         entries = [
@@ -168,11 +168,11 @@ class FixLoop:
         ]
         results = self._race(entries, now.options, "fixed")
         yield (session := attempts.with_results(attempts.without_stale(session, results), results))
-        known = {(p.backend, p.target) for p in session.profiles}
+        known = {p.key for p in session.profiles}
         new = [
             e
             for e, v in zip(entries, versions, strict=True)
-            if (e.task.variant.label, e.task.target) not in known and profile.has_profiler(v.row)
+            if e.key not in known and profile.has_profiler(v.row)
         ]
         logs = self.folder / "logs"
         yield from profile.profile_entries(session, new, now.options, self.progress, logs)
@@ -182,10 +182,10 @@ class FixLoop:
     ) -> Session:
         """The new row takes its place, with a profile; an earlier fixed one is no row any more."""
         version, result = kept
-        gone = now.place if now.row.variant.fixed else None
+        gone = now.key if now.row.variant.fixed else None
         if gone is not None:
-            shutil.rmtree(self._artifacts / now.row.folder_name)
-        name = version.row.folder_name
+            shutil.rmtree(self._artifacts / now.key.folder_name)
+        name = version.key.folder_name
         shutil.move(self._scratch(number) / name, self._artifacts / name)
         if any(key in session.fixes[-1].fix for key in _BLIND):  # the kernels are as they were
             return attempts.superseded(session, gone, version.row.target, result)
@@ -204,7 +204,7 @@ class FixLoop:
 
 def fix_rows(
     session: Session,
-    rows: Sequence[stages.Row],
+    rows: Sequence[stages.PlannedRow],
     ready: Prepared,
     options: Options,
     folder: Path,
@@ -213,10 +213,11 @@ def fix_rows(
     """Try the fixes of every row of ours that is diagnosed; the session after each step."""
     loop = FixLoop(ready, folder, progress)
     for subject in view.subjects(session):
-        place = (subject.profile.backend, subject.profile.target)
-        row = next((r for r in rows if (r.variant.label, r.target.label) == place), None)
+        row = next((r for r in rows if r.key == subject.key), None)
         if row is None or subject.row is None or subject.row.status != "ok":
-            progress.note(msg("{row}: no fixes are tried on a row that is not right", row=place[0]))
+            progress.note(
+                msg("{row}: no fixes are tried on a row that is not right", row=subject.key.name)
+            )
             continue
         pipeline = row.variant.pipeline or options.compile.pipeline
         own = replace(options, compile=replace(options.compile, pipeline=pipeline))
@@ -227,15 +228,11 @@ def fix_rows(
 
 def _next(session: Session, now: Version) -> Finding | None:
     """The finding whose fix promises most, of those that were not tried."""
-    tried = {(a.rule, a.title) for a in session.fixes if _device(a.target) == now.row.target.device}
-    about = view.about(session, now.row.variant.label, now.row.target)
+    tried = {(a.rule, a.title) for a in session.fixes if a.key and a.key.device == now.key.device}
+    about = view.about(session, now.key, now.row.target)
     found = [f for f in diagnose(about).findings if f.fix and f.saving_s != 0]
     new = [f for f in found if (f.rule, f.title) not in tried]
     return min(new, key=lambda f: any(key in f.fix for key in _BLIND), default=None)
-
-
-def _device(target: str) -> str:
-    return target.partition(":")[0]
 
 
 def _changed(now: Version, fix: Mapping[str, Any], model_format: str) -> Version:
@@ -249,8 +246,8 @@ def _changed(now: Version, fix: Mapping[str, Any], model_format: str) -> Version
     asked = replace(
         options,
         backends=("tvmscope",),
-        precisions=(fix.get("precision", now.row.variant.precision),),
+        precisions=options.precisions if "precision" in fix else (now.key.precision,),
         graph=fix.get("graph", now.row.variant.graph),
     )
     row, *_rest = stages.plan_rows(asked, [target], model_format)
-    return Version(replace(row, variant=replace(row.variant, fixed=True)), options)
+    return Version(row.changed(fixed=True), options)

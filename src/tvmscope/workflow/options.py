@@ -15,6 +15,7 @@ from tvmscope.core.options import (
     PictureOptions,
     TuneOptions,
 )
+from tvmscope.core.precision import FLOAT32, Precision
 from tvmscope.errors import UsageError
 from tvmscope.units import split_targets
 
@@ -26,7 +27,7 @@ class Options:
     backends: tuple[str, ...] = ()
     """Names to measure; empty means all."""
     targets: tuple[str, ...] = ("auto",)
-    precisions: tuple[str, ...] = ("float32",)
+    precisions: tuple[Precision, ...] = (FLOAT32,)
     graph: bool | None = None
     """CUDA graphs: with, without, or (None) both as separate rows."""
     threads: int | None = None
@@ -98,7 +99,6 @@ class Options:
 
 
 _ALIASES = {"target": "targets", "precision": "precisions", "backend": "backends"}
-_PRECISIONS = {"fp32": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16"}
 
 
 def _split(texts: Iterable[str]) -> tuple[str, ...]:
@@ -115,12 +115,7 @@ def _normal(flat: dict[str, Any]) -> dict[str, Any]:
             split = split_targets if key == "targets" else _split
             values[key] = split(texts)
     if "precisions" in values:
-        values["precisions"] = tuple(_PRECISIONS.get(p, p) for p in values["precisions"])
-        for precision in values["precisions"]:
-            if precision not in _PRECISIONS.values():
-                raise UsageError(
-                    f"unknown precision '{precision}'; use float32, float16 or bfloat16"
-                )
+        values["precisions"] = tuple(dict.fromkeys(map(Precision.parse, values["precisions"])))
     for key, kind in (("output", Path), ("inputs_file", str), ("dump_ir", str)):
         if values.get(key) is not None:
             values[key] = kind(values[key])

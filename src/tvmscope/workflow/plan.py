@@ -19,7 +19,7 @@ class Plan:
     kind: str
     targets: tuple[str, ...]
     threads: int
-    rows: tuple[stages.Row, ...]
+    rows: tuple[stages.PlannedRow, ...]
     options: Options
 
     def lines(self) -> list[str]:
@@ -30,10 +30,7 @@ class Plan:
             *(f"target    {target}" for target in self.targets),
             f"threads   {self.threads}",
             f"measure   {_how(measure)}, {measure.mode}, {measure.cache} caches",
-            *(
-                f"backend   {row.variant.label} @ {row.target.label}{_why(row)}"
-                for row in self.rows
-            ),
+            *(f"backend   {row.key.label}{_why(row)}" for row in self.rows),
         ]
 
 
@@ -44,7 +41,7 @@ def _how(measure: MeasureOptions) -> str:
     return f"{measure.duration_s:g} s per backend, at least {measure.min_rounds} rounds{warm}"
 
 
-def _why(row: stages.Row) -> str:
+def _why(row: stages.PlannedRow) -> str:
     if row.builds and row.unavailable:
         return f": compiled only, {row.unavailable}"
     return f": unavailable, {row.unavailable}" if row.unavailable else ""

@@ -31,7 +31,7 @@ class Prefixes:
         self.ready, self.target, self.options = ready, target, options
         self.scratch, self.progress = scratch, progress
         self.precision = options.precisions[0]
-        known = stages.TOLERANCES[self.precision]
+        known = self.precision.tolerance
         self.tolerance = known if options.tolerance is None else options.tolerance
         self.tested: list[Probe] = []
         self.names: tuple[str, ...] = ()

@@ -35,24 +35,23 @@ ROOFS_TIMEOUT_S = 60.0
 
 def profile_rows(
     session: Session,
-    rows: Sequence[stages.Row],
+    rows: Sequence[stages.PlannedRow],
     ready: Prepared,
     options: Options,
     folder: Path,
     progress: Progress,
 ) -> Iterator[Session]:
     """The session with one more profile after each measured row that has a profiler."""
-    measured = [
-        row
-        for row, result in zip(rows, session.results, strict=True)
-        if result.measurement is not None and has_profiler(row)
+    measured = {result.key for result in session.results if result.measurement is not None}
+    entries = [
+        stages.loadable_entry(row, ready, options, folder / "artifacts")
+        for row in rows
+        if row.key in measured and has_profiler(row)
     ]
-    make = (stages.loadable_entry(row, ready, options, folder / "artifacts") for row in measured)
-    entries = list(make)
     yield from profile_entries(session, entries, options, progress, log_dir=folder / "logs")
 
 
-def has_profiler(row: stages.Row) -> bool:
+def has_profiler(row: stages.PlannedRow) -> bool:
     """A CUDA graph runs its kernels as one."""
     return row.backend.profiles and not row.variant.graph
 
@@ -83,7 +82,7 @@ def _with_profile(
 ) -> Session:
     log = re.sub(r"[^A-Za-z0-9._-]+", "-", f"profile {entry.task.label}") + ".log"
     profile = profile_row(
-        entry.task,
+        entry.key,
         entry.load,
         entry.request,
         entry.env,
@@ -103,7 +102,7 @@ def _kernel_ir(profile: Profile, entry: Entry) -> list[KernelIR]:
         return []
     ran = {kernel.name for kernel in profile.kernels}
     return [
-        replace(ir, backend=profile.backend, target=profile.target)
+        replace(ir, key=profile.key)
         for ir in artifacts.read_kernels(Path(entry.request.artifact))
         if ir.name in ran
     ]
@@ -176,7 +175,7 @@ def profile(model: Any, options: Options, progress: Progress | None = None) -> S
             model=ready.model,
             targets=where,
             warnings=tuple(
-                msg("{row}: has no profiler", row=r.variant.label) for r in rows if r not in chosen
+                msg("{row}: has no profiler", row=r.key.name) for r in rows if r not in chosen
             ),
         )
         planned = stages.plan_entries(chosen, ready, options, Path(scratch), compilers)

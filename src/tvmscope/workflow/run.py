@@ -11,14 +11,14 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from tvmscope.backends import all_backends
-from tvmscope.backends.api import LoadRequest
+from tvmscope.backends.api import Backend, LoadRequest
 from tvmscope.benchmark.plan import Entry
 from tvmscope.benchmark.run import run
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.measurement import ITSELF, Result
 from tvmscope.core.model import Model, TensorSpec
+from tvmscope.core.row import RowKey, Task, Variant
 from tvmscope.core.session import Session
-from tvmscope.core.task import Task, Variant
 from tvmscope.errors import UsageError
 from tvmscope.measure.worker import Worker
 from tvmscope.progress import Progress, Silent
@@ -69,9 +69,9 @@ def run_artifact(
 def entry_for(artifact: Artifact, folder: str, options: Options) -> Entry:
     """How to load an artifact; `folder` holds its inputs."""
     threads = stages.threads_of(options)
-    backend = all_backends()[0]["tvmscope"]
+    backend = _backend(artifact)
     return Entry(
-        task=_task(artifact, threads),
+        task=_task(artifact, backend, threads),
         load=backend.load,
         request=LoadRequest(
             folder=folder,
@@ -117,18 +117,24 @@ def seeded(spec: TensorSpec, rng: np.random.Generator) -> np.ndarray:
     return np.ones(spec.shape, dtype=spec.dtype)
 
 
-def _task(artifact: Artifact, threads: int) -> Task:
+def _backend(artifact: Artifact) -> Backend:
+    """The one that runs an artifact; the user's own pipeline is run as ours."""
+    return all_backends()[0]["tvm" if artifact.pipeline == "tvm" else "tvmscope"]
+
+
+def _task(artifact: Artifact, backend: Backend, threads: int) -> Task:
+    variant = Variant(
+        backend=backend.name,
+        family=backend.family,
+        precision=artifact.precision,
+        pipeline=artifact.pipeline,
+        graph=artifact.graph,
+    )
     return Task(
         model=artifact.model,
         digest=artifact.model_digest,
-        target=artifact.target.label,
+        key=RowKey.of(variant, artifact.target),
         threads=threads,
-        variant=Variant(
-            backend="tvmscope" if artifact.pipeline != "tvm" else "tvm",
-            precision=artifact.precision,
-            pipeline=artifact.pipeline,
-            graph=artifact.graph,
-        ),
         shapes={spec.name: spec.shape for spec in artifact.inputs},
     )
 

@@ -17,8 +17,9 @@ from tvmscope.compiler import targets
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Model, Prepared
 from tvmscope.core.options import CompileOptions
+from tvmscope.core.precision import Precision
+from tvmscope.core.row import RowKey, Task, Variant
 from tvmscope.core.target import Target
-from tvmscope.core.task import Task, Variant
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import ImportModelError, TvmscopeError, UsageError
 from tvmscope.machine import cpu_features
@@ -34,21 +35,23 @@ from tvmscope.workflow.places import cache_folder
 LOAD_TIMEOUT_S = 3600.0
 REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
 """Which framework's outputs a model of each format is verified against."""
-TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Row:
+class PlannedRow:
     """A row of the table to come: a variant of a backend on a target."""
 
     backend: Backend
     target: Target
-    variant: Variant
+    key: RowKey
+    """On `target`; `changed` and `moved` keep the two in step."""
     unavailable: Text | None
     cross: bool = False
     """Its code cannot run here; it is compiled all the same, for a machine that can."""
     choices: Mapping[str, Choice] = field(default_factory=dict)
     """What tuning records say, for a row that is there for their sake."""
+    untuned: RowKey | None = None
+    """For such a row the planned one that differs in the records alone, where there is one."""
     warnings: tuple[Text, ...] = ()
     compile: CompileOptions | None = None
     """How it is compiled, where that is not what the options say; with its own choices."""
@@ -61,9 +64,16 @@ class Row:
         return self.backend.compiles is not None and (self.unavailable is None or self.cross)
 
     @property
-    def folder_name(self) -> str:
-        """Where its artifact goes, inside a session's folder."""
-        return f"{self.variant.label}-{self.target.label}".replace(" ", "-").replace(":", "-")
+    def variant(self) -> Variant:
+        return self.key.variant
+
+    def changed(self, **fields: Any) -> PlannedRow:
+        """The row of another variant: these fields of the present one replaced."""
+        return replace(self, key=replace(self.key, variant=replace(self.variant, **fields)))
+
+    def moved(self, target: Target) -> PlannedRow:
+        """The row of the same variant on another target."""
+        return replace(self, target=target, key=RowKey.of(self.variant, target))
 
 
 def threads_of(options: Options) -> int:
@@ -89,8 +99,8 @@ def name_of(model: Any) -> str:
 def without_needless_export(options: Options, where: Sequence[Target]) -> Options:
     """Exporting to ONNX takes seconds: only for backends that want it and are here."""
     wanted = any(
-        row.backend.needs_onnx and row.unavailable is None
-        for row in plan_rows(options, where, "torch")
+        backend.needs_onnx and why_unavailable(backend, target) is None
+        for target, _precision, backend in candidates(options, where)
     )
     return replace(options, load=replace(options.load, need_onnx=wanted))
 
@@ -136,24 +146,46 @@ def known_backends(options: Options) -> dict[str, Backend]:
     return backends
 
 
-def plan_rows(options: Options, where: Sequence[Target], model_format: str) -> list[Row]:
-    """Backends x targets x precisions x graph modes, with what is unavailable and why."""
+def candidates(
+    options: Options, where: Sequence[Target]
+) -> list[tuple[Target, Precision, Backend]]:
+    """Backends x targets x precisions as far as was asked for and a backend knows of them."""
     backends = known_backends(options)
-    rows = []
-    for target in where:
-        for precision in options.precisions:
-            for backend in backends.values():
-                if options.backends and backend.name not in options.backends:
-                    continue
-                if target.device not in backend.kinds or precision not in backend.precisions:
-                    continue
-                graphs = _graph_modes(options, target, backend)
-                made = [_row(backend, target, precision, g, model_format, options) for g in graphs]
-                if backend.tuned:
-                    made = tuned_rows.with_records(made, options, threads_of(options))
-                rows += made
-    if not rows:
+    asked = [b for b in backends.values() if not options.backends or b.name in options.backends]
+    found = [
+        (target, precision, backend)
+        for target in where
+        for precision in options.precisions
+        for backend in asked
+        if target.device in backend.kinds and precision in backend.precisions
+    ]
+    if not found:
         raise UsageError("no backend can run this: check --backends, --precision and --target")
+    return found
+
+
+def why_unavailable(backend: Backend, target: Target) -> Text | None:
+    """Why a backend cannot run on a target here, whatever the model; None where it can."""
+    reason = backend.unavailable(target.device)
+    if reason is None and target.kind == "llvm" and (problem := cpu_problem(target)):
+        return msg("the target is {problem}", problem=problem)
+    return reason
+
+
+def can_cross_compile(backend: Backend) -> bool:
+    """Whether a backend compiles here for targets that it cannot run on here."""
+    return backend.unavailable("cpu") is None
+
+
+def plan_rows(options: Options, where: Sequence[Target], model_format: str) -> list[PlannedRow]:
+    """The candidates in their graph modes, with what is unavailable and why."""
+    rows: list[PlannedRow] = []
+    for target, precision, backend in candidates(options, where):
+        graphs = _graph_modes(options, target, backend)
+        made = [_row(backend, target, precision, g, model_format, options) for g in graphs]
+        if backend.tuned:
+            made = tuned_rows.with_records(made, rows, options, threads_of(options))
+        rows += made
     return rows
 
 
@@ -165,12 +197,10 @@ def _graph_modes(options: Options, target: Target, backend: Backend) -> tuple[bo
 
 
 def _row(
-    backend: Backend, target: Target, precision: str, graph: bool, form: str, options: Options
-) -> Row:
-    reason = backend.unavailable(target.device)
-    if reason is None and target.kind == "llvm" and (problem := cpu_problem(target)):
-        reason = msg("the target is {problem}", problem=problem)
-    cross = reason is not None and backend.unavailable("cpu") is None
+    backend: Backend, target: Target, precision: Precision, graph: bool, form: str, options: Options
+) -> PlannedRow:
+    reason = why_unavailable(backend, target)
+    cross = reason is not None and can_cross_compile(backend)
     if form not in backend.formats:
         cross = False
         reason = msg(
@@ -181,12 +211,19 @@ def _row(
     pipeline = backend.compiles
     if pipeline == "tvmscope":  # `--pipeline` says what our row runs: ours, or the user's own
         pipeline = options.compile.pipeline
-    variant = Variant(backend=backend.name, precision=precision, pipeline=pipeline, graph=graph)
-    return Row(backend=backend, target=target, variant=variant, unavailable=reason, cross=cross)
+    variant = Variant(
+        backend=backend.name,
+        family=backend.family,
+        precision=precision,
+        pipeline=pipeline,
+        graph=graph,
+    )
+    key = RowKey.of(variant, target)
+    return PlannedRow(backend=backend, target=target, key=key, unavailable=reason, cross=cross)
 
 
 def plan_entries(
-    rows: Sequence[Row], ready: Prepared, options: Options, artifacts: Path, stack: ExitStack
+    rows: Sequence[PlannedRow], ready: Prepared, options: Options, artifacts: Path, stack: ExitStack
 ) -> list[Entry]:
     """An entry per row of the table to come; rows that need an artifact carry its build.
 
@@ -209,7 +246,7 @@ def plan_entries(
     return entries
 
 
-def _bare_entry(row: Row, ready: Prepared, options: Options) -> Entry:
+def _bare_entry(row: PlannedRow, ready: Prepared, options: Options) -> Entry:
     threads = row.threads or threads_of(options)
     return Entry(
         task=task_of(ready.model, row, threads),
@@ -228,17 +265,17 @@ def _bare_entry(row: Row, ready: Prepared, options: Options) -> Entry:
     )
 
 
-def loadable_entry(row: Row, ready: Prepared, options: Options, artifacts: Path) -> Entry:
+def loadable_entry(row: PlannedRow, ready: Prepared, options: Options, artifacts: Path) -> Entry:
     """The entry of a row that is built already."""
     entry = _bare_entry(row, ready, options)
     if not row.builds:
         return entry
-    built = replace(entry.request, artifact=str(artifacts / row.folder_name))
+    built = replace(entry.request, artifact=str(artifacts / row.key.folder_name))
     return replace(entry, request=built)
 
 
 def _build_entry(
-    entry: Entry, builder: Builder, row: Row, options: Options, artifacts: Path
+    entry: Entry, builder: Builder, row: PlannedRow, options: Options, artifacts: Path
 ) -> Entry:
     """Compile what the row needs; a failure becomes the row's reason."""
     config = replace(
@@ -250,7 +287,7 @@ def _build_entry(
     if row.choices and tuned_rows.are_useless(row, artifacts):
         return replace(entry, unavailable=tuned_rows.NO_KERNEL)
     try:
-        built = builder.build(artifacts / row.folder_name, row.target, config)
+        built = builder.build(artifacts / row.key.folder_name, row.target, config)
     except UsageError:  # a pass or a pipeline that does not exist: no row could be built
         raise
     except TvmscopeError as e:  # our own words, in one line; the list of a pre-flight stays whole
@@ -266,7 +303,7 @@ def _build_entry(
     )
 
 
-def _unavailable(row: Row, built: Artifact) -> Text | None:
+def _unavailable(row: PlannedRow, built: Artifact) -> Text | None:
     if not row.cross:
         return row.unavailable
     why = row.unavailable or ""
@@ -280,14 +317,13 @@ def items_per_run(options: Options, shapes: Mapping[str, tuple[int, ...]]) -> in
     return next((shape[0] for shape in shapes.values() if shape), 1)
 
 
-def task_of(model: Model, row: Row, threads: int) -> Task:
+def task_of(model: Model, row: PlannedRow, threads: int) -> Task:
     """The measurement's identity."""
     return Task(
         model=model.name,
         digest=model.digest,
-        target=row.target.label,
+        key=row.key,
         threads=threads,
-        variant=row.variant,
         shapes=model.shapes,
     )
 
@@ -296,4 +332,4 @@ def tolerance(options: Options, task: Task) -> float:
     """The largest accepted error of a task's outputs."""
     if options.tolerance is not None:
         return options.tolerance
-    return TOLERANCES[task.variant.precision]
+    return task.variant.precision.tolerance

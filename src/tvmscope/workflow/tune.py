@@ -56,6 +56,7 @@ def tune(
     ):
         for note in ready.model.notes:
             progress.note(note)
+        (row,) = stages.plan_rows(options, (target,), ready.model.format)
         label = f"tune-{target.label}"
         folder = options.output or places.session_folder(ready.model.name, label, started)
         run = Tuned(
@@ -68,6 +69,7 @@ def tune(
             progress=progress,
             began=began,
             session=begin(ready, options, (target,), started),
+            row=row,
         )
         with ExitStack() as stack:
             planned = tuning_setup.plan(run, stack)
@@ -96,12 +98,13 @@ def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
         graph=False,
         load=replace(options.load, need_onnx=False),
     )
-    (row,) = stages.plan_rows(own, (target,), "torch")
-    if row.unavailable is not None and not row.cross:
-        raise UsageError(f"{target.label} cannot be tuned: {row.unavailable}")
-    if row.unavailable is not None and not (dry_run or options.tune.tracker):
+    ((_target, _precision, backend),) = stages.candidates(own, (target,))
+    why = stages.why_unavailable(backend, target)
+    if why is not None and not stages.can_cross_compile(backend):
+        raise UsageError(f"{target.label} cannot be tuned: {why}")
+    if why is not None and not (dry_run or options.tune.tracker):
         raise UsageError(
-            f"{target.label} cannot be tuned here: {row.unavailable}; tune on a machine that runs "
+            f"{target.label} cannot be tuned here: {why}; tune on a machine that runs "
             "it, or through a farm that has one: --tracker HOST:PORT --key NAME; --dry-run lists "
             "its tasks"
         )

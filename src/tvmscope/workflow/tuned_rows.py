@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tvmscope.core.row import RowKey
 from tvmscope.core.tuning import Choice
 from tvmscope.messages import clauses, msg
 from tvmscope.runtime.artifact import read_kernels
@@ -14,14 +15,19 @@ from tvmscope.workflow import records
 from tvmscope.workflow.options import Options
 
 if TYPE_CHECKING:
-    from tvmscope.workflow.stages import Row
+    from tvmscope.workflow.stages import PlannedRow
 
 NO_RECORD = msg("there are no tuning records for it; see tvmscope tune")
 NO_KERNEL = msg("no tuning record is about a kernel of this model; see tvmscope tune")
 
 
-def with_records(rows: list[Row], options: Options, threads: int) -> list[Row]:
-    """Tuned rows with what the records say; none where there are no records, unless asked for."""
+def with_records(
+    rows: list[PlannedRow], planned: Sequence[PlannedRow], options: Options, threads: int
+) -> list[PlannedRow]:
+    """Tuned rows with what the records say; none where there are no records, unless asked for.
+
+    `planned` are the rows before them, among which the untuned ones are looked up.
+    """
     asked = rows[0].backend.name in options.backends
     if options.compile.pipeline != "tvmscope" and not asked:
         return []
@@ -31,9 +37,9 @@ def with_records(rows: list[Row], options: Options, threads: int) -> list[Row]:
     why = clauses(found.warnings) or NO_RECORD
     return [
         replace(
-            row,
-            variant=replace(row.variant, tuning=sources(found.choices) or "none"),
+            row.changed(tuning=sources(found.choices) or "none"),
             choices=found.choices,
+            untuned=_untuned(row.key, planned),
             warnings=found.warnings,
             unavailable=row.unavailable if found.choices else why,
             cross=row.cross and bool(found.choices),
@@ -47,8 +53,17 @@ def sources(choices: Mapping[str, Choice]) -> str:
     return ", ".join(sorted({choice.source for choice in choices.values()}))
 
 
-def are_useless(row: Row, artifacts: Path) -> bool:
+def _untuned(key: RowKey, planned: Sequence[PlannedRow]) -> RowKey | None:
+    """The planned row that is the same but for tuning: only that and the backend's name differ."""
+    for row in planned:
+        if row.key == replace(key, variant=replace(key.variant, backend=row.backend.name)):
+            return row.key
+    return None
+
+
+def are_useless(row: PlannedRow, artifacts: Path) -> bool:
     """Whether the untuned row is compiled already and shows that no record is about its kernels."""
-    plain = replace(row.variant, backend="tvmscope", tuning=None)
-    kernels = read_kernels(artifacts / replace(row, variant=plain).folder_name)
+    if row.untuned is None:
+        return False
+    kernels = read_kernels(artifacts / row.untuned.folder_name)
     return bool(kernels) and not any(kernel.workload in row.choices for kernel in kernels)

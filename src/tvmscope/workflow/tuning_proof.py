@@ -192,12 +192,15 @@ def prove(run: Tuned, proof: Proof) -> Proof:
         _record(run, [v for vs in proof.verdicts.values() for v in vs if v.slower])
         return proof
     backend = all_backends()[0]["tvmscope-tuned"]
-    variant = replace(run.row.variant, backend=backend.name, tuning=str(run.database.path))
-    tuned = replace(run.row, backend=backend, variant=variant, choices=proof.choices)
+    tuned = replace(
+        run.row.changed(backend=backend.name, tuning=str(run.database.path)),
+        backend=backend,
+        choices=proof.choices,
+    )
     assert run.builder is not None
     run.progress.stage("compile", f"{run.ready.model.name} tuned")
     config = replace(run.config, choices=proof.choices)
-    run.builder.build(run.artifacts / tuned.folder_name, run.target, config)
+    run.builder.build(run.artifacts / tuned.key.folder_name, run.target, config)
     run.builder.close()
     if run.runs_here:
         results = _measure(run, [run.row, tuned])
@@ -219,7 +222,7 @@ def prove(run: Tuned, proof: Proof) -> Proof:
     return proof
 
 
-def _measure(run: Tuned, rows: Sequence[stages.Row]) -> tuple[Result, ...]:
+def _measure(run: Tuned, rows: Sequence[stages.PlannedRow]) -> tuple[Result, ...]:
     options = replace(run.options.measure, duration_s=_duration_s(run))
     return measure_rows(
         [stages.loadable_entry(row, run.ready, run.options, run.artifacts) for row in rows],

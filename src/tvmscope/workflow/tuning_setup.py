@@ -56,6 +56,8 @@ class Tuned:
     progress: Progress
     began: float
     session: Session
+    row: stages.PlannedRow
+    """The untuned model's."""
     builder: Builder | None = None
     workshop: Workshop | None = None
     profile: Profile | None = None
@@ -70,13 +72,6 @@ class Tuned:
     @property
     def threads(self) -> int:
         return stages.threads_of(self.options)
-
-    @property
-    def row(self) -> stages.Row:
-        """The untuned model's row."""
-        form = self.ready.model.format
-        (row,) = stages.plan_rows(self.options, (self.target,), form)
-        return row
 
     @property
     def runs_here(self) -> bool:
@@ -102,7 +97,7 @@ def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
     run.builder = stack.enter_context(Builder(run.ready, run.threads))
     run.progress.stage("compile", f"{run.ready.model.name} untuned")
     start = time.monotonic()
-    built = run.builder.build(run.artifacts / run.row.folder_name, run.target, run.config)
+    built = run.builder.build(run.artifacts / run.row.key.folder_name, run.target, run.config)
     run.weights_bytes = built.size_bytes if run.target.kind == "llvm" else 0
     run.build_s = time.monotonic() - start
     run.progress.stage("list tasks", run.ready.model.name)
@@ -144,7 +139,7 @@ def _profile_there(run: Tuned, tasks: list[TuningTask], workshop: Workshop) -> P
     if not any(trial.status == "ok" for trial in trials):
         why = (trials[0].reason or "") if trials else msg("the model has no kernel")
         raise TuneError(msg("no untuned kernel could be measured: {why}", why=why))
-    return profile_of(tasks, trials, run.row.variant.label)
+    return profile_of(tasks, trials, run.row.key)
 
 
 def _planned(run: Tuned, tasks: list[TuningTask]) -> list[PlannedTask]:

@@ -28,7 +28,7 @@ def compile_(model: flags.Model, *, options: Options, show: Show) -> int:
         path=artifact.path,
         model=artifact.model,
         target=artifact.target.label,
-        precision=artifact.precision,
+        precision=str(artifact.precision),
         size=format_bytes(artifact.size_bytes),
         time=format_s(artifact.build_s),
     )

@@ -28,10 +28,10 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def _is_untuned(row: Result, tuned: Result) -> bool:
-    a, b = row.task, tuned.task
-    return a.variant.tuning is None and (
-        a.target, a.variant.precision, a.variant.pipeline, a.variant.graph
-    ) == (b.target, b.variant.precision, b.variant.pipeline, b.variant.graph)  # fmt: skip
+    a, b = row.key, tuned.key
+    return a.variant.tuning is None and (a.group, a.variant.pipeline, a.variant.graph) == (
+        b.group, b.variant.pipeline, b.variant.graph
+    )  # fmt: skip
 
 
 def _is_slower(tuned: Result, plain: Result) -> bool:
@@ -54,9 +54,9 @@ def _finding(session: Session, tuned: Result, plain: Result) -> Finding:
         evidence=sentences(
             msg(
                 "{tuned} takes {new}, {plain} {old}, measured in turns.",
-                tuned=tuned.task.variant.label,
+                tuned=tuned.key.name,
                 new=Seconds(new),
-                plain=plain.task.variant.label,
+                plain=plain.key.name,
                 old=Seconds(old),
             ),
             msg("Slower by a tenth or more: {names}.", names=listed(worse)) if worse else None,

@@ -9,6 +9,7 @@ from tvmscope.benchmark.plan import Entry
 from tvmscope.benchmark.verify import verify
 from tvmscope.core.measurement import Accuracy, Measurement, Result, Status
 from tvmscope.core.options import MeasureOptions
+from tvmscope.core.row import Device, RowKey
 from tvmscope.core.stats import cov, spread
 from tvmscope.errors import BackendUnavailable, TvmscopeError, one_line
 from tvmscope.measure.interleave import Lane
@@ -21,7 +22,7 @@ NOT_MEASURED = msg("stopped before it was measured")
 
 
 @dataclass
-class Row:
+class RunningRow:
     """Collects what becomes of one entry; `result()` may be asked at any time."""
 
     entry: Entry
@@ -35,8 +36,12 @@ class Row:
     warnings: list[Text] = field(default_factory=list)
 
     @property
+    def key(self) -> RowKey:
+        return self.entry.key
+
+    @property
     def label(self) -> str:
-        return self.entry.task.label
+        return self.key.label
 
     def start(self, options: MeasureOptions, log_path: Path | None) -> None:
         """Start a worker of its own, which waits stopped."""
@@ -92,7 +97,7 @@ class Row:
         warnings = (*self.entry.warnings, *self.warnings, *(lane.notes if lane else ()))
         wall = _measurement(lane)
         if wall is not None:
-            warnings += _noise(wall, self.entry.task.target)
+            warnings += _noise(wall, self.key.device)
         return Result(
             task=self.entry.task,
             status=status,
@@ -149,8 +154,8 @@ def _device_measurement(lane: Lane | None) -> Measurement | None:
     return Measurement(rounds_s=tuple(lane.device_rounds_s), clock="cuda-events")
 
 
-def _noise(m: Measurement, target: str) -> tuple[Text, ...]:
-    if target.startswith("cuda"):
+def _noise(m: Measurement, device: Device) -> tuple[Text, ...]:
+    if device == "cuda":
         share = cov(m)
         if share is not None and share > CUDA_COV:
             note = msg(
