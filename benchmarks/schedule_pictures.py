@@ -76,7 +76,7 @@ def register_tile(host: Any, target: Any) -> list[tuple[float, float]]:
 
 def blocking(host: Any, target: Any) -> dict[str, list[tuple[float, float]]]:
     """GFLOP/s of a 1x1 convolution by its input channels: rows at a time, and tile by tile."""
-    from tvmscope.compiler import tiles
+    from tvmscope.compiler.cost import tiles
     from tvmscope.compiler.schedules.cpu.conv2d import schedule_conv2d
 
     width = tiles.padded(56, host)
@@ -98,7 +98,7 @@ def layout(host: Any, target: Any) -> list[tuple[str, float]]:
     import tvm
     from tvm import te, topi
 
-    from tvmscope.compiler import tiles
+    from tvmscope.compiler.cost import tiles
     from tvmscope.compiler.schedules.cpu.conv2d import schedule_conv2d
     from tvmscope.compiler.schedules.cpu.fallback import schedule_fallback
 

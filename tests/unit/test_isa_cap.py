@@ -6,12 +6,12 @@ import platform
 from dataclasses import replace
 
 import pytest
-import samples
 
+from support import samples
 from tvmscope.analysis.changes import changes
-from tvmscope.compiler import cpu_features
 from tvmscope.errors import Incomparable, UsageError
-from tvmscope.report import _view
+from tvmscope.machine import cpu_features
+from tvmscope.report.sections import view
 from tvmscope.workflow import doctor, environment
 
 ZEN4 = frozenset({"avx", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "avx512vnni", "gfni"})
@@ -77,8 +77,8 @@ def test_a_session_says_that_the_host_is_capped() -> None:
     here = environment.collect(2)
     assert here.isa_cap == "avx2"
     session = replace(samples.session(), environment=here)
-    assert "capped to avx2" in _view.environment(session)
-    assert any("limited to avx2" in line for line in _view.warnings(session))
+    assert "capped to avx2" in view.environment(session)
+    assert any("limited to avx2" in line for line in view.warnings(session))
 
 
 def test_sessions_with_and_without_the_cap_are_not_compared(

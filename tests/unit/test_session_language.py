@@ -34,7 +34,7 @@ from tvmscope.report.formats import csv_, google_benchmark, html, json_, markdow
 from tvmscope.report.formats.console import to_text
 from tvmscope.report.redact import redact
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.workflow import attempts
+from tvmscope.workflow.fixing import attempts
 
 OLD = Path(__file__).parent.parent / "data" / "session-of-sentences.json"
 """Written when sessions held sentences alone."""

@@ -19,13 +19,11 @@ STORED = (
     "compiler/frontends/torch", "compiler/pipeline.py", "compiler/schedules/apply.py",
     "core/comparison.py", "core/findings.py", "core/remarks.py", "diagnose", "machine/load.py",
     "measure", "models/api.py", "models/darknet", "models/download.py", "models/flat.py",
-    "models/loaders", "models/prepare.py", "profiling", "runtime", "tuning/plan.py",
-    "tuning/proof/parts.py", "tuning/records/matching.py", "workflow/ablate.py",
-    "workflow/attempts.py", "workflow/bench.py", "workflow/bisect.py", "workflow/builder.py",
-    "workflow/compare_artifacts.py", "workflow/divergence.py", "workflow/fix.py",
-    "workflow/prefixes.py", "workflow/profile.py", "workflow/stages.py", "workflow/tune.py",
-    "workflow/tuned_rows.py", "workflow/tuning_proof.py", "workflow/tuning_setup.py",
-    "workflow/tuning_view.py",
+    "models/loaders", "models/prepare.py", "profiling", "runtime", "stages", "tuning/job",
+    "tuning/plan.py", "tuning/proof/parts.py", "tuning/proof/prove.py",
+    "tuning/records/matching.py", "workflow/ablating", "workflow/analyze.py", "workflow/bench.py",
+    "workflow/bisecting", "workflow/comparing/artifacts.py", "workflow/fixing",
+    "workflow/profile.py", "workflow/run.py",
 )  # fmt: skip
 """Modules and folders whose findings, reasons, warnings, notes and remarks end up in a session."""
 FIELDS = frozenset(
