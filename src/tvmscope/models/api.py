@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from tvmscope.core.options import LoadOptions
 from tvmscope.core.vision import Vision
 from tvmscope.errors import BackendUnavailable, one_line
+from tvmscope.extras import install as install_command
 
 if TYPE_CHECKING:
     from torch import nn
 
-EXTRA = "pip install 'tvmscope[torch]'"
+EXTRA = install_command("torch")
 RANDOM_NOTE = (
     "seeded random weights ({reason}): times hold, predictions mean nothing"  # design, rule 12
 )
@@ -55,7 +56,6 @@ def require(*modules: str, install: str = EXTRA) -> None:
         try:
             importlib.import_module(name)
         except (ImportError, OSError) as e:  # OSError: a shared library of it does not load
-            reason = "is not installed" if isinstance(e, ModuleNotFoundError) else one_line(e)
-            raise BackendUnavailable(
-                f"'{name}' is needed for this model: {reason}; {install}"
-            ) from e
+            absent = isinstance(e, ModuleNotFoundError) and e.name == name
+            reason = "is not installed" if absent else f"does not load ({one_line(e)})"
+            raise BackendUnavailable(f"this model needs {name}, which {reason}: {install}") from e

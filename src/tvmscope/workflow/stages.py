@@ -20,7 +20,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.task import Task, Variant
 from tvmscope.core.tuning import Choice
-from tvmscope.errors import ImportModelError, TvmscopeError, UsageError
+from tvmscope.errors import BackendUnavailable, ImportModelError, TvmscopeError, UsageError
 from tvmscope.machine import cpu_features
 from tvmscope.measure.worker import WorkerDied, run_isolated
 from tvmscope.models.torch_module import pickle_module
@@ -244,6 +244,8 @@ def _build_entry(
         built = builder.build(artifacts / row.folder_name, row.target, config)
     except UsageError:  # a pass or a pipeline that does not exist: no row could be built
         raise
+    except BackendUnavailable as e:
+        return replace(entry, unavailable=str(e))
     except TvmscopeError as e:  # our own words, in one line; the list of a pre-flight stays whole
         return replace(entry, unavailable=None, failure=str(e))
     if row.choices and not any(kernel.tuned for kernel in read_kernels(built.path)):

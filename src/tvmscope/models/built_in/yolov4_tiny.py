@@ -28,7 +28,7 @@ def load(options: LoadOptions, form: str = "") -> TorchModel:
 
     folder = package_folder()
     if folder is None:
-        raise BackendUnavailable(f"'{_PACKAGE}' is needed for this model: {_INSTALL}")
+        raise BackendUnavailable(f"this model needs {_PACKAGE}, which is not installed: {_INSTALL}")
     files = folder / "cfgs" / "yolov4_tiny"
     parts = parse_parts(form)
     published = parts.weights is None
