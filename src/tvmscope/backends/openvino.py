@@ -10,6 +10,7 @@ import numpy as np
 
 from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
+from tvmscope.measure.remote import here
 
 
 class _Runner:
@@ -85,7 +86,7 @@ BACKENDS = (
         formats=("torch", "onnx"),
         needs_onnx=True,
         profiles=True,
-        load="tvmscope.backends.openvino:load",
+        load=here(load),
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},
     ),

@@ -12,7 +12,7 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 if TYPE_CHECKING:
     from tvmscope.core.session import Session

@@ -57,7 +57,7 @@ def _fix(subject: Subject) -> dict[str, object]:
     """Our pipeline, with its schedules; nothing where it ran whole and left them so."""
     left = [name for name in subject.disabled if name not in _SCHEDULING]
     fix: dict[str, object] = {}
-    if subject.row is None or subject.row.task.variant.pipeline != "tvmscope":
+    if subject.key.variant.pipeline != "tvmscope":
         fix["pipeline"] = "tvmscope"
     if len(left) < len(subject.disabled):
         fix["disabled_passes"] = left
