@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs
 from tvmscope.core.precision import FLOAT16, FLOAT32
 from tvmscope.core.row import Family
@@ -74,8 +74,8 @@ def unavailable(device: str) -> Text | None:
     from tvmscope.runtime import tvm_compat
 
     tvm_compat.prefer_source_build()
-    if importlib.util.find_spec("tvm") is None:
-        return msg("apache-tvm is not installed: pip install tvmscope")
+    if reason := extras.missing("tvm"):
+        return reason
     if device == "cuda" and cuda_device.find() is None:
         return msg("no CUDA device here")
     return None

@@ -13,6 +13,7 @@ from tvmscope import __version__
 from tvmscope.cli.aliases import modern
 from tvmscope.cli.command import PANELS, Command, Family, bind
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.extras import explain
 from tvmscope.messages import _, render
 from tvmscope.plugins import discover
 from tvmscope.report.escape import clean
@@ -48,16 +49,18 @@ def build_app() -> typer.Typer:
     found, _failures = discover("tvmscope.cli.commands", "COMMAND")
     for name, command in sorted(found.items(), key=_place):
         if isinstance(command, Family):
-            app.add_typer(_family(command), name=name, rich_help_panel=command.panel)
+            app.add_typer(_family(command, name), name=name, rich_help_panel=command.panel)
         else:
-            app.command(name.replace("_", "-"), rich_help_panel=command.panel)(bind(command))
+            name = name.replace("_", "-")
+            app.command(name, rich_help_panel=command.panel)(bind(command, name))
     return app
 
 
-def _family(family: Family) -> typer.Typer:
+def _family(family: Family, name: str) -> typer.Typer:
     app = typer.Typer(help=family.help, no_args_is_help=True)
     for member in family.members:
-        app.command(member.run.__name__.strip("_"))(bind(member))
+        own = member.run.__name__.strip("_")
+        app.command(own)(bind(member, f"{name} {own}"))
     return app
 
 
@@ -85,6 +88,7 @@ def _fail(error: Exception, *, verbose: bool) -> int:
     """One line on stderr and the exit code; the traceback only when asked for."""
     if verbose:
         traceback.print_exception(error, file=sys.stderr)
+    error = explain(error) or error
     # typer's own errors have moved between modules over the versions; this method has stayed.
     usage = getattr(error, "format_message", None)
     if usage is not None:

@@ -21,7 +21,7 @@ from tvmscope.errors import SchemaError
 from tvmscope.messages import Text
 from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
-from tvmscope.storage.files import write_text_atomic
+from tvmscope.storage.files import read_text, write_text_atomic
 
 SCHEMA_VERSION = 2
 FILE_NAME = "session.json"
@@ -181,10 +181,10 @@ def save(session: Session, path: Path) -> Path:
 
 
 def load(path: Path) -> Session:
-    """Read a session from its folder or file."""
+    """Read a session from its folder or file; a slim one is compressed."""
     file = path / FILE_NAME if path.is_dir() else path
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = json.loads(read_text(file))
     except FileNotFoundError as e:
         raise SchemaError(f"no session at {path}: give a results folder or its session.json") from e
     except UnicodeDecodeError as e:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.extras import explain
 from tvmscope.measure.remote import Remote
 from tvmscope.storage.files import write_npz
 
@@ -162,6 +163,7 @@ def serve(connection: Connection) -> None:
 
 def _failure(error: Exception) -> tuple[str, Any]:
     """Kind and text of an exception; our own keep the nearest type that the parent knows."""
+    error = explain(error) or error
     text = one_line(error)
     if isinstance(error, TvmscopeError):
         known = next(c for c in type(error).__mro__ if c.__module__ == TvmscopeError.__module__)

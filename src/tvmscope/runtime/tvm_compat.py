@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tvmscope import extras
+
 TVM_PIN = "0.27.0.post1"
 FFI_PIN = "0.1.14.post1"
 
@@ -31,6 +33,15 @@ def prefer_source_build() -> Path | None:
         if folder.is_dir() and str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
     return Path(home)
+
+
+def require(*modules: str, why: str) -> None:
+    """Raise `BackendUnavailable` where a module is missing; a source build's TVM counts as there.
+
+    Imports nothing. `why` names what needs them, for the message.
+    """
+    prefer_source_build()
+    extras.require(*modules, why=why)
 
 
 def installed_version() -> str:
@@ -52,7 +63,7 @@ def import_tvm(*, torch: bool) -> Any:
     `import tvm` pulls torch in where it is installed: two seconds and 200 MB that a process which
     only runs artifacts must not pay, and whose thread pool must not compete with TVM's.
     """
-    prefer_source_build()
+    require("tvm", why="this")
     if not torch and "torch" not in sys.modules:
         sys.modules["torch"] = None  # type: ignore[assignment]  # makes `import torch` fail
         try:

@@ -72,4 +72,5 @@ COMMAND = Command(
         flags.results,
     ),
     panel=MEASURE,
+    needs=("tvm",),
 )

@@ -10,6 +10,7 @@ import typer
 from tvmscope.cli.command import RESULTS, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, refuse_overwrite, write
+from tvmscope.errors import UsageError
 from tvmscope.messages import _
 from tvmscope.stages.options import Options
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def report(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="SESSION", help=_("Results folders, or their session.json.")),
+        typer.Argument(metavar="SESSION", help=_("Results folders, or their session files.")),
     ],
     format_: Annotated[
         str | None,
@@ -29,7 +30,8 @@ def report(
             "-f",
             metavar="NAME",
             help=_(
-                "console, html, markdown, json, svg, csv, trace, google-benchmark, model-explorer. "
+                "console, html, markdown, json, slim, svg, csv, trace, google-benchmark, "
+                "model-explorer. "
                 "[default: what --output is called, else console]"
             ),
         ),
@@ -45,6 +47,8 @@ def report(
 
     by_name = by_file(options.output) if options.output else None
     chosen = renderer("json" if show.json else format_ or by_name or "console")
+    if chosen.packed and options.output is None:
+        raise UsageError(f"{chosen.name} is a compressed file: give -o FILE{chosen.suffix}")
     for file in (options.output, show.export_times):
         refuse_overwrite(file, options.force)
     shown = show.presentable([load(path) for path in paths])
