@@ -27,6 +27,7 @@ from tvmscope.core.precision import FLOAT32
 from tvmscope.core.row import RowKey, Task, Variant
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.interleave import Lane, interleave
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker
 
 PLANTED = 0.08
@@ -120,7 +121,7 @@ def comparison(first: Request, second: Request, options: MeasureOptions) -> Comp
     with Worker("first", env=env) as a, Worker("second", env=env) as b:
         lanes = []
         for name, worker, request in (("first", a, first), ("second", b, second)):
-            worker.load("aa:load", request)
+            worker.load(here(load), request)
             worker.pause()
             lanes.append(Lane(name, worker))
         before = snapshot((a.pid, b.pid))

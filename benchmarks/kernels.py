@@ -23,6 +23,7 @@ from tvmscope.core.options import MeasureOptions
 from tvmscope.core.stats import geometric_mean, median_s, ratio_interval
 from tvmscope.machine import cpu_features
 from tvmscope.measure.interleave import Lane, interleave
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker
 
 Array = np.ndarray[Any, Any]
@@ -315,7 +316,7 @@ def _measure(
 ) -> float:
     lanes, infos, results = [], [], []
     with TemporaryDirectory() as folder:
-        for worker, load in ((ours, "kernels:load_ours"), (theirs, "kernels:load_torch")):
+        for worker, load in ((ours, here(load_ours)), (theirs, here(load_torch))):
             worker.resume()
             infos.append(worker.load(load, (CASES.index(case), threads)))
             file = Path(folder) / "outputs.npz"

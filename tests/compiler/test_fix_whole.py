@@ -8,7 +8,7 @@ import pytest
 
 import tvmscope
 from tvmscope.core.session import Session, load
-from tvmscope.workflow import calibration
+from tvmscope.workflow.fixing import calibration
 
 NET = """
 import torch

@@ -29,7 +29,7 @@ from tvmscope.models.prepare import prepare
 from tvmscope.profiling import roofs
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.workflow import places
+from tvmscope.stages import places
 
 UNFIXED = CompileOptions(disabled_passes=("fast-scatter",))
 SINE = [helper.make_node("Sin", ["x"], ["y"], name="sin")]

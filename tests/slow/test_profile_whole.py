@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from support.references import PREPARE
 from tvmscope.core import operators
 from tvmscope.core.options import LoadOptions
 from tvmscope.measure.worker import run_isolated
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 from tvmscope.workflow.profile import profile
 
 pytestmark = pytest.mark.slow
@@ -22,7 +23,7 @@ def resnet18(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The prepared folder, whose ONNX file is the second format."""
     folder = tmp_path_factory.mktemp("resnet18")
     options = LoadOptions(offline=True)
-    run_isolated("tvmscope.models.prepare:prepare", "resnet18", str(folder), options)
+    run_isolated(PREPARE, "resnet18", str(folder), options)
     return folder
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tvmscope.analysis.waterfall import waterfall
+from tvmscope.stages.options import Options
 from tvmscope.workflow.analyze import analyze
-from tvmscope.workflow.options import Options
 
 pytestmark = pytest.mark.slow
 

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tvmscope.backends.api import Span, Trace
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.row import Task
 from tvmscope.errors import BackendUnavailable, RunError, UsageError
+from tvmscope.measure.remote import here
 
 ENV = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
 OUTPUTS = {"y": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)}
@@ -168,5 +170,7 @@ def task(backend: str, **changes: Any) -> Task:
     return Task(**(fields | changes))
 
 
-def entry(backend: str, *, load: str = "support.fakes:load", **request: Any) -> Entry:
-    return Entry(task=task(backend), load=load, request=request, env=ENV)
+def entry(
+    backend: str, *, load: Callable[[dict[str, Any]], FakeRunner] = load, **request: Any
+) -> Entry:
+    return Entry(task=task(backend), load=here(load), request=request, env=ENV)

@@ -12,10 +12,11 @@ from support.trials import ARM
 from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate
 from tvmscope.runtime.artifact import read_kernels
+from tvmscope.stages.options import Options
+from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.targets import resolve_targets
 from tvmscope.tuning.records.database import Database
-from tvmscope.workflow import ablate
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.stages import PlannedRow, resolve_targets
+from tvmscope.workflow.ablating import ablate
 
 COMMON = ("--target", "cpu", "--threads", "2")
 QUICK = (*COMMON, "--iterations", "2", "--warmup", "1", "-o", "out")

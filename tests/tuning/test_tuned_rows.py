@@ -12,8 +12,8 @@ from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate
 from tvmscope.report.formats import console, html
 from tvmscope.runtime.artifact import read_kernels
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
-from tvmscope.workflow import records
 
 QUICK = {"target": "cpu", "iterations": 2, "warmup": 1, "threads": 2}
 

@@ -18,7 +18,7 @@ from tvmscope.errors import UsageError
 from tvmscope.report.formats import console, markdown
 from tvmscope.report.formats.html import render as page
 from tvmscope.report.sections import view
-from tvmscope.workflow import switches
+from tvmscope.workflow.ablating import switches
 
 
 def row(

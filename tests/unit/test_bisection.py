@@ -15,9 +15,9 @@ from tvmscope.core.session import Session
 from tvmscope.errors import BuildError
 from tvmscope.progress import Silent
 from tvmscope.report.terminal.bisection import headline, render
-from tvmscope.workflow import bisect as job
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.prefixes import first_bad
+from tvmscope.stages.options import Options
+from tvmscope.workflow.bisecting import bisect as job
+from tvmscope.workflow.bisecting.prefixes import first_bad
 
 WRONG = samples.accuracy(0.5, passed=False, detail="output 'y': far off")
 

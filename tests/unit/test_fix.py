@@ -19,11 +19,14 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, MeasureOptions
 from tvmscope.core.precision import FLOAT16
 from tvmscope.core.profile import Finding
-from tvmscope.core.session import Session, load, save
+from tvmscope.core.row import Task
+from tvmscope.core.session import Session, load
 from tvmscope.errors import BuildError, UsageError
 from tvmscope.progress import Silent
-from tvmscope.workflow import calibration, fix, stages
-from tvmscope.workflow.options import Options
+from tvmscope.stages.job import Job
+from tvmscope.stages.options import Options
+from tvmscope.stages.rows import PlannedRow
+from tvmscope.workflow.fixing import calibration, fix
 
 SLOW, MIDDLE, FAST = {"run_s": 40e-3}, {"run_s": 20e-3}, {"run_s": 2e-3}
 QUICK = Options(measure=MeasureOptions(warmup=1, iterations=9, timeout_s=20), threads=2)
@@ -56,43 +59,43 @@ class Shop:
     def run(self, *, first: dict[str, Any] = SLOW) -> Session:
         np.savez(self.folder / "reference.npz", **fakes.OUTPUTS)
         backend = all_backends()[0]["tvmscope"]
-        row = stages.PlannedRow(
+        row = PlannedRow(
             backend=backend, target=samples.CPU, unavailable=None,
             key=key("tvmscope", pipeline="tvmscope"),
         )  # fmt: skip
         self._save(self.folder / "artifacts" / row.key.folder_name, first)
         ours = profiles.profile(row.key, profiles.kernel("fused_conv2d", 4e-3, "conv1"))
         self.start = session = profiles.session(ours, findings=tuple(self.found))
-        for place, name in ((fix.stages, "plan_entries"), (fix.stages, "loadable_entry")):
-            self.monkeypatch.setattr(place, name, getattr(self, f"_{name}"))
+        for name in ("build_rows", "built_entry"):
+            self.monkeypatch.setattr(fix, name, getattr(self, f"_{name}"))
         self.monkeypatch.setattr(fix, "diagnose", lambda s: replace(s, findings=tuple(self.found)))
-        self.monkeypatch.setattr(fix.profile, "profile_entries", self._profile)
-        ready = Prepared(self.folder, samples.MODEL)
-        for step in fix.fix_rows(session, [row], ready, QUICK, self.folder, Silent()):
-            session = step
-            save(session, self.folder)
-        return session
+        self.monkeypatch.setattr(fix, "profile_entries", self._profile)
+        job = Job(
+            ready=Prepared(self.folder, samples.MODEL), options=QUICK, progress=Silent(),
+            folder=self.folder, session=session,
+        )  # fmt: skip
+        return job.keep_each(fix.fix_rows(job, [row]))
 
-    def _entry(self, row: stages.PlannedRow, request: dict[str, Any]) -> Entry:
+    def _entry(self, row: PlannedRow, request: dict[str, Any]) -> Entry:
         made = fakes.entry("tvmscope", **request)
-        return replace(made, task=stages.task_of(samples.MODEL, row, row.target.cores))
+        task = Task(
+            model=samples.MODEL.name, digest=samples.MODEL.digest, key=row.key,
+            threads=row.target.cores, shapes=samples.MODEL.shapes,
+        )  # fmt: skip
+        return replace(made, task=task)
 
-    def _plan_entries(self, rows, ready, options: Options, artifacts: Path, stack) -> list[Entry]:
+    def _build_rows(self, rows, ready, options: Options, artifacts: Path, progress) -> list[Entry]:
         (row,) = rows
         name = ",".join(options.compile.disabled_passes)
+        self.on_build()
+        self.built.append(name)
+        made = self.makes[name]
+        if isinstance(made, Exception):
+            raise made
+        self._save(artifacts / row.key.folder_name, made)
+        return [self._entry(row, made)]
 
-        def build() -> Entry:
-            self.on_build()
-            self.built.append(name)
-            made = self.makes[name]
-            if isinstance(made, Exception):
-                raise made
-            self._save(artifacts / row.key.folder_name, made)
-            return self._entry(row, made)
-
-        return [replace(self._entry(row, {}), build=build)]
-
-    def _loadable_entry(self, row: stages.PlannedRow, ready, options, artifacts: Path) -> Entry:
+    def _built_entry(self, row: PlannedRow, ready, options, artifacts: Path) -> Entry:
         return self._entry(
             row, json.loads((artifacts / row.key.folder_name / "request.json").read_text())
         )

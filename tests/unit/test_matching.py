@@ -11,9 +11,9 @@ from support.trials import ARM, AVX2, AVX512, CONV, H100, TVM, ZEN, trial, valid
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import RULES, Candidate, Trial, origins
 from tvmscope.errors import UsageError
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import SHIPPED_NAME, Database, append
 from tvmscope.tuning.records.matching import Found, Host, choose
-from tvmscope.workflow import records
 
 HOST = Host(target=AVX2, threads=2, tvm=TVM, cpu="a CPU")
 

@@ -14,17 +14,21 @@ from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.core.profile import Profile
 from tvmscope.core.session import Session, load
 from tvmscope.errors import RunError
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import WorkerDied
 from tvmscope.profiling.kernels import merge, profile_row, summarize
 from tvmscope.progress import Silent
-from tvmscope.workflow import analyze, profile
-from tvmscope.workflow.options import Options
+from tvmscope.stages import profile
+from tvmscope.stages.job import Job
+from tvmscope.stages.options import Options
+from tvmscope.stages.race import Raced
+from tvmscope.workflow import analyze
 
 
 def _profile(**request: Any) -> Profile:
     return profile_row(
         fakes.task("fake").key,
-        "support.fakes:load_profiled",
+        here(fakes.load_profiled),
         request,
         fakes.ENV,
         timeout_s=20,
@@ -102,7 +106,7 @@ def _after(session: Session, *entries: Any) -> Session:
 
 
 def _entry(**request: Any) -> Any:
-    made = fakes.entry("fake", load="support.fakes:load_profiled", **request)
+    made = fakes.entry("fake", load=fakes.load_profiled, **request)
     return replace(made, request=_Request(request))
 
 
@@ -131,13 +135,18 @@ def test_an_interrupted_profile_keeps_the_measured_rows(
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(analyze, "run", lambda *_, **__: session.results)
-    monkeypatch.setattr(analyze.stages, "plan_rows", lambda *_: [])
-    monkeypatch.setattr(analyze.stages, "plan_entries", lambda *_: [])
-    monkeypatch.setattr(analyze.profile, "profile_rows", interrupted)
+    raced = Raced(session.results, session.comparisons)
+    monkeypatch.setattr(analyze, "race", lambda *_, **__: raced)
+    monkeypatch.setattr(analyze, "plan_rows", lambda *_: [])
+    monkeypatch.setattr(analyze, "build_rows", lambda *_, **__: ())
+    monkeypatch.setattr(analyze, "profile_rows", interrupted)
     ready: Any = type("Ready", (), {"model": session.model, "reference_path": tmp_path})
+    job = Job(
+        ready=ready, options=Options(), progress=Silent(), folder=tmp_path,
+        session=replace(session, results=()),
+    )  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
-        analyze.measure(replace(session, results=()), ready, Options(), tmp_path, Silent())
+        analyze.measure(job)
     kept = load(tmp_path)
     assert len(kept.results) == len(session.results)
     assert not kept.complete

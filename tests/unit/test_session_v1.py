@@ -21,7 +21,7 @@ from tvmscope.errors import SchemaError
 from tvmscope.report.formats import json_
 from tvmscope.report.redact import redact
 from tvmscope.report.renderers import renderers
-from tvmscope.workflow import calibration
+from tvmscope.workflow.fixing import calibration
 
 FOLDER = Path(__file__).parents[1] / "data" / "sessions-v1"
 NAMES = sorted(file.stem for file in FOLDER.glob("*.json"))

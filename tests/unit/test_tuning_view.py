@@ -12,9 +12,9 @@ from support.rows import key
 from tvmscope.analysis.roofline import Level, Limits
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
+from tvmscope.tuning.job.view import progress_line
 from tvmscope.tuning.plan import make_plan
 from tvmscope.tuning.search.state import State
-from tvmscope.workflow.tuning_view import progress_line
 
 LIMITS = Limits(flops_per_s=1e9, levels=(Level(1e9, None),))
 UNTUNED_S = 8e-3

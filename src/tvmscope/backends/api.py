@@ -12,6 +12,7 @@ import numpy as np
 from tvmscope.core.precision import FLOAT32, Precision
 from tvmscope.core.row import Family
 from tvmscope.errors import ImportModelError
+from tvmscope.measure.remote import Remote
 
 
 class Runner(Protocol):
@@ -104,8 +105,8 @@ class Backend:
     """Devices it can run on: cpu, cuda."""
     formats: tuple[str, ...]
     """Model formats it takes: torch, onnx."""
-    load: str
-    """Dotted path `module:function` of `load(LoadRequest) -> Runner`, called in the worker."""
+    load: Remote[[LoadRequest], Runner]
+    """Makes the runner; called in the worker. `here(load)` refers to a function at hand."""
     unavailable: Callable[[str], str | None]
     """For a device: None when usable, else the reason with what to install."""
     precisions: tuple[Precision, ...] = (FLOAT32,)

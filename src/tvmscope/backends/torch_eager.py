@@ -9,6 +9,7 @@ from tvmscope.backends import torch_module
 from tvmscope.backends.api import Backend, LoadRequest
 from tvmscope.backends.profilers.torch import TorchProfiler
 from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32
+from tvmscope.measure.remote import here
 
 
 def load(request: LoadRequest) -> torch_module.TorchRunner:
@@ -36,7 +37,7 @@ BACKENDS = (
         precisions=(FLOAT32, FLOAT16, BFLOAT16),
         graphs=True,
         profiles=True,
-        load="tvmscope.backends.torch_eager:load",
+        load=here(load),
         unavailable=torch_module.unavailable,
         env=torch_module.env,
     ),

@@ -13,6 +13,7 @@ from tvmscope.core.precision import FLOAT16, FLOAT32
 from tvmscope.core.row import Family
 from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
+from tvmscope.measure.remote import here
 
 
 class _Runner:
@@ -102,7 +103,7 @@ BACKENDS = tuple(
         profiles=True,
         compiles=pipeline,
         tuned=tuned,
-        load="tvmscope.backends.tvm:load",
+        load=here(load),
         unavailable=unavailable,
         env=env,
     )

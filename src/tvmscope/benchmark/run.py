@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from tvmscope.benchmark.compare import compare_all
 from tvmscope.benchmark.plan import Entry
 from tvmscope.benchmark.running_row import Reference, RunningRow
 from tvmscope.core.measurement import Result
@@ -21,12 +20,10 @@ from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.interleave import interleave
 from tvmscope.progress import Progress
 
-__all__ = ["Entry", "compare_all", "run"]
-
 Results = tuple[Result, ...]
 FEWER_CORES = 0.8
 CORES_PER_CHAIN = 2
-"""Building and loading compile (TVM, torch.compile): fewer cores would only queue up."""
+"""Loading compiles too (torch.compile): fewer cores would only queue up."""
 
 
 def run(
@@ -77,6 +74,11 @@ def run(
     return publish()
 
 
+def pending(entries: Sequence[Entry]) -> Results:
+    """What is known of entries that are not measured yet."""
+    return tuple(RunningRow(entry).result() for entry in entries)
+
+
 def _load(
     rows: Sequence[RunningRow],
     options: MeasureOptions,
@@ -84,7 +86,7 @@ def _load(
     against: Callable[[RunningRow], Reference],
     progress: Progress,
 ) -> Iterator[RunningRow]:
-    """Build, load and verify all rows, several chains at once where cores are plenty.
+    """Load and verify all rows, several chains at once where cores are plenty.
 
     Yields each row when it is done.
     """
@@ -123,10 +125,7 @@ def _chains(rows: Sequence[RunningRow]) -> list[list[RunningRow]]:
 
 
 def _prepare(row: RunningRow, against: Reference, progress: Progress) -> None:
-    if row.entry.build is not None:
-        progress.stage("compile", row.label)
-    row.build()
-    if row.worker is not None:
+    if row.worker is not None:  # else it is known why it cannot be measured
         progress.stage("load and verify", row.label)
         with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
             row.prepare(Path(folder) / "outputs.npz", against)

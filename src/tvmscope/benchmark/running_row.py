@@ -48,18 +48,9 @@ class RunningRow:
             self.label, env=self.entry.env, timeout_s=options.timeout_s, log_path=log_path
         )
 
-    def build(self) -> None:
-        """Complete the entry; what can then not be measured needs its worker no more."""
-        if self.entry.build is not None:
-            self.entry = self.entry.build()
-        if self.entry.unavailable is not None or self.entry.failure is not None:
-            self.end()
-            self.worker = None
-
     def prepare(self, outputs: Path, against: Reference) -> None:
         """Load, verify, and wait stopped; a failure stays in the row."""
-        if self.worker is None:
-            return
+        assert self.worker is not None  # `start` comes first
         try:
             self.info = self.worker.load(self.entry.load, self.entry.request)
             self.worker.outputs(outputs)

@@ -16,13 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tvmscope.compiler import host
 from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, TvmscopeError, UsageError
 from tvmscope.machine import cpu_features, cuda_device
-from tvmscope.measure.worker import run_isolated
+from tvmscope.measure.remote import here
+from tvmscope.measure.worker import run_isolated, run_within
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import write_text_atomic
 
+_LLVM_HOST, _LLVM_FEATURES = here(host.llvm_host), here(host.llvm_features)
+_PROBE = here(host.probe)
+_PROBE_S = 120.0
 ARM64_TRIPLE = "aarch64-linux-gnu"
 _X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 _OLD_KEYS = {"mcpu", "mattr", "mtriple", "arch", "num-cores", "keys", "libs", "device", "model"}
@@ -75,7 +80,7 @@ def to_tvm(target: Target) -> dict[str, Any]:
 
 def cpu_target(arch: str, triple: str | None = None, *, disabled: tuple[str, ...] = ()) -> Target:
     """A CPU by its LLVM name, with the features LLVM knows it for."""
-    features = run_isolated("tvmscope.compiler.host:llvm_features", arch, triple)
+    features = run_isolated(_LLVM_FEATURES, arch, triple)
     if features is None:
         where = f" for {triple}" if triple else ""
         raise UsageError(f"LLVM does not know a CPU named '{arch}'{where}{_suggest(arch)}")
@@ -111,10 +116,10 @@ def _read_cached(file: Path) -> Target | None:
 
 
 def _detect_host() -> Target:
-    name, _ = run_isolated("tvmscope.compiler.host:llvm_host")
+    name, _ = run_isolated(_LLVM_HOST)
     reported, tried = cpu_features.reported(), []
     for arch in (name, *_X86_LEVELS):
-        features = run_isolated("tvmscope.compiler.host:llvm_features", arch, None)
+        features = run_isolated(_LLVM_FEATURES, arch, None)
         missing = tuple(f for f in features or () if f not in reported)
         if features is None or (missing and arch in _X86_LEVELS):
             continue
@@ -125,7 +130,7 @@ def _detect_host() -> Target:
             disabled_features=missing,
         )
         try:
-            error = run_isolated("tvmscope.compiler.host:probe", target, timeout_s=120)
+            error = run_within(_PROBE_S, _PROBE, to_tvm(target))
         except TvmscopeError as e:
             tried.append(f"{arch}: {e}")
             continue

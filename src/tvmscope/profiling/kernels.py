@@ -16,6 +16,7 @@ from tvmscope.backends.api import LoadRequest, Profiler, Span, Trace
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.row import RowKey
 from tvmscope.errors import RunError
+from tvmscope.measure.remote import Remote, here
 from tvmscope.measure.worker import Worker
 
 BUDGET_S = 3.0
@@ -26,7 +27,7 @@ _WARM_UP_S = 0.3
 
 def profile_row(
     key: RowKey,
-    load: str,
+    load: Remote[[LoadRequest], Any],
     request: LoadRequest,
     env: Mapping[str, str],
     *,
@@ -37,8 +38,7 @@ def profile_row(
     """Load a row in a worker of its own and profile it there."""
     with Worker(key.label, env=env, timeout_s=timeout_s, log_path=log_path) as worker:
         worker.load(load, request)
-        profile: Profile = worker.apply("tvmscope.profiling.kernels:profile_runner", key, budget_s)
-        return profile
+        return worker.apply(PROFILE, key, budget_s)
 
 
 def profile_runner(runner: Any, key: RowKey, budget_s: float) -> Profile:
@@ -64,6 +64,9 @@ def profile_runner(runner: Any, key: RowKey, budget_s: float) -> Profile:
     if not slow and len(traces) > 1:
         traces = traces[1:]
     return summarize(key, profiler.how, plain, profiled, traces, 1 if slow else 2)
+
+
+PROFILE = here(profile_runner)
 
 
 def _turn(run: Callable[[], float], slow: bool) -> list[float]:

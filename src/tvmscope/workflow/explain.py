@@ -29,8 +29,8 @@ def _is_artifact(path: Path) -> bool:
 def _of_artifact(folder: Path) -> Session:
     """What an artifact says of itself: model, target and kernels, and nothing measured."""
     from tvmscope.runtime import artifact as artifacts
-    from tvmscope.workflow.options import Options
-    from tvmscope.workflow.run import session_of
+    from tvmscope.stages.artifact import session_of
+    from tvmscope.stages.options import Options
 
     session = session_of(artifacts.read(folder), Options())
     return replace(session, kernel_ir=artifacts.read_kernels(folder))

@@ -11,7 +11,7 @@ from tvmscope.cli.command import RESULTS, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.messages import _
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 if TYPE_CHECKING:
     from tvmscope.core.session import Session

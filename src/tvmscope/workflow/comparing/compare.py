@@ -8,8 +8,8 @@ from tvmscope.analysis.changes import Changes, changes
 from tvmscope.core.session import FILE_NAME, load
 from tvmscope.errors import AccuracyError, RegressionError, UsageError
 from tvmscope.progress import Progress, Silent
+from tvmscope.stages.options import Options
 from tvmscope.units import format_s
-from tvmscope.workflow.options import Options
 
 _META = "meta.json"
 
@@ -20,7 +20,7 @@ def compare_paths(
     """What `after` changed against `before`: both sessions, or both artifacts."""
     kinds = [_is_artifact(path) for path in (before, after)]
     if all(kinds):
-        from tvmscope.workflow.compare_artifacts import compare_artifacts  # loads TVM's workers
+        from tvmscope.workflow.comparing.artifacts import compare_artifacts  # loads TVM's workers
 
         return compare_artifacts(before, after, options, progress or Silent())
     if options.pictures is not None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.runtime import tvm_compat
+from tvmscope.stages.places import TUNING_LOGS
+from tvmscope.stages.tuned_rows import Records
 from tvmscope.tuning.records.database import SHIPPED, SHIPPED_NAME, Database
 from tvmscope.tuning.records.matching import Found, Host, choose
-from tvmscope.workflow.places import TUNING_LOGS
 
 OFF = "none"
 FILE_NAME = "records.jsonl"
@@ -78,3 +80,8 @@ def find_choices(
 ) -> Found:
     """What a compilation for `target` should use, and what the user should hear about it."""
     return choose(databases(db, target), host(target, threads), workloads)
+
+
+def records_of(db: str | None) -> Records:
+    """What `--db` says, as planning rows asks for it."""
+    return partial(find_choices, db)

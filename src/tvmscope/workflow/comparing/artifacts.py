@@ -10,23 +10,20 @@ from tempfile import TemporaryDirectory
 
 from tvmscope.analysis.changes import Changes, RowChange, kernel_changes
 from tvmscope.benchmark.plan import Entry
-from tvmscope.benchmark.run import run
 from tvmscope.core import stats
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.comparison import compare
 from tvmscope.core.measurement import Result
 from tvmscope.core.vision import HALF_LIKENESS, LIKENESS, Sighting
 from tvmscope.errors import Incomparable, PictureError, TvmscopeError, UsageError, one_line
-from tvmscope.measure.worker import Worker
 from tvmscope.messages import _
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress
-from tvmscope.runtime import artifact as artifacts
-from tvmscope.storage.files import write_npz
+from tvmscope.stages.artifact import read_checked, with_inputs
+from tvmscope.stages.options import Options
+from tvmscope.stages.race import by_itself, race
 from tvmscope.tasks.match import match
-from tvmscope.workflow import pictures, stages
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.run import entry_for, inputs_for
+from tvmscope.workflow import pictures
 
 SCATTER_FIX = "fast-scatter"
 _SCATTERS = re.compile(r"scatter|index_put|/copy(_\d+)?$", re.IGNORECASE)
@@ -35,9 +32,7 @@ _SCATTERS = re.compile(r"scatter|index_put|/copy(_\d+)?$", re.IGNORECASE)
 
 def compare_artifacts(before: Path, after: Path, options: Options, progress: Progress) -> Changes:
     """What the second changed; it is verified against the outputs of the first."""
-    found = [artifacts.read(path) for path in (before, after)]
-    for artifact in found:
-        artifacts.check(artifact)
+    found = [read_checked(path) for path in (before, after)]
     if found[0].model_digest != found[1].model_digest or found[0].inputs != found[1].inputs:
         raise Incomparable(f"{before} and {after} are artifacts of different models or shapes")
     sightings: tuple[Sighting, ...] = ()
@@ -45,36 +40,19 @@ def compare_artifacts(before: Path, after: Path, options: Options, progress: Pro
         if options.pictures is not None:
             sightings, inputs = _look(found, options, Path(scratch), progress)
             options = replace(options, load=replace(options.load, inputs_file=inputs))
-        write_npz(Path(scratch) / "inputs.npz", inputs_for(found[0], options))
-        entries = [entry_for(artifact, scratch, options) for artifact in found]
-        old, new = _measure(entries, str(before), options, Path(scratch), progress)
-        wrong = new.status == "wrong"
-        rows = () if wrong else (_row(old, new),)
-        made = _profiled(entries, progress, options) if options.profile else Changes(rows=())
+        with with_inputs(found, options) as (folder, entries):
+            expected = by_itself(entries[0], options, str(before), folder / "outputs.npz")
+            raced = race(entries, options, expected, progress, compare=lambda results: ())
+            old, new = raced.results
+            wrong = new.status == "wrong"
+            rows = () if wrong else (_row(old, new),)
+            made = _profiled(entries, progress, options) if options.profile else Changes(rows=())
     return replace(
         made,
         rows=rows,
         sightings=sightings,
         warnings=(*made.warnings, *_scatter_warning(found)),
         problem=_problem(new.reason if wrong else None, sightings),
-    )
-
-
-def _measure(
-    entries: Sequence[Entry], reference: str, options: Options, folder: Path, progress: Progress
-) -> Sequence[Result]:
-    outputs, first = folder / "outputs.npz", entries[0]
-    with Worker("before", env=first.env, timeout_s=options.measure.timeout_s) as worker:
-        worker.load(first.load, first.request)
-        worker.outputs(outputs)
-    return run(
-        entries,
-        options.measure,
-        reference=outputs,
-        reference_name=reference,
-        tolerances=lambda task: stages.tolerance(options, task),
-        progress=progress,
-        on_update=lambda partial: None,
     )
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tvmscope.analysis.bisection import Bisection, Outcome
 from tvmscope.core.measurement import Accuracy
@@ -23,12 +23,27 @@ from tvmscope.core.precision import FLOAT32
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, UsageError, one_line
+from tvmscope.measure.remote import remote
 from tvmscope.progress import Progress, Silent
 from tvmscope.report.terminal.bisection import headline
-from tvmscope.workflow import divergence, places, stages
-from tvmscope.workflow.divergence import Divergence
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.prefixes import TIMEOUT_S, Prefixes, first_bad
+from tvmscope.stages import places
+from tvmscope.stages.load import loaded
+from tvmscope.stages.options import Options
+from tvmscope.stages.plan import with_export
+from tvmscope.stages.targets import resolve_targets
+from tvmscope.workflow.bisecting import divergence
+from tvmscope.workflow.bisecting.divergence import Divergence
+from tvmscope.workflow.bisecting.prefixes import TIMEOUT_S, VALUES, Prefixes, first_bad
+
+if TYPE_CHECKING:
+    import tvmscope.compiler.study.prefixes
+    import tvmscope.compiler.study.reproduce
+
+_CHANGED_KERNELS = remote(lambda: tvmscope.compiler.study.prefixes.changed_kernels)
+_KERNEL_FACTS = remote(lambda: tvmscope.compiler.study.prefixes.kernel_facts)
+_WRITE_OPERATOR = remote(lambda: tvmscope.compiler.study.reproduce.write_operator)
+_WRITE_MODEL = remote(lambda: tvmscope.compiler.study.reproduce.write_model)
+_WRITE_PAIR = remote(lambda: tvmscope.compiler.study.reproduce.write_pair)
 
 MOST_TRIES = 8
 """Operators to run alone before the whole model is taken: each costs some seconds."""
@@ -43,14 +58,12 @@ def bisect(model: Any, options: Options, progress: Progress | None = None) -> Bi
     started = datetime.now(UTC)
     if options.output is not None:
         places.claim(options.output, force=options.force, marker=SCRIPT)
-    where = stages.resolve_targets(options)
+    where = resolve_targets(options)
     if len(where) != 1 or len(options.precisions) != 1:
         raise UsageError("bisect takes one --target and one --precision")
     if where[0].kind != "llvm":
         raise UsageError("bisect runs every prefix of the pipeline on the CPU: give --target cpu")
-    progress.stage("load", stages.name_of(model))
-    load = replace(options.load, need_onnx=False)
-    with stages.prepared(model, replace(options, load=load)) as ready:
+    with loaded(model, with_export(options, wanted=False), progress) as ready:
         folder = options.output or places.session_folder(
             f"{ready.model.name}-bisect", where[0].device, started
         )
@@ -124,6 +137,18 @@ def command_for(session: Session, options: Options, target: Target) -> str:
     return shlex.join(words)
 
 
+class Cut(NamedTuple):
+    """What of a model goes into a reproducer: the states of two prefixes, one binding of them or
+    all, and the values that it is computed from."""
+
+    low: int
+    high: int
+    binding: int | None = None
+    known: Sequence[int] = ()
+    values: str = ""
+    kernel: str | None = None
+
+
 class _Search:
     def __init__(self, prefixes: Prefixes, folder: Path) -> None:
         self.prefixes = prefixes
@@ -159,30 +184,25 @@ class _Search:
         """Wrong without any pass: the first operator that its framework computes otherwise."""
         candidates = divergence.after_import(self.prefixes)
         for at in candidates[:MOST_TRIES]:
-            if self._shows(
-                "study.reproduce:write_operator", at.source, what=f"import of {at.text}"
-            ):
+            if at.source is not None and self._shows_import(at.source, f"import of {at.text}"):
                 return self._found("importer", whole, at, reproduced=True, alone=True)
         what = f"import of {self.prefixes.ready.model.name}"
-        shown = self._shows("study.reproduce:write_model", what=what)
+        shown = self._shows(what, lambda *rest: self.prefixes.call(_WRITE_MODEL, *rest))
         return self._found("importer", whole, *candidates[:1], reproduced=shown)
 
     def _passes(self, whole: Accuracy, low: int, high: int) -> Bisection:
         """Wrong after the passes from `low` to `high`: the first operator that they change."""
         guilty = self.prefixes.between(low, high)
-        kernels = self.prefixes.call("study.prefixes:changed_kernels", low, high)
+        kernels = self.prefixes.call(_CHANGED_KERNELS, low, high)
         if kernels:
             return self._schedule(whole, low, high, kernels)
         candidates, known, values = divergence.between(self.prefixes, low, high)
         what = "pass " + ", ".join(guilty)
         for at in candidates[:MOST_TRIES]:
-            cut = (low, high, at.index, known, values, None)
-            if self._shows("study.reproduce:write_pair", *cut, what=f"{what} on {at.text}"):
+            cut = Cut(low, high, at.index, known, values)
+            if self._shows_pair(cut, f"{what} on {at.text}"):
                 return self._found("pass", whole, at, passes=guilty, reproduced=True, alone=True)
-        whole_model = (low, high, None, (), "", None)
-        shown = self._shows(
-            "study.reproduce:write_pair", *whole_model, what=f"{what} on the whole model"
-        )
+        shown = self._shows_pair(Cut(low, high), f"{what} on the whole model")
         return self._found("pass", whole, *candidates[:1], passes=guilty, reproduced=shown)
 
     def _schedule(self, whole: Accuracy, low: int, high: int, kernels: Sequence[str]) -> Bisection:
@@ -194,12 +214,12 @@ class _Search:
             self._tell,
         )
         kernel = kernels[bad - 1]
-        rule, labels, index = prefixes.call("study.prefixes:kernel_facts", high, kernel)
+        rule, labels, index = prefixes.call(_KERNEL_FACTS, high, kernel)
         values = str(prefixes.scratch / "values.npz")
-        known = [v.index for v in prefixes.call("study.prefixes:values", low, values)]
-        cut = (low, high, index, known, values, kernel)
+        known = [v.index for v in prefixes.call(VALUES, low, values)]
+        cut = Cut(low, high, index, known, values, kernel)
         what = f"kernel {kernel}" + (f", scheduled by the rule {rule}" if rule else "")
-        shown = self._shows("study.reproduce:write_pair", *cut, what=what)
+        shown = self._shows_pair(cut, what)
         at = Divergence(prefixes.operators(labels), index=index)
         guilty = prefixes.between(low, high)
         return self._found(
@@ -207,12 +227,18 @@ class _Search:
             alone=True,
         )  # fmt: skip
 
-    def _shows(self, function: str, *args: Any, what: str) -> bool:
+    def _shows_import(self, source: int, what: str) -> bool:
+        return self._shows(what, lambda *rest: self.prefixes.call(_WRITE_OPERATOR, source, *rest))
+
+    def _shows_pair(self, cut: Cut, what: str) -> bool:
+        return self._shows(what, lambda *rest: self.prefixes.call(_WRITE_PAIR, *cut, *rest))
+
+    def _shows(self, what: str, write: Callable[[str, float, str], None]) -> bool:
         """Write a reproducer and run it; whether it shows the difference."""
         prefixes = self.prefixes
         prefixes.progress.stage("reproduce", what)
         try:
-            prefixes.call(function, *args, str(self.folder), prefixes.tolerance, what)
+            write(str(self.folder), prefixes.tolerance, what)
         except TvmscopeError as e:
             prefixes.progress.note(f"{what}: {one_line(e)}")
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from tvmscope.analysis.bisection import Probe
 from tvmscope.benchmark.verify import verify
@@ -13,11 +13,23 @@ from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Prepared
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.progress import Progress
-from tvmscope.workflow import stages
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
+from tvmscope.stages.race import REFERENCES
+from tvmscope.stages.targets import threads_of
 
+if TYPE_CHECKING:
+    import tvmscope.compiler.study.prefixes
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_START = remote(lambda: tvmscope.compiler.study.prefixes.start)
+_RUN_PREFIX = remote(lambda: tvmscope.compiler.study.prefixes.run_prefix)
+_RUN_MIXED = remote(lambda: tvmscope.compiler.study.prefixes.run_mixed)
+VALUES = remote(lambda: tvmscope.compiler.study.prefixes.values)
 TIMEOUT_S = 3600.0
 
 
@@ -43,20 +55,20 @@ class Prefixes:
     def start(self) -> Worker:
         """The worker with the lowered model."""
         if self._worker is None:
-            threads = stages.threads_of(self.options)
+            threads = threads_of(self.options)
             env = {"TVM_NUM_THREADS": str(threads)}
             self._worker = Worker("bisect", env=env, timeout_s=TIMEOUT_S)
             config = replace(self.options.compile, precision=self.precision, threads=threads)
             self.progress.stage("lower", self.ready.model.name)
             self.names, self.changed, self.sources = self._worker.call(
-                "tvmscope.compiler.study.prefixes:start", self.ready, self.target, config, threads
+                _START, self.ready, self.target, config, threads
             )
         return self._worker
 
-    def call(self, function: str, *args: Any) -> Any:
+    def call(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
         """Run a function of the compiler on the lowered model."""
         try:
-            return self.start().call(f"tvmscope.compiler.{function}", *args)
+            return self.start().call(function, *args, **kw)
         except WorkerDied:
             self._worker = None
             raise
@@ -69,21 +81,22 @@ class Prefixes:
     def after(self, count: int) -> Accuracy | None:
         """The model after `count` passes, finished plainly; None where that cannot be run."""
         name = "as imported" if count == 0 else f"after {self.names[count - 1]}"
-        return self._test(name, "study.prefixes:run_prefix", count)
+        return self._test(name, lambda outputs: self.call(_RUN_PREFIX, count, outputs))
 
     def mixed(self, low: int, high: int, kernels: Sequence[str], name: str) -> Accuracy | None:
         """The model after `low` passes, with some kernels as they are after `high`."""
-        return self._test(name, "study.prefixes:run_mixed", low, high, tuple(kernels))
+        some = tuple(kernels)
+        return self._test(name, lambda outputs: self.call(_RUN_MIXED, low, high, some, outputs))
 
-    def _test(self, name: str, function: str, *args: Any) -> Accuracy | None:
+    def _test(self, name: str, run: Callable[[str], None]) -> Accuracy | None:
         self.progress.stage("test", name)
         outputs = self.scratch / "outputs.npz"
         try:
-            self.call(function, *args, str(outputs))
+            run(str(outputs))
             found = self.check(outputs)
         except WorkerDied as e:  # code that crashes is as wrong as code can be
             found = Accuracy(
-                reference=stages.REFERENCES[self.ready.model.format], passed=False, max_abs=None,
+                reference=REFERENCES[self.ready.model.format], passed=False, max_abs=None,
                 error=None, cosine=None, tolerance=self.tolerance, detail=e.reason,
             )  # fmt: skip
         except TvmscopeError as e:
@@ -98,7 +111,7 @@ class Prefixes:
             outputs,
             self.ready.reference_path,
             self.tolerance,
-            stages.REFERENCES[self.ready.model.format],
+            REFERENCES[self.ready.model.format],
             atol=self.options.atol,
         )
 

@@ -1,27 +1,56 @@
-"""Rows that are compiled with tuning records: which there are, and what they are told."""
+"""Rows that are compiled with tuning records: which there are, and what they are told.
+
+The records themselves are tuning's, above the stages: a job hands in a way to look them up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tvmscope.core.row import RowKey
+from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.runtime.artifact import read_kernels
-from tvmscope.workflow import records
-from tvmscope.workflow.options import Options
-
-if TYPE_CHECKING:
-    from tvmscope.workflow.stages import PlannedRow
+from tvmscope.stages.options import Options
+from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.targets import threads_of
 
 NO_RECORD = "there are no tuning records for it; see tvmscope tune"
 NO_KERNEL = "no tuning record is about a kernel of this model; see tvmscope tune"
 
 
+class Recorded(Protocol):
+    """What tuning records say: a choice per workload, and what the user should hear of them."""
+
+    @property
+    def choices(self) -> Mapping[str, Choice]: ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+
+class Records(Protocol):
+    """Looks up what tuning records say for a target and a number of threads."""
+
+    def __call__(self, target: Target, threads: int) -> Recorded: ...
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def no_records(target: Target, threads: int) -> Recorded:
+    """The lookup of jobs that compile everything untuned."""
+    return _Nothing()
+
+
 def with_records(
-    rows: list[PlannedRow], planned: Sequence[PlannedRow], options: Options, threads: int
+    rows: list[PlannedRow], planned: Sequence[PlannedRow], options: Options, records: Records
 ) -> list[PlannedRow]:
     """Tuned rows with what the records say; none where there are no records, unless asked for.
 
@@ -30,7 +59,7 @@ def with_records(
     asked = rows[0].backend.name in options.backends
     if options.compile.pipeline != "tvmscope" and not asked:
         return []
-    found = records.find_choices(options.db, rows[0].target, threads)
+    found = records(rows[0].target, threads_of(options))
     if not (found.choices or found.warnings or asked):
         return []
     why = "; ".join(found.warnings) or NO_RECORD

@@ -10,23 +10,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from tvmscope.backends import all_backends
-from tvmscope.benchmark.run import compare_all
-from tvmscope.benchmark.run import run as measure_rows
-from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Choice, Part, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.stages.race import Raced, by_framework, race
+from tvmscope.stages.rows import PlannedRow, built_entry
 from tvmscope.tuning.proof.parts import weigh
 from tvmscope.tuning.proof.validate import DURATION_S, Validator, Verdict, best
 from tvmscope.tuning.records.matching import Host, choose
+from tvmscope.tuning.run import Tuned
 from tvmscope.tuning.search.state import State
 from tvmscope.tuning.trials.workshop import Workshop
-from tvmscope.workflow import stages
-from tvmscope.workflow.tuning_setup import Tuned
 
 VALIDATE_S = 5.0
 """Expected for one task until one was validated: three kernels, warmed up, in turns."""
@@ -69,13 +66,13 @@ def begin(run: Tuned, workshop: Workshop, workloads: Iterable[str]) -> Proof:
 def reserve_s(run: Tuned, tasks: int, proof: Proof) -> float:
     """What must be kept for validating, explaining and proving, as far as is known by now."""
     each_s = proof.spent_s / len(proof.verdicts) if proof.verdicts else VALIDATE_S
-    validating_s = min(each_s * tasks, _SHARE * run.options.tune.budget_s)
+    validating_s = min(each_s * tasks, _SHARE * run.job.options.tune.budget_s)
     return model_s(run) + validating_s + explain_s(run)
 
 
 def explain_s(run: Tuned) -> float:
     """What taking choices apart may take."""
-    tune = run.options.tune
+    tune = run.job.options.tune
     return min(_EXPLAIN_S, _EXPLAIN_SHARE * tune.budget_s) if tune.explain else 0.0
 
 
@@ -87,25 +84,25 @@ def model_s(run: Tuned) -> float:
 
 def _duration_s(run: Tuned) -> float:
     """A short budget gets a short comparison."""
-    return min(run.options.measure.duration_s, max(1.0, 0.015 * run.options.tune.budget_s))
+    return min(run.job.options.measure.duration_s, max(1.0, 0.015 * run.job.options.tune.budget_s))
 
 
 def validate(run: Tuned, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
     """Measure the best candidates of each task again, those with the most to gain first."""
     began, proof.reason = time.monotonic(), ""
-    deadline = run.began + run.options.tune.budget_s - model_s(run) - explain_s(run)
+    deadline = run.began + run.job.options.tune.budget_s - model_s(run) - explain_s(run)
     ordered = sorted(states, key=lambda s: s.predicted_s - s.planned.total_s)
-    run.progress.stage("validate", "in turns with the untuned kernels")
+    run.job.progress.stage("validate", "in turns with the untuned kernels")
     with Validator(workshop, _measuring(run)) as validator:
         for number, state in enumerate(ordered):
-            run.progress.step(number, len(ordered), state.task.key)
+            run.job.progress.step(number, len(ordered), state.task.key)
             candidates = state.fastest(TOP)
             earlier = proof.choices.get(state.task.key)
             if not candidates or _is_known(proof, state.task.key, candidates[0]):
                 continue
             if time.monotonic() > deadline:
                 proof.reason = "the budget ended before every task was validated"
-                run.progress.note(proof.reason)
+                run.job.progress.note(proof.reason)
                 break
             if earlier and earlier.candidate not in candidates:
                 candidates.append(earlier.candidate)
@@ -126,9 +123,9 @@ def _is_known(proof: Proof, workload: str, candidate: Candidate) -> bool:
 
 def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
     """See what the parts of the choices are worth, those with the most gain first."""
-    if not run.options.tune.explain or not proof.choices:
+    if not run.job.options.tune.explain or not proof.choices:
         return
-    latest = run.began + run.options.tune.budget_s - model_s(run)
+    latest = run.began + run.job.options.tune.budget_s - model_s(run)
     deadline = min(latest, time.monotonic() + explain_s(run))
     gains = {
         v.task.key: v.speedup or 1.0
@@ -142,10 +139,10 @@ def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Worksho
         (s for s in states if s.task.key in gains),
         key=lambda s: s.planned.total_s * (1 / gains[s.task.key] - 1),
     )
-    run.progress.stage("explain", "parts of the choices taken back, one by one")
+    run.job.progress.stage("explain", "parts of the choices taken back, one by one")
     with Validator(workshop, _measuring(run)) as validator:
         for number, state in enumerate(ordered):
-            run.progress.step(number, len(ordered), state.task.key)
+            run.job.progress.step(number, len(ordered), state.task.key)
             _take_apart(run, proof, state.task, validator, deadline)
 
 
@@ -161,11 +158,11 @@ def _take_apart(
             found = weigh(validator, task, winner, over=lambda: time.monotonic() > deadline)
             proof.parts[task.key] = tuple(found)
     except TvmscopeError as e:  # the choice stands; only its explanation is missing
-        run.progress.note(f"{task.key} could not be taken apart: {one_line(e)}")
+        run.job.progress.note(f"{task.key} could not be taken apart: {one_line(e)}")
 
 
 def _measuring(run: Tuned) -> MeasureOptions:
-    seed, cache = run.options.tune.seed, run.options.measure.cache
+    seed, cache = run.job.options.tune.seed, run.job.options.measure.cache
     return MeasureOptions(duration_s=DURATION_S, seed=seed, cache=cache)
 
 
@@ -186,7 +183,7 @@ def prove(run: Tuned, proof: Proof) -> Proof:
     """Compile with the choices, verify, measure beside the untuned model, and record."""
     if not proof.choices:
         proof.reason = proof.reason or "no kernel was faster than the untuned one"
-        run.progress.note(f"nothing to use: {proof.reason}")
+        run.job.progress.note(f"nothing to use: {proof.reason}")
         _record(run, [v for vs in proof.verdicts.values() for v in vs if v.slower])
         return proof
     backend = all_backends()[0]["tvmscope-tuned"]
@@ -196,36 +193,27 @@ def prove(run: Tuned, proof: Proof) -> Proof:
         choices=proof.choices,
     )
     assert run.builder is not None
-    run.progress.stage("compile", f"{run.ready.model.name} tuned")
+    run.job.progress.stage("compile", f"{run.job.ready.model.name} tuned")
     config = replace(run.config, choices=proof.choices)
-    run.builder.build(run.artifacts / tuned.key.folder_name, run.target, config)
+    run.builder.build(run.job.artifacts / tuned.key.folder_name, run.target, config)
     run.builder.close()
     if run.runs_here:
-        results = _measure(run, [run.row, tuned])
-        run.session = replace(run.session, results=results, comparisons=compare_all(results))
-        proof.accepted, why = accept(run.session)
+        run.job.keep_race(_race(run, [run.row, tuned]))
+        proof.accepted, why = accept(run.job.session)
     else:
         proof.accepted, why = True, f"by its kernels alone, since it cannot run here: {UNSEEN}"
     proof.reason = why or proof.reason
     verdicts = [v for vs in proof.verdicts.values() for v in vs]
     _record(run, [v for v in verdicts if v.slower or (v.faster and proof.accepted)])
-    run.progress.note(f"the tuned model is {'used' if proof.accepted else 'not used'}: {why}")
+    run.job.progress.note(f"the tuned model is {'used' if proof.accepted else 'not used'}: {why}")
     return proof
 
 
-def _measure(run: Tuned, rows: Sequence[stages.PlannedRow]) -> tuple[Result, ...]:
-    options = replace(run.options.measure, duration_s=_duration_s(run))
-    return measure_rows(
-        [stages.loadable_entry(row, run.ready, run.options, run.artifacts) for row in rows],
-        options,
-        reference=run.ready.reference_path,
-        reference_name=stages.REFERENCES[run.ready.model.format],
-        tolerances=partial(stages.tolerance, run.options),
-        atol=run.options.atol,
-        progress=run.progress,
-        on_update=lambda _: None,
-        log_dir=run.folder / "logs",
-    )
+def _race(run: Tuned, rows: Sequence[PlannedRow]) -> Raced:
+    job, measure = run.job, run.job.options.measure
+    options = replace(job.options, measure=replace(measure, duration_s=_duration_s(run)))
+    entries = [built_entry(row, job.ready, job.options, job.artifacts) for row in rows]
+    return race(entries, options, by_framework(job.ready), job.progress, log_dir=job.logs)
 
 
 def accept(session: Session) -> tuple[bool, str]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tvmscope.benchmark.verify import mismatch
 from tvmscope.errors import TvmscopeError, one_line
-from tvmscope.workflow.prefixes import Prefixes
+from tvmscope.measure.remote import remote
+from tvmscope.workflow.bisecting.prefixes import VALUES, Prefixes
+
+if TYPE_CHECKING:
+    import tvmscope.compiler.study.reproduce
+
+_FRAMEWORK = remote(lambda: tvmscope.compiler.study.reproduce.framework)
 
 
 @dataclass(frozen=True)
@@ -33,8 +39,8 @@ def after_import(prefixes: Prefixes) -> list[Divergence]:
     """The operators that the imported model computes otherwise than its framework, in order."""
     theirs, ours = prefixes.scratch / "framework.npz", prefixes.scratch / "imported.npz"
     prefixes.progress.stage("compare", "every operator with the framework")
-    prefixes.call("study.reproduce:framework", str(theirs))
-    values = prefixes.call("study.prefixes:values", 0, str(ours))
+    prefixes.call(_FRAMEWORK, str(theirs))
+    values = prefixes.call(VALUES, 0, str(ours))
     last = {value.sources: value for value in values}  # an operator's helpers come before it
     found = []
     with np.load(theirs) as expected, np.load(ours) as actual:
@@ -52,7 +58,7 @@ def after_import(prefixes: Prefixes) -> list[Divergence]:
 def not_a_number(prefixes: Prefixes) -> Divergence | None:
     """The first operator whose value is NaN, or at least infinite, in the framework itself."""
     theirs = prefixes.scratch / "framework.npz"
-    prefixes.call("study.reproduce:framework", str(theirs))
+    prefixes.call(_FRAMEWORK, str(theirs))
     with np.load(theirs) as archive:
         values = {int(name.split(".")[0]): archive[name] for name in archive.files}
     for test in (np.isnan, np.isinf):  # masks hold infinities that do no harm
@@ -72,8 +78,8 @@ def between(prefixes: Prefixes, low: int, high: int) -> tuple[list[Divergence], 
     """
     files = [str(prefixes.scratch / f"values-{count}.npz") for count in (low, high)]
     try:
-        before = prefixes.call("study.prefixes:values", low, files[0])
-        after = prefixes.call("study.prefixes:values", high, files[1])
+        before = prefixes.call(VALUES, low, files[0])
+        after = prefixes.call(VALUES, high, files[1])
     except TvmscopeError as e:
         prefixes.progress.note(f"the values inside cannot be seen: {one_line(e)}")
         return [], [], ""

@@ -16,18 +16,19 @@ from typing import Any, Literal
 
 import psutil
 
-from tvmscope.compiler import targets
+from tvmscope.compiler import probe, targets
 from tvmscope.core.profile import Roof
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.machine import cpu_features, cuda_device
-from tvmscope.measure.worker import run_isolated
+from tvmscope.measure.remote import here
+from tvmscope.measure.worker import run_within
 from tvmscope.messages import _
 from tvmscope.plugins import discover
 from tvmscope.profiling import roofs
 from tvmscope.runtime import tvm_compat
+from tvmscope.stages.places import RESULTS, TUNING_LOGS, cache_folder
 from tvmscope.units import format_bytes
-from tvmscope.workflow import calibration
-from tvmscope.workflow.places import RESULTS, TUNING_LOGS, cache_folder
+from tvmscope.workflow.fixing import calibration
 
 REQUIRED = (
     "numpy onnx onnxscript onnxslim onnxruntime xgboost-cpu psutil cloudpickle tornado typer rich "
@@ -40,6 +41,7 @@ PLUGINS = {
     "report.formats": "RENDERER",
     "cli.commands": "COMMAND",
 }
+_TVM_FACTS = here(probe.tvm_facts)
 _PROBE_S = 120.0
 _NOTABLE = ("avx", "avx2", "fma", "f16c", "avx512f", "avx512vnni", "avx512bf16", "amx-bf16",
             "neon", "dotprod", "fullfp16", "sve")  # fmt: skip
@@ -116,9 +118,7 @@ def _packages() -> Iterator[Check]:
 
 def _tvm() -> Iterator[Check]:
     try:
-        facts: dict[str, Any] = run_isolated(
-            "tvmscope.compiler.probe:tvm_facts", timeout_s=_PROBE_S
-        )
+        facts = run_within(_PROBE_S, _TVM_FACTS)
     except TvmscopeError as e:
         fix = _("install the pinned versions above; `tvmscope doctor -v` shows this again")
         yield Check("tvm", "fail", _("does not work: {why}").format(why=one_line(e)), fix)

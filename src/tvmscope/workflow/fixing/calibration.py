@@ -9,8 +9,8 @@ from pathlib import Path
 from tvmscope.core.fixes import Attempt
 from tvmscope.core.session import Session
 from tvmscope.errors import SchemaError
+from tvmscope.stages.places import data_folder
 from tvmscope.storage.codec import decode, encode
-from tvmscope.workflow.places import data_folder
 
 
 def file() -> Path:

@@ -8,131 +8,75 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
 
 import psutil
 
 from tvmscope.analysis.roofline import limits
 from tvmscope.compiler import targets
-from tvmscope.core.model import Prepared
-from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import Profile
-from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, TuningTask
 from tvmscope.errors import TuneError, UsageError
 from tvmscope.machine import cpu_features
-from tvmscope.progress import Progress
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.places import cache_folder
+from tvmscope.stages.profile import profile_entries
+from tvmscope.stages.rows import built_entry
 from tvmscope.tuning.farm.remote import RemoteRunner
 from tvmscope.tuning.farm.tracker import Device, parse_address
 from tvmscope.tuning.plan import PlannedTask, make_plan, merged, profile_of
-from tvmscope.tuning.records.database import Database
+from tvmscope.tuning.records import lookup as records
+from tvmscope.tuning.run import Tuned
 from tvmscope.tuning.search.metaschedule import Proposer
 from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.trials.runners import LocalRunner, Runner
 from tvmscope.tuning.trials.workshop import Setting, Workshop
-from tvmscope.workflow import records, stages
-from tvmscope.workflow.builder import Builder
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.places import cache_folder
-from tvmscope.workflow.profile import profile_entries
 
 CHECK_TIMEOUT_S = 600.0
 """Of a GPU kernel's plain loops, which one core of this machine runs once or twice."""
 
 
-@dataclass(kw_only=True)
-class Tuned:
-    """One tuning run: what it works on and the session as it grows."""
-
-    ready: Prepared
-    options: Options
-    target: Target
-    folder: Path
-    scratch: Path
-    database: Database
-    progress: Progress
-    began: float
-    session: Session
-    row: stages.PlannedRow
-    """The untuned model's."""
-    builder: Builder | None = None
-    workshop: Workshop | None = None
-    profile: Profile | None = None
-    """Of the untuned model; None where nothing can run it."""
-    weights_bytes: int = 0
-    """Of the untuned artifact, which is little else than weights; a GPU's are not kept cold."""
-    build_s: float = 0.0
-    """What compiling the untuned model took; the tuned one takes as long."""
-    load_s: float = 0.0
-    """What loading and profiling the untuned model took: loading and verifying takes no longer."""
-
-    @property
-    def threads(self) -> int:
-        return stages.threads_of(self.options)
-
-    @property
-    def runs_here(self) -> bool:
-        """Whether this machine can run the model itself."""
-        return self.row.unavailable is None
-
-    @property
-    def artifacts(self) -> Path:
-        return self.folder / "artifacts"
-
-    @property
-    def config(self) -> CompileOptions:
-        """Of the untuned model."""
-        return replace(self.options.compile, precision=self.options.precisions[0], choices={})
-
-    def spent_s(self) -> float:
-        """Since the start of everything."""
-        return time.monotonic() - self.began
-
-
 def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
     """Compile the model untuned, profile it, and see what is worth tuning."""
-    run.builder = stack.enter_context(Builder(run.ready, run.threads))
-    run.progress.stage("compile", f"{run.ready.model.name} untuned")
+    run.builder = stack.enter_context(Builder(run.job.ready, run.threads))
+    run.job.progress.stage("compile", f"{run.job.ready.model.name} untuned")
     start = time.monotonic()
-    built = run.builder.build(run.artifacts / run.row.key.folder_name, run.target, run.config)
+    built = run.builder.build(run.job.artifacts / run.row.key.folder_name, run.target, run.config)
     run.weights_bytes = built.size_bytes if run.target.kind == "llvm" else 0
     run.build_s = time.monotonic() - start
-    run.progress.stage("list tasks", run.ready.model.name)
+    run.job.progress.stage("list tasks", run.job.ready.model.name)
     tasks = run.builder.tasks(run.target, run.config, run.scratch / "functions")
     run.builder.pause()
     if run.runs_here:
         run.profile = _profile_here(run)
-    elif run.options.tune.tracker:
+    elif run.job.options.tune.tracker:
         run.profile = _profile_there(run, tasks, workshop(run, stack))
     else:
-        run.progress.note(f"times are not known: {run.row.unavailable}")
+        run.job.progress.note(f"times are not known: {run.row.unavailable}")
     return _planned(run, tasks)
 
 
 def _profile_here(run: Tuned) -> Profile:
-    entry = stages.loadable_entry(run.row, run.ready, run.options, run.artifacts)
+    job = run.job
+    entry = built_entry(run.row, job.ready, job.options, job.artifacts)
     start = time.monotonic()
-    for session in profile_entries(
-        run.session, [entry], run.options, run.progress, log_dir=run.folder / "logs"
-    ):
-        run.session = session
+    for session in profile_entries(job.session, [entry], job.options, job.progress, job.logs):
+        job.session = session
         run.load_s = run.load_s or time.monotonic() - start  # then come the roofs
-    if not run.session.profiles:
-        raise TuneError("the untuned model could not be profiled: " + run.session.warnings[-1])
-    return run.session.profiles[0]
+    if not run.job.session.profiles:
+        raise TuneError("the untuned model could not be profiled: " + run.job.session.warnings[-1])
+    return run.job.session.profiles[0]
 
 
 def _profile_there(run: Tuned, tasks: list[TuningTask], workshop: Workshop) -> Profile:
     """Each untuned kernel by itself, on a server."""
-    run.progress.stage(
-        "measure", f"the untuned kernels, on servers with key {run.options.tune.key}"
+    run.job.progress.stage(
+        "measure", f"the untuned kernels, on servers with key {run.job.options.tune.key}"
     )
     trials = []
     for _, trial in workshop.try_all([(task, Candidate()) for task in merged(tasks)]):
         trials.append(trial)
-        run.progress.step(len(trials), len(tasks), trial.reason or "")
+        run.job.progress.step(len(trials), len(tasks), trial.reason or "")
     if not any(trial.status == "ok" for trial in trials):
         reason = trials[0].reason if trials else "the model has no kernel"
         raise TuneError(f"no untuned kernel could be measured: {reason}")
@@ -150,9 +94,9 @@ def _planned(run: Tuned, tasks: list[TuningTask]) -> list[PlannedTask]:
     return make_plan(
         tasks,
         run.profile,
-        limits(run.session, run.profile) if run.profile else None,
-        ops=run.options.tune.ops,
-        second_layer=run.options.tune.metaschedule,
+        limits(run.job.session, run.profile) if run.profile else None,
+        ops=run.job.options.tune.ops,
+        second_layer=run.job.options.tune.metaschedule,
         tried=tried,
     )
 
@@ -167,7 +111,7 @@ def workshop(run: Tuned, stack: ExitStack) -> Workshop:
 def _workshop(run: Tuned) -> Workshop:
     """They take turns where they would share cores. A GPU shares none: everything is built while it
     measures, on all cores but the one that launches kernels."""
-    tune, cores, gpu = run.options.tune, cpu_features.usable_cores(), run.target.kind == "cuda"
+    tune, cores, gpu = run.job.options.tune, cpu_features.usable_cores(), run.target.kind == "cuda"
     runner: Runner = _remote(run) if tune.tracker else _local(run)
     busy = 0 if not runner.local else min(1, cores - 1) if gpu else run.threads
     spare = cores - busy
@@ -185,7 +129,7 @@ def _workshop(run: Tuned) -> Workshop:
 
 
 def _setting(run: Tuned, runner: Runner) -> Setting:
-    tune, gpu = run.options.tune, run.target.kind == "cuda"
+    tune, gpu = run.job.options.tune, run.target.kind == "cuda"
     host = records.host(run.target, run.threads)
     device = _device_of(runner, run.target) if isinstance(runner, RemoteRunner) else None
     named = (device.gpu if gpu else device.cpu) if device else None
@@ -234,26 +178,26 @@ def _local(run: Tuned) -> LocalRunner:
     return LocalRunner(
         threads=run.threads,
         device=run.target.device,
-        cold=run.options.measure.cache == "cold",
+        cold=run.job.options.measure.cache == "cold",
         weights_bytes=run.weights_bytes,
-        timeout_s=run.options.tune.trial_timeout_s,
+        timeout_s=run.job.options.tune.trial_timeout_s,
     )
 
 
 def _remote(run: Tuned) -> RemoteRunner:
-    tune = run.options.tune
+    tune = run.job.options.tune
     return RemoteRunner(
         parse_address(str(tune.tracker)),
         str(tune.key),
         device=run.target.device,
         timeout_s=tune.trial_timeout_s,
-        log_path=run.folder / "logs" / "farm.log",
+        log_path=run.job.logs / "farm.log",
     )
 
 
 def proposer(run: Tuned, stack: ExitStack, count: int) -> Proposer | None:
     """MetaSchedule, if it is wanted; it thinks while nothing is measured."""
-    tune = run.options.tune
+    tune = run.job.options.tune
     if not tune.metaschedule:
         return None
     made = Proposer(run.target, seed=tune.seed, count=count, threads=cpu_features.usable_cores())

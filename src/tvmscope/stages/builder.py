@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from tvmscope.compiler import targets
 from tvmscope.core.artifact import Artifact
@@ -13,23 +13,29 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import TuningTask
 from tvmscope.errors import BuildError
+from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
-from tvmscope.workflow.places import cache_folder
+from tvmscope.stages.places import cache_folder
+
+if TYPE_CHECKING:
+    import tvmscope.compiler.build
+    import tvmscope.compiler.tunable.extract
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_BUILD = remote(lambda: tvmscope.compiler.build.build)
+_EXTRACT = remote(lambda: tvmscope.compiler.tunable.extract.extract)
 
 BUILD_TIMEOUT_S = 3600.0
 
 
 class Builder:
-    """A context manager; a compilation that crashes costs its own variant only.
-
-    Its process also ends once the `expected` number of variants is built, where one was given:
-    a compiler's memory must not lie around while others are measured.
-    """
+    """A context manager; a compilation that crashes costs its own variant only."""
 
     def __init__(self, ready: Prepared, threads: int) -> None:
         self.ready = ready
         self.threads = threads
-        self.expected = 0
         self._worker: Worker | None = None
         self._closed = False
 
@@ -37,27 +43,21 @@ class Builder:
         """Compile one variant into the folder `output`."""
         host = target if target.kind == "llvm" else targets.host_target(cache=cache_folder())
         own = replace(options, threads=self.threads)
-        try:
-            built: Artifact = self._call("build:build", output.absolute(), target, host, own)
-        finally:
-            self.expected -= 1
-            if self.expected == 0:
-                self.close()
+        built = self._call(_BUILD, self.ready, output.absolute(), target, host, own)
         return replace(built, path=output)
 
     def tasks(self, target: Target, options: CompileOptions, folder: Path) -> list[TuningTask]:
         """What can be tuned in the model; the kernels' files go into `folder`."""
-        found: list[TuningTask] = self._call("tunable.extract:extract", target, options, folder)
-        return found
+        return self._call(_EXTRACT, self.ready, target, options, folder)
 
-    def _call(self, function: str, *args: Any) -> Any:
+    def _call(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
         if self._closed:
             raise BuildError("compilation was stopped")
         if self._worker is None:
             env = {"TVM_NUM_THREADS": str(self.threads)}
             self._worker = Worker("compiler", env=env, timeout_s=BUILD_TIMEOUT_S)
         try:
-            return self._worker.call(f"tvmscope.compiler.{function}", self.ready, *args)
+            return self._worker.call(function, *args, **kw)
         except WorkerDied:
             self._worker = None
             raise

@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tvmscope.backends import all_backends
-from tvmscope.backends.api import LoadRequest
 from tvmscope.errors import TvmscopeError, one_line
-from tvmscope.machine import cpu_features, cuda_device
-from tvmscope.measure.worker import Worker
+from tvmscope.machine import cuda_device
 from tvmscope.messages import _
 from tvmscope.progress import Progress
+from tvmscope.stages.artifact import entry_for
+from tvmscope.stages.options import Options
+from tvmscope.stages.race import by_itself
 from tvmscope.units import format_s
 from tvmscope.workflow.compile import compile_model
-from tvmscope.workflow.doctor import Check
-from tvmscope.workflow.options import Options
+from tvmscope.workflow.examining.doctor import Check
 
 Array = npt.NDArray[Any]
 TOLERANCE = 1e-4
@@ -63,19 +62,9 @@ def _check(case: Case, target: str) -> Check:
         _write(case, folder / "model.onnx")
         options = Options.of(target=target, inputs_file=folder / "inputs.npz", graph=False)
         artifact = compile_model(str(folder / "model.onnx"), folder / "artifact", options)
-        threads = cpu_features.usable_cores()
-        backend = all_backends()[0]["tvmscope"]
-        request = LoadRequest(
-            folder=scratch,
-            device=artifact.target.device,
-            precision=artifact.precision,
-            threads=threads,
-            artifact=str(artifact.path),
-        )
-        with Worker("tvmscope", env=backend.env(threads)) as worker:
-            worker.load(backend.load, request)
-            worker.outputs(folder / "outputs.npz")
-        with np.load(folder / "outputs.npz") as data:
+        entry = entry_for(artifact, scratch, options)
+        computed = by_itself(entry, options, case.name, folder / "outputs.npz")
+        with np.load(computed.outputs) as data:
             (found,) = data.values()
     wanted = case.expected(x)
     error = float(np.abs(found - wanted).max() / np.abs(wanted).max())

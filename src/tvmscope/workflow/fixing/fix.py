@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tvmscope.benchmark.plan import Entry
-from tvmscope.benchmark.run import run
 from tvmscope.compiler import targets
 from tvmscope.core.fixes import Attempt
 from tvmscope.core.measurement import Result
-from tvmscope.core.model import Prepared
 from tvmscope.core.precision import Precision
 from tvmscope.core.profile import Finding
 from tvmscope.core.row import RowKey
@@ -29,9 +25,16 @@ from tvmscope.diagnose import view
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import BuildError, TvmscopeError, UsageError, one_line
 from tvmscope.messages import _
-from tvmscope.progress import Progress
-from tvmscope.workflow import attempts, calibration, places, profile, stages
-from tvmscope.workflow.options import Options
+from tvmscope.stages import places
+from tvmscope.stages.build import build_rows
+from tvmscope.stages.job import Job
+from tvmscope.stages.options import Options
+from tvmscope.stages.plan import plan_rows
+from tvmscope.stages.profile import profile_entries
+from tvmscope.stages.race import Raced, by_framework, race
+from tvmscope.stages.rows import PlannedRow, built_entry
+from tvmscope.stages.targets import threads_of
+from tvmscope.workflow.fixing import attempts, calibration
 
 _KNOWN = ("target", "precision", "threads", "graph", "pipeline", "exec_mode", "disabled_passes",
           "winograd")  # fmt: skip
@@ -43,7 +46,7 @@ _BLIND = ("exec_mode", "graph")
 class Version:
     """Our row at some point of the loop, and the options that it is compiled with."""
 
-    row: stages.PlannedRow
+    row: PlannedRow
     options: Options
 
     @property
@@ -53,7 +56,7 @@ class Version:
     @property
     def group(self) -> tuple[tuple[str, Precision], int]:
         """Rows that agree in these are compared."""
-        return self.key.group, stages.threads_of(self.options)
+        return self.key.group, threads_of(self.options)
 
 
 def applied(options: Options, fix: Mapping[str, Any]) -> Options:
@@ -76,10 +79,8 @@ def applied(options: Options, fix: Mapping[str, Any]) -> Options:
 class FixLoop:
     """Tries fixes on one row of a session."""
 
-    def __init__(self, ready: Prepared, folder: Path, progress: Progress) -> None:
-        self.ready = ready
-        self.folder = folder
-        self.progress = progress
+    def __init__(self, job: Job) -> None:
+        self.job = job
 
     def run(self, session: Session, first: Version) -> Iterator[Session]:
         """The session after each step; a prediction is in it before its fix is built."""
@@ -87,11 +88,11 @@ class FixLoop:
         while (finding := _next(session, now)) is not None:
             attempt = attempts.promise(finding, now.key)
             number = len(session.fixes) + 1
-            self.progress.note(attempts.tell(attempt, number))
+            self.job.progress.note(attempts.tell(attempt, number))
             yield (session := attempts.with_attempt(session, attempt))
             attempt, kept = self._try(attempt, now, number)
             calibration.record(session, attempt)
-            self.progress.note(attempts.tell(attempt, number))
+            self.job.progress.note(attempts.tell(attempt, number))
             session = attempts.with_attempt(session, attempt, at=number)
             if kept is not None:
                 session = self._settle(session, now, kept, number)
@@ -106,45 +107,36 @@ class FixLoop:
     ) -> tuple[Attempt, tuple[Version, Result] | None]:
         """The attempt with its outcome; the new version and its row where it stays."""
         try:
-            version = _changed(now, attempt.fix, self.ready.model.format)
+            version = _changed(now, attempt.fix, self.job.ready.model.format)
             entry = self._built(version, number)
         except TvmscopeError as e:
             return attempts.undone(attempt, _("build failed: {why}").format(why=one_line(e))), None
-        before = stages.loadable_entry(now.row, self.ready, now.options, self._artifacts)
-        old, new = self._race([before, entry], version.options, f"fix-{number}")
+        old, new = self._race([self._entry(now), entry], version.options, f"fix-{number}").results
         judged = attempts.judge(attempt, old, new)
         return judged, (version, new) if judged.outcome == "kept" else None
 
     def _built(self, version: Version, number: int) -> Entry:
         """Compile in a folder of its own: the row as it was must stay loadable."""
-        with ExitStack() as compilers:
-            (entry,) = stages.plan_entries(
-                [version.row], self.ready, version.options, self._scratch(number), compilers
-            )
-            self.progress.stage("compile", entry.task.label)
-            if entry.build is not None:
-                entry = replace(entry.build(), build=None)
+        (entry,) = build_rows(
+            [version.row], self.job.ready, version.options, self._scratch(number), self.job.progress
+        )
         if problem := entry.failure or entry.unavailable:
             raise BuildError(problem)
         return entry
 
-    def _race(self, entries: Sequence[Entry], options: Options, logs: str) -> tuple[Result, ...]:
-        return run(
-            entries,
-            options.measure,
-            reference=self.ready.reference_path,
-            reference_name=stages.REFERENCES[self.ready.model.format],
-            tolerances=partial(stages.tolerance, options),
-            atol=options.atol,
-            progress=self.progress,
-            on_update=lambda results: None,
-            log_dir=self.folder / "logs" / logs,
-        )
+    def _entry(self, version: Version) -> Entry:
+        """Of a row that is built."""
+        return built_entry(version.row, self.job.ready, version.options, self.job.artifacts)
+
+    def _race(self, entries: Sequence[Entry], options: Options, logs: str) -> Raced:
+        expected = by_framework(self.job.ready)
+        return race(entries, options, expected, self.job.progress, log_dir=self.job.logs / logs)
 
     def _profiled(self, session: Session, now: Version) -> Session:
-        entry = stages.loadable_entry(now.row, self.ready, now.options, self._artifacts)
-        logs = self.folder / "logs"
-        for step in profile.profile_entries(session, [entry], now.options, self.progress, logs):
+        entries = [self._entry(now)]
+        for step in profile_entries(
+            session, entries, now.options, self.job.progress, self.job.logs
+        ):
             session = step
         return session
 
@@ -154,7 +146,7 @@ class FixLoop:
         Where a fix has changed those, the rows before it stay as they were measured together.
         """
         asked = replace(now.options, precisions=(now.row.variant.precision,), graph=None)
-        planned = stages.plan_rows(asked, [now.row.target], self.ready.model.format)
+        planned = plan_rows(asked, [now.row.target], self.job.ready.model.format)
         measured = {r.task.variant.backend for r in session.results if r.status == "ok"}
         peers = [
             Version(row, asked)
@@ -162,19 +154,16 @@ class FixLoop:
             if not row.key.is_compiled and row.backend.name in measured
         ]
         versions = [*([first] if first.group == now.group else []), *peers, now]
-        entries = [
-            stages.loadable_entry(v.row, self.ready, v.options, self._artifacts) for v in versions
-        ]
-        results = self._race(entries, now.options, "fixed")
+        entries = [self._entry(version) for version in versions]
+        results = self._race(entries, now.options, "fixed").results
         yield (session := attempts.with_results(attempts.without_stale(session, results), results))
         known = {p.key for p in session.profiles}
         new = [
             e
             for e, v in zip(entries, versions, strict=True)
-            if e.key not in known and profile.has_profiler(v.row)
+            if e.key not in known and v.row.has_profiler
         ]
-        logs = self.folder / "logs"
-        yield from profile.profile_entries(session, new, now.options, self.progress, logs)
+        yield from profile_entries(session, new, now.options, self.job.progress, self.job.logs)
 
     def _settle(
         self, session: Session, now: Version, kept: tuple[Version, Result], number: int
@@ -183,9 +172,9 @@ class FixLoop:
         version, result = kept
         gone = now.key if now.row.variant.fixed else None
         if gone is not None:
-            shutil.rmtree(self._artifacts / now.key.folder_name)
+            shutil.rmtree(self.job.artifacts / now.key.folder_name)
         name = version.key.folder_name
-        shutil.move(self._scratch(number) / name, self._artifacts / name)
+        shutil.move(self._scratch(number) / name, self.job.artifacts / name)
         if any(key in session.fixes[-1].fix for key in _BLIND):  # the kernels are as they were
             return attempts.superseded(session, gone, version.row.target, result)
         session = attempts.superseded(
@@ -193,31 +182,20 @@ class FixLoop:
         )
         return self._profiled(session, version)
 
-    @property
-    def _artifacts(self) -> Path:
-        return self.folder / "artifacts"
-
     def _scratch(self, number: int) -> Path:
-        return self._artifacts / f"fix-{number}"
+        return self.job.artifacts / f"fix-{number}"
 
 
-def fix_rows(
-    session: Session,
-    rows: Sequence[stages.PlannedRow],
-    ready: Prepared,
-    options: Options,
-    folder: Path,
-    progress: Progress,
-) -> Iterator[Session]:
+def fix_rows(job: Job, rows: Sequence[PlannedRow]) -> Iterator[Session]:
     """Try the fixes of every row of ours that is diagnosed; the session after each step."""
-    loop = FixLoop(ready, folder, progress)
+    loop, session = FixLoop(job), job.session
     for subject in view.subjects(session):
         row = next((r for r in rows if r.key == subject.key), None)
         if row is None or subject.row is None or subject.row.status != "ok":
-            progress.note(f"{subject.key.name}: no fixes are tried on a row that is not right")
+            job.progress.note(f"{subject.key.name}: no fixes are tried on a row that is not right")
             continue
-        pipeline = row.variant.pipeline or options.compile.pipeline
-        own = replace(options, compile=replace(options.compile, pipeline=pipeline))
+        pipeline = row.variant.pipeline or job.options.compile.pipeline
+        own = replace(job.options, compile=replace(job.options.compile, pipeline=pipeline))
         for step in loop.run(session, Version(row, own)):
             session = step
             yield session
@@ -235,7 +213,7 @@ def _next(session: Session, now: Version) -> Finding | None:
 def _changed(now: Version, fix: Mapping[str, Any], model_format: str) -> Version:
     """The row that a fix makes of the present one."""
     options = applied(now.options, fix)
-    cores = stages.threads_of(options)
+    cores = threads_of(options)
     if "target" in fix:
         target = targets.resolve(fix["target"], cores=cores, cache=places.cache_folder())
     else:
@@ -246,5 +224,5 @@ def _changed(now: Version, fix: Mapping[str, Any], model_format: str) -> Version
         precisions=options.precisions if "precision" in fix else (now.key.precision,),
         graph=fix.get("graph", now.row.variant.graph),
     )
-    row, *_rest = stages.plan_rows(asked, [target], model_format)
+    row, *_rest = plan_rows(asked, [target], model_format)
     return Version(row.changed(fixed=True), options)

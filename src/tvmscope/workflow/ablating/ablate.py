@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from tvmscope.analysis.ablation import NOTHING, ONLY, SAME_CODE, WITHOUT, comparisons
 from tvmscope.benchmark.plan import Entry
-from tvmscope.benchmark.run import run
 from tvmscope.compiler import targets
-from tvmscope.core.measurement import Result
-from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
-from tvmscope.core.session import Session, save
+from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import UsageError
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.workflow import places, records, reports, stages, switches, tuned_rows
-from tvmscope.workflow.analyze import begin
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.stages import PlannedRow
+from tvmscope.stages import tuned_rows
+from tvmscope.stages.build import build_row
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.job import Job, begun
+from tvmscope.stages.options import Options
+from tvmscope.stages.plan import candidates, plan_rows, with_export
+from tvmscope.stages.race import by_framework, not_yet, race
+from tvmscope.stages.rows import PlannedRow, unbuilt_entry
+from tvmscope.stages.targets import resolve_targets, threads_of
+from tvmscope.tuning.records import lookup as records
+from tvmscope.workflow.ablating import switches
 
 PLAIN_FLOPS_PER_S = 1.5e9
 """What loops as written reach on one core (ResNet-50's 8.2 GFLOP took 5.5 s), for estimates."""
@@ -49,73 +51,40 @@ def ablate(
     for a few that were asked for with `only`.
     """
     progress = progress or Silent()
-    started = datetime.now(UTC)
-    if options.output is not None:
-        places.claim(options.output, force=options.force)
-    target = _single(stages.resolve_targets(options))
+    target = _single(resolve_targets(options))
     asked = ask(options, target, only, alone=alone)  # before a load that may take minutes
     for warning in asked.warnings:
         progress.note(warning)
-    progress.stage("load", stages.name_of(model))
-    with stages.prepared(model, _without_export(options)) as ready:
-        rows = plan(options, asked, ready.model.format)
-        folder = options.output or places.session_folder(
-            f"{ready.model.name}-ablation", target.device, started
-        )
-        session = begin(ready, options, (target,), started)
-        try:
-            session = _measure(session, rows, ready, options, folder, alone, progress)
-            reports.write(session, folder, progress, redacted=options.redact)
-            return session
-        finally:
-            progress.note(f"session: {folder}")
+    options, place = with_export(options, wanted=False), f"ablation-{target.device}"
+    with begun(model, options, (target,), place, progress) as job:
+        built = _build(job, plan(options, asked, job.ready.model.format), alone)
+        raced = race(
+            built, options, by_framework(job.ready), progress,
+            compare=comparisons, on_update=job.keep_race, log_dir=job.logs,
+        )  # fmt: skip
+        job.keep_race(raced)
+        return job.finish()
 
 
-def _measure(
-    session: Session,
-    rows: Sequence[PlannedRow],
-    ready: Prepared,
-    options: Options,
-    folder: Path,
-    alone: bool,
-    progress: Progress,
-) -> Session:
-    """Build, verify and time all rows in turns; what is done is on disk, also when interrupted."""
-
-    def with_results(results: tuple[Result, ...], complete: bool) -> Session:
-        compared = comparisons(results)
-        return replace(session, results=results, comparisons=compared, complete=complete)
-
-    def keep(results: tuple[Result, ...]) -> None:
-        save(with_results(results, complete=False), folder)
-
-    with ExitStack() as compilers:
+def _build(job: Job, rows: Sequence[PlannedRow], alone: bool) -> list[Entry]:
+    """Compile one row after the other: each after what it is compared with."""
+    entries = [unbuilt_entry(row, job.ready, job.options) for row in rows]
+    job.keep_race(not_yet(entries))
+    with Builder(job.ready, threads_of(job.options)) as builder:
         skipping = _Skipping(alone)
-        entries = stages.plan_entries(rows, ready, options, folder / "artifacts", compilers)
-        results = run(
-            [skipping.lazily(e, r) for e, r in zip(entries, rows, strict=True)],
-            options.measure,
-            reference=ready.reference_path,
-            reference_name=stages.REFERENCES[ready.model.format],
-            tolerances=partial(stages.tolerance, options),
-            atol=options.atol,
-            progress=progress,
-            on_update=keep,
-            log_dir=folder / "logs",
-        )
-    done = with_results(results, complete=True)
-    save(done, folder)
-    return done
+        for number, row in enumerate(rows):
+            job.progress.stage("compile", row.key.label)
+            build = partial(build_row, row, job.ready, job.options, job.artifacts, builder)
+            entries[number] = skipping.made(row, entries[number], build)
+            job.progress.step(number + 1, len(rows), row.key.label)
+            job.keep_race(not_yet(entries))
+    return entries
 
 
 def _single(where: tuple[Target, ...]) -> Target:
     if len(where) != 1:
         raise UsageError("ablate takes one --target: its rows differ in optimisations only")
     return where[0]
-
-
-def _without_export(options: Options) -> Options:
-    return replace(options, load=replace(options.load, need_onnx=False))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,9 +108,9 @@ def ask(
     """What an ablation would switch; refuses what cannot be."""
     if options.compile.pipeline != "tvmscope":
         raise UsageError("ablate switches parts of our own pipeline: leave --pipeline out")
-    if len(stages.candidates(_plain(options), (target,))) != 1:
+    if len(candidates(_plain(options), (target,))) != 1:
         raise UsageError("ablate takes one --precision")
-    found = records.find_choices(options.db, target, stages.threads_of(options))
+    found = records.find_choices(options.db, target, threads_of(options))
     choices = options.compile.choices or found.choices
     if switches.TUNING.name in only and not choices:
         none = f"there are no tuning records for {target.label}; see tvmscope tune"
@@ -161,7 +130,7 @@ def ask(
 
 def plan(options: Options, asked: Asked, model_format: str) -> list[PlannedRow]:
     """The whole first, then each optimisation left out, then nothing, then each one alone."""
-    (row,) = stages.plan_rows(_plain(options), (asked.target,), model_format)
+    (row,) = plan_rows(_plain(options), (asked.target,), model_format)
     whole = replace(_compiled(row, asked.compile), warnings=asked.warnings)
     planned = [whole, *(_without(whole, switch, options) for switch in asked.chosen)]
     if asked.with_nothing:
@@ -181,7 +150,7 @@ def _plain(options: Options) -> Options:
 
 def _tuned(row: PlannedRow, options: Options) -> PlannedRow:
     """With what records choose for its own target and threads, and what they have to say."""
-    config, threads = _config(row), row.threads or stages.threads_of(options)
+    config, threads = _config(row), row.threads or threads_of(options)
     found = records.find_choices(options.db, row.target, threads)
     choices = options.compile.choices or found.choices
     return replace(_compiled(row, replace(config, choices=choices)), warnings=found.warnings)
@@ -266,23 +235,17 @@ class _Skipping:
         self.alone = alone
         self.built: dict[str | None, Path] = {}
 
-    def lazily(self, entry: Entry, row: PlannedRow) -> Entry:
-        """The entry, in one chain with all others: each is built after what it is compared with."""
-        entry = replace(entry, chain="ablation")
-        return (
-            entry if entry.build is None else replace(entry, build=partial(self.make, entry, row))
-        )
-
-    def make(self, entry: Entry, row: PlannedRow) -> Entry:
-        """Build what the row runs, unless it is clear that nobody wants to wait for it."""
-        assert entry.build is not None
+    def made(self, row: PlannedRow, entry: Entry, build: Callable[[], Entry]) -> Entry:
+        """What `build` makes of the row, unless it is clear that nobody wants to wait for it."""
+        if not row.builds:
+            return entry
         change = row.variant.change
         added = change is not None and change.startswith(ONLY)
         if added and (wait := self._too_long(CHEAP_RUN_S)):
             return replace(entry, unavailable=wait)
         if change is not None and (why := self._needless(change)):
             return replace(entry, unavailable=why)
-        made = entry.build()
+        made = build()
         if made.failure is not None or made.unavailable is not None:
             return made
         self.built[change] = Path(made.request.artifact)

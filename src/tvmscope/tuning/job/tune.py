@@ -10,27 +10,36 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tvmscope.core.session import Session, save
+from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
 from tvmscope.progress import Progress, Silent
+from tvmscope.stages.job import begun
+from tvmscope.stages.options import Options
+from tvmscope.stages.plan import (
+    can_cross_compile,
+    candidates,
+    plan_rows,
+    why_unavailable,
+    with_export,
+)
+from tvmscope.stages.targets import resolve_targets
+from tvmscope.tuning.job import setup
+from tvmscope.tuning.job.view import progress_line, tuned_tasks
 from tvmscope.tuning.plan import PlannedTask
+from tvmscope.tuning.proof import prove
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
+from tvmscope.tuning.run import Tuned
 from tvmscope.tuning.search.loop import Limits, Search
 from tvmscope.tuning.search.state import State
 from tvmscope.tuning.trials.workshop import Workshop
-from tvmscope.workflow import places, records, reports, stages, tuning_proof, tuning_setup
-from tvmscope.workflow.analyze import begin
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.tuning_setup import Tuned
-from tvmscope.workflow.tuning_view import progress_line, tuned_tasks
 
 _BATCH_PER_CORE = 4
 _LEAST_S = 15.0
@@ -44,44 +53,35 @@ def tune(
 ) -> Session:
     """Search within the budget and prove what was found; with `dry_run` only plan."""
     progress = progress or Silent()
-    began, started = time.monotonic(), datetime.now(UTC)
+    began = time.monotonic()
     target, options = _one(options, dry_run=dry_run)
     file = records.file_to_write(options.db, target)
-    if options.output is not None:
-        places.claim(options.output, force=options.force)
-    progress.stage("load", stages.name_of(model))
+    place = f"tune-{target.label}"
     with (
-        stages.prepared(model, options) as ready,
+        begun(model, options, (target,), place, progress) as job,
         TemporaryDirectory(prefix="tvmscope-") as scratch,
+        ExitStack() as stack,
     ):
-        for note in ready.model.notes:
-            progress.note(note)
-        (row,) = stages.plan_rows(options, (target,), ready.model.format)
-        label = f"tune-{target.label}"
-        folder = options.output or places.session_folder(ready.model.name, label, started)
+        if dry_run:  # nothing is to stay of it
+            job.folder = Path(scratch) / "session"
+        (row,) = plan_rows(options, (target,), job.ready.model.format)
         run = Tuned(
-            ready=ready,
-            options=options,
+            job=job,
             target=target,
-            folder=Path(scratch) / "session" if dry_run else folder,
             scratch=Path(scratch),
             database=Database(file),
-            progress=progress,
             began=began,
-            session=begin(ready, options, (target,), started),
             row=row,
         )
-        with ExitStack() as stack:
-            planned = tuning_setup.plan(run, stack)
-            run.session = replace(run.session, tuning=tuned_tasks(planned), complete=dry_run)
-            if dry_run:
-                return run.session
-            try:
-                return _tune(run, planned, stack)
-            finally:
-                if file.exists():  # not where nothing was tried
-                    progress.note(f"records: {file}")
-                progress.note(f"session: {folder}")
+        planned = setup.plan(run, stack)
+        job.session = replace(job.session, tuning=tuned_tasks(planned), complete=dry_run)
+        if dry_run:
+            return job.session
+        try:
+            return _tune(run, planned, stack)
+        finally:
+            if file.exists():  # not where nothing was tried
+                progress.note(f"records: {file}")
 
 
 def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
@@ -91,16 +91,11 @@ def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
     """
     if len(options.targets) != 1 or len(options.precisions) != 1:
         raise UsageError("tune takes one target and one precision; run it once for each")
-    (target,) = stages.resolve_targets(options)
-    own = replace(
-        options,
-        backends=("tvmscope",),
-        graph=False,
-        load=replace(options.load, need_onnx=False),
-    )
-    ((_target, _precision, backend),) = stages.candidates(own, (target,))
-    why = stages.why_unavailable(backend, target)
-    if why is not None and not stages.can_cross_compile(backend):
+    (target,) = resolve_targets(options)
+    own = with_export(replace(options, backends=("tvmscope",), graph=False), wanted=False)
+    ((_target, _precision, backend),) = candidates(own, (target,))
+    why = why_unavailable(backend, target)
+    if why is not None and not can_cross_compile(backend):
         raise UsageError(f"{target.label} cannot be tuned: {why}")
     if why is not None and not (dry_run or options.tune.tracker):
         raise UsageError(
@@ -114,10 +109,10 @@ def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
 def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Session:
     """Search, validate and prove; whatever ends it, the session says how far it came."""
     chosen = [p for p in planned if p.reason is None]
-    save(run.session, run.folder)
+    run.job.keep(run.job.session)
     search: Search | None = None
-    workshop = tuning_setup.workshop(run, stack)
-    proof = tuning_proof.begin(run, workshop, [p.task.key for p in chosen])
+    workshop = setup.workshop(run, stack)
+    proof = prove.begin(run, workshop, [p.task.key for p in chosen])
     try:
         if chosen and _has_time(run, len(chosen), proof):
             deadline = _deadline(run, len(chosen), proof)
@@ -126,49 +121,49 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
             _tell_unseeded(run, search)
             if not any(state.tried for state in search.states.values()):
                 proof.reason = "no candidate was tried"
-            tuning_proof.explain(run, proof, list(search.states.values()), workshop)
+            prove.explain(run, proof, list(search.states.values()), workshop)
         workshop.close()
-        proof = tuning_proof.prove(run, proof)
-        run.session = replace(run.session, complete=True)
+        proof = prove.prove(run, proof)
     finally:
         searched = search.states if search else {}
-        run.session = replace(run.session, tuning=tuned_tasks(planned, searched, proof))
-        save(run.session, run.folder)
-    reports.write(run.session, run.folder, run.progress, redacted=run.options.redact)
-    return run.session
+        run.job.keep(replace(run.job.session, tuning=tuned_tasks(planned, searched, proof)))
+    return run.job.finish()
 
 
-def _has_time(run: Tuned, tasks: int, proof: tuning_proof.Proof) -> bool:
+def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:
     """Whether the budget leaves time to search; else the session says so."""
     if _deadline(run, tasks, proof) > time.monotonic():
         return True
-    reserve_s = tuning_proof.reserve_s(run, tasks, proof)
+    reserve_s = prove.reserve_s(run, tasks, proof)
     least_min = ceil((run.spent_s() + reserve_s + _LEAST_S) / 60)
     proof.reason = _(
         "a budget of {budget:.0f} s leaves no time to search, since preparing took {spent:.0f} s "
         "and the proof may take {reserve:.0f} s; give at least {least}m"
     ).format(
-        budget=run.options.tune.budget_s, spent=run.spent_s(), reserve=reserve_s, least=least_min
+        budget=run.job.options.tune.budget_s,
+        spent=run.spent_s(),
+        reserve=reserve_s,
+        least=least_min,
     )
     warning = _("not tuned: {reason}").format(reason=proof.reason)
-    run.session = replace(run.session, warnings=(*run.session.warnings, warning))
+    run.job.session = replace(run.job.session, warnings=(*run.job.session.warnings, warning))
     return False
 
 
-def _deadline(run: Tuned, tasks: int, proof: tuning_proof.Proof) -> float:
+def _deadline(run: Tuned, tasks: int, proof: prove.Proof) -> float:
     """When the search must end, so that validating and proving end within the budget."""
-    return run.began + run.options.tune.budget_s - tuning_proof.reserve_s(run, tasks, proof)
+    return run.began + run.job.options.tune.budget_s - prove.reserve_s(run, tasks, proof)
 
 
-def _search_and_validate(run: Tuned, search: Search, proof: tuning_proof.Proof) -> None:
+def _search_and_validate(run: Tuned, search: Search, proof: prove.Proof) -> None:
     """Search, then validate; the time that validating did not need is searched on."""
     states = list(search.states.values())
-    again_s = max(_LEAST_S, _AGAIN * run.options.tune.budget_s)
+    again_s = max(_LEAST_S, _AGAIN * run.job.options.tune.budget_s)
     while True:
-        run.progress.stage("search", f"{len(states)} tasks")
+        run.job.progress.stage("search", f"{len(states)} tasks")
         search.run()
         ended_early = time.monotonic() < search.limits.deadline
-        tuning_proof.validate(run, proof, states, search.workshop)
+        prove.validate(run, proof, states, search.workshop)
         promising = sum(bool(state.fastest(1)) for state in states)
         deadline = _deadline(run, promising, proof)
         if ended_early or deadline - time.monotonic() < again_s:
@@ -179,7 +174,7 @@ def _search_and_validate(run: Tuned, search: Search, proof: tuning_proof.Proof) 
 def _prepare_search(
     run: Tuned, chosen: Sequence[PlannedTask], workshop: Workshop, stack: ExitStack, deadline: float
 ) -> Search:
-    tune = run.options.tune
+    tune = run.job.options.tune
     batch = _BATCH_PER_CORE * run.threads
     assert run.profile is not None
     search = Search(
@@ -193,13 +188,13 @@ def _prepare_search(
             until=tune.until,
             early_stopping=tune.early_stopping,
         ),
-        proposer=tuning_setup.proposer(run, stack, batch),
+        proposer=setup.proposer(run, stack, batch),
         batch=batch,
         rest_s=run.profile.end_to_end_s - sum(p.total_s for p in chosen),
         on_trial=lambda search, state: _show(run, search, state),
     )
     if earlier := sum(state.earlier for state in search.states.values()):
-        run.progress.note(f"{earlier} earlier trials are not repeated")
+        run.job.progress.note(f"{earlier} earlier trials are not repeated")
     return search
 
 
@@ -208,12 +203,12 @@ def _tell_unseeded(run: Tuned, search: Search) -> None:
     told = search.proposer.remarks if search.proposer else {}
     notes = [f"{key}: MetaSchedule began without some seeds: {why}" for key, why in told.items()]
     for note in notes:
-        run.progress.note(note)
-    run.session = replace(run.session, warnings=(*run.session.warnings, *notes))
+        run.job.progress.note(note)
+    run.job.session = replace(run.job.session, warnings=(*run.job.session.warnings, *notes))
 
 
 def _show(run: Tuned, search: Search, state: State) -> None:
     left_s = max(0.0, search.limits.deadline - time.monotonic())
     total_s = search.elapsed_s + left_s
     line = progress_line(search, state, left_s)
-    run.progress.step(search.elapsed_s, total_s, line)
+    run.job.progress.step(search.elapsed_s, total_s, line)

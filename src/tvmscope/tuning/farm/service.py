@@ -10,18 +10,20 @@ from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from tvmscope.compiler import targets
+from tvmscope.compiler import host, targets
 from tvmscope.core.target import Target
 from tvmscope.errors import RunError, UsageError
 from tvmscope.machine import cpu_features, cuda_device
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied, run_isolated
 from tvmscope.messages import _
-from tvmscope.tuning.farm import tracker
+from tvmscope.stages.places import cache_folder
+from tvmscope.tuning.farm import rpc_processes, tracker
 from tvmscope.tuning.farm.tracker import Address, Device, Summary
-from tvmscope.workflow.places import cache_folder
 
 LOOPBACK = "127.0.0.1"
-_MODULE = "tvmscope.tuning.farm.rpc_processes"
+_LLVM_HOST, _WAIT = here(host.llvm_host), here(rpc_processes.wait)
+_START_TRACKER, _START_SERVER = here(rpc_processes.start_tracker), here(rpc_processes.start_server)
 _SHORT_S, _SHORT_LIVES = 10.0, 3
 """So many lives in a row that were so short mean that it will not work."""
 _PAUSE_S = 1.0
@@ -59,7 +61,11 @@ def is_loopback(host: str) -> bool:
 def run_tracker(ports: Ports, say: Say) -> None:
     """Run a tracker until it is interrupted."""
     _warn(ports.host, say)
-    _keep_running("tracker", "start_tracker", (ports.host, ports.first, ports.last + 1), {}, say)
+
+    def start(worker: Worker) -> int:
+        return worker.call(_START_TRACKER, ports.host, ports.first, ports.last + 1)
+
+    _keep_running("tracker", start, ports.host, {}, say)
 
 
 def run_server(
@@ -86,9 +92,13 @@ def run_server(
     count = threads or cpu_features.usable_cores()
     env = {"TVM_NUM_THREADS": str(count), "OMP_NUM_THREADS": str(count), "TVM_BIND_THREADS": "0"}
     say(_("threads: {n}").format(n=count))
-    here = (ports.host, ports.first, ports.last + 1)
-    arguments = (*here, key, address, public_host, _this_device(count))
-    _keep_running(f"server-{key}", "start_server", arguments, env, say)
+    device = _this_device(count)
+
+    def start(worker: Worker) -> int:
+        place = (ports.host, ports.first, ports.last + 1)
+        return worker.call(_START_SERVER, *place, key, address, public_host, device)
+
+    _keep_running(f"server-{key}", start, ports.host, env, say)
 
 
 def _this_device(threads: int) -> Device:
@@ -109,7 +119,7 @@ def target_of(device: Device, kind: str = "cpu") -> Target:
         if device.gpu_arch is None:
             raise UsageError(f"the server ({device.cpu}) has no GPU")
         return targets.resolve(f"cuda:{device.gpu_arch}")
-    own = run_isolated("tvmscope.compiler.host:llvm_host")[1]
+    own = run_isolated(_LLVM_HOST)[1]
     foreign = device.triple if device.triple.split("-")[0] != own.split("-")[0] else None
     whole = targets.cpu_target(device.llvm_cpu, foreign)
     hidden = tuple(f for f in whole.features if f not in device.features)
@@ -129,19 +139,19 @@ def _warn(host: str, say: Say) -> None:
 
 
 def _keep_running(
-    name: str, start: str, arguments: tuple[object, ...], env: dict[str, str], say: Say
+    name: str, start: Callable[[Worker], int], host: str, env: dict[str, str], say: Say
 ) -> None:
     log, short = log_file(name), 0
     say(_("log: {file}").format(file=log))
     while True:
         began = time.monotonic()
         with Worker(name, env=env, timeout_s=float("inf"), log_path=log) as worker:
-            port = worker.call(f"{_MODULE}:{start}", *arguments)
+            port = start(worker)
             say(_("{name} listens on {host}:{port}").format(
-                name=name, host=arguments[0], port=port
+                name=name, host=host, port=port
             ))  # fmt: skip
             try:
-                worker.call(f"{_MODULE}:wait")
+                worker.call(_WAIT)
             except WorkerDied as e:
                 say(_("{name} ended ({why}); starting it again").format(name=name, why=e.reason))
         short = short + 1 if time.monotonic() - began < _SHORT_S else 0

@@ -13,8 +13,8 @@ from tvmscope.tuning.search.state import State
 from tvmscope.units import format_s
 
 if TYPE_CHECKING:
+    from tvmscope.tuning.proof.prove import Proof
     from tvmscope.tuning.search.loop import Search
-    from tvmscope.workflow.tuning_proof import Proof
 
 _NAME_LIMIT = 40
 

@@ -7,8 +7,11 @@ from typing import Any
 
 from tvmscope.core.options import MeasureOptions
 from tvmscope.models.resolve import classify
-from tvmscope.workflow import stages
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
+from tvmscope.stages.plan import plan_rows
+from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.targets import resolve_targets, threads_of
+from tvmscope.tuning.records.lookup import records_of
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Plan:
     kind: str
     targets: tuple[str, ...]
     threads: int
-    rows: tuple[stages.PlannedRow, ...]
+    rows: tuple[PlannedRow, ...]
     options: Options
 
     def lines(self) -> list[str]:
@@ -41,7 +44,7 @@ def _how(measure: MeasureOptions) -> str:
     return f"{measure.duration_s:g} s per backend, at least {measure.min_rounds} rounds{warm}"
 
 
-def _why(row: stages.PlannedRow) -> str:
+def _why(row: PlannedRow) -> str:
     if row.builds and row.unavailable:
         return f": compiled only, {row.unavailable}"
     return f": unavailable, {row.unavailable}" if row.unavailable else ""
@@ -50,13 +53,13 @@ def _why(row: stages.PlannedRow) -> str:
 def plan(model: Any, options: Options) -> Plan:
     """Resolve everything that can be resolved without loading the model."""
     source = classify(str(model))
-    where = stages.resolve_targets(options)
+    where = resolve_targets(options)
     form = "onnx" if source.kind == "onnx" else "torch"
     return Plan(
         model=str(model),
         kind=source.kind,
         targets=tuple(target.label for target in where),
-        threads=stages.threads_of(options),
-        rows=tuple(stages.plan_rows(options, where, form)),
+        threads=threads_of(options),
+        rows=tuple(plan_rows(options, where, form, records_of(options.db))),
         options=options,
     )
