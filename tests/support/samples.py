@@ -9,9 +9,10 @@ from typing import Any
 from support.rows import key
 from tvmscope.core.comparison import Comparison, compare
 from tvmscope.core.environment import Environment
+from tvmscope.core.findings import Finding
 from tvmscope.core.measurement import Accuracy, Measurement, Result
 from tvmscope.core.model import Model, TensorSpec
-from tvmscope.core.profile import Finding, KernelTime, Profile, Roof
+from tvmscope.core.profile import KernelTime, Profile, Roof
 from tvmscope.core.row import RowKey, Task
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target

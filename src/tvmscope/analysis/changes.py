@@ -19,6 +19,7 @@ from tvmscope.core.session import Session
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.core.vision import Sighting
 from tvmscope.errors import Incomparable
+from tvmscope.messages import Text, msg, word
 
 CLEAR = 0.1
 """A kernel has no interval: only a change of a tenth is called."""
@@ -68,8 +69,8 @@ class Changes:
     entered: tuple[str, ...] = ()
     """Kernels that are among the `TOP` longest only before, and only after."""
     sightings: tuple[Sighting, ...] = ()
-    warnings: tuple[str, ...] = ()
-    problem: str | None = None
+    warnings: tuple[Text, ...] = ()
+    problem: Text | None = None
     """Why the second does not compute what the first does; then there are no rows."""
 
 
@@ -86,7 +87,7 @@ def changes(before: Session, after: Session) -> Changes:
             operators += _operators(profiles[0], profiles[1], slower)
             kernels += _kernels(profiles[0], profiles[1], slower)
     if not rows:
-        raise Incomparable("no row of one session was measured and verified in the other, too")
+        raise Incomparable(msg("no row of one session was measured and verified in the other, too"))
     return Changes(rows=tuple(rows), operators=tuple(operators), kernels=tuple(kernels))
 
 
@@ -125,8 +126,13 @@ def _check(before: Session, after: Session) -> None:
         if left != right:
             old, new = models if name == "model" else (_short(left), _short(right))
             raise Incomparable(
-                f"the sessions differ in {name}: {old} and {new}; measure both "
-                "on one machine, with one model"
+                msg(
+                    "the sessions differ in {what}: {old} and {new}; measure both on one machine, "
+                    "with one model",
+                    what=word(name),
+                    old=old,
+                    new=new,
+                )
             )
 
 

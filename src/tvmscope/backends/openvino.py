@@ -11,6 +11,7 @@ import numpy as np
 
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
 from tvmscope.measure.remote import here
+from tvmscope.messages import Text, msg
 
 
 class _Runner:
@@ -74,10 +75,10 @@ def load(request: LoadRequest) -> _Runner:
     return _Runner(request)
 
 
-def unavailable(device: str) -> str | None:
+def unavailable(device: str) -> Text | None:
     """Needs the package."""
     if importlib.util.find_spec("openvino") is None:
-        return "openvino is not installed: pip install 'tvmscope[openvino]'"
+        return msg("openvino is not installed: pip install 'tvmscope[openvino]'")
     return None
 
 

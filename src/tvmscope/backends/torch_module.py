@@ -11,16 +11,17 @@ import numpy as np
 
 from tvmscope.backends.api import LoadRequest, Profiler
 from tvmscope.core.precision import Dtype
+from tvmscope.messages import Text, msg
 
 
-def unavailable(device: str) -> str | None:
+def unavailable(device: str) -> Text | None:
     """Why PyTorch cannot run on a device, without importing it."""
     if importlib.util.find_spec("torch") is None:
-        return "torch is not installed: pip install 'tvmscope[torch]'"
+        return msg("torch is not installed: pip install 'tvmscope[torch]'")
     if device == "cuda":
         from tvmscope.machine.cuda_device import find
 
-        return None if find() else "no CUDA device here"
+        return None if find() else msg("no CUDA device here")
     return None
 
 

@@ -14,6 +14,7 @@ from tvmscope.core.row import Family
 from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import here
+from tvmscope.messages import Text, msg
 
 
 class _Runner:
@@ -21,7 +22,7 @@ class _Runner:
         from tvmscope.runtime.artifact import load_callable, read_kernels
 
         if request.artifact is None:
-            raise RunError("the TVM backends run artifacts, and none was given")
+            raise RunError(msg("the TVM backends run artifacts, and none was given"))
         self.loaded = load_callable(Path(request.artifact), threads=request.threads)
         artifact = self.loaded.artifact
         self.inputs = self.loaded.place(read_inputs(Path(request.folder)))
@@ -67,16 +68,16 @@ def load(request: LoadRequest) -> _Runner:
     return _CudaRunner(request) if request.device == "cuda" else _Runner(request)
 
 
-def unavailable(device: str) -> str | None:
+def unavailable(device: str) -> Text | None:
     """Needs the wheel; on CUDA a device."""
     from tvmscope.machine import cuda_device
     from tvmscope.runtime import tvm_compat
 
     tvm_compat.prefer_source_build()
     if importlib.util.find_spec("tvm") is None:
-        return "apache-tvm is not installed: pip install tvmscope"
+        return msg("apache-tvm is not installed: pip install tvmscope")
     if device == "cuda" and cuda_device.find() is None:
-        return "no CUDA device here"
+        return msg("no CUDA device here")
     return None
 
 

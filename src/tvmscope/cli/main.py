@@ -13,7 +13,7 @@ from tvmscope import __version__
 from tvmscope.cli.aliases import modern
 from tvmscope.cli.command import PANELS, Command, Family, bind
 from tvmscope.errors import TvmscopeError, one_line
-from tvmscope.messages import _
+from tvmscope.messages import _, render
 from tvmscope.plugins import discover
 from tvmscope.report.escape import clean
 
@@ -91,7 +91,7 @@ def _fail(error: Exception, *, verbose: bool) -> int:
         command = getattr(getattr(error, "ctx", None), "command_path", "tvmscope")
         text = f"{usage()} " + _("(see {command} --help)").format(command=command)
     elif isinstance(error, TvmscopeError):
-        text = str(error) or type(error).__name__
+        text = render(error.message) or type(error).__name__
     else:
         text = f"{type(error).__name__}: {one_line(error)}"
         text += "" if verbose else " " + _("(run with -v for the traceback)")

@@ -26,6 +26,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.vision import vision_of
 from tvmscope.errors import BuildError, one_line
+from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import cuda_code, tvm_compat, weights
 from tvmscope.storage.files import digest_file
@@ -91,8 +92,12 @@ def _generate(
         return relax.build(module, tvm_target, relax_pipeline=None, exec_mode=options.exec_mode)
     except Exception as e:  # TVM raises many types here, from InternalError to RuntimeError
         raise BuildError(
-            f"{prepared.model.name}: code generation for {tvm_target.kind.name} failed: "
-            f"{one_line(e)}"
+            msg(
+                "{model}: code generation for {kind} failed: {reason}",
+                model=prepared.model.name,
+                kind=tvm_target.kind.name,
+                reason=one_line(e),
+            )
         ) from e
 
 
@@ -103,7 +108,7 @@ def _link(executable: Executable, library: Path, target: Target) -> None:
     except BuildError:
         raise
     except Exception as e:  # TVM's own errors, while it writes object files
-        raise BuildError(f"the library cannot be written: {one_line(e)}") from e
+        raise BuildError(msg("the library cannot be written: {reason}", reason=one_line(e))) from e
 
 
 def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]:
@@ -112,8 +117,12 @@ def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]
     types = list(result.fields) if hasattr(result, "fields") else [result]
     if len(types) != len(prepared.model.outputs):
         raise BuildError(
-            f"{prepared.model.name}: the compiled model returns {len(types)} outputs, "
-            f"the source {len(prepared.model.outputs)}"
+            msg(
+                "{model}: the compiled model returns {count} outputs, the source {wanted}",
+                model=prepared.model.name,
+                count=len(types),
+                wanted=len(prepared.model.outputs),
+            )
         )
     return tuple(
         TensorSpec(spec.name, spec.shape, str(getattr(kind, "dtype", spec.dtype)))

@@ -43,6 +43,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
 from tvmscope.errors import PassError, UsageError, one_line
+from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 
 _BOTH = frozenset({"cpu", "cuda"})
@@ -267,8 +268,13 @@ def _apply(
         return step(module)
     except Exception as e:  # TVM raises many types; the pass's name is what helps
         raise PassError(
-            f"pass '{name}' failed: {one_line(e)}; passes before it: {', '.join(before) or 'none'}"
-            f"; try --disable-pass {name}"
+            msg(
+                "pass '{name}' failed: {reason}; passes before it: {before}; try --disable-pass "
+                "{name}",
+                name=name,
+                reason=one_line(e),
+                before=before or msg("none"),
+            )
         ) from e
 
 

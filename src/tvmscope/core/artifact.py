@@ -10,6 +10,7 @@ from tvmscope.core.model import TensorSpec
 from tvmscope.core.precision import Precision
 from tvmscope.core.target import Target
 from tvmscope.core.vision import Vision
+from tvmscope.messages import Text
 
 ARTIFACT_SCHEMA = 2
 
@@ -61,7 +62,7 @@ class Artifact:
     pass_times_s: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     kernels: tuple[KernelCall, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     weights: Literal["pretrained", "random", "file"] = "file"
     format: Literal["torch", "onnx"] = "torch"
     """Of the model that it was made from."""

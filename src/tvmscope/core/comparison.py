@@ -9,6 +9,7 @@ from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.row import RowKey
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.errors import Incomparable
+from tvmscope.messages import Text, msg, word
 
 Verdict = Literal["faster", "slower", "undecided"]
 
@@ -41,7 +42,9 @@ def compare(a: Result, b: Result, *, across: bool = False, any_threads: bool = F
     try:
         interval = ratio_interval(second.rounds_s, first.rounds_s)
     except ValueError as e:
-        raise Incomparable(f"{a.task.label} and {b.task.label}: {e}") from e
+        raise Incomparable(
+            msg("{a} and {b}: {reason}", a=a.task.label, b=b.task.label, reason=str(e))
+        ) from e
     detectable = interval.smallest_detectable
     return Comparison(
         key=a.key,
@@ -73,12 +76,18 @@ def _limits(interval: RatioInterval) -> tuple[float, float] | None:
 def _measured(result: Result) -> Measurement:
     """The measurement of a result that may be compared: verified, and with values."""
     if result.status != "ok":
-        reason = f" ({result.reason})" if result.reason else ""
+        status: Text = msg("'{status}'", status=word(result.status))
+        if result.reason:
+            status = msg("{status} ({reason})", status=status, reason=result.reason)
         raise Incomparable(
-            f"{result.task.label} is '{result.status}'{reason}: only verified results are compared"
+            msg(
+                "{row} is {status}: only verified results are compared",
+                row=result.task.label,
+                status=status,
+            )
         )
     if result.measurement is None or not result.measurement.values_s:
-        raise Incomparable(f"{result.task.label} was not timed")
+        raise Incomparable(msg("{row} was not timed", row=result.task.label))
     return result.measurement
 
 
@@ -100,5 +109,12 @@ def _check_identity(a: Result, b: Result, *, across: bool, any_threads: bool) ->
     for name, left, right, same in checks:
         if not same:
             raise Incomparable(
-                f"{x.label} and {y.label} differ in {name}: {left} and {right}; measure both alike"
+                msg(
+                    "{a} and {b} differ in {what}: {left} and {right}; measure both alike",
+                    a=x.label,
+                    b=y.label,
+                    what=word(name),
+                    left=str(left),
+                    right=str(right),
+                )
             )

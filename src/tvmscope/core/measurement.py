@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tvmscope.core.row import RowKey, Task
+from tvmscope.messages import Text
 
 ITSELF = "its own first run"
 """A reference that proves nothing but that the same comes out again."""
@@ -21,7 +22,7 @@ class Accuracy:
     error: float | None
     cosine: float | None
     tolerance: float
-    detail: str | None = None
+    detail: Text | None = None
     """Why it failed: the output's name and what differs; None when passed."""
 
 
@@ -51,7 +52,7 @@ class Result:
 
     task: Task
     status: Status
-    reason: str | None = None
+    reason: Text | None = None
     measurement: Measurement | None = None
     device_measurement: Measurement | None = None
     """CUDA only: the same rounds by events, beside the wall clock."""
@@ -62,7 +63,7 @@ class Result:
     cores_used: float | None = None
     """Cores that were busy on average while it was timed."""
     settings: dict[str, str] | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     items: int | None = None
     """Throughput mode only: how many items one run computes, the batch size."""
 

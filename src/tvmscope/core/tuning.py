@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tvmscope.core.target import Target
+from tvmscope.messages import Message, Text, msg
 
 Params = dict[str, int | str]
 """A rule's parameters by name; what is not named follows from the rule's own model."""
@@ -144,6 +145,19 @@ def origins(choices: Iterable[Choice]) -> str:
     return "; ".join(f"{len(g)} from {max(g, key=lambda c: c.date).origin}" for g in ordered)
 
 
+def because(gist: Text, detail: Text) -> Message:
+    """A task's note that has more to say: `too small: 0.10% of the model`."""
+    return msg("{gist}: {detail}", gist=gist, detail=detail)
+
+
+def gist(note: Text) -> Text:
+    """The first part of such a note, by which tasks are put together; else all of it."""
+    if not isinstance(note, Message):
+        return note.split(":")[0]
+    first = note.args.get("gist", note)
+    return first if isinstance(first, str) else note
+
+
 @dataclass(frozen=True, kw_only=True)
 class TuningPoint:
     """A moment at which a task's best time fell, or the search's end."""
@@ -167,7 +181,7 @@ class Part:
     """The time without it over the time with it, in interleaved runs."""
     interval: tuple[float, float] | None = None
     """95 % of `factor`."""
-    reason: str | None = None
+    reason: Text | None = None
     """Why it could not be taken back: what was left could not be built, or was wrong."""
 
 
@@ -214,7 +228,7 @@ class TunedTask:
     """The calls of a chosen trace, as TVM writes them; none where a rule made the schedule."""
     parts: tuple[Part, ...] = ()
     """What the parts of the chosen candidate are worth, where they were taken back."""
-    note: str = ""
+    note: Text = ""
     """Why it was not searched, or why nothing was chosen."""
 
     @property

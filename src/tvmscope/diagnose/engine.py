@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.errors import one_line
-from tvmscope.messages import _
+from tvmscope.messages import Text, msg
 from tvmscope.plugins import discover
 
 
-def rules() -> tuple[dict[str, Rule], list[str]]:
+def rules() -> tuple[dict[str, Rule], list[Text]]:
     """All rules by id, and a line about each file that holds none that can be used."""
     found, failures = discover("tvmscope.diagnose.rules", "RULE")
-    problems = [f"{failure.module}: {failure.reason}" for failure in failures]
+    problems: list[Text] = [f"{failure.module}: {failure.reason}" for failure in failures]
     usable: dict[str, Rule] = {}
     for name, rule in found.items():
         if not isinstance(rule, Rule):
-            problems.append(_("{name}: RULE is not a Rule").format(name=name))
+            problems.append(msg("{name}: RULE is not a Rule", name=name))
         elif rule.id in usable:
-            problems.append(_("{name}: the id {id} is taken").format(name=name, id=rule.id))
+            problems.append(msg("{name}: the id {id} is taken", name=name, id=rule.id))
         else:
             usable[rule.id] = rule
     return usable, problems
@@ -35,15 +35,21 @@ def diagnose(session: Session) -> Session:
     """
     available, problems = rules()
     findings: list[Finding] = []
-    warnings = [_("diagnosis: {problem}").format(problem=p) for p in problems]
+    warnings = [msg("diagnosis: {problem}", problem=p) for p in problems]
     for rule in available.values():
         if any(not getattr(session, part) for part in rule.needs):
             continue
         try:
             findings += rule.check(session)
         except Exception as e:  # a rule's bug must not cost the session, nor the other rules
-            text = _("diagnosis: rule '{id}' failed: {type}: {reason}")
-            warnings.append(text.format(id=rule.id, type=type(e).__name__, reason=one_line(e)))
+            warnings.append(
+                msg(
+                    "diagnosis: rule '{id}' failed: {type}: {reason}",
+                    id=rule.id,
+                    type=type(e).__name__,
+                    reason=one_line(e),
+                )
+            )
     proven = {_identity(f): f.achieved_s for f in session.findings}
     findings = [replace(f, achieved_s=proven.get(_identity(f))) for f in findings]
     new = tuple(w for w in warnings if w not in session.warnings)

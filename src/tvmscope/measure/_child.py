@@ -165,7 +165,7 @@ def _failure(error: Exception) -> tuple[str, Any]:
     text = one_line(error)
     if isinstance(error, TvmscopeError):
         known = next(c for c in type(error).__mro__ if c.__module__ == TvmscopeError.__module__)
-        return "error", (known.__name__, str(error))
+        return "error", (known.__name__, error.message)
     if isinstance(error, MemoryError) or any(w in str(error).lower() for w in _MEMORY_WORDS):
         return "memory", text
     name = type(error).__name__

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any, Literal
 from tvmscope.core.options import LoadOptions
 from tvmscope.core.vision import Vision
 from tvmscope.errors import BackendUnavailable, one_line
+from tvmscope.messages import Message, Text, msg
 
 if TYPE_CHECKING:
     from torch import nn
 
 EXTRA = "pip install 'tvmscope[torch]'"
-RANDOM_NOTE = (
-    "seeded random weights ({reason}): times hold, predictions mean nothing"  # design, rule 12
-)
+
+
+def random_note(reason: Text) -> Message:
+    """What must be said of a model whose weights are made up."""
+    return msg(
+        "seeded random weights ({reason}): times hold, predictions mean nothing", reason=reason
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +33,7 @@ class TorchModel:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     weights: Literal["pretrained", "random", "file"]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
     vision: Vision | None = None
     """How to show it pictures, for models that take them."""
 
@@ -55,7 +60,13 @@ def require(*modules: str, install: str = EXTRA) -> None:
         try:
             importlib.import_module(name)
         except (ImportError, OSError) as e:  # OSError: a shared library of it does not load
-            reason = "is not installed" if isinstance(e, ModuleNotFoundError) else one_line(e)
+            missing = isinstance(e, ModuleNotFoundError)
+            reason = msg("is not installed") if missing else one_line(e)
             raise BackendUnavailable(
-                f"'{name}' is needed for this model: {reason}; {install}"
+                msg(
+                    "'{name}' is needed for this model: {reason}; {install}",
+                    name=name,
+                    reason=reason,
+                    install=install,
+                )
             ) from e

@@ -26,6 +26,7 @@ from tvmscope.core.profile import Roof
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, SchemaError
 from tvmscope.machine import cpu_features, cuda_device
+from tvmscope.messages import msg
 from tvmscope.profiling import gpu_roofs
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import write_text_atomic
@@ -101,7 +102,13 @@ def _build(target: Target, folder: Path) -> ctypes.CDLL:
     command += [f"-DVECTOR_BYTES={target.vector_bits // 8}", "-o", str(library), str(source)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode:
-        raise BuildError(f"{command[0]} could not build the roof kernels: {built.stderr[-200:]}")
+        raise BuildError(
+            msg(
+                "{command} could not build the roof kernels: {said}",
+                command=command[0],
+                said=built.stderr[-200:],
+            )
+        )
     return ctypes.CDLL(str(library))
 
 

@@ -15,6 +15,7 @@ from tvmscope.core.tuning import TuningTask
 from tvmscope.errors import BuildError
 from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import msg
 from tvmscope.stages.places import cache_folder
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Builder:
 
     def _call(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
         if self._closed:
-            raise BuildError("compilation was stopped")
+            raise BuildError(msg("compilation was stopped"))
         if self._worker is None:
             env = {"TVM_NUM_THREADS": str(self.threads)}
             self._worker = Worker("compiler", env=env, timeout_s=BUILD_TIMEOUT_S)

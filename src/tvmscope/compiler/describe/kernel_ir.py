@@ -13,6 +13,7 @@ from tvmscope.compiler.tunable.knobs import workload_of
 from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import one_line
+from tvmscope.messages import msg
 
 RULE = "tvmscope.rule"
 TRACE = "tvmscope.trace"
@@ -47,7 +48,13 @@ def describe(
             written = plain.get(var.name_hint, func)
             found.append(_describe(var.name_hint, written, func, choices or {}))
         except Exception as e:  # a node this does not know costs a description, not the build
-            remarks.append(f"kernel {var.name_hint} cannot be described: {one_line(e)}")
+            remarks.append(
+                msg(
+                    "kernel {kernel} cannot be described: {reason}",
+                    kernel=var.name_hint,
+                    reason=one_line(e),
+                )
+            )
     return tuple(found)
 
 

@@ -13,6 +13,7 @@ from tvm import s_tir, tirx
 from tvmscope.compiler.describe.kernel_ir import RULE, TRACE
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.tunable.knobs import workload_of
+from tvmscope.core.remarks import rule_failed
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import one_line
@@ -72,7 +73,7 @@ def take(
         try:
             sch = schedule(func, target)
         except Exception as e:  # a rule's bug costs one kernel its schedule, not the model
-            remarks.append(f"schedule rule '{rule}' failed on {name}: {one_line(e)}")
+            remarks.append(rule_failed(rule, name, one_line(e)))
             continue
         if sch is not None:
             return rule, sch

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import estimate
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 _ELSEWHERE = ("annotate-patterns", "fuse-ops", "fuse-tir", "cpu-rules", "gpu-rules", "dlight")
 """Rules of their own look at what these leave behind."""
@@ -58,26 +58,28 @@ def _finding(subject: Subject, name: str, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity=subject.severity(saving) if found else "low",
         effort="minutes",
-        title=_("The pass {name} is switched off").format(name=name),
+        title=msg("The pass {name} is switched off", name=name),
         evidence=subject.says(
-            _("{names} take {spent} without it. Estimated: {basis}.").format(
-                names=listed(names(found)), spent=subject.spent(found),
+            msg(
+                "{names} take {spent} without it. Estimated: {basis}.",
+                names=listed(names(found)),
+                spent=subject.spent(found),
                 basis=estimate.basis(subject),
             )
             if found
-            else _("1 of our passes did not run; what it would bring cannot be told beforehand.")
+            else msg("1 of our passes did not run; what it would bring cannot be told beforehand.")
         ),
-        advice=_("Leave --disable-pass {name} out.").format(name=name),
+        advice=msg("Leave --disable-pass {name} out.", name=name),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
         fix={"disabled_passes": [x for x in subject.disabled if x != name]},
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
     id="pass-disabled",
-    title=_("Optimisations that are switched off"),
+    title=msg("Optimisations that are switched off"),
     needs=("profiles",),
     check=check,
 )

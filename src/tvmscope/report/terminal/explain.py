@@ -14,8 +14,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tvmscope.analysis import roofline
-from tvmscope.core.fixes import Attempt
-from tvmscope.core.profile import Buffer, Finding, KernelIR, Loop
+from tvmscope.core.findings import Attempt, Finding
+from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.report.escape import NAME_LIMIT, clean

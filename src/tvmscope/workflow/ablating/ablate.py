@@ -16,6 +16,7 @@ from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import UsageError
+from tvmscope.messages import Text, clauses, msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages import tuned_rows
@@ -113,8 +114,11 @@ def ask(
     found = records.find_choices(options.db, target, threads_of(options))
     choices = options.compile.choices or found.choices
     if switches.TUNING.name in only and not choices:
-        none = f"there are no tuning records for {target.label}; see tvmscope tune"
-        raise UsageError(f"nothing is tuned here: {'; '.join(found.warnings) or none}")
+        none = msg(
+            "there are no tuning records for {target}; see tvmscope tune", target=target.label
+        )
+        why = clauses(found.warnings) or none
+        raise UsageError(msg("nothing is tuned here: {why}", why=why))
     every = switches.CPU if target.kind == "llvm" else switches.CUDA
     known = _applicable(every, target, choices)
     chosen = switches.choose(known, only)
@@ -209,7 +213,8 @@ def _without(whole: PlannedRow, switch: switches.Switch, options: Options) -> Pl
     row = _tuned(_lesser(row, switch), options)  # not every record speaks for it
     new = [w for w in row.warnings if w not in whole.warnings]
     if _config(whole).choices and not _config(row).choices and not new:
-        new = [f"without what was tuned: no record speaks for {row.target.label}"]
+        target = row.target.label
+        new = [msg("without what was tuned: no record speaks for {target}", target=target)]
     return replace(row, warnings=tuple(new))
 
 
@@ -256,7 +261,7 @@ class _Skipping:
             return replace(made, unavailable=SAME_CODE)
         return made
 
-    def _needless(self, change: str) -> str | None:
+    def _needless(self, change: str) -> Text | None:
         """Why a row that leaves out only rules, or only records, leaves out nothing of the whole;
         None where it does, or where that is not known before it is built."""
         whole = self.built.get(None)
@@ -269,7 +274,7 @@ class _Skipping:
             return None if any(kernel.tuned for kernel in kernels) else tuned_rows.NO_KERNEL
         return None if any(kernel.rule in switch.rules for kernel in kernels) else SAME_CODE
 
-    def _too_long(self, limit_s: float) -> str | None:
+    def _too_long(self, limit_s: float) -> Text | None:
         """Why a run of plain loops is not worth its time, in words; None where it is."""
         folder = self.built.get(NOTHING)
         if folder is None or self.alone:
@@ -277,7 +282,9 @@ class _Skipping:
         work = {kernel.name: kernel.flops or 0.0 for kernel in artifacts.read_kernels(folder)}
         flops = sum(work.get(call.kernel, 0.0) for call in artifacts.read(folder).kernels)
         seconds = flops / PLAIN_FLOPS_PER_S
-        return f"about {seconds:.0f} s a run: --alone measures it" if seconds > limit_s else None
+        if seconds <= limit_s:
+            return None
+        return msg("about {seconds:.0f} s a run: --alone measures it", seconds=seconds)
 
 
 def _code(built: Path | Entry) -> tuple[Any, ...]:

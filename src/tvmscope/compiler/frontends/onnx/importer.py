@@ -17,6 +17,7 @@ from tvmscope.compiler.frontends.onnx.converters import CONVERTERS
 from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
+from tvmscope.messages import msg
 
 _SHAPE_ARITHMETIC = {"Shape", "Size", "ConstantOfShape", "Range", "NonZero", "If", "Loop", "Expand"}
 _HANDLED_INLINE = {"Constant", "If"}
@@ -61,8 +62,13 @@ def import_onnx(prepared: Prepared) -> Imported:
             module = importer.from_onnx(model.graph, opset)
     except Exception as e:  # the importer raises everything from KeyError to TVM's own errors
         raise ImportModelError(
-            f"{prepared.model.name}: TVM's ONNX importer failed at {importer.failing}: "
-            f"{one_line(e)}; `onnxslim` or another opset of the export may help"
+            msg(
+                "{model}: TVM's ONNX importer failed at {node}: {reason}; `onnxslim` or "
+                "another opset of the export may help",
+                model=prepared.model.name,
+                node=importer.failing,
+                reason=one_line(e),
+            )
         ) from e
     module, sources = attach(module, importer.owned)
     return Imported(module, sources, remarks, tuple(importer.nodes))
@@ -81,7 +87,9 @@ def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     try:
         slim = onnxslim.slim(model)
     except Exception as e:  # a simplifier's bug must not end a run that may work without it
-        remark = f"ONNX simplification failed ({one_line(e)}); imported without it"
+        remark = msg(
+            "ONNX simplification failed ({reason}); imported without it", reason=one_line(e)
+        )
         return fix_sizes(model), (remark,)
     # It drops inputs that nothing reads any more; callers go on giving them, by position.
     del slim.graph.input[:]

@@ -17,6 +17,7 @@ from tvmscope.compiler.frontends.masks import torch_assignments as masks
 from tvmscope.compiler.graph.rewrite import coordinates
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
+from tvmscope.messages import msg
 
 _REDUCTIONS = {None: "update", "sum": "add", "prod": "mul", "amin": "min", "amax": "max"}
 """PyTorch's names, and those of `scatter_elements`."""
@@ -97,8 +98,12 @@ def import_torch(prepared: Prepared) -> Imported:
         module = importer.from_exported_program(program, False, False, False, None)
     except Exception as e:  # the importer asserts, raises ValueError, and passes TVM's errors on
         raise ImportModelError(
-            f"{prepared.model.name}: TVM's torch importer failed: {one_line(e)}; "
-            "try the model's ONNX export instead"
+            msg(
+                "{model}: TVM's torch importer failed: {reason}; try the model's ONNX export "
+                "instead",
+                model=prepared.model.name,
+                reason=one_line(e),
+            )
         ) from e
     made = [
         (node, value)
@@ -117,7 +122,11 @@ def read_program(prepared: Prepared) -> torch.export.ExportedProgram:
         decomposed: torch.export.ExportedProgram = program.run_decompositions()
     except Exception as e:  # torch raises its own and plain errors alike
         raise ImportModelError(
-            f"{prepared.model.name}: the exported program cannot be read: {one_line(e)}"
+            msg(
+                "{model}: the exported program cannot be read: {reason}",
+                model=prepared.model.name,
+                reason=one_line(e),
+            )
         ) from e
     return decomposed
 
