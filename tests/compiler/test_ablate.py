@@ -26,9 +26,9 @@ def test_every_switch_names_real_passes_and_every_rule_has_one() -> None:
     for switch in (*switches.CPU, *switches.CUDA):
         assert set(switch.passes) <= steps
     named = {rule for switch in switches.CPU for rule in switch.rules}
-    assert named == {name for name, _ in cpu.RULES}
+    assert named == {rule.name for rule in cpu.RULES}
     named = {rule for switch in switches.CUDA for rule in switch.rules}
-    assert named == {name for name, _ in cuda.RULES} - {"dlight-fallback"}
+    assert named == {rule.name for rule in cuda.RULES} - {"dlight-fallback"}
 
 
 def lower(ready: Prepared, host: Target, options: CompileOptions) -> set[str | None]:
@@ -42,7 +42,7 @@ def test_the_next_rule_takes_what_a_disabled_one_leaves(conv_net: Prepared, host
     assert "conv2d" in usual
     left = CompileOptions(overrides={"disabled_rules": ("conv2d",)})
     assert lower(conv_net, host, left) == usual - {"conv2d"} | {"fallback"}
-    every = CompileOptions(overrides={"disabled_rules": tuple(name for name, _ in cpu.RULES)})
+    every = CompileOptions(overrides={"disabled_rules": tuple(r.name for r in cpu.RULES)})
     assert lower(conv_net, host, every) == {None}
 
 

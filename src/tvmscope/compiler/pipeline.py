@@ -20,6 +20,7 @@ from tvm.relax import transform as rx
 from tvm.s_tir import dlight as dl
 
 from tvmscope.compiler.describe import kernel_ir, sources
+from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.passes.block_layout import block_layout
 from tvmscope.compiler.passes.fast_math import fast_math
 from tvmscope.compiler.passes.fast_scatter import drop_empty_scatters, fast_scatter
@@ -35,8 +36,8 @@ from tvmscope.compiler.passes.split_batch import join_batch, split_batch
 from tvmscope.compiler.passes.subpixel_transposed import subpixel_transposed
 from tvmscope.compiler.passes.wide_sums import wide_sums
 from tvmscope.compiler.passes.write_in_place import write_in_place
-from tvmscope.compiler.schedules import cpu, cuda
-from tvmscope.compiler.schedules.apply import Rule, apply_schedules
+from tvmscope.compiler.schedules import rules
+from tvmscope.compiler.schedules.apply import apply_schedules
 from tvmscope.compiler.tunable.knobs import Knobs
 from tvmscope.compiler.user_pipeline import user_passes
 from tvmscope.core.options import CompileOptions
@@ -90,24 +91,24 @@ def _block_layout(context: Context) -> tvm.transform.Pass:
 
 
 def _cpu_rules(context: Context) -> tvm.transform.Pass:
-    rules = _enabled(cpu.RULES, context)
-    return apply_schedules(rules, context.target, context.remarks, context.options.choices)
+    offered = _enabled(rules("cpu"), context)
+    return apply_schedules(offered, context.target, context.remarks, context.options.choices)
 
 
 def _gpu_rules(context: Context) -> tvm.transform.Pass:
     tvm_compat.import_tensor_intrinsics()
-    rules = _enabled(cuda.RULES, context)
-    return apply_schedules(rules, context.target, context.remarks, context.options.choices)
+    offered = _enabled(rules("cuda"), context)
+    return apply_schedules(offered, context.target, context.remarks, context.options.choices)
 
 
-def _enabled(rules: Sequence[Rule], context: Context) -> list[Rule]:
+def _enabled(offered: Sequence[ScheduleRule], context: Context) -> list[ScheduleRule]:
     """Without the rules that the options leave out; what they would take goes to the next one."""
     left_out = context.options.overrides.get("disabled_rules", ())
-    known = [name for name, _ in rules]
+    known = [rule.name for rule in offered]
     unknown = [name for name in left_out if name not in known]
     if unknown:
         raise UsageError(f"no schedule rule named {', '.join(unknown)}; rules: {', '.join(known)}")
-    return [rule for rule in rules if rule[0] not in left_out]
+    return [rule for rule in offered if rule.name not in left_out]
 
 
 STEPS: tuple[Step, ...] = (

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 
+from tvmscope.compiler.codegen import prefetch
 from tvmscope.compiler.describe.kernel_ir import RULE, TRACE
-from tvmscope.compiler.schedules.cpu import prefetch
+from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.tunable.knobs import workload_of
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import one_line
 
-Rule = tuple[str, Callable[[tirx.PrimFunc, Target], s_tir.Schedule | None]]
-
 
 def apply_schedules(
-    rules: Sequence[Rule],
+    rules: Sequence[ScheduleRule],
     target: Target,
     remarks: list[str],
     choices: Mapping[str, Choice] | None = None,
@@ -38,7 +37,7 @@ def apply_schedules(
         for var, func in module.functions_items():
             if isinstance(func, tirx.PrimFunc) and not is_scheduled(func):
                 found = traces.get(workload_of(func)) if traces else None
-                offered = [("tuned", partial(replay, found)), *rules] if found else rules
+                offered = [replaying(found), *rules] if found else rules
                 scheduled = schedule_first(offered, func, var.name_hint, target, remarks)
                 if scheduled is not None:
                     done[var] = scheduled
@@ -49,15 +48,29 @@ def apply_schedules(
     return transform
 
 
-def replay(trace: str, func: tirx.PrimFunc, _: Target) -> s_tir.Schedule:
-    """The schedule that a recorded trace makes."""
+def replaying(trace: str) -> ScheduleRule:
+    """A recorded trace in the place of a rule."""
+    return ScheduleRule(
+        name="tuned",
+        devices=("cpu", "cuda"),
+        version=1,
+        words="A schedule that tuning found, replayed step by step.",
+        schedule=partial(_replay, trace),
+    )
+
+
+def _replay(trace: str, func: tirx.PrimFunc, _: Target) -> s_tir.Schedule:
     sch = s_tir.Schedule(func)
     s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), sch)
     return sch
 
 
 def schedule_first(
-    rules: Sequence[Rule], func: tirx.PrimFunc, name: str, target: Target, remarks: list[str]
+    rules: Sequence[ScheduleRule],
+    func: tirx.PrimFunc,
+    name: str,
+    target: Target,
+    remarks: list[str],
 ) -> tirx.PrimFunc | None:
     """The function as the first rule that takes it leaves it; None where none does."""
     taken = take(rules, func, name, target, remarks)
@@ -65,17 +78,21 @@ def schedule_first(
 
 
 def take(
-    rules: Sequence[Rule], func: tirx.PrimFunc, name: str, target: Target, remarks: list[str]
+    rules: Sequence[ScheduleRule],
+    func: tirx.PrimFunc,
+    name: str,
+    target: Target,
+    remarks: list[str],
 ) -> tuple[str, s_tir.Schedule] | None:
     """The first rule that takes a function, and its schedule; what others raised is remarked."""
-    for rule, schedule in rules:
+    for rule in rules:
         try:
-            sch = schedule(func, target)
+            sch = rule.schedule(func, target)
         except Exception as e:  # a rule's bug costs one kernel its schedule, not the model
-            remarks.append(f"schedule rule '{rule}' failed on {name}: {one_line(e)}")
+            remarks.append(f"schedule rule '{rule.name}' failed on {name}: {one_line(e)}")
             continue
         if sch is not None:
-            return rule, sch
+            return rule.name, sch
     return None
 
 

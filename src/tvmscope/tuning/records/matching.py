@@ -16,9 +16,10 @@ from statistics import median
 from typing import NamedTuple
 
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import RULES, Choice, Trial
+from tvmscope.core.tuning import Choice, Trial
 from tvmscope.machine.cpu_features import ARM_FLAGS
 from tvmscope.tuning.records.database import SHIPPED_NAME, Database
+from tvmscope.tuning.records.validity import outdated
 
 WORTH = 0.01
 """A candidate is used from this gain on; less is within what two good runs differ by."""
@@ -136,8 +137,8 @@ def mismatch(trial: Trial, host: Host) -> str | None:
     theirs, ours = trial.target, host.target
     if trial.tvm != host.tvm:
         return f"tuned with TVM {trial.tvm or 'of an unknown version'}, not {host.tvm}"
-    if not trial.of_these_rules:
-        return f"tuned with schedule rules of version {trial.rules}, not {RULES}"
+    if reason := outdated(trial):
+        return reason
     if (theirs.kind, _family(theirs)) != (ours.kind, _family(ours)):
         return f"tuned for {theirs.label}"
     if missing := sorted(set(theirs.features) - set(ours.features)):
