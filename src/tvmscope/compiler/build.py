@@ -15,9 +15,9 @@ import tvm
 from tvm import relax
 
 from tvmscope.compiler import frontends, pipeline
+from tvmscope.compiler.codegen.lift_weights import lift_weights
 from tvmscope.compiler.codegen.linkers import link, linker_for
 from tvmscope.compiler.describe import sources
-from tvmscope.compiler.passes.lift_weights import lift_weights
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared, TensorSpec

@@ -17,7 +17,7 @@ from tvm.ir.expr import GenericConst
 from tvm.tirx import FloatImm, IntImm
 
 from tvmscope.compiler.graph.rewrite import Rewriter, static_shape
-from tvmscope.compiler.passes.fold_numpy import TABLE as ARITHMETIC
+from tvmscope.compiler.rewrites.fold_numpy import TABLE as ARITHMETIC
 
 Array = np.ndarray[Any, Any]
 _MOST_ELEMENTS = 1 << 26

@@ -1,1 +1,98 @@
-"""One file per pass; `pipeline.py` has them in order."""
+"""The passes, one manifest per file; `PASSES` is the one ordered list of them.
+
+It leads from an imported module to one that is ready for the virtual machine. Two pipelines are
+read from it: `tvm`, exactly the passes that `tvm.compile` runs for a device, and `tvmscope`, ours.
+"""
+
+from __future__ import annotations
+
+from tvmscope.compiler.manifest.names import unique
+from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.compiler.passes import (
+    block_layout,
+    cpu_rules,
+    drop_empty_scatters,
+    fast_math,
+    fast_scatter,
+    fast_select,
+    fold_arithmetic,
+    fold_casts,
+    fold_pads,
+    fuse_attention,
+    gpu_rules,
+    join_batch,
+    pack_matmul,
+    row_kernels,
+    scalar_operands,
+    sink_reshapes,
+    split_batch,
+    subpixel_transposed,
+    tvm_own,
+    wide_sums,
+    write_in_place,
+)
+
+PASSES = unique(
+    (
+        tvm_own.FOLD_BATCH_NORM,
+        tvm_own.DECOMPOSE,
+        tvm_own.CANONICALIZE,
+        fold_arithmetic.PASS,
+        drop_empty_scatters.PASS,
+        tvm_own.FOLD_GRAPH_CONSTANTS,
+        fold_pads.PASS,
+        scalar_operands.PASS,
+        tvm_own.MIXED_PRECISION,
+        wide_sums.PASS,
+        fold_casts.PASS,
+        # After the precision: it gives a shared scalar a variable, which ToMixedPrecision rejects.
+        tvm_own.COMMON_SUBEXPRESSIONS,
+        tvm_own.DEAD_CODE,
+        sink_reshapes.PASS,
+        split_batch.PASS,
+        # After the precision, which rejects kernels; before what makes kernels of its operands.
+        fast_scatter.PASS,
+        fast_select.PASS,
+        subpixel_transposed.PASS,
+        fuse_attention.PASS,
+        pack_matmul.PASS,
+        block_layout.PASS,
+        row_kernels.PASS,
+        fast_math.PASS,
+        tvm_own.DISPATCH_SAMPLING,
+        tvm_own.DISPATCH_SORT_SCAN,
+        tvm_own.LEGALIZE,
+        tvm_own.ANNOTATE_PATTERNS,
+        tvm_own.FOLD_CONSTANTS,
+        tvm_own.FUSE_OPS,
+        tvm_own.FUSE_TIR,
+        write_in_place.PASS,
+        join_batch.PASS,
+        tvm_own.DLIGHT,
+        cpu_rules.PASS,
+        gpu_rules.PASS,
+        tvm_own.RESHAPE_VIEWS,
+        tvm_own.END_DATAFLOW,
+        tvm_own.DROP_PURITY,
+        tvm_own.DESTINATION_PASSING,
+        tvm_own.PLAN_MEMORY,
+        tvm_own.CUDA_GRAPH,
+        tvm_own.LOWER_ALLOC,
+        tvm_own.KILL_AFTER_USE,
+        tvm_own.LOWER_BUILTINS,
+        tvm_own.PRIM_VALUES,
+        tvm_own.LOWER_SHAPES,
+        tvm_own.GLOBAL_SYMBOLS,
+    ),
+    __name__,
+)
+
+
+def all_passes() -> tuple[Pass, ...]:
+    """Every pass, in order."""
+    return PASSES
+
+
+def required() -> frozenset[str]:
+    """The passes without which the virtual machine cannot run a module at all."""
+    return frozenset(each.name for each in all_passes() if each.required)
