@@ -24,11 +24,11 @@ from tvmscope.workflow import switches
 
 def test_every_switch_names_real_passes_and_every_rule_has_one() -> None:
     steps = {each.name for each in all_passes()} - required()
-    for switch in (*switches.CPU, *switches.CUDA):
+    for switch in (*switches.of_device("cpu"), *switches.of_device("cuda")):
         assert set(switch.passes) <= steps
-    named = {rule for switch in switches.CPU for rule in switch.rules}
+    named = {rule for switch in switches.of_device("cpu") for rule in switch.rules}
     assert named == {rule.name for rule in cpu.RULES}
-    named = {rule for switch in switches.CUDA for rule in switch.rules}
+    named = {rule for switch in switches.of_device("cuda") for rule in switch.rules}
     assert named == {rule.name for rule in cuda.RULES} - {"dlight-fallback"}
 
 
@@ -83,3 +83,13 @@ def test_ablate_refuses_what_it_cannot_switch(tmp_path: Path) -> None:
     refuses(run(*common, "--only", "magic", cwd=tmp_path), 2, "no optimisation named magic")
     refuses(run(*common, "--pipeline", "tvm", cwd=tmp_path), 2, "leave --pipeline out")
     refuses(run(*common, "--only", "tuning", "--db", "none", cwd=tmp_path), 2, "nothing is tuned")
+
+
+OPTIMISATIONS = {each.name: each for each in switches.of_device("cpu")}
+
+
+@pytest.mark.parametrize("name", [n for n, each in OPTIMISATIONS.items() if each.passes])
+def test_the_model_can_be_lowered_without_each_pass(
+    name: str, conv_net: Prepared, host: Target
+) -> None:
+    assert lower(conv_net, host, switches.off([OPTIMISATIONS[name]], CompileOptions()))

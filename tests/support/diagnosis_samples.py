@@ -10,6 +10,7 @@ from support.profiles import ROOFS, kernel, nest, profile, session
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import Buffer, KernelIR, KernelTime, Roof
 from tvmscope.core.session import Session
+from tvmscope.workflow.facts import informed
 
 GOOD = (("parallel", 56), ("serial", 64), ("unrolled", 6), ("vectorized", 16))
 """Loops of a kernel that is well scheduled."""
@@ -111,7 +112,7 @@ def built(found: Session, threads: int = 2, **settings: str) -> Session:
     rows = tuple(
         replace(r, settings=settings, task=replace(r.task, threads=threads)) for r in found.results
     )
-    return replace(found, results=rows)
+    return informed(replace(found, results=rows))
 
 
 def direct(rows: int) -> Session:

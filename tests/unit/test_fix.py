@@ -64,7 +64,7 @@ class Shop:
         self.start = session = profiles.session(ours, findings=tuple(self.found))
         for place, name in ((fix.stages, "plan_entries"), (fix.stages, "loadable_entry")):
             self.monkeypatch.setattr(place, name, getattr(self, f"_{name}"))
-        self.monkeypatch.setattr(fix, "diagnose", lambda s: replace(s, findings=tuple(self.found)))
+        self.monkeypatch.setattr(fix, "diagnosed", lambda s: replace(s, findings=tuple(self.found)))
         self.monkeypatch.setattr(fix.profile, "profile_entries", self._profile)
         ready = Prepared(self.folder, samples.MODEL)
         for step in fix.fix_rows(session, [row], ready, QUICK, self.folder, Silent()):

@@ -11,6 +11,7 @@ import pytest
 
 from support import samples
 from tvmscope.core.comparison import Comparison
+from tvmscope.core.facts import PassFacts, RuleFacts
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Model
 from tvmscope.core.session import Session, from_json, to_json
@@ -51,6 +52,8 @@ def test_json_round_trip_keeps_the_session(name: str) -> None:
         (Accuracy, "accuracy"),
         (Comparison, "comparison"),
         (TunedTask, "tuned_task"),
+        (PassFacts, "pass"),
+        (RuleFacts, "rule"),
     ],
 )
 def test_schema_knows_every_field(cls: type[Any], definition: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs
 from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
+from tvmscope.plugins import described
 
 
 class _Runner:
@@ -32,6 +33,8 @@ class _Runner:
         }
         if artifact.disabled_passes:
             self.settings["disabled_passes"] = ",".join(artifact.disabled_passes)
+        if artifact.plugins:
+            self.settings["plugins"] = ", ".join(described(plugin) for plugin in artifact.plugins)
         self.settings |= {name: str(value) for name, value in artifact.overrides.items()}
         if tuned := origins(k.tuned for k in read_kernels(artifact.path) if k.tuned):
             self.settings[TUNED_KERNELS] = tuned

@@ -69,6 +69,7 @@ def build(
             stored_digest=digest_file(apart) if stored else None,
             pass_times_s=lowered.times_s,
             versions=versions() | _cuda_version(library, target),
+            plugins=pipeline.plugins(options, target),
             kernels=sources.name_calls(lowered.calls, imported.sources),
             warnings=(*imported.warnings, *lowered.remarks),
             vision=vision_of(prepared),

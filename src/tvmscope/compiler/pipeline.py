@@ -15,15 +15,17 @@ from typing import Any
 
 import tvm
 
+from tvmscope.compiler import schedules
 from tvmscope.compiler.describe import kernel_ir, sources
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
-from tvmscope.compiler.passes import all_passes, required
+from tvmscope.compiler.passes import all_passes, ordered, required
 from tvmscope.compiler.user_pipeline import user_passes
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
 from tvmscope.errors import PassError, UsageError, one_line
+from tvmscope.plugins import Plugin, PluginFailure
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,17 @@ def select(options: CompileOptions, target: Target) -> list[Pass]:
     ]
 
 
+def plugins(options: CompileOptions, target: Target) -> tuple[Plugin, ...]:
+    """What other packages bring: the passes that run, the rules that are offered kernels."""
+    if options.pipeline != "tvmscope":
+        return ()
+    brought = ordered().plugins
+    ran = [brought[each.name] for each in select(options, target) if each.name in brought]
+    left_out = options.overrides.get("disabled_rules", ())
+    offered = schedules.ordered(target.device).plugins
+    return (*ran, *(plugin for name, plugin in offered.items() if name not in left_out))
+
+
 def passes(
     context: Context, tvm_target: Any, since: str | None = None, until: str | None = None
 ) -> list[Step]:
@@ -98,6 +111,8 @@ def run(
     `watch` is shown the module after each pass, with the kernel calls as far as they are known.
     """
     context = Context(target, options)
+    if options.pipeline == "tvmscope":
+        context.remarks += [f"plug-in left out: {failure}" for failure in _failures(target)]
     steps = passes(context, tvm_target, since, until)
     times: dict[str, float] = {}
     calls: list[sources.Call] = []
@@ -122,6 +137,11 @@ def run(
     plain = reached.get("schedule", scheduled)
     kernels = kernel_ir.describe(plain, scheduled, context.remarks, options.choices)
     return Lowered(module, times, calls, tuple(context.remarks), kernels)
+
+
+def _failures(target: Target) -> tuple[PluginFailure, ...]:
+    """What other packages bring and cannot be used."""
+    return (*ordered().failures, *schedules.ordered(target.device).failures)
 
 
 def _apply(step: Step, module: tvm.IRModule, before: Sequence[str]) -> tvm.IRModule:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.target import Target
 from tvmscope.core.vision import Vision
+from tvmscope.plugins import Plugin
 
 ARTIFACT_SCHEMA = 2
 
@@ -59,6 +60,8 @@ class Artifact:
     stored_digest: str | None = None
     pass_times_s: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    plugins: tuple[Plugin, ...] = ()
+    """Passes that ran and schedule rules that were offered kernels, of other distributions."""
     kernels: tuple[KernelCall, ...] = ()
     warnings: tuple[str, ...] = ()
     weights: Literal["pretrained", "random", "file"] = "file"

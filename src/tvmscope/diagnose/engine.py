@@ -10,22 +10,28 @@ from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.errors import one_line
 from tvmscope.messages import _
-from tvmscope.plugins import discover
+from tvmscope.plugins import Merged, PluginFailure, discover, merged
 
 
-def rules() -> tuple[dict[str, Rule], list[str]]:
-    """All rules by id, and a line about each file that holds none that can be used."""
+def known() -> Merged[Rule]:
+    """All rules by id, those of other packages last, and what holds none that can be used."""
     found, failures = discover("tvmscope.diagnose.rules", "RULE")
-    problems = [f"{failure.module}: {failure.reason}" for failure in failures]
     usable: dict[str, Rule] = {}
     for name, rule in found.items():
         if not isinstance(rule, Rule):
-            problems.append(_("{name}: RULE is not a Rule").format(name=name))
+            failures.append(PluginFailure(name, _("RULE is not a Rule")))
         elif rule.id in usable:
-            problems.append(_("{name}: the id {id} is taken").format(name=name, id=rule.id))
+            failures.append(PluginFailure(name, _("the id {id} is taken").format(id=rule.id)))
         else:
             usable[rule.id] = rule
-    return usable, problems
+    every = merged("diagnosis rule", usable, Rule, lambda rule: rule.id)
+    return Merged(every.manifests, every.plugins, (*failures, *every.failures))
+
+
+def rules() -> tuple[dict[str, Rule], list[str]]:
+    """All rules by id, and a line about each file or plug-in that holds none that can be used."""
+    every = known()
+    return every.manifests, [str(failure) for failure in every.failures]
 
 
 def diagnose(session: Session) -> Session:

@@ -88,7 +88,8 @@ def _measure(
         save(with_results(results, complete=False), folder)
 
     with ExitStack() as compilers:
-        skipping = _Skipping(alone)
+        known = switches.of_device(rows[0].target.device)
+        skipping = _Skipping(alone, known)
         entries = stages.plan_entries(rows, ready, options, folder / "artifacts", compilers)
         results = run(
             [skipping.lazily(e, r) for e, r in zip(entries, rows, strict=True)],
@@ -130,7 +131,7 @@ def plan(
     if switches.TUNING.name in only and not _config(whole).choices:
         none = f"there are no tuning records for {target.label}; see tvmscope tune"
         raise UsageError(f"nothing is tuned here: {'; '.join(whole.warnings) or none}")
-    known = _applicable(switches.CPU if target.kind == "llvm" else switches.CUDA, whole)
+    known = _applicable(switches.of_device(target.device), whole)
     chosen = switches.choose(known, only)
     planned = [whole, *(_without(whole, switch, options) for switch in chosen)]
     able = [switch for switch in chosen if switch.alone]
@@ -161,7 +162,7 @@ def _config(row: Row) -> CompileOptions:
     return row.compile
 
 
-def _applicable(known: Sequence[switches.Switch], whole: Row) -> list[switches.Switch]:
+def _applicable(known: Sequence[switches.Optimisation], whole: Row) -> list[switches.Optimisation]:
     """Without the target's features where it has none, or where the lesser target cannot run; and
     without what one thread or no record makes no difference to."""
     target, choices = whole.target, _config(whole).choices
@@ -183,7 +184,7 @@ def _changed(row: Row, change: str, config: CompileOptions) -> Row:
     return replace(row, variant=replace(row.variant, change=change))
 
 
-def _lesser(row: Row, switch: switches.Switch) -> Row:
+def _lesser(row: Row, switch: switches.Optimisation) -> Row:
     target = row.target
     if switch.target is not None:
         target = _named(switch.target, target.cores)
@@ -197,7 +198,7 @@ def _named(target: str, cores: int) -> Target:
     return targets.resolve(target, cores=cores)
 
 
-def _without(whole: Row, switch: switches.Switch, options: Options) -> Row:
+def _without(whole: Row, switch: switches.Optimisation, options: Options) -> Row:
     row = _changed(whole, WITHOUT + switch.name, switches.off([switch], _config(whole)))
     if switch.target is None and switch.threads is None:
         return row
@@ -210,10 +211,10 @@ def _without(whole: Row, switch: switches.Switch, options: Options) -> Row:
 
 def _bare(
     whole: Row,
-    known: Sequence[switches.Switch],
+    known: Sequence[switches.Optimisation],
     change: str,
     config: CompileOptions,
-    kept: switches.Switch | None = None,
+    kept: switches.Optimisation | None = None,
 ) -> Row:
     """A row with nothing but what `config` leaves on; the target's features go too."""
     row = whole
@@ -226,8 +227,9 @@ def _bare(
 class _Skipping:
     """Spares rows whose time is known or not worth it, once what they compare with is built."""
 
-    def __init__(self, alone: bool) -> None:
+    def __init__(self, alone: bool, known: Sequence[switches.Optimisation]) -> None:
         self.alone = alone
+        self.known = {WITHOUT + each.name: each for each in known}
         self.built: dict[str | None, Path] = {}
 
     def lazily(self, entry: Entry, row: Row) -> Entry:
@@ -261,9 +263,10 @@ class _Skipping:
         """Why a row that leaves out only rules, or only records, leaves out nothing of the whole;
         None where it does, or where that is not known before it is built."""
         whole = self.built.get(None)
-        known = {WITHOUT + s.name: s for s in (*switches.CPU, *switches.CUDA)}
-        switch = known.get(change)
-        if whole is None or switch is None or not (switch.rules or switch.tuned):
+        switch = self.known.get(change)
+        if whole is None or switch is None or switch.passes or switch.overrides:
+            return None
+        if not (switch.rules or switch.tuned):
             return None
         kernels = artifacts.read_kernels(whole)
         if switch.tuned:

@@ -19,11 +19,11 @@ from tvmscope.core.measurement import Result
 from tvmscope.core.model import Prepared
 from tvmscope.core.session import Session, save
 from tvmscope.core.target import Target
-from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import UsageError
 from tvmscope.progress import Progress, Silent
 from tvmscope.workflow import environment, fix, places, profile, reports, stages
 from tvmscope.workflow.bisect import suspect
+from tvmscope.workflow.facts import diagnosed
 from tvmscope.workflow.options import Options
 
 
@@ -102,10 +102,10 @@ def measure(
         for profiled in profile.profile_rows(store.session, rows, ready, options, folder, progress):
             store.keep(profiled)
     if options.fix:
-        found = store.keep(diagnose(store.session))
+        found = store.keep(diagnosed(store.session))
         for step in fix.fix_rows(found, rows, ready, options, folder, progress):
             store.keep(step)  # a prediction is saved before its fix is built
-    return store.keep(diagnose(replace(store.session, complete=True)))
+    return store.keep(diagnosed(replace(store.session, complete=True)))
 
 
 class _Store:

@@ -16,17 +16,18 @@ from typing import Any, Literal
 
 import psutil
 
+from tvmscope import plugins
 from tvmscope.compiler import targets
 from tvmscope.core.profile import Roof
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.worker import run_isolated
 from tvmscope.messages import _
-from tvmscope.plugins import discover
 from tvmscope.profiling import roofs
 from tvmscope.runtime import tvm_compat
 from tvmscope.units import format_bytes
 from tvmscope.workflow import calibration
+from tvmscope.workflow.inventory import inventory
 from tvmscope.workflow.places import RESULTS, TUNING_LOGS, cache_folder
 
 REQUIRED = (
@@ -34,12 +35,6 @@ REQUIRED = (
     "jinja2 plotly matplotlib pillow py-cpuinfo platformdirs jsonschema safetensors"
 )
 EXTRAS = {"torch": "torch", "torchvision": "torch", "transformers": "torch", "openvino": "openvino"}
-PLUGINS = {
-    "backends": "BACKENDS",
-    "models.built_in": "MODEL",
-    "report.formats": "RENDERER",
-    "cli.commands": "COMMAND",
-}
 _PROBE_S = 120.0
 _NOTABLE = ("avx", "avx2", "fma", "f16c", "avx512f", "avx512vnni", "avx512bf16", "amx-bf16",
             "neon", "dotprod", "fullfp16", "sve")  # fmt: skip
@@ -201,19 +196,18 @@ def _extras() -> Iterator[Check]:
 
 
 def _plugins() -> Iterator[Check]:
-    for package, attribute in PLUGINS.items():
-        found, failures = discover(f"tvmscope.{package}", attribute)
-        for failure in failures:
+    """What there is of each kind, what failed to load, and who brought what."""
+    brought: dict[str, list[str]] = {}
+    for kind in inventory():
+        for failure in kind.failures:
             yield Check(failure.module, "warn", failure.reason)
-        if found:
-            yield Check(package.split(".")[0], "ok", ", ".join(_names(found)))
-
-
-def _names(found: dict[str, Any]) -> Iterator[str]:
-    """What users call them: a file may hold several, and is named as Python wants it."""
-    for file, manifests in found.items():
-        for manifest in manifests if isinstance(manifests, tuple) else (manifests,):
-            yield getattr(manifest, "name", file)
+        yield Check(kind.label, "ok", ", ".join(kind.built_in))
+        for plugin in kind.plugins:
+            brought.setdefault(plugin.origin, []).append(f"{plugin.kind} {plugin.name}")
+    for origin, names in brought.items():
+        yield Check(_("plug-in {origin}").format(origin=origin), "ok", ", ".join(names))
+    if not plugins.allowed():
+        yield Check(_("plug-ins"), "info", _("other packages are left out (--no-plugins)"))
 
 
 def _places() -> Iterator[Check]:

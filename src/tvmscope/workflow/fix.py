@@ -24,11 +24,11 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import view
-from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import BuildError, TvmscopeError, UsageError, one_line
 from tvmscope.messages import _
 from tvmscope.progress import Progress
 from tvmscope.workflow import attempts, calibration, places, profile, stages
+from tvmscope.workflow.facts import diagnosed
 from tvmscope.workflow.options import Options
 
 _KNOWN = ("target", "precision", "threads", "graph", "pipeline", "exec_mode", "disabled_passes",
@@ -228,7 +228,7 @@ def _next(session: Session, now: Version) -> Finding | None:
     """The finding whose fix promises most, of those that were not tried."""
     tried = {(a.rule, a.title) for a in session.fixes if _device(a.target) == now.row.target.device}
     about = view.about(session, now.row.variant.label, now.row.target)
-    found = [f for f in diagnose(about).findings if f.fix and f.saving_s != 0]
+    found = [f for f in diagnosed(about).findings if f.fix and f.saving_s != 0]
     new = [f for f in found if (f.rule, f.title) not in tried]
     return min(new, key=lambda f: any(key in f.fix for key in _BLIND), default=None)
 

@@ -28,6 +28,7 @@ from tvmscope.tuning.search.state import State
 from tvmscope.tuning.trials.workshop import Workshop
 from tvmscope.workflow import places, records, reports, stages, tuning_proof, tuning_setup
 from tvmscope.workflow.analyze import begin
+from tvmscope.workflow.facts import informed
 from tvmscope.workflow.options import Options
 from tvmscope.workflow.tuning_setup import Tuned
 from tvmscope.workflow.tuning_view import progress_line, tuned_tasks
@@ -71,7 +72,9 @@ def tune(
         )
         with ExitStack() as stack:
             planned = tuning_setup.plan(run, stack)
-            run.session = replace(run.session, tuning=tuned_tasks(planned), complete=dry_run)
+            run.session = informed(
+                replace(run.session, tuning=tuned_tasks(planned), complete=dry_run)
+            )
             if dry_run:
                 return run.session
             try:
@@ -129,7 +132,7 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
         run.session = replace(run.session, complete=True)
     finally:
         searched = search.states if search else {}
-        run.session = replace(run.session, tuning=tuned_tasks(planned, searched, proof))
+        run.session = informed(replace(run.session, tuning=tuned_tasks(planned, searched, proof)))
         save(run.session, run.folder)
     reports.write(run.session, run.folder, run.progress, redacted=run.options.redact)
     return run.session

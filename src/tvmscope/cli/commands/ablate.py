@@ -9,9 +9,11 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags.option import names, option
 from tvmscope.cli.show import Show, exit_code, refuse_overwrite, write
 from tvmscope.messages import _
+from tvmscope.workflow import switches
 from tvmscope.workflow.options import Options
 
 _WHAT = _("What to measure or build")
+_KNOWN = (*switches.built_in("cpu"), *switches.built_in("cuda"))
 
 
 def ablate(
@@ -19,7 +21,13 @@ def ablate(
     only: Annotated[
         list[str] | None,
         option(
-            _WHAT, "--only", metavar="A,B", help=_("Optimisations to switch."), default=_("all")
+            _WHAT,
+            "--only",
+            metavar="A,B",
+            help=_("The optimisations to switch, of: {names}.").format(
+                names=", ".join(dict.fromkeys(each.name for each in _KNOWN))
+            ),
+            default=_("all"),
         ),
     ] = None,
     alone: Annotated[

@@ -46,9 +46,9 @@ class Shows:
     for a rule of their own."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Pass:
-    """A pass's manifest; its file ends with one."""
+    """A pass's manifest; its file ends with one. Each is equal to itself only."""
 
     name: str
     phase: str

@@ -19,9 +19,9 @@ Space = dict[str, tuple[int | str, ...]]
 """What a rule's parameters may be, by name; the value that the rule itself takes comes first."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ScheduleRule:
-    """A schedule rule's manifest; its file ends with one."""
+    """A schedule rule's manifest; its file ends with one. Each is equal to itself only."""
 
     name: str
     devices: tuple[str, ...]

@@ -6,8 +6,13 @@ read from it: `tvm`, exactly the passes that `tvm.compile` runs for a device, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
 from tvmscope.compiler.manifest.names import unique
-from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.compiler.manifest.order import Ordered, placed
+from tvmscope.compiler.manifest.pass_ import PHASES, Pass
 from tvmscope.compiler.passes import (
     block_layout,
     cpu_rules,
@@ -31,6 +36,7 @@ from tvmscope.compiler.passes import (
     wide_sums,
     write_in_place,
 )
+from tvmscope.plugins import Found, outside
 
 PASSES = unique(
     (
@@ -88,11 +94,36 @@ PASSES = unique(
 )
 
 
+def ordered() -> Ordered[Pass]:
+    """The list with what other packages bring in its place."""
+    return _ordered(PASSES, outside("pass", Pass))
+
+
+@cache
+def _ordered(built_in: tuple[Pass, ...], found: Found[Pass]) -> Ordered[Pass]:
+    whole = placed(built_in, found.brought, _problem)
+    return replace(whole, failures=(*found.failures, *whole.failures))
+
+
 def all_passes() -> tuple[Pass, ...]:
     """Every pass, in order."""
-    return PASSES
+    return ordered().manifests
 
 
 def required() -> frozenset[str]:
     """The passes without which the virtual machine cannot run a module at all."""
     return frozenset(each.name for each in all_passes() if each.required)
+
+
+def brought_by(name: str) -> str | None:
+    """The distribution that a pass comes from, and its version; None for a built-in one."""
+    plugin = ordered().plugins.get(name)
+    return plugin and plugin.origin
+
+
+def _problem(tried: Sequence[Pass]) -> str | None:
+    """Why a list with a pass from outside cannot be a pipeline."""
+    if any(each.theirs for each in tried if each.before or each.after):
+        return "TVM's own pipeline takes no passes from other packages"
+    places = [PHASES.index(each.phase) for each in tried]
+    return None if places == sorted(places) else "its phase is not that of the passes around it"
