@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from tvm import s_tir, tirx
-from tvm_ffi import structural_hash
+from typing import TYPE_CHECKING, Any
 
 from tvmscope.core.tuning import Choice, Params
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
 
 WORKLOAD = "tvmscope.workload"
 PARAMS = "tvmscope.params"
@@ -76,7 +76,9 @@ def params_of(sch: s_tir.Schedule, block: Any) -> Params:
 
 def with_params(func: tirx.PrimFunc, params: Params) -> tirx.PrimFunc:
     """The function with its main block's parameters replaced."""
-    sch = s_tir.Schedule(func)
+    from tvm.s_tir import Schedule
+
+    sch = Schedule(func)
     for block in sch.get_child_blocks(sch.get_sblock("root")):
         if PARAMS in sch.get(block).annotations:
             sch.unannotate(block, PARAMS)
@@ -86,6 +88,8 @@ def with_params(func: tirx.PrimFunc, params: Params) -> tirx.PrimFunc:
 
 def workload_of(func: tirx.PrimFunc) -> str:
     """What a function is known by in a database: its block's note, else a digest of its code."""
+    from tvm_ffi import structural_hash
+
     noted = (b.annotations[WORKLOAD] for b in _blocks(func.body) if WORKLOAD in b.annotations)
     found = next(noted, None)
     if found is not None:
@@ -94,10 +98,13 @@ def workload_of(func: tirx.PrimFunc) -> str:
 
 
 def _blocks(s: Any) -> Iterator[Any]:
-    if isinstance(s, s_tir.SBlockRealize):
+    from tvm.s_tir import SBlockRealize
+    from tvm.tirx import SeqStmt
+
+    if isinstance(s, SBlockRealize):
         yield s.block
         yield from _blocks(s.block.body)
-    elif isinstance(s, tirx.SeqStmt):
+    elif isinstance(s, SeqStmt):
         for part in s.seq:
             yield from _blocks(part)
     elif hasattr(s, "body"):

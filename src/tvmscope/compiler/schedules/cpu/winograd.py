@@ -9,25 +9,28 @@ share of the tiles, and nothing passes between the cores.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
-
-from tvm import s_tir, tirx
+from typing import TYPE_CHECKING, Any
 
 from tvmscope.compiler.cost.tiles import NEAR_BYTES, most_columns
-from tvmscope.compiler.kernels.winograd import ranked_product_columns
+from tvmscope.compiler.manifest.rule import ScheduleRule, Space
+from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
-    Space,
     default_first,
     find_op,
     inline_epilogue,
+    new_schedule,
     vectorize_last,
     weight_bytes,
 )
+from tvmscope.compiler.schedules.cpu.parameters import COLUMNS, KERNEL, SUMS
 from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Params
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
 
 Loop = Any
 _CHUNK = 32
@@ -54,7 +57,7 @@ def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
     begin), and the product's `columns` (tiles in registers), `chunk` (channels summed before the
     next tiles' turn), `unroll`, `order` and `prefetch`.
     """
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     stages = _stages(sch)
     if stages is None:
         return None
@@ -204,6 +207,8 @@ def _columns(sch: s_tir.Schedule, tiles: object, target: Target, *, few: bool) -
     One does where no better number divides the tiles: the compiler computes more tiles then
     (`convolutions`), but a product that is not padded is still better multiplied here.
     """
+    from tvmscope.compiler.kernels.winograd import ranked_product_columns
+
     count = int(sch.get(tiles).extent)
     most = next((w for w in ranked_product_columns(count, target) if count % w == 0), 1)
     return next((w for w in range(_FEW, most) if count % w == 0), most) if few else most
@@ -211,7 +216,7 @@ def _columns(sch: s_tir.Schedule, tiles: object, target: Target, *, few: bool) -
 
 def space(func: tirx.PrimFunc, target: Target) -> Space | None:
     """What the parameters may be, the rule's own values first."""
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     stages = _stages(sch)
     if stages is None:
         return None
@@ -273,3 +278,23 @@ def _unroll_inside(sch: s_tir.Schedule, block: Block, outer: object) -> None:
     for loop in loops[depth + 1 : -1]:
         sch.unroll(loop)
     sch.vectorize(loops[-1])
+
+
+RULE = ScheduleRule(
+    name="winograd",
+    devices=("cpu",),
+    version=1,
+    words="Winograd convolution: tiles are transformed, multiplied and transformed back.",
+    schedule=schedule_winograd,
+    space=space,
+    parameters={
+        **KERNEL,
+        **COLUMNS,
+        **SUMS,
+        "strips": "each task takes {value} strips of tiles through all of Winograd's stages",
+        "strips=0": "each of Winograd's stages is finished before the next",
+        "strips=1": "each task takes a strip of tiles through all of Winograd's stages",
+        "share=1": "each core takes its share of tiles through all of Winograd's stages",
+    },
+    switch=Switch(name="winograd-schedule", alone=False),
+)
