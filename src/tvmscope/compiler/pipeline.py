@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tvm
 
@@ -82,12 +81,17 @@ def plugins(options: CompileOptions, target: Target) -> tuple[Plugin, ...]:
 
 
 def passes(
-    context: Context, tvm_target: Any, since: str | None = None, until: str | None = None
+    context: Context,
+    tvm_target: tvm.target.Target,
+    since: str | None = None,
+    until: str | None = None,
 ) -> list[Step]:
     """The chosen pipeline, or some phases of ours."""
     options = context.options
     if options.pipeline in ("tvm", "tvmscope"):
-        chosen = itertools.takewhile(lambda p: p.phase != until, select(options, context.target))
+        chosen: Iterator[Pass] = itertools.takewhile(
+            lambda p: p.phase != until, select(options, context.target)
+        )
         if since is not None:
             chosen = itertools.dropwhile(lambda p: p.phase != since, chosen)
         return [Step(p.phase, p.name, p.make(context), p.tracks) for p in chosen]
@@ -98,7 +102,7 @@ def passes(
 def run(
     module: tvm.IRModule,
     target: Target,
-    tvm_target: Any,
+    tvm_target: tvm.target.Target,
     options: CompileOptions,
     *,
     since: str | None = None,

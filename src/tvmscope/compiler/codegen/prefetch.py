@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import tvm_ffi
 from tvm import s_tir, tirx
@@ -54,7 +54,7 @@ def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
     return asked if plan.once is None else tirx.IfThenElse(at[plan.once] == 0, asked, None)
 
 
-def _move_on(index: list[Any], shape: Any, plan: Plan) -> None:
+def _move_on(index: list[tirx.Expr], shape: Sequence[tirx.Expr], plan: Plan) -> None:
     """From a block to the next one, as far as there are any."""
     axis = plan.block_axis
     count = int(shape[axis])
@@ -67,20 +67,22 @@ def _move_on(index: list[Any], shape: Any, plan: Plan) -> None:
     index[axis - 1], index[axis] = following // count, following % count
 
 
-def _request(first: Any, offset: Any) -> tirx.Stmt:
+def _request(first: tirx.Expr, offset: tirx.Expr) -> tirx.Stmt:
     address = tirx.call_intrin("handle", _PLUS, tirx.address_of(first), offset)
     hints = (tirx.const(value, "int32") for value in (0, _INTO_SECOND_CACHE, 1))
     return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch.p0", address, *hints))
 
 
-def _block_below(s: Any) -> tuple[Any, list[Any]]:
+def _block_below(s: tirx.Stmt) -> tuple[s_tir.SBlockRealize, list[tirx.Var]]:
     """The block inside nested loops, and the loops' variables."""
     inner = []
     while not isinstance(s, s_tir.SBlockRealize):
+        assert isinstance(s, tirx.For)  # a marked loop holds no other statement
         inner.append(s.loop_var)
         s = s.body
     return s, inner
 
 
-def _replaced(expression: Any, values: dict[Any, Any]) -> Any:
-    return tvm_ffi.structural_map(expression, (tirx.Var, lambda v: values.get(v, v)))
+def _replaced(expression: tirx.Expr, values: Mapping[tirx.Var, tirx.Expr]) -> tirx.Expr:
+    replaced: tirx.Expr = tvm_ffi.structural_map(expression, (tirx.Var, lambda v: values.get(v, v)))
+    return replaced

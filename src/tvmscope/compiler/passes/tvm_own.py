@@ -21,7 +21,8 @@ def _relax(name: str) -> Make:
     def make(_: Context) -> tvm.transform.Pass:
         from tvm.relax import transform
 
-        return getattr(transform, name)()
+        made: tvm.transform.Pass = getattr(transform, name)()
+        return made
 
     return make
 
@@ -32,7 +33,8 @@ def _dispatch(name: str) -> Make:
     def make(_: Context) -> tvm.transform.Pass:
         from tvm.relax import backend
 
-        return getattr(backend, name)()
+        made: tvm.transform.Pass = getattr(backend, name)()
+        return made
 
     return make
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
-from tvmscope.compiler.graph.rewrite import flat, is_scalar, static_shape, with_vars
+from tvmscope.compiler.graph.rewrite import flat, is_scalar, operator_name, static_shape, with_vars
 from tvmscope.compiler.kernels import blocked as blocked_ops
 from tvmscope.compiler.kernels.convolutions import choose, read
 from tvmscope.compiler.kernels.packing import block_constant
@@ -47,6 +46,12 @@ class _Value:
     blocked: relax.Expr | None = None
     channels: int = 0
 
+    @property
+    def in_blocks(self) -> relax.Expr:
+        """The blocked form, where it is known to be there."""
+        assert self.blocked is not None
+        return self.blocked
+
 
 class _Rewriter:
     def __init__(self, module: tvm.IRModule, target: Target, winograd: bool, knobs: Knobs) -> None:
@@ -56,7 +61,7 @@ class _Rewriter:
         self.target = target
         others = {v: f for v, f in module.functions_items() if v.name_hint != "main"}
         self.builder = relax.BlockBuilder(tvm.IRModule(others, attrs=module.attrs))
-        self.values: dict[relax.Var, _Value] = {}
+        self.values: dict[relax.Expr, _Value] = {}
         self.changed = False
 
     def run(self) -> tvm.IRModule:
@@ -64,7 +69,7 @@ class _Rewriter:
         params = list(self.function.params)
         self.values = {p: _Value(p) for p in params}
         (block,) = self.function.body.blocks
-        with self.builder.function("main", params, attrs=dict(self.function.attrs or {})):
+        with self.builder.function("main", params, attrs=dict(self.function.attrs)):
             with self.builder.dataflow():
                 for binding in block.bindings:
                     self.bind(binding)
@@ -119,6 +124,7 @@ class _Rewriter:
         if found is None:
             return None
         if found.blocked is None:
+            assert found.plain is not None
             shape = _shape(found.plain)
             if len(shape) != 4:
                 return None
@@ -142,7 +148,7 @@ class _Rewriter:
 
     def rewrite(self, call: relax.Call) -> _Value | None:
         """The blocked value of a call; None where the plain form is right."""
-        name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
+        name = operator_name(call)
         if not _is_static_float(call):
             return None
         if name == "relax.nn.conv2d":
@@ -182,7 +188,7 @@ class _Rewriter:
 
     def unary(self, call: relax.Call) -> _Value:
         data = self.values[call.args[0]]
-        args = [data.blocked, *call.args[1:]]
+        args = [data.in_blocks, *call.args[1:]]
         return _Value(None, self.emit(relax.Call(call.op, args, call.attrs)), data.channels)
 
     def binary(self, call: relax.Call) -> _Value | None:
@@ -204,9 +210,9 @@ class _Rewriter:
         attrs, data = call.attrs, self.values[call.args[0]]
         if attrs.layout != "NCHW":
             return None
-        build = relax.op.nn.max_pool2d if "max" in call.op.name else relax.op.nn.avg_pool2d
+        build = relax.op.nn.max_pool2d if "max" in operator_name(call) else relax.op.nn.avg_pool2d
         result = build(
-            data.blocked,
+            data.in_blocks,
             pool_size=attrs.pool_size,
             strides=attrs.strides,
             padding=attrs.padding,
@@ -220,7 +226,7 @@ class _Rewriter:
     def mean(self, call: relax.Call) -> _Value | None:
         """A mean over the whole image: the channel order stays, so leaving blocks is a reshape."""
         data, shape = self.values[call.args[0]], _shape(call)
-        if "pool" in call.op.name:
+        if "pool" in operator_name(call):
             keep = True
             if shape[2:] != (1, 1) or call.attrs.layout != "NCHW":
                 return None
@@ -229,7 +235,7 @@ class _Rewriter:
             keep = bool(call.attrs.keepdims)
             if axes != [2, 3]:
                 return None
-        result = self.emit(relax.op.mean(data.blocked, [2, 3], keepdims=True))
+        result = self.emit(relax.op.mean(data.in_blocks, [2, 3], keepdims=True))
         if keep:
             return _Value(None, result, data.channels)
         blocks = _shape(result)[1]
@@ -244,8 +250,8 @@ class _Rewriter:
             return None
         if any(len(_shape(f)) != 4 or _shape(f)[1] % CHANNEL_BLOCK for f in fields):
             return None
-        forms = [self.blocked(f) for f in fields]
-        if any(form is None for form in forms):
+        forms = [form for f in fields if (form := self.blocked(f)) is not None]
+        if len(forms) < len(fields):
             return None
         result = self.emit(relax.op.concat(forms, axis=1))
         return _Value(None, result, int(call.ty.shape[1]))
@@ -274,7 +280,7 @@ def block_layout(
     """The pass over the main function; one that is not a single dataflow block is left alone."""
 
     @tvm.transform.module_pass(opt_level=0, name="BlockLayout")
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         blocks = module["main"].body.blocks
         if len(blocks) != 1 or not isinstance(blocks[0], relax.DataflowBlock):
             return module

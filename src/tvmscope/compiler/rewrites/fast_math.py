@@ -8,12 +8,11 @@ model is verified with.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import tvm
 from tvm import relax, te, tirx, topi
 
-from tvmscope.compiler.graph.rewrite import Rewriter, rewrite_calls
+from tvmscope.compiler.graph.rewrite import Handler, Rewriter, rewrite_calls
 
 
 def erf(x: te.Tensor) -> te.Tensor:
@@ -42,7 +41,7 @@ def silu(x: te.Tensor) -> te.Tensor:
     return topi.multiply(x, sigmoid(x))
 
 
-def _elementwise(compute: Callable[[te.Tensor], te.Tensor]) -> Any:
+def _elementwise(compute: Callable[[te.Tensor], te.Tensor]) -> Handler:
     def handler(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         if str(getattr(call.ty, "dtype", "")) != "float32":
             return None

@@ -13,6 +13,7 @@ surrounds it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -61,7 +62,7 @@ class _Device:
     """What a kernel is made for, and the copies made so far: what comes next may join them."""
 
     gpu: bool
-    copies: dict[relax.Var, tuple[relax.Expr, tuple[plan.Box, ...], tuple[relax.Expr, ...]]] = (
+    copies: dict[relax.Expr, tuple[relax.Expr, tuple[plan.Box, ...], tuple[relax.Expr, ...]]] = (
         field(default_factory=dict)
     )
 
@@ -148,7 +149,7 @@ class _Scatter:
         return self.builder.emit(relax.op.reshape(self.updates, wanted))
 
     def emit(
-        self, compute: Any, *args: relax.Expr, attrs: dict[str, str | int] | None = None
+        self, compute: partial[Any], *args: relax.Expr, attrs: Mapping[str, str | int] | None = None
     ) -> relax.Expr:
         """Bind a kernel's result; the kernel is named after what computes it."""
         name = _NAMES[compute.func]

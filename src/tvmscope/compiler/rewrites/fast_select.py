@@ -6,16 +6,22 @@ all_class_non_max_suppression  -> that sort, a suppression by class, and the lis
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax, te, tirx
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler.graph.rewrite import Handler, Rewriter, rewrite_calls, static_shape
+from tvmscope.compiler.graph.rewrite import (
+    Compute,
+    Handler,
+    Rewriter,
+    rewrite_calls,
+    static_shape,
+)
 from tvmscope.compiler.kernels.selection import nms, sort
 from tvmscope.core.target import Target
 
@@ -34,7 +40,7 @@ def fast_select(target: Target) -> tvm.transform.Pass:
     return rewrite_calls("FastSelect", handlers)
 
 
-def _emit(rewriter: Rewriter, compute: Any, name: str, *args: relax.Expr) -> relax.Expr:
+def _emit(rewriter: Rewriter, compute: Compute, name: str, *args: relax.Expr) -> relax.Expr:
     return rewriter.builder_.emit(
         rewriter.builder_.call_te(compute, *args, primfunc_name_hint=name)
     )
@@ -75,7 +81,7 @@ def _top_k(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr | N
     if places is None:
         return None
     wide = emit(relax.op.astype(places, "int64"))
-    results = {
+    results: dict[str, Callable[[], relax.Expr]] = {
         "values": lambda: emit(relax.op.gather_elements(data, wide, axis)),
         "indices": lambda: emit(relax.op.astype(places, attrs.dtype)),
     }
@@ -96,13 +102,13 @@ def _arg_sort(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr 
 def _suppress(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr | None:
     boxes, scores, *numbers = call.args
     shape, emit = static_shape(scores), rewriter.builder_.emit
-    known = all(isinstance(n, GenericConst) for n in numbers[:3])
+    constants = [n for n in numbers[:3] if isinstance(n, GenericConst)]
     corners = static_shape(boxes)
-    if str(call.attrs.output_format) != "onnx" or not known or not corners:
+    if str(call.attrs.output_format) != "onnx" or len(constants) < 3 or not corners:
         return None
     if not shape or not prod(shape) or prod(corners) > _MOST:
         return None
-    most, overlap, score = (n.value.numpy().item() for n in numbers[:3])
+    most, overlap, score = (n.value.numpy().item() for n in constants)
     batch, classes, count = shape
     limits = nms.Limits(min(int(most), count), overlap, score)
     rows = emit(relax.op.reshape(scores, (batch * classes, count)))

@@ -7,12 +7,14 @@ Models that came from TensorFlow pad explicitly, since its padding is not symmet
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import tvm
 from tvm import relax
 from tvm.ir.expr import GenericConst
 from tvm.tirx import FloatImm, IntImm
 
-from tvmscope.compiler.graph.rewrite import Rewriter, rewrite_calls
+from tvmscope.compiler.graph.rewrite import Rewriter, operator_name, rewrite_calls
 
 
 def _fold(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
@@ -39,12 +41,10 @@ def _fold(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     )
 
 
-def _is_zero_pad(value: relax.Expr | None) -> bool:
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+def _is_zero_pad(value: relax.Expr | None) -> TypeGuard[relax.Call]:
+    if not isinstance(value, relax.Call) or operator_name(value) != "relax.nn.pad":
         return False
-    if value.op.name != "relax.nn.pad" or value.attrs.pad_mode != "constant":
-        return False
-    return _number(value) == 0
+    return value.attrs.pad_mode == "constant" and _number(value) == 0
 
 
 def _number(pad: relax.Call) -> float | None:

@@ -44,8 +44,8 @@ def _pack(target: Target, knobs: Knobs, rewriter: Rewriter, call: relax.Call) ->
         notes=notes(workload, params),
     )
     if isinstance(right, GenericConst) and len(b) == 2:
-        packed = relax.const(pack_columns(right.value.numpy(), panel))
-        return rewriter.builder_.call_te(compute, left, packed, primfunc_name_hint="matmul")
+        weight = relax.const(pack_columns(right.value.numpy(), panel))
+        return rewriter.builder_.call_te(compute, left, weight, primfunc_name_hint="matmul")
     if len(a) != len(b) or a[:-2] != b[:-2]:
         return None  # broadcast batches: left to the fallback
     pack = partial(blocked.pack_panels, panel=panel)

@@ -8,7 +8,6 @@ layer_norm(x, gain, bias)                -> one kernel
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import tvm
@@ -17,6 +16,7 @@ from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler.graph.rewrite import (
     OUT_ELEMENTWISE_FUSABLE,
+    Compute,
     Rewriter,
     bound_call,
     rewrite_calls,
@@ -32,7 +32,7 @@ def row_kernels() -> tvm.transform.Pass:
     return tvm.transform.Sequential([guarded, rewrite_calls("RowKernels", others)])
 
 
-def _emit(rewriter: Rewriter, compute: Any, name: str, *args: relax.Expr) -> relax.Expr:
+def _emit(rewriter: Rewriter, compute: Compute, name: str, *args: relax.Expr) -> relax.Expr:
     return rewriter.builder_.call_te(
         compute,
         *args,
@@ -47,7 +47,9 @@ def _is_rows(value: relax.Expr) -> bool:
     return shape is not None and len(shape) > 1 and str(value.ty.dtype) == "float32"
 
 
-def _softmax(rewriter: Rewriter, call: relax.Call, *, empty_is_zero: bool = False) -> Any:
+def _softmax(
+    rewriter: Rewriter, call: relax.Call, *, empty_is_zero: bool = False
+) -> relax.Expr | None:
     data = call.args[0]
     if not _is_rows(data) or int(call.attrs.axis) not in (-1, len(static_shape(data) or ()) - 1):
         return None

@@ -9,8 +9,6 @@ and fails on scalars (`clip(x, 0.0, 6.0)` behind a convolution). Rules:
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -50,7 +48,7 @@ def scalar_operands() -> tvm.transform.Pass:
     """The pass over all Relax functions of a module."""
 
     @tvm.transform.module_pass(opt_level=0, name="ScalarOperands")
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         for var, function in module.functions_items():
             if isinstance(function, relax.Function):
                 module.update_func(var, _Rewrite(module).visit_expr(function))

@@ -19,7 +19,7 @@ from tvm import relax, topi
 from tvmscope.compiler.cost.tiles import NEAR_BYTES
 from tvmscope.compiler.describe import sources
 from tvmscope.compiler.graph.per_image import TREATS_EACH_ALONE
-from tvmscope.compiler.graph.rewrite import flat, static_shape, with_vars
+from tvmscope.compiler.graph.rewrite import flat, operator_name, static_shape, with_vars
 from tvmscope.core.target import Target
 
 PARTS = "tvmscope.parts"
@@ -34,7 +34,7 @@ def join_batch() -> tvm.transform.Pass:
     """The second pass; a module that was not split stays as it is."""
 
     @tvm.transform.module_pass(opt_level=0, name="JoinBatch")
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         return joined(module)
 
     return transform
@@ -72,7 +72,9 @@ def _one(
     """The results of one part."""
     slices = []
     for whole in inputs:
-        size = static_shape(whole)[0] // parts
+        shape = static_shape(whole)
+        assert shape is not None  # or it would not have been split
+        size = shape[0] // parts
         cut = topi.strided_slice, whole, [index * size], [(index + 1) * size], [1], [0]
         slices.append(builder.emit_te(*cut))
     made = builder.emit(relax.Call(call, slices))
@@ -84,7 +86,7 @@ def split_batch(target: Target) -> tvm.transform.Pass:
     """The first pass."""
 
     @tvm.transform.module_pass(opt_level=0, name="SplitBatch")
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         main = module["main"]
         try:
             batch = _batch(main)
@@ -128,11 +130,11 @@ def _part(main: relax.Function, batch: int, near_bytes: int) -> int:
 
 
 def _name(value: relax.Expr) -> str:
-    known = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    return str(value.op.name).removeprefix("relax.") if known else ""
+    return operator_name(value).removeprefix("relax.")
 
 
 def _larger(kind: relax.TensorType, parts: int) -> relax.TensorType:
+    assert isinstance(kind.shape, relax.ShapeExpr)  # as those of all that is split
     first, *others = kind.shape.values
     return relax.TensorType([first * parts, *others], kind.dtype)
 
@@ -223,7 +225,9 @@ class _Split:
     def _new(self, value: relax.Expr) -> relax.Expr:
         return with_vars(value, self.values.__getitem__)
 
-    def _shape(self, shape: relax.ShapeExpr) -> relax.ShapeExpr:
+    def _shape(self, shape: relax.Expr) -> relax.ShapeExpr:
+        if not isinstance(shape, relax.ShapeExpr):
+            raise _Together
         return relax.ShapeExpr([self.part, *list(shape.values)[1:]])
 
     def _smaller(self, kind: Any) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from tvmscope.compiler.graph.rewrite import Rewriter, rewrite_calls
+from tvmscope.compiler.graph.rewrite import Rewriter, operator_name, rewrite_calls
 from tvmscope.core.target import Target
 
 AVERAGES = tuple(
@@ -41,7 +41,7 @@ def _average(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 def _convolution(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     if not _is_half(call):
         return None
-    build = getattr(relax.op.nn, call.op.name.removeprefix("relax.nn."))
+    build = getattr(relax.op.nn, operator_name(call).removeprefix("relax.nn."))
     given = {a: getattr(call.attrs, a) for a in _ATTRIBUTES if hasattr(call.attrs, a)}
     result = rewriter.builder_.emit(build(*call.args, **given, out_dtype="float32"))
     return relax.op.astype(result, "float16")
@@ -50,7 +50,8 @@ def _convolution(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     if not _is_half(call):
         return None
-    result = rewriter.builder_.emit(relax.op.matmul(*call.args, out_dtype="float32"))
+    left, right = call.args
+    result = rewriter.builder_.emit(relax.op.matmul(left, right, out_dtype="float32"))
     return relax.op.astype(result, "float16")
 
 

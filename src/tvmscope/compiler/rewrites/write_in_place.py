@@ -9,13 +9,13 @@ kernels is settled and each of them is known to have a result of its own.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeGuard
 
 import tvm
 from tvm import relax, tirx
 
 from tvmscope.compiler.describe.sources import bindings
-from tvmscope.compiler.graph.rewrite import flat
+from tvmscope.compiler.graph.rewrite import flat, operator_name
 from tvmscope.compiler.kernels.scatter import boxes
 
 _END = 1 << 62
@@ -25,12 +25,12 @@ def write_in_place() -> tvm.transform.Pass:
     """The pass, for CPUs: a GPU's scatters are fused with what surrounds them."""
 
     @tvm.transform.module_pass(opt_level=0, name="WriteInPlace")
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         function = module["main"]
-        if not any(_boxes(module, b.value) for b in bindings(function)):
+        if not any(_writes_boxes(b.value, module) for b in bindings(function)):
             return module
         chosen = _chosen(module, function)
-        kernels = {var: module[var] for var in {call.args[0] for call in chosen.values()}}
+        kernels = {var: module[var] for var in {_callee(call) for call in chosen.values()}}
         for var in kernels:  # a variable keeps its type: the new kernels get variables of their own
             del module[var]
         rewriter = _InPlace(module, chosen)
@@ -45,7 +45,7 @@ def write_in_place() -> tvm.transform.Pass:
 
 
 @relax.expr_functor.mutator
-class _InPlace(relax.PyExprMutator):  # type: ignore[misc]  # TVM has no type hints
+class _InPlace(relax.PyExprMutator):
     def __init__(self, module: tvm.IRModule, chosen: dict[relax.Var, relax.Call]) -> None:
         super().__init__(module)
         self.chosen = chosen
@@ -57,27 +57,36 @@ class _InPlace(relax.PyExprMutator):  # type: ignore[misc]  # TVM has no type hi
             super().visit_var_binding_(binding)
             return
         args = self.visit_expr(call.args[1])
-        made = relax.op.call_tir_inplace(self.kernels[call.args[0]], args, 0, call.ty)
+        made = relax.op.call_tir_inplace(self.kernels[_callee(call)], args, 0, call.ty)
         self.set_var_remap(binding.var, self.builder_.emit(made, binding.var.name))
 
 
 def _chosen(module: tvm.IRModule, function: relax.Function) -> dict[relax.Var, relax.Call]:
     """The calls that may write in place; of a kernel that is called more than once, all or none."""
     memory = _Memory(module, function)
-    calls = {b.var: b.value for b in bindings(function) if _boxes(module, b.value)}
+    calls = {b.var: b.value for b in bindings(function) if _writes_boxes(b.value, module)}
     safe = {var for var, call in calls.items() if memory.is_free(var, call)}
-    refused = {call.args[0] for var, call in calls.items() if var not in safe}
-    return {var: call for var, call in calls.items() if call.args[0] not in refused}
+    refused = {_callee(call) for var, call in calls.items() if var not in safe}
+    return {var: call for var, call in calls.items() if _callee(call) not in refused}
 
 
-def _boxes(module: tvm.IRModule, value: relax.Expr) -> bool:
+def _writes_boxes(value: relax.Expr, module: tvm.IRModule) -> TypeGuard[relax.Call]:
     called = _kernel(module, value)
-    return called is not None and boxes.BOXES in (called.attrs or {})
+    return called is not None and boxes.BOXES in called.attrs
 
 
 def _kernel(module: tvm.IRModule, value: relax.Expr) -> tirx.PrimFunc | None:
-    is_call = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    return module[value.args[0]] if is_call and value.op.name == "relax.call_tir" else None
+    if not isinstance(value, relax.Call) or operator_name(value) != "relax.call_tir":
+        return None
+    kernel: tirx.PrimFunc = module[_callee(value)]
+    return kernel
+
+
+def _callee(call: relax.Call) -> tvm.ir.GlobalVar:
+    """The variable of the kernel that a `call_tir` calls."""
+    callee = call.args[0]
+    assert isinstance(callee, tvm.ir.GlobalVar)
+    return callee
 
 
 class _Memory:
@@ -85,9 +94,9 @@ class _Memory:
 
     def __init__(self, module: tvm.IRModule, function: relax.Function) -> None:
         self.module = module
-        self.roots: dict[relax.Var, relax.Var] = {}
-        self.owned: set[relax.Var] = set()
-        self.last: dict[relax.Var, int] = {}
+        self.roots: dict[relax.Expr, relax.Expr] = {}
+        self.owned: set[relax.Expr] = set()
+        self.last: dict[relax.Expr, int] = {}
         self.places: dict[relax.Var, int] = {}
         for place, binding in enumerate(bindings(function)):
             self.places[binding.var] = place
@@ -95,8 +104,8 @@ class _Memory:
         for var in _variables(function.body.body):
             self.last[self.root(var)] = _END
 
-    def root(self, var: relax.Var) -> relax.Var:
-        return self.roots.get(var, var)
+    def root(self, value: relax.Expr) -> relax.Expr:
+        return self.roots.get(value, value)
 
     def is_free(self, var: relax.Var, call: relax.Call) -> bool:
         """Whether the data of a scatter is a kernel's own result, and read here for the last time.

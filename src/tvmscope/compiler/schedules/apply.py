@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
@@ -55,7 +54,7 @@ def apply_schedules(
     traces = {key: c.candidate.trace for key, c in (choices or {}).items() if c.candidate.trace}
 
     @tvm.transform.module_pass(opt_level=0, name="ApplySchedules")
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         done = {}
         for var, func in module.functions_items():
             if isinstance(func, tirx.PrimFunc) and not is_scheduled(func):

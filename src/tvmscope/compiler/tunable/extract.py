@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
@@ -84,14 +83,19 @@ def extract(
 
 
 def _lower(
-    module: tvm.IRModule, target: Target, options: CompileOptions, **phases: str
+    module: tvm.IRModule,
+    target: Target,
+    options: CompileOptions,
+    *,
+    since: str | None = None,
+    until: str,
 ) -> pipeline.Lowered:
     """A part of the pipeline, without regard to what was tuned before."""
     own = replace(options, choices={})
-    return pipeline.run(module, target, _tvm_target(target), own, **phases)
+    return pipeline.run(module, target, _tvm_target(target), own, since=since, until=until)
 
 
-def _tvm_target(target: Target) -> Any:
+def _tvm_target(target: Target) -> tvm.target.Target:
     """With a host: a CPU is its own, and a GPU's kernels are launched by one of this kind."""
     host = to_tvm(target) if target.kind == "llvm" else {"kind": "llvm"}
     return tvm.target.Target(to_tvm(target), host=host)
@@ -215,7 +219,8 @@ def _named_main(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 def read_function(file: Path) -> tirx.PrimFunc:
     """A kernel as `extract` wrote it."""
-    return tvm.ir.load_json(file.read_text(encoding="utf-8"))
+    function: tirx.PrimFunc = tvm.ir.load_json(file.read_text(encoding="utf-8"))
+    return function
 
 
 def schedule_candidate(function: Path, candidate: Candidate, target: Target) -> tirx.PrimFunc:

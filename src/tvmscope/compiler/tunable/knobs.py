@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tvmscope.core.tuning import Choice, Params
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
+    from tvm.s_tir.schedule import SBlockRV
 
 WORKLOAD = "tvmscope.workload"
 PARAMS = "tvmscope.params"
@@ -67,7 +68,7 @@ def notes(workload: str, params: Params) -> dict[str, str]:
     return {WORKLOAD: workload, PARAMS: json.dumps(params, sort_keys=True)}
 
 
-def params_of(sch: s_tir.Schedule, block: Any) -> Params:
+def params_of(sch: s_tir.Schedule, block: SBlockRV) -> Params:
     """The parameters that a block carries."""
     text = sch.get(block).annotations.get(PARAMS)
     params: Params = json.loads(str(text)) if text is not None else {}
@@ -83,7 +84,8 @@ def with_params(func: tirx.PrimFunc, params: Params) -> tirx.PrimFunc:
         if PARAMS in sch.get(block).annotations:
             sch.unannotate(block, PARAMS)
             sch.annotate(block, PARAMS, json.dumps(params, sort_keys=True))
-    return sch.mod["main"]
+    changed: tirx.PrimFunc = sch.mod["main"]
+    return changed
 
 
 def workload_of(func: tirx.PrimFunc) -> str:
@@ -97,7 +99,7 @@ def workload_of(func: tirx.PrimFunc) -> str:
     return f"tir {structural_hash(func.without_attr('global_symbol')) % 2**64:016x}"
 
 
-def _blocks(s: Any) -> Iterator[Any]:
+def _blocks(s: tirx.Stmt) -> Iterator[s_tir.SBlock]:
     from tvm.s_tir import SBlockRealize
     from tvm.tirx import SeqStmt
 

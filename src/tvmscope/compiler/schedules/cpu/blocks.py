@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from tvmscope.compiler.kernels.marks import OP
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
+    from tvm.s_tir.schedule import SBlockRV
 
-Block = Any
+Block: TypeAlias = "SBlockRV"
 """A schedule's handle of a block."""
 
 

@@ -97,7 +97,7 @@ def _moves(sch: s_tir.Schedule, block: Block) -> bool:
     from tvm import tirx
 
     node = sch.get(block)
-    order = {v.var: i for i, v in enumerate(node.iter_vars)}
+    order: dict[tirx.Expr, int] = {v.var: i for i, v in enumerate(node.iter_vars)}
     for read in node.reads:
         indices = [r.min for r in read.region if not isinstance(r.min, tirx.IntImm)]
         if any(i not in order for i in indices) or not all(_is_point(r) for r in read.region):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tvmscope.compiler.schedules.cpu.blocks import Block, weight_bytes
 
 if TYPE_CHECKING:
     from tvm import s_tir
+    from tvm.s_tir.schedule import LoopRV
 
 MARK = "tvmscope.prefetch"
 """The annotation of a loop that holds a plan."""
@@ -47,6 +48,6 @@ def far(sch: s_tir.Schedule, main: Block) -> bool:
     return weight_bytes(sch, main) > _FAR_BYTES
 
 
-def mark(sch: s_tir.Schedule, loop: Any, plan: Plan) -> None:
+def mark(sch: s_tir.Schedule, loop: LoopRV, plan: Plan) -> None:
     """Remember that weights are to be fetched in each step of `loop`."""
     sch.annotate(loop, MARK, json.dumps(asdict(plan)))

@@ -9,7 +9,7 @@ share of the tiles, and nothing passes between the cores.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from tvmscope.compiler.cost.tiles import NEAR_BYTES, most_columns
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
@@ -31,8 +31,9 @@ from tvmscope.core.tuning import Params
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
+    from tvm.s_tir.schedule import LoopRV
 
-Loop = Any
+Loop: TypeAlias = "LoopRV"
 _CHUNK = 32
 _WHOLE_DEPTH = 128
 """Up to so many channels a tile stays in registers until it is finished."""
@@ -74,8 +75,9 @@ def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
 
 
 def _stages(sch: s_tir.Schedule) -> list[Block] | None:
-    found = [find_op(sch, f"winograd_{stage}") for stage in ("input", "product", "output")]
-    return None if any(block is None for block in found) else found
+    named = (find_op(sch, f"winograd_{stage}") for stage in ("input", "product", "output"))
+    found = [block for block in named if block is not None]
+    return found if len(found) == 3 else None
 
 
 def _own_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> int:
@@ -163,8 +165,8 @@ def _multiply(
     whole = chunk == depth
     written = sch.cache_write(product, 0, "local") if whole else product
     if task is not None:
-        for block in dict.fromkeys((written, product)):
-            sch.compute_at(block, task, preserve_unit_loops=True)
+        for stage in dict.fromkeys((written, product)):
+            sch.compute_at(stage, task, preserve_unit_loops=True)
     sch.storage_align(written, 0, 0, _WAY_ELEMENTS, _LINE_ELEMENTS)
     p, o, t, lanes, k = sch.get_loops(product)[-5:]
     width = int_of(params, "columns") or _columns(sch, t, target, few=task is not None)
@@ -192,8 +194,14 @@ def _multiply(
 
 
 def _next_weights(by_points: bool, chunk: int, width: int, repeats: int) -> prefetch.Plan:
-    following = {"block_axis": 1, "carry": True} if by_points else {"block_axis": 0}
-    return prefetch.Plan(**following, rows=chunk, repeat=_TILE, step=width, repeats=repeats)
+    return prefetch.Plan(
+        block_axis=int(by_points),
+        carry=by_points,
+        rows=chunk,
+        repeat=_TILE,
+        step=width,
+        repeats=repeats,
+    )
 
 
 def _chunk(depth: int) -> int:
@@ -201,7 +209,7 @@ def _chunk(depth: int) -> int:
     return depth if depth <= _WHOLE_DEPTH or depth % _CHUNK else _CHUNK
 
 
-def _columns(sch: s_tir.Schedule, tiles: object, target: Target, *, few: bool) -> int:
+def _columns(sch: s_tir.Schedule, tiles: Loop, target: Target, *, few: bool) -> int:
     """How many tiles are kept in registers; `few` do where the weights are near anyway.
 
     One does where no better number divides the tiles: the compiler computes more tiles then
@@ -271,7 +279,7 @@ def _transform_output(
     return task
 
 
-def _unroll_inside(sch: s_tir.Schedule, block: Block, outer: object) -> None:
+def _unroll_inside(sch: s_tir.Schedule, block: Block, outer: Loop) -> None:
     """Unroll a block's loops below `outer` and vectorise the last one."""
     loops = sch.get_loops(block)
     depth = next(i for i, loop in enumerate(loops) if sch.get(loop).same_as(sch.get(outer)))

@@ -32,7 +32,7 @@ def _schedule(name: str) -> Callable[[tirx.PrimFunc, Target], s_tir.Schedule | N
         import tvm
         from tvm.s_tir import dlight
 
-        rule = getattr(dlight.gpu, name)()
+        rule: dlight.ScheduleRule = getattr(dlight.gpu, name)()
         space = rule.apply(func, tvm.target.Target.current(allow_none=False), False)
         return space[0] if isinstance(space, list) else space
 
