@@ -9,11 +9,10 @@ from functools import partial
 import tvm
 from tvm import s_tir, tirx
 
-from tvmscope.compiler.schedules import requests
 from tvmscope.compiler.describe.kernel_ir import RULE, TRACE
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.rule import ScheduleRule
-from tvmscope.compiler.schedules import rules
+from tvmscope.compiler.schedules import requests, rules
 from tvmscope.compiler.tunable.knobs import workload_of
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.remarks import rule_failed
