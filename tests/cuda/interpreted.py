@@ -31,6 +31,7 @@ def run(unit: Unit, config: Config, arrays: Arrays, times: int = 1) -> Arrays:
     """Output buffers by role, poisoned with NaN first; counters are checked to be zero again."""
     import torch
 
+    _accept_numpy_scalars()
     binding = bind(unit, config)
     module, _, name = binding.function.partition(":")
     kernel = getattr(importlib.import_module(module), name)
@@ -59,3 +60,18 @@ def _round(values: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
 
     rounded = torch.from_numpy(values).to(getattr(torch, dtype)).float().numpy()
     return np.ascontiguousarray(rounded)
+
+
+def _accept_numpy_scalars() -> None:
+    """Triton 3.6 makes loop bounds of one-element arrays by int(), which numpy 2.4 refuses."""
+    from triton.runtime import interpreter
+
+    if not hasattr(interpreter, "_tvmscope_patched"):
+        plain = interpreter._patch_lang_tensor
+
+        def patch(tensor: Any, scope: Any) -> None:
+            plain(tensor, scope)
+            scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+        interpreter._patch_lang_tensor = patch
+        interpreter._tvmscope_patched = True

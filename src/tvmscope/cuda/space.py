@@ -5,49 +5,120 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from tvmscope.cuda.binding import padded
 from tvmscope.cuda.config import Config, Layout, Template
 from tvmscope.cuda.contraction import Contraction, contraction_of
 from tvmscope.cuda.gpus import Gpu
-from tvmscope.cuda.units import Conv2d, Unit
+from tvmscope.cuda.units import ITEM_BYTES, Attention, Conv2d, Matmul, Norm, Pool, Softmax, Unit
 
 _SIDES = (16, 32, 64, 128, 256)
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 _STAGES = (2, 3, 4, 5, 6)
 _MOST_SUMS = 128
 """Accumulators per thread: with operands and addresses about 200 of 255 registers."""
+_MOST_VALUES = 64
+"""Values per thread where there are no tensor cores."""
+_MATVEC_ROWS = 4
+"""With more rows tensor cores are worth their empty rows."""
 
 
 def configs(unit: Unit, gpu: Gpu) -> Iterator[Config]:
     """Every legal configuration, in no particular order."""
+    for config in _candidates(unit, gpu):
+        if why_illegal(unit, config, gpu) is None:
+            yield config
+
+
+def _candidates(unit: Unit, gpu: Gpu) -> Iterator[Config]:
     contraction = contraction_of(unit)
-    if contraction is not None:
+    if isinstance(unit, Conv2d) and unit.depthwise:
+        yield from _pixel_tiles("depthwise", unit.p, unit.q, unit.oc)
+    elif contraction is not None:
         yield from _tiles(unit, contraction, gpu)
+        if isinstance(unit, Matmul) and unit.m <= _MATVEC_ROWS:
+            yield from _stretches(unit, gpu)
+    elif isinstance(unit, Attention):
+        yield from _attention(unit)
+    elif isinstance(unit, Softmax):
+        yield from _rows("softmax", unit)
+    elif isinstance(unit, Norm):
+        yield from _rows("norm", unit)
+    elif isinstance(unit, Pool):
+        if unit.whole:
+            for m, n, warps in itertools.product((8, 16, 32, 64), (8, 16, 32, 64, 128), (2, 4, 8)):
+                yield Config(template="mean", m=m, n=n, warps=warps, stages=1)
+        else:
+            yield from _pixel_tiles("pool", unit.p, unit.q, unit.c)
 
 
 def why_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
     """What a configuration breaks on that GPU, or None."""
-    contraction = contraction_of(unit)
-    if contraction is None:
+    sides = {"m": config.m, "n": config.n, "k": config.k or 1, "warps": config.warps}
+    for name, side in sides.items():
+        if side < 1 or side & (side - 1):
+            return f"{name} is {side}, not a power of two"
+    if config.pdl and not gpu.has_dependent_launch:
+        return f"{gpu.arch} has no programmatic dependent launch"
+    if config.template in ("conv2d", "matmul"):
+        return _tile_illegal(unit, config, gpu)
+    if config.template == "attention":
+        return _attention_illegal(unit, config, gpu)
+    values = config.n * (config.k if config.template == "matvec" else config.m)
+    if values > _MOST_VALUES * 32 * config.warps:
+        return f"{values // (32 * config.warps)} values per thread"
+    if config.template == "matvec":
+        steps = -(-unit.k // config.k) if isinstance(unit, Matmul) else 0
+        if not isinstance(unit, Matmul) or unit.matrix_b(config.layout).row != 1:
+            return "matvec takes matrix products whose right side is contiguous along the sum"
+        return _split_illegal(steps, config.split)
+    if config.template in ("depthwise", "pool") and config.k > config.m:
+        return f"a tile of {config.m} pixels is not {config.k} wide"
+    return None
+
+
+def _tile_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
+    c = contraction_of(unit)
+    if c is None or config.template != ("conv2d" if isinstance(unit, Conv2d) else "matmul"):
         return f"{config.template} does not compute {unit.kind}"
-    c = contraction
-    if config.template != ("conv2d" if isinstance(unit, Conv2d) else "matmul"):
-        return f"{config.template} does not compute {unit.kind}"
-    for name, side in (("m", config.m), ("n", config.n), ("k", config.k)):
-        if side < 16 or side & (side - 1):
-            return f"tile {name} is {side}, not a power of two from 16"
-    if sums_per_thread(config) > _most_sums(c):
-        return f"{sums_per_thread(config)} accumulators per thread"
+    if min(config.m, config.n, config.k) < 16:
+        return "tensor cores take 16 values of each axis"
+    sums = sums_per_thread(config)
+    if sums > (64 if c.math in ("ieee", "tf32x3") else _MOST_SUMS):
+        return f"{sums} accumulators per thread"
     shared = shared_bytes(c, config, gpu)
     if shared > gpu.block_shared_bytes:
         return f"{shared} bytes of shared memory, {gpu.block_shared_bytes} are there"
-    each = -(-c.steps(config.k) // config.split)
-    if config.split > 1 and (config.split - 1) * each >= c.steps(config.k):
-        return f"split {config.split} leaves a part of the sum empty"
-    if config.pdl and not gpu.has_dependent_launch:
-        return f"{gpu.arch} has no programmatic dependent launch"
     if config.layout == "nk" and not c.free_layout:
         return "only a weight can be packed"
+    return _split_illegal(c.steps(config.k), config.split)
+
+
+def _split_illegal(steps: int, split: int) -> str | None:
+    each = -(-steps // split)
+    empty = split > 1 and (split - 1) * each >= steps
+    return f"split {split} leaves a part of the sum empty" if empty else None
+
+
+def _attention_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
+    if not isinstance(unit, Attention):
+        return f"attention does not compute {unit.kind}"
+    if min(config.m, config.n) < 16:
+        return "tensor cores take 16 values of each axis"
+    sums = config.m * (padded(unit.dim_v) + config.n) // (32 * config.warps)
+    if sums > 160:
+        return f"{sums} accumulators per thread"
+    shared = attention_shared_bytes(unit, config)
+    if shared > gpu.block_shared_bytes:
+        return f"{shared} bytes of shared memory, {gpu.block_shared_bytes} are there"
     return None
+
+
+def attention_shared_bytes(unit: Attention, config: Config) -> int:
+    """Shared memory of a block of attention, at most: query, staged keys and values, weights."""
+    item = ITEM_BYTES[unit.dtype]
+    step = config.n * (padded(unit.dim) + padded(unit.dim_v)) * item
+    query = config.m * padded(unit.dim) * item
+    return query + step * max(1, config.stages) + config.m * config.n * item
 
 
 def sums_per_thread(config: Config) -> int:
@@ -80,21 +151,17 @@ def layouts(c: Contraction) -> tuple[Layout, ...]:
     return ("kn", "nk")
 
 
-def _most_sums(c: Contraction) -> int:
-    return 64 if c.math in ("ieee", "tf32x3") else _MOST_SUMS
-
-
 def _tiles(unit: Unit, c: Contraction, gpu: Gpu) -> Iterator[Config]:
     template: Template = "conv2d" if isinstance(unit, Conv2d) else "matmul"
-    rows = [s for s in _SIDES if s <= _fitting(c.m)]
-    columns = [s for s in _SIDES if s <= _fitting(c.n)]
+    rows = [s for s in _SIDES if s <= padded(c.m)]
+    columns = [s for s in _SIDES if s <= padded(c.n)]
     for m, n, k in itertools.product(rows, columns, _steps(c)):
         for split, warps, stages in itertools.product(_splits(c, m, n, k, gpu), (2, 4, 8), _STAGES):
             if not _sensible(m, n, warps):
                 continue
             if stages > 2 and stages > -(-c.steps(k) // split) + 1:
                 continue  # deeper than the loop is long
-            config = Config(
+            yield Config(
                 template=template,
                 m=m,
                 n=n,
@@ -105,19 +172,14 @@ def _tiles(unit: Unit, c: Contraction, gpu: Gpu) -> Iterator[Config]:
                 group=_group(c, m, n, gpu),
                 layout=layouts(c)[0],
             )
-            if why_illegal(unit, config, gpu) is None:
-                yield config
-
-
-def _fitting(size: int) -> int:
-    """The smallest side that covers `size`."""
-    return max(16, 1 << (size - 1).bit_length())
 
 
 def _steps(c: Contraction) -> list[int]:
     """Sizes of a main loop's step: 32 to 256 bytes; none that wastes more than the sum has."""
     sizes = [s for s in (16, 32, 64, 128) if 32 <= s * c.item_bytes <= 256]
-    sizes = [s for s in sizes if s <= _fitting(c.k)]
+    sizes = [s for s in sizes if s <= padded(c.k)]
+    if c.math == "tf32x3":  # three operands of each kind in registers
+        sizes = [s for s in sizes if s <= 32]
     whole = [s for s in sizes if not c.gathers(s)]
     # values placed one by one: only where taps are narrow, and not in wide steps
     narrow = c.channels * c.item_bytes < 128
@@ -126,16 +188,14 @@ def _steps(c: Contraction) -> list[int]:
 
 
 def _splits(c: Contraction, m: int, n: int, k: int, gpu: Gpu) -> list[int]:
+    """Into how many parts the sum may go: at least two steps each, at most three blocks per SM."""
     tiles = -(-c.m // m) * -(-c.n // n) * c.count
-    steps, out = c.steps(k), [1]
-    for split in _SPLITS[1:]:
-        each = -(-steps // split)
-        if each < 2 or (split - 1) * each >= steps:
-            continue
-        if tiles * split > gpu.sms * 3:
-            continue
-        out.append(split)
-    return out
+    steps = c.steps(k)
+    return [
+        split
+        for split in _SPLITS
+        if split == 1 or (steps // split >= 2 and tiles * split <= gpu.sms * 3)
+    ]
 
 
 def _sensible(m: int, n: int, warps: int) -> bool:
@@ -151,3 +211,52 @@ def _group(c: Contraction, m: int, n: int, gpu: Gpu) -> int:
     """Band of tile rows for the L2 cache; a single wave shares everything anyway."""
     tiles_m, tiles_n = -(-c.m // m), -(-c.n // n)
     return 8 if tiles_m * tiles_n * c.count > 2 * gpu.sms and tiles_m > 8 and tiles_n > 1 else 1
+
+
+def _stretches(unit: Matmul, gpu: Gpu) -> Iterator[Config]:
+    """Weight columns and lengths of the sum for products with few rows."""
+    lengths = [k for k in (256, 512, 1024, 2048, 4096) if k < 2 * unit.k]
+    for n, k, warps in itertools.product((1, 2, 4, 8, 16), lengths, (2, 4, 8)):
+        steps, tiles = -(-unit.k // k), -(-unit.n // n) * unit.m * unit.batches
+        for split in _SPLITS:
+            if split > 1 and (split > steps or tiles * split > gpu.sms * 8):
+                continue
+            if n * k >= 8 * 32 * warps // ITEM_BYTES[unit.dtype]:  # 16 bytes per thread at least
+                yield Config(
+                    template="matvec",
+                    m=1,
+                    n=n,
+                    k=k,
+                    split=split,
+                    warps=warps,
+                    stages=2,
+                    layout="nk",
+                )
+
+
+def _attention(unit: Attention) -> Iterator[Config]:
+    rows = [s for s in (16, 32, 64, 128) if s <= padded(unit.queries)]
+    columns = [s for s in (16, 32, 64, 128, 256) if s <= padded(unit.keys)]
+    for m, n, warps, stages in itertools.product(rows, columns, (2, 4, 8), (1, 2, 3)):
+        if warps * 16 <= max(m, 32) and (stages == 1 or n < unit.keys):
+            yield Config(template="attention", m=m, n=n, stages=stages, warps=warps)
+
+
+def _rows(template: Template, unit: Softmax | Norm) -> Iterator[Config]:
+    """Whole rows where they fit a block's registers, pieces of 2048 values otherwise."""
+    whole = max(16, 1 << (unit.columns - 1).bit_length())
+    widths = [whole] if whole <= 8192 else [2048, 4096]
+    for n, m, warps in itertools.product(widths, (1, 2, 4, 8, 16), (1, 2, 4, 8, 16)):
+        if m <= 2 * unit.rows and m * n >= 32 * warps:
+            yield Config(template=template, m=m, n=n, warps=warps, stages=1)
+
+
+def _pixel_tiles(template: Template, p: int, q: int, channels: int) -> Iterator[Config]:
+    """Tiles of pixels in two dimensions, `k` wide."""
+    widths = [s for s in (1, 2, 4, 8, 16, 32) if s < 2 * q]
+    columns = [s for s in (8, 16, 32, 64, 128, 256) if s < 2 * channels]
+    for k, down, n in itertools.product(widths, (1, 2, 4, 8), columns or [8]):
+        if down < 2 * p:
+            for warps in (1, 2, 4, 8):
+                if 2 * 32 * warps <= k * down * n <= 32 * 32 * warps:
+                    yield Config(template=template, m=k * down, n=n, k=k, warps=warps, stages=1)
