@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.cuda.binding import PARAMETERS, bind
+from tvmscope.cuda.binding import EARLY_HELD, PARAMETERS, bind
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.units import Unit
@@ -47,9 +47,12 @@ def run(unit: Unit, config: Config, arrays: Arrays, times: int = 1) -> Arrays:
             if tensor.role == "weight":
                 values = pack_weight(unit, config, values)
             tensors[tensor.role] = torch.from_numpy(values).to(dtype).contiguous()
+    constants = dict(binding.constants)
+    if constants.get("EARLY") == EARLY_HELD:
+        constants["EARLY"] = 1
     pointers = {PARAMETERS[role]: value for role, value in tensors.items()}
     for _ in range(times):
-        kernel[binding.grid](**pointers, **dict.fromkeys(binding.absent), **binding.constants)
+        kernel[binding.grid](**pointers, **dict.fromkeys(binding.absent), **constants)
     if "counters" in tensors:
         assert not tensors["counters"].any(), "a counter was not reset"
     return {role: tensors[role].float().numpy() for role in ("output", "sum") if role in tensors}

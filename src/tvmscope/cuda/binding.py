@@ -43,6 +43,9 @@ _CONTRACTION = ("x", "w", "bias", "residual", "y", "workspace", "counters")
 _EARLY_SUMS = 32
 """Residuals of so many values per thread are fetched before the main loop, to hide their latency;
 more would take its registers."""
+EARLY_HELD = 2
+"""The value of a kernel's EARLY that also keeps such a residual from being used early; 1 does not,
+for Triton's interpreter, which has no instructions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +212,7 @@ def _matrices(unit: Matmul, config: Config) -> dict[str, Any]:
         "M": unit.m,
         "N": unit.n,
         "K": unit.k,
+        "BATCHES": unit.batches,
         "INNER": unit.batch[1],
         "SCALE": unit.scale,
     }
@@ -333,8 +337,9 @@ def _tile(config: Config) -> dict[str, Any]:
     return {"TILE_M": config.m, "TILE_N": config.n, "PDL": config.pdl}
 
 
-def _early(config: Config) -> bool:
-    return config.split == 1 and config.m * config.n <= _EARLY_SUMS * 32 * config.warps
+def _early(config: Config) -> int:
+    early = config.split == 1 and config.m * config.n <= _EARLY_SUMS * 32 * config.warps
+    return EARLY_HELD if early else 0
 
 
 def _split_tensors(tiles: int, config: Config, rows: int) -> tuple[Tensor, ...]:

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from tvmscope.cuda.templates.epilogue import finish
-from tvmscope.cuda.templates.launch import prefetch, release, wait
+from tvmscope.cuda.templates.launch import hold, prefetch, release, wait
 from tvmscope.cuda.templates.tiles import share_part, sum_parts, tile_of
 
 
@@ -38,8 +38,11 @@ def conv2d(
     TILES_N: tl.constexpr = (OC + TILE_N - 1) // TILE_N
     EACH: tl.constexpr = (TILES_K + SPLIT - 1) // SPLIT
 
+    # windows that are pixels: the input's rows are the output's
+    FLAT: tl.constexpr = R * S * STRIDE_H * STRIDE_W == 1 and not PADDED
+
     pid = tl.program_id(0)
-    part = tl.program_id(1)
+    part = 0 if SPLIT == 1 else tl.program_id(1)
     tile_m, column = tile_of(pid, TILES_M, G * TILES_N, GROUP)
     g = column // TILES_N
     m = tile_m * TILE_M + tl.arange(0, TILE_M)
@@ -71,15 +74,26 @@ def conv2d(
     wait(PDL)
 
     pixel = tl.minimum(m, M - 1)  # rows beyond the end repeat the last one and are not stored
-    top = (pixel // Q) % P * STRIDE_H - PAD_H
-    left = pixel % Q * STRIDE_W - PAD_W
-    x_row = ((pixel // (P * Q) * H + top) * W + left) * X_PITCH + (X_OFFSET + g * C)
+    if FLAT:
+        top = pixel * 0
+        left = top
+        x_row = pixel * X_PITCH + (X_OFFSET + g * C)
+    else:
+        row = pixel // Q
+        left = (pixel - row * Q) * STRIDE_W - PAD_W
+        if N == 1:
+            top = row * STRIDE_H - PAD_H
+            x_row = (top * W + left) * X_PITCH + (X_OFFSET + g * C)
+        else:
+            image = row // P
+            top = (row - image * P) * STRIDE_H - PAD_H
+            x_row = ((image * H + top) * W + left) * X_PITCH + (X_OFFSET + g * C)
     m_ok = m < M
     z = tl.zeros((TILE_M, TILE_N), tl.float32)
     ok = m_ok[:, None] & n_ok[None, :]
     z_at = m[:, None] * Z_PITCH + (Z_OFFSET + channel)[None, :]
     if RESIDUAL != "none" and EARLY:
-        z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
+        early = tl.load(residual + z_at, mask=ok, other=0.0)
 
     total = tl.zeros((TILE_M, TILE_N), tl.float32)
     for i in tl.range(0, EACH):
@@ -142,8 +156,11 @@ def conv2d(
 
     y_at = m[:, None] * Y_PITCH + (Y_OFFSET + channel)[None, :]
     if SPLIT == 1:
-        if RESIDUAL != "none" and not EARLY:
-            z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
+        if RESIDUAL != "none":
+            if EARLY:
+                z = hold(early, EARLY).to(tl.float32)
+            else:
+                z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
         total = finish(total, row_bias, z, BIAS, RESIDUAL, KIND, FIRST, SECOND)
         tl.store(y + y_at, total.to(y.dtype.element_ty), mask=ok)
     else:

@@ -59,6 +59,11 @@ def depthwise(
         channel = n
     else:
         channel = n // EACH
+    pixel = (image * P + p) * Q + q
+    z = tl.zeros((TILE_M, TILE_N), tl.float32)
+    if RESIDUAL != "none":
+        z_at = (pixel * Z_PITCH + Z_OFFSET)[:, None] + n[None, :]
+        z = tl.load(residual + z_at, mask=m_ok[:, None] & n_ok[None, :], other=0.0).to(tl.float32)
     total = tl.zeros((TILE_M, TILE_N), tl.float32)
     for r in tl.static_range(R):
         for s in tl.static_range(S):
@@ -76,11 +81,6 @@ def depthwise(
     release(PDL)
 
     ok = m_ok[:, None] & n_ok[None, :]
-    pixel = (image * P + p) * Q + q
-    z = tl.zeros((TILE_M, TILE_N), tl.float32)
-    if RESIDUAL != "none":
-        z_at = (pixel * Z_PITCH + Z_OFFSET)[:, None] + n[None, :]
-        z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
     total = finish(total, row_bias, z, BIAS, RESIDUAL, KIND, FIRST, SECOND)
     y_at = (pixel * Y_PITCH + Y_OFFSET)[:, None] + n[None, :]
     tl.store(y + y_at, total.to(y.dtype.element_ty), mask=ok)

@@ -37,3 +37,21 @@ def prefetch(pointers):
         is_pure=False,
         pack=1,
     )
+
+
+@triton.jit
+def hold(values, EARLY: tl.constexpr):
+    """The same values, behind an instruction that the compiler does not move (EARLY 2).
+
+    A value that is loaded early and used late would otherwise be brought into the layout of its use
+    right behind its load: everything in between would wait for it.
+    """
+    if EARLY < 2:
+        return values
+    if values.dtype.primitive_bitwidth == 16:
+        return tl.inline_asm_elementwise(
+            "mov.b32 $0, $1;", "=r,r", [values], dtype=values.dtype, is_pure=False, pack=2
+        )
+    return tl.inline_asm_elementwise(
+        "mov.b32 $0, $1;", "=r,r", [values], dtype=values.dtype, is_pure=False, pack=1
+    )

@@ -13,14 +13,15 @@ import triton
 import triton.language as tl
 
 from tvmscope.cuda.templates.epilogue import finish
-from tvmscope.cuda.templates.launch import prefetch, release, wait
+from tvmscope.cuda.templates.launch import hold, prefetch, release, wait
 from tvmscope.cuda.templates.tiles import share_part, sum_parts, tile_of
 
 
 @triton.jit
 def matmul(
     x, w, bias, residual, y, workspace, counters,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, INNER: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BATCHES: tl.constexpr,
+    INNER: tl.constexpr,
     A_M: tl.constexpr, A_K: tl.constexpr, A_OUTER: tl.constexpr, A_INNER: tl.constexpr,
     A_OFFSET: tl.constexpr,
     B_K: tl.constexpr, B_N: tl.constexpr, B_OUTER: tl.constexpr, B_INNER: tl.constexpr,
@@ -42,8 +43,8 @@ def matmul(
     FULL_K: tl.constexpr = K % TILE_K == 0 and TILES_K % SPLIT == 0
 
     pid = tl.program_id(0)
-    part = tl.program_id(1)
-    batch = tl.program_id(2)
+    part = 0 if SPLIT == 1 else tl.program_id(1)
+    batch = 0 if BATCHES == 1 else tl.program_id(2)
     outer = batch // INNER
     inner = batch % INNER
     tile_m, tile_n = tile_of(pid, TILES_M, TILES_N, GROUP)
@@ -87,7 +88,7 @@ def matmul(
     z_at = (m * Z_M)[:, None] + (n * Z_N)[None, :]
     z_at += outer * Z_OUTER + inner * Z_INNER + Z_OFFSET
     if RESIDUAL != "none" and EARLY:
-        z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
+        early = tl.load(residual + z_at, mask=ok, other=0.0)
 
     total = tl.zeros((TILE_M, TILE_N), tl.float32)
     for i in tl.range(0, EACH):
@@ -113,8 +114,11 @@ def matmul(
     y_at = (m * Y_M)[:, None] + (n * Y_N)[None, :]
     y_at += outer * Y_OUTER + inner * Y_INNER + Y_OFFSET
     if SPLIT == 1:
-        if RESIDUAL != "none" and not EARLY:
-            z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
+        if RESIDUAL != "none":
+            if EARLY:
+                z = hold(early, EARLY).to(tl.float32)
+            else:
+                z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
         total = finish(total * SCALE, row_bias, z, BIAS, RESIDUAL, KIND, FIRST, SECOND)
         tl.store(y + y_at, total.to(y.dtype.element_ty), mask=ok)
     else:

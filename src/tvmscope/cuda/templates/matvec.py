@@ -17,7 +17,8 @@ from tvmscope.cuda.templates.tiles import share_part, sum_parts
 @triton.jit
 def matvec(
     x, w, bias, residual, y, workspace, counters,
-    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, INNER: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, BATCHES: tl.constexpr,
+    INNER: tl.constexpr,
     A_M: tl.constexpr, A_K: tl.constexpr, A_OUTER: tl.constexpr, A_INNER: tl.constexpr,
     A_OFFSET: tl.constexpr,
     B_K: tl.constexpr, B_N: tl.constexpr, B_OUTER: tl.constexpr, B_INNER: tl.constexpr,
@@ -35,9 +36,9 @@ def matvec(
     TILES_K: tl.constexpr = (K + TILE_K - 1) // TILE_K
     EACH: tl.constexpr = (TILES_K + SPLIT - 1) // SPLIT
     pid = tl.program_id(0)
-    part = tl.program_id(1)
-    row = tl.program_id(2) % M
-    batch = tl.program_id(2) // M
+    part = 0 if SPLIT == 1 else tl.program_id(1)
+    row = 0 if M == 1 else tl.program_id(2) % M
+    batch = 0 if BATCHES == 1 else tl.program_id(2) // M
     outer = batch // INNER
     inner = batch % INNER
     n = pid * TILE_N + tl.arange(0, TILE_N)
