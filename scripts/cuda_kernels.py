@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -30,7 +31,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from tvmscope.cuda import config as configs  # noqa: E402
 from tvmscope.cuda import units as unit_types  # noqa: E402
 from tvmscope.cuda.compile_pool import Failure, Job, Outcome, compile_many  # noqa: E402
-from tvmscope.cuda.cost import best  # noqa: E402
+from tvmscope.cuda.cost import Estimate, best, estimate  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
 from tvmscope.cuda.plan import read_plan, write_plan  # noqa: E402
 
@@ -42,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("prepare")
-    one.add_argument("units", type=Path, help="a JSON list of units, or of {unit: ...} entries")
+    one.add_argument("units", type=Path, help="a JSON list of units, or of {unit, config} entries")
     one.add_argument("folder", type=Path)
     one.add_argument("--best", type=int, default=25, help="candidates per unit")
     one.add_argument("--arch", default="sm_90")
@@ -55,6 +56,7 @@ def main() -> None:
     one.add_argument("-o", "--output", type=Path, default=Path(os.environ.get("OUT", ".")))
     one.add_argument("--budget-s", type=float, default=540.0)
     one.add_argument("--no-library", action="store_true")
+    one.add_argument("--check-only", action="store_true", help="no timing: for compute-sanitizer")
     one.add_argument("--worker-from", type=int, default=None, help=argparse.SUPPRESS)
     one = commands.add_parser("show")
     one.add_argument("records", type=Path, nargs="+")
@@ -62,18 +64,23 @@ def main() -> None:
     {"prepare": prepare, "run": run, "show": show}[arguments.command](arguments)
 
 
-def read_units(file: Path) -> list[unit_types.Unit]:
-    """Units of a JSON list, each once."""
-    entries = json.loads(file.read_text())
-    found = (unit_types.from_json(e.get("unit", e)) for e in entries)
-    return list({unit.key: unit for unit in found}.values())
+def read_units(file: Path) -> dict[unit_types.Unit, list[configs.Config]]:
+    """Units of a JSON list, each with the configurations that it is given with."""
+    out: dict[unit_types.Unit, list[configs.Config]] = {}
+    for entry in json.loads(file.read_text()):
+        given = out.setdefault(unit_types.from_json(entry.get("unit", entry)), [])
+        given += [configs.from_json(entry["config"])] if "config" in entry else []
+    return out
 
 
 def prepare(arguments: argparse.Namespace) -> None:
-    """Compile the best candidates of every unit and write the plan."""
+    """Compile the best candidates of every unit, or those given with it, and write the plan."""
     started, gpu = time.monotonic(), gpu_of(arguments.arch)
-    wanted = [u for u in read_units(arguments.units) if arguments.only in u.label]
-    chosen = [(unit, e) for unit in wanted for e in best(unit, gpu, arguments.best)]
+    wanted = {u: c for u, c in read_units(arguments.units).items() if arguments.only in u.label}
+    chosen: list[tuple[unit_types.Unit, Estimate]] = []
+    for unit, given in wanted.items():
+        mine = [estimate(unit, c, gpu) for c in given] or best(unit, gpu, arguments.best)
+        chosen += [(unit, e) for e in mine]
     jobs = [Job(unit=unit, config=e.config, arch=gpu.arch) for unit, e in chosen]
     print(f"{len(wanted)} units, {len(jobs)} candidates", flush=True)
     heard = 0
@@ -109,11 +116,13 @@ def run(arguments: argparse.Namespace) -> None:
             first=arguments.worker_from,
             budget_s=arguments.budget_s,
             library=not arguments.no_library,
+            timed=not arguments.check_only,
         )
         return
     arguments.output.mkdir(parents=True, exist_ok=True)
     deadline, state = time.monotonic() + arguments.budget_s, arguments.output / "state.json"
-    records, first = arguments.output / "records.jsonl", 0
+    records = arguments.output / "records.jsonl"
+    first: int | None = 0
     while first is not None and time.monotonic() < deadline:
         state.write_text(json.dumps({"index": first, "finished": False}))
         command = [sys.executable, *sys.argv, "--worker-from", str(first)]
@@ -186,11 +195,11 @@ def _records(files: list[Path]) -> Iterator[dict[str, Any]]:
 
 
 def _cold(record: dict[str, Any]) -> float:
-    return float(statistics.median(record["cold_us"]))
+    return float(statistics.median(record["cold_us"] or [math.nan]))
 
 
 def _hot(record: dict[str, Any]) -> float:
-    return float(statistics.median(record["hot_us"]))
+    return float(statistics.median(record["hot_us"] or [math.nan]))
 
 
 if __name__ == "__main__":

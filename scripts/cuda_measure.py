@@ -20,11 +20,21 @@ import torch
 from torch.nn import functional
 
 from tvmscope.cuda import config as configs
-from tvmscope.cuda import units as unit_types
 from tvmscope.cuda.driver import Kernel
+from tvmscope.cuda.kernel_compiler import CompiledKernel
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.plan import Candidate
-from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Matmul, Norm, Pool, Softmax, Unit
+from tvmscope.cuda.units import (
+    Attention,
+    Conv2d,
+    Epilogue,
+    Matmul,
+    Norm,
+    Pool,
+    Softmax,
+    Tensor,
+    Unit,
+)
 from tvmscope.errors import TvmscopeError, one_line
 
 LAUNCHES = 10
@@ -36,11 +46,16 @@ Tensors = dict[str, torch.Tensor]
 
 
 def measure(
-    candidates: list[Candidate], output: Path, *, first: int, budget_s: float, library: bool
+    candidates: list[Candidate],
+    output: Path,
+    *,
+    first: int,
+    budget_s: float,
+    library: bool,
+    timed: bool,
 ) -> None:
     """Measure from candidate `first` on; records and the state go to `output`."""
     started, index = time.monotonic(), 0
-    torch.backends.cudnn.benchmark = True
     scrub = torch.zeros(SCRUB_BYTES // 4, device="cuda")
     with (output / "records.jsonl").open("a") as file:
         for key, group in groupby(candidates, key=lambda c: c.unit.key):
@@ -53,12 +68,13 @@ def measure(
                 _tell(output, todo[0][0], finished=True)
                 print(f"out of time before {members[0].unit.label} ({key})", flush=True)
                 return
-            bench = Bench(members[0].unit, scrub)
+            bench = Bench(members[0].unit, scrub, timed)
             for number, candidate in todo:
                 _tell(output, number, candidate=configs.to_json(candidate.kernel.config))
                 file.write(json.dumps(bench.candidate(candidate)) + "\n")
                 file.flush()
-            if library and len(todo) == len(members):
+            if library and timed and len(todo) == len(members):
+                _tell(output, todo[-1][0], candidate="library")
                 file.write(json.dumps(bench.library()) + "\n")
                 file.flush()
             del bench
@@ -73,8 +89,8 @@ def _tell(output: Path, index: int, *, finished: bool = False, candidate: Any = 
 class Bench:
     """One unit's tensors, its reference, and the ways to run it."""
 
-    def __init__(self, unit: Unit, scrub: torch.Tensor) -> None:
-        self.unit, self.scrub = unit, scrub
+    def __init__(self, unit: Unit, scrub: torch.Tensor, timed: bool) -> None:
+        self.unit, self.scrub, self.timed = unit, scrub, timed
         self.tensors = _draw(unit)
         self.reference = _reference(unit, self.tensors)
         self.packed: dict[str, list[torch.Tensor]] = {}
@@ -90,52 +106,51 @@ class Bench:
             "shared_bytes": kernel.shared_bytes,
         }
         try:
-            loaded = Kernel(
-                kernel.cubin,
-                kernel.name,
-                grid=kernel.grid,
-                threads=kernel.threads,
-                shared_bytes=kernel.shared_bytes,
-                dependent=kernel.config.pdl > 0,
-            )
-        except TvmscopeError as e:
+            return record | self._checked(kernel)
+        except TvmscopeError as e:  # the driver refused it; a fault on the device ends the process
             return record | {"reason": one_line(e)}
-        outputs, scratch = {}, {}
-        for t in kernel.arguments:
-            if t.role in ("output", "sum"):
-                outputs[t.role] = torch.full(
-                    t.shape, float("nan"), dtype=getattr(torch, t.dtype), device="cuda"
-                )
-            elif t.role in ("workspace", "counters"):
-                scratch[t.role] = torch.zeros(t.shape, dtype=getattr(torch, t.dtype), device="cuda")
+
+    def _checked(self, kernel: CompiledKernel) -> dict[str, Any]:
+        """What loading, one run, and then the timing of a kernel give."""
+        loaded = Kernel(
+            kernel.cubin,
+            kernel.name,
+            grid=kernel.grid,
+            threads=kernel.threads,
+            shared_bytes=kernel.shared_bytes,
+            dependent=kernel.config.pdl > 0,
+        )
+        own = {t.role: _own(t) for t in kernel.arguments if t.role not in self.tensors}
+        hidden = torch.empty(kernel.scratch_bytes, dtype=torch.uint8, device="cuda")
         weights = self._packed(kernel.config)
 
         def launch(i: int) -> None:
-            own = {"weight": weights[i % len(weights)]} if weights else {}
-            values = self.tensors | outputs | scratch | own
+            weight = {"weight": weights[i % len(weights)]} if weights else {}
+            values = self.tensors | own | weight
             pointers = [values[t.role].data_ptr() for t in kernel.arguments]
-            pointers += [0] * kernel.hidden_pointers
+            pointers += [hidden.data_ptr() if kernel.scratch_bytes else 0]
+            pointers += [0] * (kernel.hidden_pointers - 1)
             loaded.launch(pointers, torch.cuda.current_stream().cuda_stream)
 
         launch(0)
         torch.cuda.synchronize()
-        error = _error(_values(self.unit, outputs["output"]), self.reference)
+        error = _error(_values(self.unit, own["output"]), self.reference)
         if error is None:
-            return record | {"reason": "a value was not written, or is NaN"}
-        record |= {"error": error, "correct": error <= TOLERANCE[_tolerance_key(self.unit)]}
-        if not record["correct"]:
-            return record | {"reason": f"error {error:.2e}"}
-        written = outputs["output"].clone()
-        record |= self._times(launch)
+            return {"reason": "a value was not written, or is NaN"}
+        if error > TOLERANCE[_tolerance_key(self.unit)]:
+            return {"error": error, "reason": f"error {error:.2e}"}
+        written = own["output"].clone()
+        times = self._times(launch) if self.timed else self._again(launch)
         # bit by bit, NaN around a view included: split-K's order and counters must repeat
-        if not torch.equal(written.view(torch.uint8), outputs["output"].view(torch.uint8)):
-            return record | {"correct": False, "reason": "two runs gave different bits"}
+        if not torch.equal(written.view(torch.uint8), own["output"].view(torch.uint8)):
+            return {"error": error, "reason": "two runs gave different bits"}
         loaded.close()
-        return record
+        return {"error": error, "correct": True, **times}
 
     def library(self) -> dict[str, Any]:
         """The record of what PyTorch has for the unit."""
         record = self._record()
+        torch.backends.cudnn.benchmark = True
         try:
             name, call = _library(self.unit, self.tensors)
             got = call(0)
@@ -145,10 +160,12 @@ class Bench:
             return record | self._times(call)
         except (RuntimeError, NotImplementedError) as e:
             return record | {"library": "none", "reason": one_line(e)}
+        finally:  # references are computed once, so trying all algorithms first would be a waste
+            torch.backends.cudnn.benchmark = False
 
     def _record(self) -> dict[str, Any]:
         return {
-            "unit": unit_types.to_json(self.unit),
+            "unit": self.unit.to_json(),
             "key": self.unit.key,
             "label": self.unit.label,
             "gpu": torch.cuda.get_device_name(),
@@ -170,6 +187,13 @@ class Bench:
             self.packed[name] = [packed.clone() for _ in range(LAUNCHES)]
         return self.packed[name]
 
+    def _again(self, launch: Callable[[int], Any]) -> dict[str, Any]:
+        """Many more runs, untimed."""
+        for i in range(LAUNCHES):
+            launch(i)
+        torch.cuda.synchronize()
+        return {"cold_us": [], "hot_us": []}
+
     def _times(self, launch: Callable[[int], Any]) -> dict[str, Any]:
         """Microseconds per launch of each graph run, cold and hot."""
         stream = torch.cuda.Stream()
@@ -178,10 +202,12 @@ class Bench:
             launch(0)
             launch(1)
             stream.synchronize()
+            # not torch.cuda.graph(), which collects garbage and empties torch's cache each time
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=stream):
-                for i in range(LAUNCHES):
-                    launch(i)
+            graph.capture_begin()
+            for i in range(LAUNCHES):
+                launch(i)
+            graph.capture_end()
             graph.replay()
             touched = [t for role, t in self.tensors.items() if role != "weight"]
             events = [
@@ -197,11 +223,19 @@ class Bench:
                 graph.replay()
                 after.record()
             stream.synchronize()
+        graph.reset()
         each = 1e3 / LAUNCHES
         return {
             "cold_us": [a.elapsed_time(b) * each for a, b, _ in events],
             "hot_us": [b.elapsed_time(c) * each for _, b, c in events],
         }
+
+
+def _own(tensor: Tensor) -> torch.Tensor:
+    """Memory that a kernel writes: counters are zero, the rest is poisoned."""
+    value = 0 if tensor.role == "counters" else float("nan")
+    dtype = getattr(torch, tensor.dtype)
+    return torch.full(tensor.shape, value, dtype=dtype, device="cuda")
 
 
 def _draw(unit: Unit) -> Tensors:

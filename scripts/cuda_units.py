@@ -24,6 +24,7 @@ from torch.fx import Node
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
+from tvmscope.core.codec import encode  # noqa: E402
 from tvmscope.core.options import LoadOptions  # noqa: E402
 from tvmscope.cuda.rewrites import as_patches, with_channels  # noqa: E402
 from tvmscope.cuda.units import (  # noqa: E402
@@ -37,7 +38,6 @@ from tvmscope.cuda.units import (  # noqa: E402
     Pool,
     Softmax,
     Unit,
-    to_json,
 )
 from tvmscope.models.catalog import built_ins  # noqa: E402
 
@@ -61,18 +61,43 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--batches", default="1,8,32", help="of float16; float32 has batch 1")
     parser.add_argument("--types", default="float16,float32")
+    parser.add_argument("--odd", type=int, help="so many drawn odd shapes per template instead")
     arguments = parser.parse_args()
+    if arguments.odd:
+        entries = list(odd_units(arguments.odd))
+        arguments.output.write_text(json.dumps(entries, indent=1))
+        print(f"{len(entries)} drawn units in {arguments.output}")
+        return
     found: dict[str, dict[str, Any]] = {}
     for name in arguments.models.split(","):
         units = list(model_units(name))
         for unit in typed(units, arguments):
-            entry = found.setdefault(unit.key, {"unit": to_json(unit), "models": []})
+            entry = found.setdefault(unit.key, {"unit": unit.to_json(), "models": []})
             if name not in entry["models"]:
                 entry["models"].append(name)
         print(f"{name}: {len(units)} units, {len({u.key for u in units})} distinct", flush=True)
     arguments.output.write_text(json.dumps(list(found.values()), indent=1))
     kinds = Counter(e["unit"]["kind"] for e in found.values())
     print(f"{len(found)} units in {arguments.output}: {dict(kinds)}")
+
+
+def odd_units(count: int) -> Iterator[dict[str, Any]]:
+    """The units that the interpreted tests draw, with their configurations, for a GPU: every other
+    float16 one in bfloat16, and every launch of sm_90."""
+    sys.path.insert(0, str(ROOT / "tests" / "cuda"))
+    import draws
+
+    makers = (
+        draws.conv2d, draws.matmul, draws.matvec, draws.persistent, draws.depthwise, draws.pool,
+        draws.attention, draws.norm,
+    )  # fmt: skip
+    for make in makers:
+        for seed in range(count):
+            unit, config = make(seed)
+            if unit.dtype == "float16" and seed % 2:
+                unit = replace(unit, dtype="bfloat16")
+            config = replace(config, pdl=seed % 3)
+            yield {"unit": unit.to_json(), "config": encode(config)}
 
 
 def typed(units: list[Unit], arguments: argparse.Namespace) -> Iterator[Unit]:

@@ -220,3 +220,25 @@ def _split(rng: Random, k: int, step: int) -> int:
     steps = -(-k // step)
     fitting = [s for s in (1, 2, 3, 4) if s == 1 or (s - 1) * -(-steps // s) < steps]
     return rng.choice(fitting)
+
+
+def persistent(seed: int) -> tuple[Matmul | Conv2d, Config]:
+    rng = Random(seed)
+    m, n, k = rng.choice((33, 70)), rng.choice((16, 40)), rng.choice((24, 48))
+    config = Config(
+        template="persistent",
+        m=rng.choice((16, 32)),
+        n=16,
+        k=16,
+        split=rng.choice((2, 5)),
+        group=rng.choice((1, 2)),
+        layout=rng.choice(("kn", "nk")),
+    )
+    if rng.random() < 0.5:
+        unit = Matmul(**kind_of(rng), m=m, n=n, k=k, scale=0.5, epilogue=epilogue(seed))
+        return unit, config
+    conv = Conv2d(
+        **kind_of(rng), n=2, h=5, w=7, c=k, oc=n, r=1, s=1,
+        epilogue=epilogue(seed), output=View(pitch=n + 9, offset=3),
+    )  # fmt: skip
+    return conv, config

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import draws
 import pytest
 
-import draws
 from tvmscope.cuda.compile_pool import Failure, Job, compile_many
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cost import best

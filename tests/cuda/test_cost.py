@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import draws
 import pytest
 
-import draws
 from tvmscope.cuda.binding import bind
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cost import best, estimate, estimates
@@ -98,7 +98,7 @@ def test_space_offers_only_what_the_gpu_can_run(arch: str) -> None:
         assert offered, unit.label
         for config in offered:
             binding = bind(unit, config)
-            assert all(0 < size for size in binding.grid)
+            assert all(size > 0 for size in binding.grid)
             assert binding.grid[1] <= 65535
             assert binding.grid[2] <= 65535
             assert config.warps * 32 <= 1024

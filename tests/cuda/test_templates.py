@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import draws
 import numpy as np
 import pytest
-
-import draws
 from interpreted import draw
+
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.reference import norm_sum, output_values, reference
 from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Matmul, Norm, Pool, Softmax, Unit, View
@@ -46,6 +46,11 @@ def test_matrix_products_of_odd_shapes(interpreter: Worker, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_products_of_few_rows(interpreter: Worker, seed: int) -> None:
     check(interpreter, *draws.matvec(seed), times=2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_persistent_products(interpreter: Worker, seed: int) -> None:
+    check(interpreter, *draws.persistent(seed))
 
 
 @pytest.mark.parametrize("seed", range(8))

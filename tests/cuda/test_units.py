@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import draws
 import numpy as np
 import pytest
 
-import draws
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.reference import reference
@@ -21,7 +21,6 @@ from tvmscope.cuda.units import (
     Matrix,
     Unit,
     from_json,
-    to_json,
 )
 from tvmscope.errors import SchemaError, UsageError
 
@@ -41,7 +40,7 @@ def drawn() -> list[Unit]:
 
 def test_units_come_back_from_json() -> None:
     for unit in drawn():
-        again = from_json(json.loads(json.dumps(to_json(unit))))
+        again = from_json(json.loads(json.dumps(unit.to_json())))
         assert again == unit
         assert again.key == unit.key
         assert hash(again) == hash(unit)
@@ -57,7 +56,7 @@ def test_unknown_units_and_fields_are_refused() -> None:
     with pytest.raises(SchemaError, match="unknown unit 'conv9d'"):
         from_json({"kind": "conv9d"})
     with pytest.raises(SchemaError, match="unknown fields winograd"):
-        from_json({**to_json(CONV), "winograd": True})
+        from_json({**CONV.to_json(), "winograd": True})
 
 
 @pytest.mark.parametrize(

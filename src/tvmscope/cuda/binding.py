@@ -8,6 +8,7 @@ from typing import Any
 
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import (
+    ITEM_BYTES,
     Attention,
     Conv2d,
     Epilogue,
@@ -181,6 +182,61 @@ def _matmul(unit: Matmul, config: Config) -> Binding:
     split = _split_tensors(tiles * unit.batches, config, config.m)
     grid = (tiles, config.split, unit.batches)
     return _binding("matmul", unit, _CONTRACTION, constants, grid, split)
+
+
+def _persistent(unit: Matmul | Conv2d, config: Config) -> Binding:
+    product = as_product(unit)
+    if product is None:
+        raise UsageError(f"persistent does not compute {unit.label}")
+    m, n, k, (a, y, z) = product
+    tiles = _ceil(m, config.m) * _ceil(n, config.n)
+    blocks = min(tiles, config.split)
+    constants = {
+        "M": m,
+        "N": n,
+        "K": k,
+        "A_M": a[0],
+        "A_OFFSET": a[1],
+        "Y_M": y[0],
+        "Y_OFFSET": y[1],
+        "Z_M": z[0],
+        "Z_OFFSET": z[1],
+        "SCALE": unit.scale if isinstance(unit, Matmul) else 1.0,
+        "PRECISION": _precision(unit.math),
+        "KN": config.layout == "kn",
+        "TILE_K": config.k,
+        "GROUP": config.group,
+        "BLOCKS": blocks,
+        **_epilogue(unit.epilogue),
+        **_tile(config),
+    }
+    return _binding("persistent", unit, _CONTRACTION[:5], constants, (blocks, 1, 1))
+
+
+Rows = tuple[int, int]
+"""Elements from row to row of a matrix, and where it begins."""
+
+
+def as_product(unit: Matmul | Conv2d) -> tuple[int, int, int, tuple[Rows, Rows, Rows]] | None:
+    """m, n, k and the rows of input, output and residual, where the unit is one product of
+    row-major matrices with a weight whose rows are whole 16 bytes: what descriptors describe."""
+    if isinstance(unit, Conv2d):
+        window = (unit.r, unit.s, *unit.stride, unit.groups)
+        if window != (1, 1, 1, 1, 1) or unit.padded:
+            return None
+        m, n, k = unit.m, unit.oc, unit.c
+        views = ((unit.input, k), (unit.output, n), (unit.residual, n))
+        a, y, z = ((view.pitch or width, view.offset) for view, width in views)
+    else:
+        sides = (unit.matrix_a, unit.matrix_y, unit.matrix_z)
+        if unit.batches > 1 or not unit.weight or any(side.column != 1 for side in sides):
+            return None
+        m, n, k = unit.m, unit.n, unit.k
+        a, y, z = ((side.row, side.offset) for side in sides)
+    item = ITEM_BYTES[unit.dtype]
+    if any(size * item % 16 for size in (*a, n, k)):
+        return None
+    return m, n, k, (a, y, z)
 
 
 def _matvec(unit: Matmul, config: Config) -> Binding:
@@ -357,6 +413,8 @@ _MAKERS: dict[tuple[str, str], Callable[[Any, Config], Binding]] = {
     ("conv2d", "conv2d"): _conv2d,
     ("conv2d", "depthwise"): _depthwise,
     ("matmul", "matmul"): _matmul,
+    ("matmul", "persistent"): _persistent,
+    ("conv2d", "persistent"): _persistent,
     ("matmul", "matvec"): _matvec,
     ("attention", "attention"): _attention,
     ("softmax", "softmax"): _softmax,

@@ -8,8 +8,9 @@ from typing import Any, Literal
 from tvmscope.core.codec import decode, encode
 
 Template = Literal[
-    "conv2d", "matmul", "matvec", "depthwise", "attention", "softmax", "norm", "pool", "mean"
-]
+    "conv2d", "matmul", "persistent", "matvec", "depthwise", "attention", "softmax", "norm",
+    "pool", "mean",
+]  # fmt: skip
 Layout = Literal["kn", "nk"]
 
 
@@ -25,7 +26,7 @@ class Config:
     k: int = 0
     """How much of the sum one step of the main loop takes; 0 where there is no such loop."""
     split: int = 1
-    """Blocks that share the sum of one tile."""
+    """Blocks that share the sum of one tile; of a persistent kernel, its blocks."""
     stages: int = 3
     """Depth of the software pipeline."""
     warps: int = 4
@@ -41,7 +42,8 @@ class Config:
         """The parameters in a few words, for people."""
         tile = "x".join(str(v) for v in (self.m, self.n, self.k) if v)
         parts = [self.template, tile, f"stages {self.stages}", f"warps {self.warps}"]
-        parts += [f"split {self.split}"] if self.split > 1 else []
+        several = "blocks" if self.template == "persistent" else "split"
+        parts += [f"{several} {self.split}"] if self.split > 1 else []
         parts += [f"group {self.group}"] if self.group > 1 else []
         parts += ["weights n x k"] if self.layout == "nk" else []
         parts += [f"pdl {self.pdl}"] if self.pdl else []

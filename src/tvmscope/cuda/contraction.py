@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from tvmscope.cuda.units import ITEM_BYTES, Conv2d, Matmul, Unit
 
@@ -29,7 +30,7 @@ class Contraction:
     free_layout: bool
     """Whether the right side is a weight that can be packed either way."""
 
-    @property
+    @cached_property
     def item_bytes(self) -> int:
         return ITEM_BYTES[self.dtype]
 
@@ -46,6 +47,7 @@ class Contraction:
         return -(-self.k // tile_k)
 
 
+@lru_cache(maxsize=256)
 def contraction_of(unit: Unit) -> Contraction | None:
     """The unit as a contraction, where it is one."""
     if isinstance(unit, Conv2d):

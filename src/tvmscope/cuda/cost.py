@@ -15,9 +15,9 @@ not fitted, and other architectures their own rates.
 from __future__ import annotations
 
 import dataclasses
-import heapq
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tvmscope.cuda.binding import bind, padded
 from tvmscope.cuda.config import Config
@@ -37,7 +37,7 @@ from tvmscope.errors import UsageError
 _WGMMA_SHARE = 0.80
 _MMA_SHARE = 0.62
 """How much of the tensor cores' rate generated code reaches; on Hopper mma has half of wgmma's."""
-_SPLIT_US = 0.45
+_SPLIT_US = 0.9
 """Store the part, count it, notice that one is last; its loads come on top."""
 _ROUND_US = 0.7
 """Between a block and the next on the same multiprocessor: first loads, last stores."""
@@ -47,10 +47,14 @@ _LOAD_US = 0.014
 instructions of one warp follow each other, those of other blocks fill the gaps."""
 _MMA_STEP_US = 0.03
 """Without warp groups operands go through registers: each 16 values of the sum wait for theirs."""
+_DESCRIPTORS_US = 1.5
+"""Not measured: what building descriptors for the tensor memory accelerator costs."""
+_SHORT_US = 20.0
+"""Kernels that take longer do not care how they are launched."""
 _GATHER = 2.0
 """Loads whose taps differ from value to value take more instructions."""
 _LANES_PER_US = 2.2e5
-"""Plain instructions of a multiprocessor: 128 lanes at 1.7 GHz; as many bytes leave its L1 cache."""
+"""Plain instructions of a multiprocessor (128 lanes, 1.7 GHz); as many bytes leave its L1 cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +88,17 @@ class _Work:
     store_bytes: float
     split: int = 1
     part_bytes: float = 0.0
+    round_us: float = _ROUND_US
+    start_us: float = 0.0
 
 
 def best(unit: Unit, gpu: Gpu, n: int = 25) -> list[Estimate]:
-    """The `n` most promising configurations, the fastest first, no two alike in all but depth.
+    """The `n` most promising configurations, the fastest first, of several tiles.
 
     With ten or more, the last places go to what the model cannot tell apart: the first tiles with
     the weight packed the other way, and launched in other ways.
     """
-    ranked = heapq.nsmallest(8 * n, estimates(unit, gpu), key=lambda e: (e.us, _order(e.config)))
+    ranked = sorted(estimates(unit, gpu), key=lambda e: (e.us, _order(e.config)))
     if not ranked:
         raise UsageError(f"{unit.label}: no template computes this on {gpu.name}")
     chosen = [_with(e, pdl=_launch(unit, gpu)) for e in _diverse(ranked, n)]
@@ -116,30 +122,37 @@ def _time(unit: Unit, config: Config, work: _Work, gpu: Gpu) -> Estimate:
     per_sm = math.ceil(work.blocks / gpu.sms)
     resident = _resident(work, gpu)
     rounds = math.ceil(per_sm / resident)
-    bandwidth = min(gpu.sm_bytes_per_us, gpu.l2_bytes_per_us / min(work.blocks, gpu.sms))
-    l2_us = work.step_bytes / bandwidth
+    # the fullest multiprocessor takes its bytes, and the L2 cache gives everybody's
+    per_byte_us = max(per_sm / gpu.sm_bytes_per_us, work.blocks / gpu.l2_bytes_per_us)
+    l2_us = work.step_bytes * per_byte_us
     math_us = work.math_us / min(1.0, work.warps * min(per_sm, resident) / 4)  # four quarters each
     latency_us = gpu.latency_us / max(1, min(work.stages - 1, work.steps))
-    shared_us = per_sm * max(l2_us, math_us)  # all blocks of a multiprocessor, one way or another
+    shared_us = max(l2_us, per_sm * math_us)
     alone_us = rounds * max(latency_us, work.issue_us)
     loop_us = gpu.latency_us + max(shared_us * work.steps, alone_us * (work.steps - 1))
 
-    us = loop_us + per_sm * work.store_bytes / bandwidth + (rounds - 1) * _ROUND_US
+    us = loop_us + work.store_bytes * per_byte_us + (rounds - 1) * work.round_us
     if work.split > 1:
-        us += _SPLIT_US + work.part_bytes / bandwidth * (per_sm + work.split)
-    bound = "latency" if alone_us > shared_us else "l2" if l2_us > math_us else "math"
+        last_us = (
+            work.split
+            * work.part_bytes
+            / min(gpu.sm_bytes_per_us, gpu.l2_bytes_per_us * work.split / work.blocks)
+        )
+        us += _SPLIT_US + work.part_bytes * per_byte_us + last_us
+    bound = "latency" if alone_us > shared_us else "l2" if l2_us > per_sm * math_us else "math"
     hbm_us = _hbm_bytes(unit, gpu) / gpu.hbm_bytes_per_us
     if hbm_us > us:
         us, bound = hbm_us + 0.05 * us, "hbm"
-    us += gpu.launch_us
+    us += gpu.launch_us + work.start_us
     return Estimate(config=config, us=us, blocks=work.blocks, rounds=rounds, bound=bound)
 
 
+@lru_cache(maxsize=256)
 def _hbm_bytes(unit: Unit, gpu: Gpu) -> int:
     """What must come from memory: weights always, activations when they do not fit in the L2."""
-    weight = unit.tensor("weight")
     if unit.moved_bytes > gpu.l2_bytes // 2:
         return unit.moved_bytes
+    weight = unit.tensor("weight")
     return weight.size_bytes if weight else 0
 
 
@@ -160,6 +173,17 @@ def _work(unit: Unit, config: Config, gpu: Gpu) -> _Work:
     c = contraction_of(unit)
     if c is not None and config.template in ("conv2d", "matmul"):
         return _contraction_work(c, config, gpu)
+    if c is not None and config.template == "persistent":
+        # no address is computed, the next tile's operands come while this one is stored, and one
+        # block has the multiprocessor
+        plain = _contraction_work(c, dataclasses.replace(config, split=1), gpu)
+        return dataclasses.replace(
+            plain,
+            issue_us=_STEP_US,
+            shared_bytes=gpu.block_shared_bytes,
+            round_us=0.2,
+            start_us=_DESCRIPTORS_US,
+        )
     if isinstance(unit, Matmul):
         return _matvec_work(unit, config)
     if isinstance(unit, Attention):
@@ -318,13 +342,16 @@ def _order(config: Config) -> tuple[int, ...]:
 
 
 def _diverse(ranked: list[Estimate], n: int) -> list[Estimate]:
-    """The first `n`, with at most two depths of the same tile."""
+    """The first `n`, with at most four steps, depths and warps of the two best tiles and two of
+    every other: the tile decides most, and the model is least sure of the rest."""
     taken: list[Estimate] = []
-    depths: dict[Config, int] = {}
+    seen: dict[tuple[str, int, int, int], int] = {}
     for candidate in ranked:
-        shape = dataclasses.replace(candidate.config, stages=0)
-        if depths.setdefault(shape, 0) < 2:
-            depths[shape] += 1
+        c = candidate.config
+        tile = (c.template, c.m, c.n, c.split)
+        rank = list(seen).index(tile) if tile in seen else len(seen)
+        if seen.setdefault(tile, 0) < (4 if rank < 2 else 2):
+            seen[tile] += 1
             taken.append(candidate)
     return taken[:n]
 
@@ -345,12 +372,12 @@ def _layout_twins(unit: Unit, chosen: list[Estimate]) -> list[Estimate]:
     c = contraction_of(unit)
     if c is None or len(layouts(c)) < 2:
         return []
-    tiles = [e for e in chosen if e.config.template in ("conv2d", "matmul")]
+    tiles = [e for e in chosen if e.config.template in ("conv2d", "matmul", "persistent")]
     return [_with(e, layout=layouts(c)[1]) for e in tiles[:3]]
 
 
 def _launch_twins(chosen: list[Estimate], gpu: Gpu) -> list[Estimate]:
-    if not gpu.has_dependent_launch:
+    if not gpu.has_dependent_launch or chosen[0].us > _SHORT_US:
         return []
     levels = range(chosen[0].config.pdl)
     return [_with(e, pdl=level) for e in chosen[:2] for level in levels]

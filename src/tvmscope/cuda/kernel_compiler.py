@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import math
 import os
 import re
 import tempfile
@@ -27,8 +28,8 @@ _POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "int32
 
 @dataclass(frozen=True, kw_only=True)
 class CompiledKernel:
-    """A cubin and how to launch it: pointers in the order of `arguments`, then
-    `hidden_pointers` null pointers."""
+    """A cubin and how to launch it: pointers in the order of `arguments`, then `hidden_pointers`
+    more, all null, except that the first is `scratch_bytes` of memory where that is not 0."""
 
     unit_key: str
     config: Config
@@ -42,6 +43,8 @@ class CompiledKernel:
     local_bytes: int
     arguments: tuple[Tensor, ...]
     hidden_pointers: int
+    scratch_bytes: int
+    """For the whole grid, aligned to 128 bytes; only persistent kernels want any."""
     triton: str
 
     def to_json(self) -> dict[str, Any]:
@@ -64,11 +67,11 @@ def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
     with tempfile.TemporaryDirectory() as cache:
         compiled = _triton_compile(binding, config, gpu.capability, cache)
     meta, cubin = compiled.metadata, compiled.asm["cubin"]
-    for name in ("global_scratch_size", "profile_scratch_size"):
-        if getattr(meta, name, None):
-            raise BuildError(
-                f"{config.label}: the kernel wants {getattr(meta, name)} bytes: {name}"
-            )
+    scratch = int(getattr(meta, "global_scratch_size", 0) or 0)
+    if scratch and config.template != "persistent":
+        raise BuildError(f"{config.label}: the kernel wants {scratch} bytes of scratch memory")
+    if getattr(meta, "profile_scratch_size", 0):
+        raise BuildError(f"{config.label}: the kernel was compiled for a profiler")
     if meta.num_ctas != 1:
         raise BuildError(f"{config.label}: clusters are not launched")
     if meta.shared > gpu.block_shared_bytes:
@@ -96,6 +99,7 @@ def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
         local_bytes=used.local_bytes,
         arguments=binding.arguments,
         hidden_pointers=HIDDEN_POINTERS,
+        scratch_bytes=scratch * math.prod(binding.grid),
         triton=_version(),
     )
 

@@ -42,7 +42,7 @@ def write_plan(
     with tarfile.open(folder / "kernels.tar.xz", "w:xz", preset=4) as archive:
         for number, (unit, estimate_us, outcome) in enumerate(work):
             entry = entries.setdefault(
-                unit.key, {"unit": units.to_json(unit), "candidates": [], "failures": []}
+                unit.key, {"unit": unit.to_json(), "candidates": [], "failures": []}
             )
             if isinstance(outcome, Failure):
                 config = configs.to_json(outcome.job.config)

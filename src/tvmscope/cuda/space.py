@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from tvmscope.cuda.binding import padded
+from tvmscope.cuda.binding import as_product, padded
 from tvmscope.cuda.config import Config, Layout, Template
 from tvmscope.cuda.contraction import Contraction, contraction_of
 from tvmscope.cuda.gpus import Gpu
@@ -37,6 +37,8 @@ def _candidates(unit: Unit, gpu: Gpu) -> Iterator[Config]:
         yield from _tiles(unit, contraction, gpu)
         if isinstance(unit, Matmul) and unit.m <= _MATVEC_ROWS:
             yield from _stretches(unit, gpu)
+        if gpu.has_wgmma and isinstance(unit, Conv2d | Matmul) and as_product(unit):
+            yield from _persistent(contraction, gpu)
     elif isinstance(unit, Attention):
         yield from _attention(unit)
     elif isinstance(unit, Softmax):
@@ -59,7 +61,7 @@ def why_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
             return f"{name} is {side}, not a power of two"
     if config.pdl and not gpu.has_dependent_launch:
         return f"{gpu.arch} has no programmatic dependent launch"
-    if config.template in ("conv2d", "matmul"):
+    if config.template in ("conv2d", "matmul", "persistent"):
         return _tile_illegal(unit, config, gpu)
     if config.template == "attention":
         return _attention_illegal(unit, config, gpu)
@@ -78,7 +80,7 @@ def why_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
 
 def _tile_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
     c = contraction_of(unit)
-    if c is None or config.template != ("conv2d" if isinstance(unit, Conv2d) else "matmul"):
+    if c is None or config.template not in ("persistent", unit.kind):
         return f"{config.template} does not compute {unit.kind}"
     if min(config.m, config.n, config.k) < 16:
         return "tensor cores take 16 values of each axis"
@@ -90,6 +92,10 @@ def _tile_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
         return f"{shared} bytes of shared memory, {gpu.block_shared_bytes} are there"
     if config.layout == "nk" and not c.free_layout:
         return "only a weight can be packed"
+    if config.template == "persistent":
+        if not isinstance(unit, Conv2d | Matmul) or as_product(unit) is None:
+            return f"persistent does not compute {unit.label}"
+        return None if gpu.has_wgmma else f"{gpu.arch} has no tensor memory accelerator"
     return _split_illegal(c.steps(config.k), config.split)
 
 
@@ -131,6 +137,8 @@ def shared_bytes(c: Contraction, config: Config, gpu: Gpu) -> int:
     registers), or the tile on its way to memory if that is more."""
     step = (config.m + config.n) * config.k * c.item_bytes
     stages = config.stages if uses_wgmma(c, config, gpu) else max(1, config.stages - 1)
+    if config.template == "persistent":  # the tile has a place of its own beside the stages
+        return step * stages + config.m * config.n * c.out_bytes // 2 + 1024
     return max(step * stages, config.m * config.n * 4)
 
 
@@ -167,6 +175,25 @@ def _tiles(unit: Unit, c: Contraction, gpu: Gpu) -> Iterator[Config]:
                 n=n,
                 k=k,
                 split=split,
+                stages=stages,
+                warps=warps,
+                group=_group(c, m, n, gpu),
+                layout=layouts(c)[0],
+            )
+
+
+def _persistent(c: Contraction, gpu: Gpu) -> Iterator[Config]:
+    """Large tiles, where there are enough of them for the multiprocessors."""
+    sides = ((64, 128), (128, 64), (128, 128), (64, 256), (256, 64), (128, 256), (256, 128))
+    for (m, n), stages, warps in itertools.product(sides, (3, 4, 5), (4, 8)):
+        tiles = -(-c.m // m) * -(-c.n // n)
+        if 2 * tiles >= gpu.sms and _sensible(m, n, warps) and c.math in ("tensor", "tf32"):
+            yield Config(
+                template="persistent",
+                m=m,
+                n=n,
+                k=128 // c.item_bytes,
+                split=gpu.sms,
                 stages=stages,
                 warps=warps,
                 group=_group(c, m, n, gpu),
