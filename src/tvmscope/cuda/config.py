@@ -38,6 +38,14 @@ class Config:
     """Programmatic dependent launch: 0 none, 1 wait and release, 2 prefetch weights before."""
 
     @property
+    def slug(self) -> str:
+        """The parameters as part of a kernel's name."""
+        pieces = [f"{self.m}x{self.n}x{self.k}", f"s{self.stages}", f"w{self.warps}"]
+        pieces += [f"split{self.split}"] if self.split > 1 else []
+        pieces += [f"g{self.group}"] if self.group > 1 else []
+        return "_".join([*pieces, self.layout, f"p{self.pdl}"])
+
+    @property
     def label(self) -> str:
         """The parameters in a few words, for people."""
         tile = "x".join(str(v) for v in (self.m, self.n, self.k) if v)

@@ -64,8 +64,9 @@ def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
     gpu, binding = gpu_of(arch), bind(unit, config)
     if config.pdl and not gpu.has_dependent_launch:
         raise BuildError(f"{config.label}: {arch} has no programmatic dependent launch")
+    name = f"{config.template}_{unit.key.rpartition('-')[2]}_{config.slug}"
     with tempfile.TemporaryDirectory() as cache:
-        compiled = _triton_compile(binding, config, gpu.capability, cache)
+        compiled = _triton_compile(name, binding, config, gpu.capability, cache)
     meta, cubin = compiled.metadata, compiled.asm["cubin"]
     scratch = int(getattr(meta, "global_scratch_size", 0) or 0)
     if scratch and config.template != "persistent":
@@ -85,6 +86,8 @@ def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
             f"{config.label}: the kernel takes {pointers} pointers, not"
             f" {len(binding.arguments)} + {HIDDEN_POINTERS}: this Triton passes arguments otherwise"
         )
+    if meta.name != name:
+        raise BuildError(f"{config.label}: the kernel is called {meta.name}, not {name}")
     used = resources(cubin, meta.name)
     return CompiledKernel(
         unit_key=unit.key,
@@ -126,7 +129,9 @@ def _version() -> str:
     return version
 
 
-def _triton_compile(binding: Binding, config: Config, capability: int, cache: str) -> Any:
+def _triton_compile(
+    name: str, binding: Binding, config: Config, capability: int, cache: str
+) -> Any:
     """Triton's compiled kernel. Its cache is a folder of ours that goes: a worker's results travel
     as values. What it prints (a failed kernel's whole PTX) is dropped, and so are line tables,
     which point to this source."""
@@ -134,8 +139,9 @@ def _triton_compile(binding: Binding, config: Config, capability: int, cache: st
     compiler: Any = importlib.import_module("triton.compiler")
     targets: Any = importlib.import_module("triton.backends.compiler")
     knobs: Any = importlib.import_module("triton.knobs")
-    module, _, name = binding.function.partition(":")
-    function = getattr(importlib.import_module(module), name)
+    module, _, template = binding.function.partition(":")
+    function = getattr(importlib.import_module(module), template)
+    function._repr = lambda _: name  # as triton.jit(repr=) would; profilers show it
     if os.environ.get("TRITON_INTERPRET", "0") == "1":
         raise UsageError("TRITON_INTERPRET is set: kernels cannot be compiled in this process")
     source = compiler.ASTSource(fn=function, **_source(function.arg_names, binding))
