@@ -6,6 +6,8 @@ python scripts/cuda_kernels.py run FOLDER... -o OUT [--budget-s 540]
     checks each candidate against PyTorch and times it, and PyTorch's own kernel; needs torch, a GPU
 python scripts/cuda_kernels.py show RECORDS.jsonl...
     the best candidate of each unit beside the library and the cost model's first choice
+python scripts/cuda_kernels.py distil RECORDS.jsonl... -o FILE
+    the winners alone, as `tvmscope.cuda.records` reads them
 
 A measuring process that crashes or hangs costs one candidate: another goes on behind it.
 """
@@ -34,6 +36,7 @@ from tvmscope.cuda.compile_pool import Failure, Job, Outcome, compile_many  # no
 from tvmscope.cuda.cost import Estimate, best, estimate  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
 from tvmscope.cuda.plan import read_plan, write_plan  # noqa: E402
+from tvmscope.cuda.records import distil  # noqa: E402
 
 HANG_S = 60.0
 
@@ -60,8 +63,12 @@ def main() -> None:
     one.add_argument("--worker-from", type=int, default=None, help=argparse.SUPPRESS)
     one = commands.add_parser("show")
     one.add_argument("records", type=Path, nargs="+")
+    one = commands.add_parser("distil")
+    one.add_argument("records", type=Path, nargs="+")
+    one.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
-    {"prepare": prepare, "run": run, "show": show}[arguments.command](arguments)
+    verbs = {"prepare": prepare, "run": run, "show": show, "distil": distil_records}
+    verbs[arguments.command](arguments)
 
 
 def read_units(file: Path) -> dict[unit_types.Unit, list[configs.Config]]:
@@ -186,6 +193,13 @@ def show(arguments: argparse.Namespace) -> None:
         print(f"library / best: {statistics.geometric_mean(ratios):.2f}x over {len(ratios)} units")
     if regrets:
         print(f"model's first choice / best: {statistics.geometric_mean(regrets):.2f}x")
+
+
+def distil_records(arguments: argparse.Namespace) -> None:
+    """Keep the winners."""
+    records = distil(r for r in _records(arguments.records) if "unit" in r)
+    records.save(arguments.output)
+    print(f"{len(records.winners)} winners in {arguments.output}")
 
 
 def _records(files: list[Path]) -> Iterator[dict[str, Any]]:

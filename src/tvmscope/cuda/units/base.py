@@ -104,6 +104,11 @@ class Unit:
         """Every tensor once."""
         return sum(t.size_bytes for t in self.tensors)
 
+    @property
+    def dense(self) -> Unit:
+        """The same computation over tensors of its own: what records are shared by."""
+        return self
+
     def tensor(self, role: str) -> Tensor | None:
         """The tensor of that role, where the unit has one."""
         return next((t for t in self.tensors if t.role == role), None)

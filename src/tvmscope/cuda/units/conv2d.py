@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from tvmscope.cuda.units.base import (
@@ -100,6 +100,10 @@ class Conv2d(Unit):
         bottom = (self.p - 1) * self.stride[0] + (self.r - 1) * self.dilation[0] - self.padding[0]
         right = (self.q - 1) * self.stride[1] + (self.s - 1) * self.dilation[1] - self.padding[1]
         return any(self.padding[:2]) or bottom >= self.h or right >= self.w
+
+    @property
+    def dense(self) -> Conv2d:
+        return replace(self, input=View(), residual=View(), output=View())
 
     @property
     def label(self) -> str:

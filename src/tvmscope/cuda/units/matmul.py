@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from tvmscope.cuda.units.base import (
@@ -88,6 +88,13 @@ class Matmul(Unit):
     def _dense(self, rows: int, columns: int) -> Matrix:
         size = rows * columns
         return Matrix(row=columns, column=1, outer=size * self.batch[1], inner=size)
+
+    @property
+    def dense(self) -> Matmul:
+        """Row-major matrices of their own; a transposed one stays what it is."""
+        sides = {"a": self.a, "y": self.y, "z": self.z}
+        rows = {name: None for name, side in sides.items() if side and side.column == 1}
+        return replace(self, **rows)  # type: ignore[arg-type]
 
     @property
     def label(self) -> str:

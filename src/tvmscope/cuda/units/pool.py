@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from tvmscope.cuda.units.base import Tensor, Unit
@@ -57,6 +57,10 @@ class Pool(Unit):
     def whole(self) -> bool:
         """Whether one window covers the image."""
         return (self.r, self.s) == (self.h, self.w) and not any(self.padding)
+
+    @property
+    def dense(self) -> Pool:
+        return replace(self, input=View(), output=View())
 
     @property
     def label(self) -> str:
