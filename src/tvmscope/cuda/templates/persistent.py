@@ -33,12 +33,13 @@ def persistent(
     TILES_M: tl.constexpr = (M + TILE_M - 1) // TILE_M
     TILES_N: tl.constexpr = (N + TILE_N - 1) // TILE_N
     TILES_K: tl.constexpr = (K + TILE_K - 1) // TILE_K
+    # the kernel before may still read its own descriptors out of the same scratch memory
+    wait(PDL)
     left = tl.make_tensor_descriptor(x + A_OFFSET, [M, K], [A_M, 1], [TILE_M, TILE_K])
     if KN:
         right = tl.make_tensor_descriptor(w, [K, N], [N, 1], [TILE_K, TILE_N])
     else:
         right = tl.make_tensor_descriptor(w, [N, K], [K, 1], [TILE_N, TILE_K])
-    wait(PDL)
     for pid in tl.range(tl.program_id(0), TILES_M * TILES_N, BLOCKS, flatten=True):
         tile_m, tile_n = tile_of(pid, TILES_M, TILES_N, GROUP)
         total = tl.zeros((TILE_M, TILE_N), tl.float32)
