@@ -122,6 +122,8 @@ def conv2d(
                 seen = (top + down >= 0) & (top + down < H)
                 seen = seen & (left + right >= 0) & (left + right < W) & inside
                 a = tl.load(x + a_at, mask=seen[:, None], other=0.0)
+            elif TILES_K % SPLIT == 0:
+                a = tl.load(x + a_at)
             else:
                 a = tl.load(x + a_at, mask=inside, other=0.0)
         else:
