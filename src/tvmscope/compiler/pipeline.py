@@ -21,13 +21,18 @@ from tvm.s_tir import dlight as dl
 
 from tvmscope.compiler.describe import kernel_ir, sources
 from tvmscope.compiler.passes.block_layout import block_layout
+from tvmscope.compiler.passes.collapse_views import collapse_views
+from tvmscope.compiler.passes.compile_units import compile_units
 from tvmscope.compiler.passes.fast_math import fast_math
 from tvmscope.compiler.passes.fast_scatter import drop_empty_scatters, fast_scatter
 from tvmscope.compiler.passes.fast_select import fast_select
 from tvmscope.compiler.passes.fold_numpy import fold_numpy
 from tvmscope.compiler.passes.fold_pads import fold_pads
 from tvmscope.compiler.passes.fuse_attention import fuse_attention
+from tvmscope.compiler.passes.narrow import narrow
+from tvmscope.compiler.passes.nhwc import nhwc
 from tvmscope.compiler.passes.pack_matmul import pack_matmul
+from tvmscope.compiler.passes.place_units import place_units
 from tvmscope.compiler.passes.row_kernels import row_kernels
 from tvmscope.compiler.passes.scalar_operands import scalar_operands
 from tvmscope.compiler.passes.sink_reshapes import sink_reshapes
@@ -38,10 +43,12 @@ from tvmscope.compiler.passes.write_in_place import write_in_place
 from tvmscope.compiler.schedules import cpu, cuda
 from tvmscope.compiler.schedules.apply import Rule, apply_schedules
 from tvmscope.compiler.tunable.knobs import Knobs
+from tvmscope.compiler.units.choose import Chooser, unavailable
 from tvmscope.compiler.user_pipeline import user_passes
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
+from tvmscope.cuda.kernel_compiler import CompiledKernel
 from tvmscope.errors import PassError, UsageError, one_line
 from tvmscope.runtime import tvm_compat
 
@@ -58,6 +65,8 @@ class Context:
     target: Target
     options: CompileOptions
     remarks: list[str] = field(default_factory=list)
+    kernels: dict[str, CompiledKernel] = field(default_factory=dict)
+    """Generated CUDA kernels, by the packed function that launches each."""
 
     @property
     def knobs(self) -> Knobs:
@@ -98,6 +107,17 @@ def _gpu_rules(context: Context) -> tvm.transform.Pass:
     tvm_compat.import_tensor_intrinsics()
     rules = _enabled(cuda.RULES, context)
     return apply_schedules(rules, context.target, context.remarks, context.options.choices)
+
+
+def _place_units(context: Context) -> tvm.transform.Pass:
+    if reason := unavailable(context.target):
+        context.remarks.append(reason)
+        return tvm.transform.Sequential([])
+    return place_units(Chooser(context.target, context.options.choices))
+
+
+def _narrow(context: Context) -> tvm.transform.Pass:
+    return tvm.transform.Sequential([narrow(context.options.precision), fold_numpy()])
 
 
 def _enabled(rules: Sequence[Rule], context: Context) -> list[Rule]:
@@ -142,6 +162,14 @@ STEPS: tuple[Step, ...] = (
     Step("layout", "block-layout", _block_layout, ours=_CPU),
     Step("layout", "row-kernels", lambda c: row_kernels(), ours=_CPU),
     Step("layout", "fast-math", lambda c: fast_math(), ours=_CPU),
+    Step("layout", "nhwc", lambda c: nhwc(), ours=_CUDA),
+    Step("layout", "narrow", _narrow, ours=_CUDA, when=lambda o: o.precision != "float32"),
+    Step("layout", "collapse-views", lambda c: collapse_views(), ours=_CUDA),
+    Step("layout", "place-units", _place_units, ours=_CUDA),
+    # Kernels leave their results narrow and in an order of their own: once more.
+    Step("layout", "narrow-results", _narrow, ours=_CUDA,
+         when=lambda o: o.precision != "float32"),
+    Step("layout", "collapse-results", lambda c: collapse_views(), ours=_CUDA),
     Step("dispatch", "dispatch-sampling", lambda c: backend.DispatchSampling(), tvm=_BOTH),
     Step("dispatch", "dispatch-sort-scan", lambda c: backend.DispatchSortScan(), tvm=_BOTH),
     Step("legalize", "legalize", lambda c: rx.LegalizeOps(), tvm=_BOTH),
@@ -153,6 +181,8 @@ STEPS: tuple[Step, ...] = (
     Step("fuse", "join-batch", lambda c: join_batch(), ours=_CPU),
     Step("schedule", "dlight", _dlight, tvm=_CUDA, ours=_NONE),
     Step("schedule", "cpu-rules", _cpu_rules, ours=_CPU),
+    Step("schedule", "compile-units", lambda c: compile_units(c.target.arch, c.kernels),
+         ours=_CUDA),
     Step("schedule", "gpu-rules", _gpu_rules, ours=_CUDA),
     Step("lower", "reshape-views", lambda c: rx.RewriteDataflowReshape(), tvm=_BOTH),
     Step("lower", "end-dataflow", lambda c: rx.ToNonDataflow(), tvm=_BOTH),
@@ -183,6 +213,8 @@ class Lowered:
     calls: list[sources.Call]
     remarks: tuple[str, ...]
     kernels: tuple[KernelIR, ...] = ()
+    generated: dict[str, CompiledKernel] = field(default_factory=dict)
+    """CUDA kernels, by the packed function that launches each."""
 
 
 def select(options: CompileOptions, target: Target) -> list[Step]:
@@ -257,7 +289,7 @@ def run(
     scheduled = reached.get("lower", module)  # a user's own pipeline has no phases
     plain = reached.get("schedule", scheduled)
     kernels = kernel_ir.describe(plain, scheduled, context.remarks, options.choices)
-    return Lowered(module, times, calls, tuple(context.remarks), kernels)
+    return Lowered(module, times, calls, tuple(context.remarks), kernels, context.kernels)
 
 
 def _apply(
