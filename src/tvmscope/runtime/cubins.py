@@ -80,7 +80,7 @@ def register(tvm: Any, folder: Path) -> None:
     if create is None:
         raise RunError(f"{folder}: this TVM cannot load CUDA kernels: no CUDA driver was found")
     for cubin in table:
-        tags = [*_TAGS, _DEPENDENT] if cubin.dependent else _TAGS
+        tags = [_DEPENDENT, *_TAGS] if cubin.dependent else _TAGS
         info = {
             "name": "",
             "arg_types": ["handle"] * cubin.pointers + ["int64"] * cubin.hidden_pointers,

@@ -132,9 +132,10 @@ def conv2d(
             a_at = x_row[:, None] + move[None, :]
             seen = (e < K)[None, :]
             if PADDED:
-                row = top[:, None] + down[None, :]
-                col = left[:, None] + right[None, :]
-                seen = seen & (row >= 0) & (row < H) & (col >= 0) & (col < W)
+                seen_row = top[:, None] + down[None, :]
+                seen_col = left[:, None] + right[None, :]
+                seen = seen & (seen_row >= 0) & (seen_row < H)
+                seen = seen & (seen_col >= 0) & (seen_col < W)
             a = tl.load(x + a_at, mask=seen, other=0.0)
         if KN:
             b_at = (e * (G * OC))[:, None] + w_column[None, :]
