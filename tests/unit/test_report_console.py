@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from support import samples
-from tvmscope.report.formats import console
+from tvmscope.report.formats import console, html, markdown
 from tvmscope.report.sections import view
 from tvmscope.report.sections.verdict import verdicts
 
@@ -32,6 +32,13 @@ def test_rows_are_sorted_by_median() -> None:
 
 def test_speedup_has_interval_and_verdict() -> None:
     assert "1.14x [1.14, 1.14] faster" in text("complete")
+
+
+def test_mean_and_deviation_stand_beside_the_median_where_there_is_room() -> None:
+    assert "48.2 ms ± 387 us" in text("complete")
+    assert "±" not in text("complete", 80)
+    assert "48.2 ms ± 387 us" in markdown.render([samples.complete()])
+    assert "48.2 ms ± 387 us" in html.render([samples.complete()])
 
 
 def test_an_undecided_speedup_does_not_contradict_the_medians_beside_it() -> None:

@@ -60,6 +60,17 @@ class ResultLine:
         return span(*(format_s(b) for b in bounds)) if bounds else "-"
 
     @property
+    def mean(self) -> str:
+        """Mean and standard deviation, such as `48.2 ± 0.3 ms`; a lone value has no deviation."""
+        mean, deviation = self.summary.get("mean_s"), self.summary.get("std_s")
+        if mean is None or deviation is None:
+            return format_s(mean)
+        number, _space, unit = format_s(mean).partition(" ")
+        other = format_s(deviation)
+        shared = other.endswith(f" {unit}")
+        return f"{number} ± {other}" if shared else f"{number} {unit} ± {other}"
+
+    @property
     def rate(self) -> str:
         """Items per second, in throughput mode."""
         items = self.result.items
