@@ -63,23 +63,34 @@ class Show:
         write(json_module.dumps(data, indent=1, allow_nan=False) + "\n")
 
     @contextmanager
-    def working(self) -> Iterator[Progress]:
-        """Progress while something long runs; Ctrl-C becomes an error that names what was kept."""
+    def working(self, done: Sequence[Session] = ()) -> Iterator[Progress]:
+        """Progress while something long runs; Ctrl-C becomes an error that names what was kept.
+
+        `done` may grow meanwhile: an interruption shows the sessions in it.
+        """
         from tvmscope.cli.progress import showing
 
+        interrupted: KeyboardInterrupt | None = None
         with showing(self.console) as progress:
             try:
                 yield progress
             except KeyboardInterrupt as e:
-                folder = progress.folder
-                kept = f"session: {folder}" if folder else _("nothing was saved yet")
-                raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from e
+                interrupted = e  # told once the bar has left the terminal
+        if interrupted is not None:
+            if done:
+                self.sessions(done, json=False)
+            folder = progress.folder
+            kept = f"session: {folder}" if folder else _("nothing was saved yet")
+            raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from interrupted
 
     def plans(self, models: Sequence[Any], options: Options) -> int:
         """What `--dry-run` prints: for each model, what would be done."""
         from tvmscope.workflow.examining.plan import plan
 
-        plans = [plan(model, options).lines() for model in models]
+        return self.planned([plan(model, options).lines() for model in models])
+
+    def planned(self, plans: Sequence[Sequence[str]]) -> int:
+        """Plans in lines, for people and as JSON."""
         for lines in plans:
             self.text(*lines)
         if self.json:
