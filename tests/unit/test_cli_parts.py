@@ -91,6 +91,12 @@ def test_a_compiled_row_that_failed_is_a_failure_although_peers_ran() -> None:
     assert exit_code([compiled("failed", build_s=None)]) == 1
 
 
+def test_our_rows_count_whoever_compiles_them() -> None:
+    failed = samples.result(key("tvmscope"), None, status="failed", reason="because")
+    assert failed.task.variant.pipeline is None
+    assert exit_code([samples.session(failed, samples.result("onnxruntime", 0.05))]) == 1
+
+
 def test_what_was_cross_compiled_as_asked_is_no_missing_dependency() -> None:
     assert exit_code([compiled("unavailable", build_s=2.0)], ("tvmscope",)) == 0
     assert exit_code([compiled("unavailable", build_s=None)], ("tvmscope",)) == 5

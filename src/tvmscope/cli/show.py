@@ -144,7 +144,7 @@ def refuse_overwrite(file: Path | None, force: bool) -> None:
 
 def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
     """3 when an output is wrong, 130 when interrupted, 5 or 1 when a backend asked for has no row,
-    1 when a compiled row failed.
+    1 when a row of ours or a compiled one failed.
 
     Backends that nobody named may be missing: that is a line in the table, not a failure, unless
     none is left (5). What was cross-compiled for another machine is what was asked for.
@@ -154,7 +154,8 @@ def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
         return 3
     if any(not session.complete for session in sessions):
         return 130
-    if any(r.status == "failed" and r.task.variant.pipeline is not None for r in results):
+    variants = [r.task.variant for r in results if r.status == "failed"]
+    if any(variant.is_compiled or variant.pipeline is not None for variant in variants):
         return 1
     named = [r for r in results if r.task.variant.backend in asked and r.build_s is None]
     statuses = {r.status for r in named}
