@@ -185,7 +185,7 @@ def test_a_short_search_of_many_tasks_tries_candidates_and_ends_in_time(clock: C
     assert "k32" in untuned
     assert len(untuned) < 10
     assert sum(not plain for _key, plain in bench.tried) > 10
-    first_seen = {key: plain for key, plain in reversed(bench.tried)}
+    first_seen = dict(reversed(bench.tried))
     assert all(first_seen.values()), "a candidate came before its untuned kernel"
 
 

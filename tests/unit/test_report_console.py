@@ -54,7 +54,9 @@ def test_an_undecided_speedup_does_not_contradict_the_medians_beside_it() -> Non
     (verdict,) = verdicts(session, None)
     assert (verdict.tone, verdict.ratio) == ("undecided", "")
     same_side = replace(doubtful, speedup=0.93)
-    assert "0.93x [0.91, 1.31]" in console.to_text([replace(session, comparisons=(same_side,))], 120)
+    assert "0.93x [0.91, 1.31]" in console.to_text(
+        [replace(session, comparisons=(same_side,))], 120
+    )
     decided = replace(doubtful, verdict="faster", ci95=(1.05, 1.31))
     assert "1.13x [1.05, 1.31]" in console.to_text([replace(session, comparisons=(decided,))], 120)
 

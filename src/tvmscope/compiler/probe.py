@@ -23,7 +23,8 @@ def tvm_facts() -> dict[str, Any]:
         "llvm_cpu": str(tvm.target.codegen.llvm_get_system_cpu()),
         "cuda_code": tvm.get_global_func("target.build.cuda", allow_missing=True) is not None,
         "cuda_runtime": tvm.get_global_func("device_api.cuda", allow_missing=True) is not None,
-        "cuda_device": bool(tvm.cuda(0).exist),
+        # a property that TVM adds to the class of another package
+        "cuda_device": bool(tvm.cuda(0).exist),  # type: ignore[attr-defined]
     }
     # With a tvm-ffi that does not fit, this is where the process dies (and tuning with it).
     tvm.ir.save_json(tvm.tirx.IntImm("int32", 1))

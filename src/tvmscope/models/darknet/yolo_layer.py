@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from tvmscope.messages import msg
 from tvmscope.models.darknet.cfg import Section, anchors
 
-
 _Constants = tuple[tuple[Tensor, Tensor], Tensor]
 """Factor and corners of the cells, and the anchors as shares of the input."""
 

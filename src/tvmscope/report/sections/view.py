@@ -85,7 +85,9 @@ class ResultLine:
         """
         if self.versus is None:
             return ""
-        return ratio(self.versus) if self.medians_agree else _bounds(self.versus) or _("no interval")
+        return (
+            ratio(self.versus) if self.medians_agree else _bounds(self.versus) or _("no interval")
+        )
 
     @property
     def medians_agree(self) -> bool:
