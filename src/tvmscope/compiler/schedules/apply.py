@@ -9,11 +9,10 @@ from functools import partial
 import tvm
 from tvm import s_tir, tirx
 
-from tvmscope.compiler.codegen import prefetch
 from tvmscope.compiler.describe.kernel_ir import RULE, TRACE
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.rule import ScheduleRule
-from tvmscope.compiler.schedules import rules
+from tvmscope.compiler.schedules import requests, rules
 from tvmscope.compiler.tunable.knobs import workload_of
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.remarks import rule_failed
@@ -120,7 +119,7 @@ def take(
 
 def finished(rule: str, sch: s_tir.Schedule) -> tirx.PrimFunc:
     """The scheduled function, its weights fetched ahead, marked with where it comes from."""
-    result = prefetch.insert(sch.mod["main"]).with_attr("tirx.is_scheduled", True)
+    result = requests.insert(sch.mod["main"]).with_attr("tirx.is_scheduled", True)
     lines = list(sch.trace.as_python()) if sch.trace is not None else []
     return result.with_attr(RULE, rule).with_attr(TRACE, lines)
 

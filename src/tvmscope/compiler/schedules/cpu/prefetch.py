@@ -2,7 +2,7 @@
 
 A model's weights come from main memory, and a core that waits for a block computes nothing. While
 a kernel passes over its image with one block, it asks for the next, a part in each row. A rule
-marks the loop, and `codegen.prefetch` puts the requests into the finished function.
+marks the loop, and `schedules.requests` puts the requests into the finished function.
 """
 
 from __future__ import annotations
