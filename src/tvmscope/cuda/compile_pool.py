@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from itertools import count
 
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.kernel_compiler import CompiledKernel, compile_kernel
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied
 
+_COMPILE = here(compile_kernel)
 START_S = 60.0
 """A worker's first kernel: Python and Triton are imported too."""
 
@@ -72,11 +74,9 @@ def compile_many(
 
 
 def _compile(worker: Worker, job: Job) -> Outcome:
-    where = "tvmscope.cuda.kernel_compiler:compile_kernel"
     try:
-        kernel: CompiledKernel = worker.call(where, job.unit, job.config, job.arch)
+        return worker.call(_COMPILE, job.unit, job.config, job.arch)
     except WorkerDied as e:
         return Failure(job=job, reason=e.reason)
     except TvmscopeError as e:
         return Failure(job=job, reason=one_line(e))
-    return kernel
