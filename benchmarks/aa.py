@@ -23,9 +23,11 @@ import numpy as np
 from tvmscope.core.comparison import Comparison, compare
 from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.options import MeasureOptions
-from tvmscope.core.task import Task, Variant
+from tvmscope.core.precision import FLOAT32
+from tvmscope.core.row import RowKey, Task, Variant
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.interleave import Lane, interleave
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker
 
 PLANTED = 0.08
@@ -106,7 +108,7 @@ def _load_artifact(request: Request) -> Any:
         LoadRequest(
             folder=request.folder,
             device="cpu",
-            precision="float32",
+            precision=FLOAT32,
             threads=request.threads,
             artifact=request.artifact,
         )
@@ -119,7 +121,7 @@ def comparison(first: Request, second: Request, options: MeasureOptions) -> Comp
     with Worker("first", env=env) as a, Worker("second", env=env) as b:
         lanes = []
         for name, worker, request in (("first", a, first), ("second", b, second)):
-            worker.load("aa:load", request)
+            worker.load(here(load), request)
             worker.pause()
             lanes.append(Lane(name, worker))
         before = snapshot((a.pid, b.pid))
@@ -135,9 +137,9 @@ def comparison(first: Request, second: Request, options: MeasureOptions) -> Comp
 
 def _result(lane: Lane, threads: int) -> Result:
     assert lane.pace is not None
-    task = Task(
-        model="aa", digest="aa", target="cpu", threads=threads, variant=Variant(backend=lane.name)
-    )
+    variant = Variant(backend=lane.name, family="peer")
+    key = RowKey(variant=variant, target="cpu", device="cpu")
+    task = Task(model="aa", digest="aa", threads=threads, key=key)
     measurement = Measurement(rounds_s=tuple(lane.rounds_s), loops=lane.pace.loops)
     return Result(task=task, status="ok", measurement=measurement)
 

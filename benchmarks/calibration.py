@@ -21,7 +21,7 @@ from tvmscope.core.session import Session, load
 from tvmscope.errors import SchemaError, TvmscopeError
 from tvmscope.storage.files import write_text_atomic
 from tvmscope.units import format_s
-from tvmscope.workflow.doctor import measure_roofs
+from tvmscope.workflow.examining.doctor import measure_roofs
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "calibration.md"
 PEER = "onnxruntime"

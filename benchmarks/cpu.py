@@ -61,7 +61,7 @@ def _row(name: str, session: Session, backends: tuple[str, ...]) -> float | None
         for r in session.results
         if r.status == "ok" and r.measurement is not None
     }
-    ratios = {c.against: c for c in session.comparisons if c.backend == backends[0]}
+    ratios = {c.against.name: c for c in session.comparisons if c.key.name == backends[0]}
     cells = []
     for backend in backends[1:]:
         found = ratios.get(backend)

@@ -19,14 +19,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tvmscope.measure.remote import Remote, here
 from tvmscope.measure.worker import Worker, run_isolated
 from tvmscope.runtime import tvm_compat
 from tvmscope.tuning.farm.remote import RemoteRunner
+from tvmscope.tuning.farm.rpc_processes import start_server, start_tracker
 from tvmscope.tuning.farm.tracker import Address, summary
 
 SIZE = 1024
 ARGS = (((SIZE,), "float32"), ((SIZE,), "float32"))
-RPC = "tvmscope.tuning.farm.rpc_processes"
 CALLS = 6
 """Of the kernel in one measurement: two to learn how long it takes, one warm-up, three values."""
 
@@ -58,11 +59,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start(stack: ExitStack, name: str, *more: Any) -> int:
+def start(stack: ExitStack, name: str, function: Remote[..., int], *more: Any) -> int:
     """A tracker or server in a worker that ends with the stack; its port."""
     worker = stack.enter_context(Worker(name, env={"TVM_NUM_THREADS": "1"}))
     port = free_port()
-    worker.call(f"{RPC}:start_{name}", "127.0.0.1", port, port + 1, *more)
+    worker.call(function, "127.0.0.1", port, port + 1, *more)
     return port
 
 
@@ -70,9 +71,9 @@ def start(stack: ExitStack, name: str, *more: Any) -> int:
 def servers(count: int) -> Iterator[Address]:
     """A tracker with so many servers."""
     with ExitStack() as stack:
-        address = ("127.0.0.1", start(stack, "tracker"))
+        address = ("127.0.0.1", start(stack, "tracker", here(start_tracker)))
         for _ in range(count):
-            start(stack, "server", "bench", address, None)
+            start(stack, "server", here(start_server), "bench", address, None)
         while summary(address).count("bench") < count:
             time.sleep(0.05)
         yield address
@@ -113,7 +114,7 @@ def main() -> None:
     )
     print("| servers | measurements per minute | against one | devices busy |\n|---|---|---|---|")
     with TemporaryDirectory() as folder:
-        library = run_isolated("farm:build_kernel", Path(folder), int(args.device_ms * 1e3))
+        library = run_isolated(here(build_kernel), Path(folder), int(args.device_ms * 1e3))
         one = 0.0
         for count in (1, 2, 3):
             rate = per_minute(count, library, args.measurements)

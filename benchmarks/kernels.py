@@ -23,6 +23,7 @@ from tvmscope.core.options import MeasureOptions
 from tvmscope.core.stats import geometric_mean, median_s, ratio_interval
 from tvmscope.machine import cpu_features
 from tvmscope.measure.interleave import Lane, interleave
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker
 
 Array = np.ndarray[Any, Any]
@@ -143,10 +144,11 @@ class Kernel:
         tvm_target = tvm.target.Target(targets.to_tvm(target))
         module = IRModule({"main": function.with_attr("global_symbol", "main")})
         with tvm_target:
-            module = apply_schedules(cpu.RULES, target, [])(module)
+            module = apply_schedules(cpu.RULES, target, remarks := [])(module)
         taken = str(module["main"].attrs["tvmscope.rule"])
         if taken != rule:
-            raise RuntimeError(f"the kernel was taken by rule {taken}, not by {rule}")
+            why = "; ".join(remarks)
+            raise RuntimeError(f"the kernel was taken by rule {taken}, not by {rule}: {why}")
         self._run = tvm.compile(module, target=tvm_target)["main"]
         self._args = [tvm.runtime.tensor(a) for a in arrays]
         self.settings = {"rule": rule}
@@ -159,40 +161,41 @@ class Kernel:
         return np.asarray(self._args[-1].numpy())
 
 
+RULES = {"conv2d": "conv2d", "depthwise_conv2d": "depthwise", "winograd_conv2d": "winograd"}
+"""Which rule must take the kernel that the compiler chooses for a convolution."""
+
+
 class OurConvolution(Kernel):
-    """Data, weights and result in channel blocks."""
+    """The compiler's own choice of kernel; data, weights and result in channel blocks."""
 
     def __init__(self, case: Convolution) -> None:
-        from functools import partial
-
         from tvm import te
 
         from tvmscope.compiler import targets
-        from tvmscope.compiler.cost import tiles
-        from tvmscope.compiler.kernels import blocked, packing, winograd
+        from tvmscope.compiler.kernels import blocked, convolutions
+        from tvmscope.compiler.tunable.knobs import Knobs
 
         data, weight, bias = case.arrays()
-        blocks = _blocked(data) if case.inputs > 3 else data
+        is_blocked, size = case.inputs > 3, case.output_size
+        blocks = _blocked(data) if is_blocked else data
         pad = (case.padding,) * 4
-        window = blocked.Window((case.stride, case.stride), pad, (1, 1))
-        host, size = targets.host_target(), case.output_size
-        common = {"computed_width": tiles.padded(size, host), "out_dtype": "float32"}
-        transform = None
-        if not case.depthwise and case.kernel == 3 and case.stride == 1:
-            transform = winograd.best(1, size, size, host)
-        if transform is not None:
-            rule, packed = "winograd", winograd.pack_weight(weight, transform)
-            compute: Any = partial(winograd.conv2d, window=window, transform=transform)
-        elif case.depthwise:
-            rule, packed = "depthwise", packing.pack_depthwise(weight)
-            compute = partial(blocked.depthwise_conv2d, window=window, **common)
-        else:
-            rule, packed = "conv2d", packing.pack_dense(weight, blocked_input=case.inputs > 3)
-            compute = partial(blocked.conv2d, window=window, channels=case.inputs, **common)
+        asked = convolutions.Convolution(
+            kernel=weight,
+            window=blocked.Window((case.stride, case.stride), pad, (1, 1)),
+            groups=case.inputs if case.depthwise else 1,
+            given=data.shape,
+            result=(1, case.outputs, size, size),
+            dtype="float32",
+        )
+        host = targets.host_target()
+        kernel = convolutions.choose(asked, host, is_blocked, winograd=True, knobs=Knobs())
+        if kernel is None:
+            raise RuntimeError(f"{case.name}: the compiler has no kernel for it")
+        rule, packed = RULES[kernel.name], kernel.weight
         x, w = te.placeholder(blocks.shape, name="x"), te.placeholder(packed.shape, name="w")
         blocked_bias = _blocked(bias.reshape(1, -1, 1, 1))
         b = te.placeholder(blocked_bias.shape, name="b")
-        y = compute(x, w)
+        y = kernel.compute(x, w)
         out = te.compute(y.shape, lambda n, o, i, j, c: y(n, o, i, j, c) + b(n, o, 0, 0, c))
         shape = tuple(int(d) for d in out.shape)
         arrays = [blocks, packed, blocked_bias, np.zeros(shape, np.float32)]
@@ -313,7 +316,7 @@ def _measure(
 ) -> float:
     lanes, infos, results = [], [], []
     with TemporaryDirectory() as folder:
-        for worker, load in ((ours, "kernels:load_ours"), (theirs, "kernels:load_torch")):
+        for worker, load in ((ours, here(load_ours)), (theirs, here(load_torch))):
             worker.resume()
             infos.append(worker.load(load, (CASES.index(case), threads)))
             file = Path(folder) / "outputs.npz"

@@ -15,11 +15,14 @@ from tempfile import TemporaryDirectory
 
 from tvmscope.backends import all_backends
 from tvmscope.backends.api import LoadRequest
+from tvmscope.core.precision import FLOAT32
 from tvmscope.machine import cpu_features
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker
-from tvmscope.workflow import stages
-from tvmscope.workflow.builder import Builder
-from tvmscope.workflow.options import Options
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.load import prepared
+from tvmscope.stages.options import Options
+from tvmscope.stages.targets import resolve_targets
 
 RUNTIMES = {"onnxruntime": "onnxruntime", "openvino": "openvino", "tvmscope": "tvm"}
 """Backends by what they import; the others are compared with the first."""
@@ -52,24 +55,24 @@ def main() -> None:
     backends, _ = all_backends()
     print("| runtime | bare import | resident adds | peak adds |\n|---|---|---|---|")
     first: tuple[int, int] | None = None
-    with stages.prepared(args.model, options) as ready, TemporaryDirectory() as folder:
-        (target,) = stages.resolve_targets(options)
+    with prepared(args.model, options) as ready, TemporaryDirectory() as folder:
+        (target,) = resolve_targets(options)
         artifact = Path(folder) / "artifact"
         with Builder(ready, args.threads) as builder:
             builder.build(artifact, target, options.compile)
         for name, module in RUNTIMES.items():
             backend = backends[name]
             request = LoadRequest(
-                folder=str(ready.folder), device="cpu", precision="float32", threads=args.threads
+                folder=str(ready.folder), device="cpu", precision=FLOAT32, threads=args.threads
             )
             if backend.compiles:
                 request = replace(request, artifact=str(artifact))
             with Worker(name, env=backend.env(args.threads)) as worker:
-                worker.call("memory:import_runtime", module)
-                bare, _ = worker.call("memory:memory_bytes")
+                worker.call(here(import_runtime), module)
+                bare, _ = worker.call(here(memory_bytes))
                 worker.load(backend.load, request)
                 worker.time(5)
-                resident, peak = worker.call("memory:memory_bytes")
+                resident, peak = worker.call(here(memory_bytes))
             added = (resident - bare, peak - bare)
             first = first or added
             shown = [

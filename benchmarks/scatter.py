@@ -27,12 +27,14 @@ from tvmscope.core.session import Session, save
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.measure.worker import Worker
+from tvmscope.profiling.kernels import PROFILE
+from tvmscope.stages.artifact import entry_for, inputs_for
+from tvmscope.stages.options import Options
 from tvmscope.storage.files import write_npz
 from tvmscope.tasks.boxes import corners_of, overlap, suppress
 from tvmscope.units import format_s
-from tvmscope.workflow.options import Options
 from tvmscope.workflow.profile import profile
-from tvmscope.workflow.run import entry_for, inputs_for, run_artifact
+from tvmscope.workflow.run import run_artifact
 
 PASS = "fast-scatter"
 MOST_BOXES = 100
@@ -224,9 +226,7 @@ def _beside_copy(build: Build, target: str) -> tuple[float, RatioInterval | None
         with Worker(entry.task.label, env=entry.env, timeout_s=600.0) as worker:
             worker.load(entry.load, entry.request)
             for _ in range(ROUNDS):
-                found: Profile = worker.apply(
-                    "tvmscope.profiling.kernels:profile_runner", "tvmscope", target, ROUND_S
-                )
+                found = worker.apply(PROFILE, entry.key, ROUND_S)
                 scatters.append([sum(k.total_s for k in _with_scatters(found))])
                 copies.append([_copy_s(moved, build.precision, target)])
     copy_s = statistics.median(c[0] for c in copies)

@@ -76,8 +76,10 @@ def register_tile(host: Any, target: Any) -> list[tuple[float, float]]:
 
 def blocking(host: Any, target: Any) -> dict[str, list[tuple[float, float]]]:
     """GFLOP/s of a 1x1 convolution by its input channels: rows at a time, and tile by tile."""
+    from tvmscope.compiler.cost import tiles
     from tvmscope.compiler.schedules.cpu.conv2d import schedule_conv2d
 
+    width = tiles.padded(56, host)
     lines: dict[str, list[tuple[float, float]]] = {
         "tile finished in registers": [],
         "row by row": [],
@@ -85,7 +87,7 @@ def blocking(host: Any, target: Any) -> dict[str, list[tuple[float, float]]]:
     for channels in (16, 32, 64, 128, 256, 512):
         flops = 2.0 * channels * 128 * 56 * 56
         for (_, line), finish in zip(lines.items(), (1, 0), strict=True):
-            function = convolution(channels, (56, 56), 128, 1, 56, finish=finish)
+            function = convolution(channels, (56, 56), 128, 1, width, finish=finish)
             schedule = schedule_conv2d(function, host)
             line.append((channels, flops / best_s(schedule.mod, target) / 1e9))
     return lines
@@ -96,13 +98,14 @@ def layout(host: Any, target: Any) -> list[tuple[str, float]]:
     import tvm
     from tvm import te, topi
 
+    from tvmscope.compiler.cost import tiles
     from tvmscope.compiler.schedules.cpu.conv2d import schedule_conv2d
     from tvmscope.compiler.schedules.cpu.fallback import schedule_fallback
 
     x, w = te.placeholder((1, 128, 28, 28), name="x"), te.placeholder((128, 128, 3, 3), name="w")
     y = topi.nn.conv2d(x, w, 1, 1, 1, "NCHW", "OIHW", "float32")
     plain = te.create_prim_func([x, w, y]).with_attr("global_symbol", "main")
-    blocks = schedule_conv2d(convolution(128, (28, 28), 128, 3, 28), host)
+    blocks = schedule_conv2d(convolution(128, (28, 28), 128, 3, tiles.padded(28, host)), host)
     modules = {
         "NCHW, as it comes": tvm.IRModule({"main": plain}),
         "NCHW, parallel\nand vectorised": schedule_fallback(plain, host).mod,

@@ -30,10 +30,10 @@ def compile(  # noqa: A001 - the name users expect, as in torch.compile
 ) -> Artifact:
     """Compile a model (name, path or `nn.Module` with example `inputs`) into an artifact folder.
 
-    `options` are the fields of `tvmscope.workflow.options.Options`.
+    `options` are the fields of `tvmscope.stages.options.Options`.
     """
+    from tvmscope.stages.options import Options
     from tvmscope.workflow.compile import compile_model
-    from tvmscope.workflow.options import Options
 
     return compile_model(model, Path(output), Options.of(inputs=inputs, **options))
 
@@ -42,8 +42,8 @@ def bench(
     models: Any, *, inputs: Sequence[Any] | None = None, **options: Any
 ) -> Session | list[Session]:
     """Measure a model on every backend; several models give a list of sessions."""
+    from tvmscope.stages.options import Options
     from tvmscope.workflow.bench import bench_models
-    from tvmscope.workflow.options import Options
 
     several = isinstance(models, list | tuple)
     sessions = bench_models(
@@ -55,7 +55,7 @@ def bench(
 
 def analyze(model: Any, *, inputs: Sequence[Any] | None = None, **options: Any) -> Session:
     """Compile, verify and measure a model; the session is saved under `results/` or `output`."""
+    from tvmscope.stages.options import Options
     from tvmscope.workflow.analyze import analyze as run
-    from tvmscope.workflow.options import Options
 
     return run(model, Options.of(inputs=inputs, **options))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 
 class Progress(Protocol):
-    """Receives the current stage, how far it is, and remarks worth a line."""
+    """Receives the current stage, how far it is, remarks worth a line, and where work is kept."""
 
     def stage(self, name: str, detail: str = "") -> None:
         """A new stage begins."""
@@ -17,6 +18,9 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """A remark for the user."""
 
+    def saved(self, folder: Path) -> None:
+        """A job has ended, by itself or not, and its session lies in this folder."""
+
 
 class Silent:
     """Shows nothing."""
@@ -26,3 +30,5 @@ class Silent:
     def step(self, done: float, total: float, detail: str = "") -> None: ...
 
     def note(self, text: str) -> None: ...
+
+    def saved(self, folder: Path) -> None: ...

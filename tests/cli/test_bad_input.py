@@ -236,6 +236,13 @@ def test_artifact_for_cpu_features_that_are_not_here(artifact: Path) -> None:
     refuses(done, 1, "this CPU lacks", "sve2", "compile with --target cpu")
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the cap is for x86")
+@pytest.mark.parametrize("command", [("doctor",), ("bench", "resnet18")])
+def test_an_unknown_cap_of_the_host(command: tuple[str, ...]) -> None:
+    done = run(*command, "-q", TVMSCOPE_ISA="avx3")
+    refuses(done, 2, "TVMSCOPE_ISA=avx3", "known: avx2")
+
+
 def test_artifact_for_another_machine(artifact: Path) -> None:
     other = "x86_64" if platform.machine() == "aarch64" else "aarch64"
     change_meta(artifact, lambda meta: meta["target"].update(triple=f"{other}-linux-gnu"))

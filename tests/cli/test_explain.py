@@ -14,6 +14,7 @@ from support.command import refuses, run
 from support.diagnosis_samples import SITUATIONS
 from support.profiles import kernel, nest, profile
 from support.profiles import session as profiled
+from support.rows import key
 from tvmscope.core.session import Session, save
 
 
@@ -51,12 +52,11 @@ def test_two_sessions_stand_side_by_side(saved: Path, tmp_path: Path) -> None:
 
 def rows(untuned: str, tuned: str) -> Session:
     """A convolution in two rows, under names of their own, beside another kernel."""
-    where = {"target": "cpu:znver4"}
     irs = [
-        nest("fused_conv", ("serial", 64), backend=untuned, rule="fallback", **where),
-        nest("fused_pool", ("serial", 32), backend=untuned, **where),
-        nest("fused_pool", ("serial", 32), backend=tuned, **where),
-        nest("fused_conv_7", ("parallel", 8), backend=tuned, rule="conv2d", **where),
+        nest("fused_conv", ("serial", 64), key=key(untuned), rule="fallback"),
+        nest("fused_pool", ("serial", 32), key=key(untuned)),
+        nest("fused_pool", ("serial", 32), key=key(tuned)),
+        nest("fused_conv_7", ("parallel", 8), key=key(tuned), rule="conv2d"),
     ]
     times = [
         profile(untuned, kernel("fused_conv", 2.0, "conv1", "relu1"), kernel("fused_pool", 1.0)),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.references import PREPARE
 from tvmscope.compiler import targets
 from tvmscope.compiler.tunable import extract
 from tvmscope.core.model import Prepared
@@ -68,7 +69,7 @@ def conv_net(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     source.write_text(CONV_NET)
     ready = folder / "prepared"
     ready.mkdir()
-    model = run_isolated("tvmscope.models.prepare:prepare", str(source), str(ready), LoadOptions())
+    model = run_isolated(PREPARE, str(source), str(ready), LoadOptions())
     return Prepared(Path(ready), model)
 
 
@@ -76,9 +77,7 @@ def conv_net(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 def conv_net_onnx(conv_net: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     """The same network, from its ONNX file."""
     ready = tmp_path_factory.mktemp("conv-net-onnx")
-    model = run_isolated(
-        "tvmscope.models.prepare:prepare", str(conv_net.onnx_path), str(ready), LoadOptions()
-    )
+    model = run_isolated(PREPARE, str(conv_net.onnx_path), str(ready), LoadOptions())
     return Prepared(Path(ready), model)
 
 

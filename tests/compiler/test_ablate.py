@@ -19,7 +19,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.session import load
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
-from tvmscope.workflow import switches
+from tvmscope.workflow.ablating import switches
 
 
 def test_every_switch_names_real_passes_and_every_rule_has_one() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from support.references import PREPARE
 from tvmscope.compiler import build
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
@@ -52,9 +53,7 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     folder = tmp_path_factory.mktemp("nested")
     (folder / "nested.py").write_text(NESTED)
     ready = folder / "prepared"
-    model = run_isolated(
-        "tvmscope.models.prepare:prepare", str(folder / "nested.py"), str(ready), LoadOptions()
-    )
+    model = run_isolated(PREPARE, str(folder / "nested.py"), str(ready), LoadOptions())
     return Prepared(ready, model)
 
 

@@ -18,9 +18,9 @@ from tvmscope.compiler.study import prefixes, reproduce
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
+from tvmscope.stages.options import Options
 from tvmscope.workflow.analyze import analyze
-from tvmscope.workflow.bisect import bisect
-from tvmscope.workflow.options import Options
+from tvmscope.workflow.bisecting.bisect import bisect
 
 FINISH = """
         rx.LegalizeOps(), *kernels, rx.RewriteDataflowReshape(), rx.ToNonDataflow(),
@@ -209,7 +209,9 @@ def test_what_it_cannot_bisect_is_refused(flags: tuple[str, ...], tmp_path: Path
 def test_analyze_says_which_operator_diverges_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tvmscope.workflow.bisect.CHEAP_BUILD_S", 1e6)  # whatever the load here
+    monkeypatch.setattr(
+        "tvmscope.workflow.bisecting.bisect.CHEAP_BUILD_S", 1e6
+    )  # whatever the load here
     file = three_nodes(
         tmp_path, "RoiAlign", (2, 4, 3, 3), mode="max", output_height=3, output_width=3
     )

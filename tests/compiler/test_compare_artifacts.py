@@ -12,8 +12,8 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.session import save
 from tvmscope.core.target import Target
 from tvmscope.errors import Incomparable, UsageError
-from tvmscope.workflow.compare import compare_paths
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
+from tvmscope.workflow.comparing.compare import compare_paths
 
 QUICK = Options.of(iterations=12, warmup=1, threads=1)
 

@@ -13,9 +13,10 @@ from tvm import relax
 from support.convolutions import Convolution, convolutions
 from support.paired_graph import Graph, Node, drawn
 from tvmscope.core.options import CompileOptions
+from tvmscope.core.precision import FLOAT16
 from tvmscope.core.target import Target
 
-HALF = CompileOptions(precision="float16")
+HALF = CompileOptions(precision=FLOAT16)
 
 
 @drawn(12)

@@ -8,7 +8,7 @@ import pytest
 
 import tvmscope
 from tvmscope.core.session import Session, load
-from tvmscope.workflow import calibration
+from tvmscope.workflow.fixing import calibration
 
 NET = """
 import torch
@@ -57,7 +57,7 @@ def test_the_schedules_are_found_missing_and_brought_in(fixed) -> None:
     assert rows["tvmscope fixed"].status == rows["tvmscope"].status == "ok"
     assert rows["tvmscope fixed"].task.variant.pipeline == "tvmscope"
     assert "no-schedule" not in [f.rule for f in session.findings], "what is left is diagnosed"
-    found = [c for c in session.comparisons if c.backend == "tvmscope fixed"]
+    found = [c for c in session.comparisons if c.key.name == "tvmscope fixed"]
     assert [c.verdict for c in found] == ["faster"]
 
 

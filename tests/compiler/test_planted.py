@@ -21,9 +21,11 @@ from tvmscope.compiler import frontends, pipeline, targets
 from tvmscope.compiler.describe import sources
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
+from tvmscope.core.precision import FLOAT16
 from tvmscope.core.profile import Finding, KernelIR, Roof
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
+from tvmscope.diagnose import loops
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.models.prepare import prepare
 
@@ -59,7 +61,7 @@ def lower(tmp_path: Path) -> Callable[..., Session]:
         described = {ir.name: ir for ir in lowered.kernels}
         times = [_timed(described[c.kernel], c.source_ops) for c in calls if c.kernel in described]
         row = samples.result("tvmscope", 1.0, target.label, precision=options.precision)
-        found = profile(row.task.variant.label, *times, target=target.label)
+        found = profile(row.key, *times)
         base = samples.session(replace(row, measurement=samples.measurement(found.end_to_end_s)))
         here = replace(base.environment, cpu_features=features or target.features)
         return replace(
@@ -105,6 +107,24 @@ def test_a_serial_kernel(lower, host: Target) -> None:
     assert silent(lower(matmul(4096, 256), (1, 4096), host), "serial-kernel")
 
 
+@pytest.mark.parametrize(
+    ("arch", "cores", "tasks"),
+    [("x86-64-v4", 2, 1), ("x86-64-v3", 2, 2), ("x86-64-v3", 4, 2)],
+)
+def test_a_kernel_is_serial_where_its_tiles_are_fewer_than_the_cores(
+    arch: str, cores: int, tasks: int, lower
+) -> None:
+    # Eight rows are one tile of AVX-512's registers and two tiles of AVX2's.
+    target = targets.resolve(f"cpu:{arch}", cores=cores)
+    session = lower(matmul(16384, 16), (8, 16384), target)
+    row = session.results[0]
+    threads = replace(row.task, threads=cores)
+    session = replace(session, results=(replace(row, task=threads),))
+    (ir,) = (ir for ir in session.kernel_ir if ir.rule == "matmul")
+    assert loops.parallelism(ir) == tasks
+    assert silent(session, "serial-kernel") == (tasks >= cores)
+
+
 def test_a_missing_target_feature(lower, host: Target) -> None:
     has = (*host.features, "avx", "avx2", "fma")
     plain = targets.resolve("cpu:x86-64", cores=2)
@@ -134,7 +154,7 @@ def test_a_gemm_in_float32_that_could_use_less(lower) -> None:
     assert found.rule == "tensor-cores-unused"
     assert "float32" in found.title
     assert found.fix == {"precision": "float16"}
-    half = CompileOptions(precision="float16")
+    half = CompileOptions(precision=FLOAT16)
     assert silent(lower(matmul(512, 512), (512, 512), gpu, half), "tensor-cores-unused")
 
 

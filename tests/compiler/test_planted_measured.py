@@ -18,16 +18,18 @@ from tvmscope.compiler import targets
 from tvmscope.compiler.build import build
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
+from tvmscope.core.precision import FLOAT32
 from tvmscope.core.profile import Finding, Roof
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
+from tvmscope.diagnose import loops
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.machine import cpu_features
 from tvmscope.models.prepare import prepare
 from tvmscope.profiling import roofs
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.workflow import places
+from tvmscope.stages import places
 
 UNFIXED = CompileOptions(disabled_passes=("fast-scatter",))
 SINE = [helper.make_node("Sin", ["x"], ["y"], name="sin")]
@@ -59,11 +61,11 @@ def measure(
         built = build(ready, place / "artifact", target, host, options)
         row = samples.result("tvmscope", 1.0, target.label)
         request = LoadRequest(
-            folder=str(ready.folder), device="cpu", precision="float32", threads=2,
+            folder=str(ready.folder), device="cpu", precision=FLOAT32, threads=2,
             artifact=str(built.path),
         )  # fmt: skip
         found = profile_row(
-            row.task, backend.load, request, backend.env(2), timeout_s=120, budget_s=0.3
+            row.key, backend.load, request, backend.env(2), timeout_s=120, budget_s=0.3
         )
         left_out = {"disabled_passes": ",".join(built.disabled_passes)}
         row = replace(row, measurement=samples.measurement(found.end_to_end_s), settings=left_out)
@@ -96,8 +98,10 @@ def test_scatters_in_a_loop_of_slices(measure) -> None:
 
 
 def test_a_serial_kernel(measure) -> None:
-    found = first(measure(matmul(16384, 16), (8, 16384)))
-    assert found.rule == "serial-kernel"
+    # Four rows and one panel of columns are one tile, and so one task, on every CPU.
+    planted = measure(matmul(32768, 16), (4, 32768))
+    assert [loops.parallelism(ir) for ir in planted.kernel_ir if ir.rule == "matmul"] == [1]
+    assert first(planted).rule == "serial-kernel"
     assert silent(measure(matmul(4096, 256), (8, 4096)), "serial-kernel")
 
 

@@ -8,29 +8,29 @@ from pathlib import Path
 
 import pytest
 
+from support.rows import key
 from tvmscope.backends import all_backends
 from tvmscope.backends.api import LoadRequest
 from tvmscope.compiler.build import build
 from tvmscope.core import operators
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
+from tvmscope.core.precision import FLOAT32
 from tvmscope.core.profile import Profile
 from tvmscope.core.target import Target
-from tvmscope.core.task import Task, Variant
 from tvmscope.errors import RunError
 from tvmscope.profiling.kernels import profile_row
 
 
 def _profile(backend: str, folder: Path, artifact: Path | None = None) -> Profile:
     manifest = all_backends()[0][backend]
-    variant = Variant(backend=backend)
     return profile_row(
-        Task(model="m", digest="d", target="cpu", threads=2, variant=variant),
+        key(backend),
         manifest.load,
         LoadRequest(
             folder=str(folder),
             device="cpu",
-            precision="float32",
+            precision=FLOAT32,
             threads=2,
             artifact=None if artifact is None else str(artifact),
         ),

@@ -11,6 +11,7 @@ import torch
 from tvm import relax
 
 from support.paired_graph import Graph, Node
+from support.references import PREPARE
 from tvmscope.compiler.build import build
 from tvmscope.compiler.rewrites.split_batch import PARTS, split_batch
 from tvmscope.core.model import Prepared
@@ -162,9 +163,7 @@ get_inputs = lambda: [torch.randn(3, 3, {SIDE}, {SIDE})]
 def test_an_artifact_holds_the_weights_of_its_parts_once(tmp_path: Path, host: Target) -> None:
     source = tmp_path / "net.py"
     source.write_text(NET)
-    model = run_isolated(
-        "tvmscope.models.prepare:prepare", str(source), str(tmp_path / "p"), LoadOptions()
-    )
+    model = run_isolated(PREPARE, str(source), str(tmp_path / "p"), LoadOptions())
     ready = Prepared(tmp_path / "p", model)
     made = build(ready, tmp_path / "a", host, host, CompileOptions())
     with np.load(ready.inputs_path) as inputs, np.load(ready.reference_path) as expected:

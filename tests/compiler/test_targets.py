@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import platform
+from pathlib import Path
 
 import pytest
 
 from tvmscope.compiler import targets
+from tvmscope.compiler.host import probe
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
+from tvmscope.runtime.artifact import cpu_problem
+
+X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the cap is for x86")
 
 
 def test_host_uses_only_features_that_the_cpu_reports(host: Target) -> None:
@@ -20,7 +27,7 @@ def test_host_uses_only_features_that_the_cpu_reports(host: Target) -> None:
 
 
 def test_probe_runs_on_the_host(host: Target) -> None:
-    assert run_isolated("tvmscope.compiler.host:probe", host) < 1e-4
+    assert run_isolated(here(probe), targets.to_tvm(host)) < 1e-4
 
 
 def test_features_hidden_by_a_hypervisor_are_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +37,33 @@ def test_features_hidden_by_a_hypervisor_are_switched_off(monkeypatch: pytest.Mo
     assert not any(f.startswith("avx512") for f in target.features)
     if target.disabled_features:
         assert "-avx512f" in targets.to_tvm(target)["mattr"]
+
+
+@X86
+def test_a_capped_host_has_no_feature_above_the_cap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = targets.host_target(cache=tmp_path)
+    monkeypatch.setenv(cpu_features.ISA_VARIABLE, "avx2")
+    capped = targets.host_target(cache=tmp_path)
+    assert capped.vector_bits <= 256
+    assert not any(cpu_features.CAPS["avx2"].hides(f) for f in capped.features)
+    assert run_isolated(here(probe), targets.to_tvm(capped)) < 1e-4
+    if whole.vector_bits == 512:
+        assert (capped.arch, capped.disabled_features) == ("x86-64-v3", ())
+
+
+@X86
+def test_code_above_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = targets.cpu_target("skylake-avx512")
+    monkeypatch.setattr(cpu_features, "_of_this_cpu", lambda: frozenset(target.features))
+    monkeypatch.delenv(cpu_features.ISA_VARIABLE, raising=False)
+    assert cpu_problem(target) is None
+    monkeypatch.setenv(cpu_features.ISA_VARIABLE, "avx2")
+    problem = cpu_problem(target)
+    assert problem is not None
+    assert "this CPU lacks avx512" in problem
+    assert problem.endswith("(TVMSCOPE_ISA is set)")
 
 
 def test_proof_of_the_host_is_kept(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.references import PREPARE
 from tvmscope.compiler import build
 from tvmscope.core.artifact import StoredTensor
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, run_isolated
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import weights
@@ -29,7 +31,7 @@ def prepared(module: str, shape: tuple[int, ...], folder: Path) -> Prepared:
         f"Model = lambda: torch.nn.{module}\n"
         f"get_inputs = lambda: [torch.ones({shape})]\n"
     )
-    model = run_isolated("tvmscope.models.prepare:prepare", str(source), str(ready), LoadOptions())
+    model = run_isolated(PREPARE, str(source), str(ready), LoadOptions())
     return Prepared(ready, model)
 
 
@@ -124,6 +126,6 @@ def test_weights_are_in_memory_once(host: Target, tmp_path: Path) -> None:
     ready = prepared("Linear(2048, 8192)", (3, 2048), tmp_path)
     folder = built(ready, tmp_path / "a", host)
     with Worker("load") as worker:
-        added = worker.call("test_weights:load_and_run", str(folder))
+        added = worker.call(here(load_and_run), str(folder))
     weights_bytes = 2048 * 8192 * 4
     assert weights_bytes <= added < 1.4 * weights_bytes

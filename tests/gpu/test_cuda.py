@@ -59,7 +59,7 @@ def session(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Session:
 
 def test_every_row_is_right_in_both_precisions_with_and_without_graphs(session: Session) -> None:
     assert {r.status for r in session.results} == {"ok"}
-    kinds = {(r.task.variant.precision, r.task.variant.graph) for r in session.results}
+    kinds = {(str(r.key.precision), r.task.variant.graph) for r in session.results}
     assert kinds == {(p, g) for p in ("float32", "float16") for g in (False, True)}
 
 
@@ -71,7 +71,7 @@ def test_device_time_is_measured_beside_the_wall_clock(session: Session) -> None
 
 
 def test_rows_without_graphs_have_synchronised_kernel_times(session: Session) -> None:
-    found = {p.backend: p for p in session.profiles}
+    found = {p.key.name: p for p in session.profiles}
     assert found.keys() == {
         r.task.variant.label for r in session.results if not r.task.variant.graph
     }
@@ -121,7 +121,7 @@ def test_the_gpu_has_roofs_and_no_kernel_is_above_them(session: Session) -> None
         found
     )
     assert found["float16", None].flops_per_s > found["float32", None].flops_per_s
-    placed = [p for p in roofline.points(session) if p.backend.startswith("tvmscope")]
+    placed = [p for p in roofline.points(session) if p.key.is_ours]
     assert placed
     assert not [p for p in placed if p.above]
 

@@ -12,14 +12,14 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
 from tvmscope.machine import cuda_device
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.load import prepared
+from tvmscope.stages.options import Options
+from tvmscope.tuning.job.tune import tune
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.trials.runners import LocalRunner
 from tvmscope.tuning.trials.workshop import Setting, Workshop
-from tvmscope.workflow import stages
-from tvmscope.workflow.builder import Builder
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.tune import tune
 
 pytestmark = [
     pytest.mark.gpu,
@@ -139,7 +139,7 @@ def test_a_kernel_is_timed_by_the_devices_clock_and_checked_on_the_cpu(
 ) -> None:
     target = targets.resolve("cuda")
     options = Options.of(target="cuda")
-    with stages.prepared(str(source), options) as ready, Builder(ready, 4) as builder:
+    with prepared(str(source), options) as ready, Builder(ready, 4) as builder:
         tasks = builder.tasks(target, CompileOptions(), tmp_path / "functions")
     (conv,) = [task for task in tasks if "conv2d" in task.kernel]
     warm, cold = (_seconds(conv, tmp_path / str(c), cold=c) for c in (False, True))

@@ -13,6 +13,7 @@ import torch
 from skimage import data as skimage_data
 
 import tvmscope
+from support.references import EXTRACT, PREPARE
 from tvmscope.compiler import targets
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions, PictureOptions
@@ -24,14 +25,14 @@ from tvmscope.models.loaders.load import load_torch
 from tvmscope.models.prepare import prepare
 from tvmscope.models.resolve import classify
 from tvmscope.runtime import artifact as artifacts
+from tvmscope.stages.options import Options
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import make_inputs
 from tvmscope.tasks.boxes import overlap
 from tvmscope.tasks.classify import classify as best_classes
 from tvmscope.tasks.detect import detect
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
-from tvmscope.workflow import records
-from tvmscope.workflow.options import Options
 from tvmscope.workflow.pictures import show_pictures
 
 pytestmark = pytest.mark.slow
@@ -107,9 +108,9 @@ def records_for(model: str, folder: Path) -> Path:
     target, ready = targets.resolve("cpu", cores=2), folder / "ready"
     ready.mkdir()
     load = LoadOptions(offline=True)
-    prepared = run_isolated("tvmscope.models.prepare:prepare", model, str(ready), load)
+    prepared = run_isolated(PREPARE, model, str(ready), load)
     tasks = run_isolated(
-        "tvmscope.compiler.tunable.extract:extract",
+        EXTRACT,
         Prepared(ready, prepared),
         target,
         CompileOptions(),

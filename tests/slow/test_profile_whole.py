@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from support.references import PREPARE
 from tvmscope.core import operators
 from tvmscope.core.options import LoadOptions
 from tvmscope.measure.worker import run_isolated
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 from tvmscope.workflow.profile import profile
 
 pytestmark = pytest.mark.slow
@@ -22,7 +23,7 @@ def resnet18(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The prepared folder, whose ONNX file is the second format."""
     folder = tmp_path_factory.mktemp("resnet18")
     options = LoadOptions(offline=True)
-    run_isolated("tvmscope.models.prepare:prepare", "resnet18", str(folder), options)
+    run_isolated(PREPARE, "resnet18", str(folder), options)
     return folder
 
 
@@ -32,11 +33,11 @@ def test_kernel_time_of_resnet18_is_attributed(form: str, resnet18: Path) -> Non
     backends = (*BACKENDS, "torch") if form == "torch" else BACKENDS
     session = profile(model, Options.of(backends=backends, target="cpu", offline=True))
     assert session.warnings == ()
-    assert {p.backend for p in session.profiles} == set(backends)
+    assert {p.key.name for p in session.profiles} == set(backends)
     known = set(operators.read(resnet18).names)
     for found in session.profiles:
         named = sum(k.total_s for k in found.kernels if k.source_ops)
-        assert named >= 0.95 * found.total_s, found.backend
+        assert named >= 0.95 * found.total_s, found.key
         used = {op for k in found.kernels for op in k.source_ops}
         if form == "torch":
             assert used <= known

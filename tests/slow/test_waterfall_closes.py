@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tvmscope.analysis.waterfall import waterfall
+from tvmscope.stages.options import Options
 from tvmscope.workflow.analyze import analyze
-from tvmscope.workflow.options import Options
 
 pytestmark = pytest.mark.slow
 
@@ -31,12 +31,13 @@ def test_the_waterfall_closes(model: str, tmp_path: Path) -> None:
     (rest,) = [bar.delta_s for bar in gap.bars if bar.kind == "unexplained"]
     total = gap.ours_s - gap.theirs_s
     parts = "\n".join(f"{b.kind:12} {b.delta_s * 1e3:8.3f} ms  {b.label}" for b in gap.bars)
-    print(f"{model}: {gap.ours} {gap.ours_s * 1e3:.2f} ms, {gap.theirs} {gap.theirs_s * 1e3:.2f}")
+    sides = ((gap.ours, gap.ours_s), (gap.theirs, gap.theirs_s))
+    print(f"{model}: " + ", ".join(f"{key.name} {time_s * 1e3:.2f} ms" for key, time_s in sides))
     print(f"unexplained {rest * 1e3:.3f} ms of a gap of {total * 1e3:.3f} ms")
     for p in session.profiles:
-        assert p.host_s is not None, p.backend
+        assert p.host_s is not None, p.key
         rest_s = p.profiled_s - p.total_s - p.host_s
         sums = (p.profiled_s, p.total_s, p.host_s, rest_s)
         shown = "{:.3f} ms profiled: {:.3f} kernels, {:.3f} host, {:.3f} neither"
-        parts += f"\n{p.backend}: " + shown.format(*(s * 1e3 for s in sums))
+        parts += f"\n{p.key.name}: " + shown.format(*(s * 1e3 for s in sums))
     assert abs(rest) < max(OF_GAP * abs(total), OF_RUN * gap.ours_s), parts

@@ -7,10 +7,11 @@ from typing import Any
 
 from support import samples
 from support.profiles import ROOFS, kernel, nest, profile, session
+from support.rows import key
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import Buffer, KernelIR, KernelTime, Roof
 from tvmscope.core.session import Session
-from tvmscope.workflow.facts import informed
+from tvmscope.stages.facts import informed
 
 GOOD = (("parallel", 56), ("serial", 64), ("unrolled", 6), ("vectorized", 16))
 """Loops of a kernel that is well scheduled."""
@@ -58,14 +59,13 @@ def buffer(shape: tuple[int, ...], dtype: str = "float16", scope: str = "global"
     return Buffer(name="a", shape=shape, dtype=dtype, scope=scope)
 
 
-def unscheduled(rule: str | None = None) -> Session:
+def unscheduled(rule: str | None = None, pipeline: str = "tvm") -> Session:
     """What TVM as it comes makes of a CPU model."""
-    row = samples.result("tvm", 5.0)
-    task = replace(row.task, variant=replace(row.task.variant, pipeline="tvm"))
+    row = key("tvm", pipeline=pipeline)
     kernels = (kernel("conv2d", 4.9, "conv1", flops=2e9, bytes=4e6),)
     irs = (nest("conv2d", *(("serial", 64),) * 5, rule=rule),)
-    found = replace(profile("tvm", *kernels), end_to_end_s=5.0)
-    return samples.session(replace(row, task=task), profiles=(found,), kernel_ir=irs, roofs=ROOFS)
+    found = replace(profile(row, *kernels), end_to_end_s=5.0)
+    return samples.session(samples.result(row, 5.0), profiles=(found,), kernel_ir=irs, roofs=ROOFS)
 
 
 def narrow(*features: str) -> Session:
@@ -88,13 +88,12 @@ def measured(rounds: list[float], spread: float = 0.0, other: float = 0.05) -> S
 
 def tuned(tuned_s: float) -> Session:
     plain = samples.result("tvmscope", 0.05)
-    row = samples.result("tvmscope-tuned", tuned_s)
-    task = replace(row.task, variant=replace(row.task.variant, tuning="records"))
+    row = samples.result(key("tvmscope-tuned", tuning="records"), tuned_s)
     profiles = (
         profile("tvmscope", good(), kernel("fused_dense", 0.01, **FAST)),
-        profile("tvmscope-tuned", good(), kernel("fused_dense", 0.02, **FAST)),
+        profile(row.key, good(), kernel("fused_dense", 0.02, **FAST)),
     )
-    return samples.session(plain, replace(row, task=task), profiles=profiles)
+    return samples.session(plain, row, profiles=profiles)
 
 
 def launches(calls: int, host_s: float, target: str = "cpu:znver4") -> Session:

@@ -6,15 +6,18 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from support.rows import key
 from tvmscope.backends.api import Span, Trace
 from tvmscope.benchmark.plan import Entry
-from tvmscope.core.task import Task, Variant
+from tvmscope.core.row import Task
 from tvmscope.errors import BackendUnavailable, RunError, UsageError
+from tvmscope.measure.remote import here
 
 ENV = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
 OUTPUTS = {"y": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)}
@@ -162,10 +165,12 @@ def imported() -> list[str]:
 
 
 def task(backend: str, **changes: Any) -> Task:
-    variant = Variant(backend=backend, precision=changes.pop("precision", "float32"))
-    fields = {"model": "m", "digest": "d", "target": "cpu", "threads": 1, "shapes": {"x": (1,)}}
-    return Task(variant=variant, **(fields | changes))
+    row = key(backend, changes.pop("target", "cpu"), changes.pop("precision", "float32"))
+    fields = {"model": "m", "digest": "d", "key": row, "threads": 1, "shapes": {"x": (1,)}}
+    return Task(**(fields | changes))
 
 
-def entry(backend: str, *, load: str = "support.fakes:load", **request: Any) -> Entry:
-    return Entry(task=task(backend), load=load, request=request, env=ENV)
+def entry(
+    backend: str, *, load: Callable[[dict[str, Any]], FakeRunner] = load, **request: Any
+) -> Entry:
+    return Entry(task=task(backend), load=here(load), request=request, env=ENV)

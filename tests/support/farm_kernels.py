@@ -18,7 +18,6 @@ from support.command import COMMAND, ENV
 from tvmscope.runtime import tvm_compat
 from tvmscope.tuning.farm.tracker import summary
 
-NAME = "support.farm_kernels"
 SIZE = 1000
 ARGS = (((SIZE,), "float32"), ((SIZE,), "float32"))
 PATIENCE_S = 60.0

@@ -218,7 +218,7 @@ class Graph:
         """Compile, run, and compare with PyTorch; no rule may have failed on the way."""
         ran = self.run(*outputs, target=target, options=options)
         assert ran.remarks == (), ran.remarks
-        tolerance = TOLERANCE[options.precision if options else "float32"]
+        tolerance = TOLERANCE[options.precision.dtype if options else "float32"]
         if ran.taken_by("winograd"):
             tolerance = max(tolerance, WINOGRAD_TOLERANCE)
         for node, got in zip(outputs, ran.outputs, strict=True):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from support import samples
+from support.rows import key
 from tvmscope.core.profile import Buffer, KernelIR, KernelTime, Loop, Profile, Roof
+from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 
 ROOFS = (
@@ -29,12 +31,15 @@ def kernel(name: str, total_s: float, *ops: str, **more: Any) -> KernelTime:
     )  # fmt: skip
 
 
-def profile(backend: str, *kernels: KernelTime, **more: Any) -> Profile:
+def profile(
+    backend: str | RowKey, *kernels: KernelTime, target: str = "cpu:znver4", **more: Any
+) -> Profile:
     """A run that is its kernels, a host part of 2 % and an instrument that costs 1 %."""
     spent = sum(k.total_s for k in kernels)
+    row = key(backend, target) if isinstance(backend, str) else backend
     return Profile(
         **{
-            "backend": backend, "target": "cpu:znver4", "kernels": kernels, "how": "by hand",
+            "key": row, "kernels": kernels, "how": "by hand",
             "runs": 9, "end_to_end_s": spent * 1.02, "profiled_s": spent * 1.03,
             "host_s": spent * 0.03, **more,
         }
@@ -56,6 +61,6 @@ def nest(name: str, *modes: tuple[str, int], **more: Any) -> KernelIR:
 
 def session(*profiles: Profile, **more: Any) -> Session:
     """A session with these profiles, a row for each, and the roofs above."""
-    rows = [samples.result(p.backend, p.end_to_end_s, p.target) for p in profiles]
+    rows = [samples.result(p.key, p.end_to_end_s) for p in profiles]
     rows += more.pop("rows", [])
     return samples.session(*rows, **{"profiles": profiles, "roofs": ROOFS, **more})

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from support import profiles, samples
+from support.rows import key
 from tvmscope.core.fixes import Attempt
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.profile import Finding, KernelTime
@@ -78,13 +79,13 @@ FINDINGS = (
 
 TRIED = (
     Attempt(
-        rule="layout-changes", title="One layout change costs 0.4 ms", backend="tvmscope",
-        target="cpu:znver4", fix={"disabled_passes": []}, predicted_s=0.0004, achieved_s=0.00035,
+        rule="layout-changes", title="One layout change costs 0.4 ms", key=key("tvmscope"),
+        fix={"disabled_passes": []}, predicted_s=0.0004, achieved_s=0.00035,
         ci95_s=(0.0003, 0.0004), outcome="kept", reason="1.02 times as fast",
     ),
     Attempt(
-        rule="launch-bound", title="Tiny kernels are bound by their launch", backend="tvmscope",
-        target="cpu:znver4", fix={"exec_mode": "compiled"}, predicted_s=0.0002, achieved_s=-0.0001,
+        rule="launch-bound", title="Tiny kernels are bound by their launch", key=key("tvmscope"),
+        fix={"exec_mode": "compiled"}, predicted_s=0.0002, achieved_s=-0.0001,
         ci95_s=(-0.0003, 0.0001), outcome="reverted", reason="not faster: 0.99x, undecided",
     ),
 )  # fmt: skip
@@ -101,7 +102,7 @@ def profiled(**more: Any) -> Session:
     ]
     loops = profiles.nest(
         "fused_conv2d40_add_relu", ("parallel", 28), ("serial", 64), ("vectorized", 16),
-        backend="tvmscope", target="cpu:znver4", rule="conv2d",
+        key=key("tvmscope"), rule="conv2d",
     )  # fmt: skip
     known = {"findings": FINDINGS, "fixes": TRIED, "kernel_ir": (loops,)}
     return profiles.session(ours, theirs, rows=rows, **known | more)
@@ -138,7 +139,7 @@ def hostile(name: str) -> Session:
         profiles=tuple(taken),
         findings=(finding,),
         fixes=(
-            replace(TRIED[0], rule=name, title=name, fix={name: name}, reason=name, backend=name),
+            replace(TRIED[0], rule=name, title=name, fix={name: name}, reason=name, key=key(name)),
         ),
         warnings=(name,),
         kernel_ir=tuple(

@@ -6,16 +6,17 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from support.rows import key
 from tvmscope.core.comparison import Comparison, compare
 from tvmscope.core.environment import Environment
 from tvmscope.core.measurement import Accuracy, Measurement, Result
 from tvmscope.core.model import Model, TensorSpec
 from tvmscope.core.profile import Finding, KernelTime, Profile, Roof
+from tvmscope.core.row import RowKey, Task
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
-from tvmscope.core.task import Task, Variant
 from tvmscope.core.tuning import Candidate, Part, TunedTask, TuningPoint
-from tvmscope.workflow.facts import informed
+from tvmscope.stages.facts import informed
 
 CPU = Target(kind="llvm", arch="znver4", features=("avx2", "fma"), cores=2)
 CUDA = Target(kind="cuda", arch="sm_90", attrs={"thread_warp_size": 32})
@@ -37,11 +38,14 @@ def accuracy(error: float = 1.2e-6, *, passed: bool = True, detail: str | None =
     )  # fmt: skip
 
 
-def result(backend: str, median_s: float | None, target: str = "cpu:znver4", **more: Any) -> Result:
-    """A row; without a time it is not measured."""
-    variant = Variant(backend=backend, precision=more.pop("precision", "float32"))
+def result(
+    backend: str | RowKey, median_s: float | None, target: str = "cpu:znver4", **more: Any
+) -> Result:
+    """A row, by its backend's name or its key; without a time it is not measured."""
+    if isinstance(backend, str):
+        backend = key(backend, target, more.pop("precision", "float32"))
     task = Task(
-        model="resnet50", digest="d" * 64, target=target, threads=2, variant=variant,
+        model="resnet50", digest="d" * 64, key=backend, threads=2,
         shapes={"x": (1, 3, 224, 224)},
     )  # fmt: skip
     if median_s is not None:
@@ -103,8 +107,7 @@ def complete() -> Session:
         result("tvmscope", 0.0482),
         profiles=(
             Profile(
-                backend="tvmscope",
-                target="cpu:skylake-avx512",
+                key=key("tvmscope", "cpu:skylake-avx512"),
                 kernels=(KERNEL,),
                 how="VM instrument",
                 runs=9,

@@ -15,9 +15,10 @@ from typing import Any
 
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
+from tvmscope.measure.remote import here
 from tvmscope.runtime import tvm_compat
+from tvmscope.tuning.trials.builders import Tunables
 
-NAME = "support.tiny_tunables"
 SIZE = 64
 
 
@@ -135,3 +136,11 @@ def _faulty(tvm: Any, fault: str) -> Any:
         name="C",
     )
     return te.create_prim_func([a, b, c])
+
+
+TUNABLES = Tunables(
+    build_candidate=here(build_candidate),
+    build_plain=here(build_plain),
+    arguments=here(arguments),
+    trace_of=here(trace_of),
+)

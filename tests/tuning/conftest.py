@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 
 from support import tiny_tunables
+from support.references import EXTRACT, PREPARE
 from tvmscope.compiler import targets
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial, TuningTask
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.trials.runners import LocalRunner
 from tvmscope.tuning.trials.workshop import Setting, Workshop
-from tvmscope.workflow import records
 
 TIMEOUT_S = 4.0
 
@@ -31,8 +33,7 @@ def target() -> Target:
 @pytest.fixture(scope="session")
 def function(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("function")
-    file: Path = run_isolated(f"{tiny_tunables.NAME}:write_function", folder)
-    return file
+    return run_isolated(here(tiny_tunables.write_function), folder)
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +56,7 @@ def setting(target: Target) -> Setting:
 
 @pytest.fixture(scope="module")
 def workshop(setting: Setting, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
-    builders = Builders(2, tunables=tiny_tunables.NAME)
+    builders = Builders(2, tunables=tiny_tunables.TUNABLES)
     runner = LocalRunner(threads=2, timeout_s=TIMEOUT_S)
     with Workshop(builders, runner, tmp_path_factory.mktemp("built"), setting) as made:
         yield made
@@ -68,9 +69,9 @@ def database(net: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = targets.resolve("cpu", cores=2)
     ready = folder / "ready"
     ready.mkdir()
-    model = run_isolated("tvmscope.models.prepare:prepare", str(net), str(ready), LoadOptions())
+    model = run_isolated(PREPARE, str(net), str(ready), LoadOptions())
     tasks = run_isolated(
-        "tvmscope.compiler.tunable.extract:extract",
+        EXTRACT,
         Prepared(ready, model),
         target,
         CompileOptions(),

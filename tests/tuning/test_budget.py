@@ -10,9 +10,10 @@ import pytest
 
 from tvmscope.core.options import MeasureOptions, TuneOptions
 from tvmscope.progress import Silent
+from tvmscope.stages.options import Options
+from tvmscope.tuning.job import tune
+from tvmscope.tuning.proof import prove as tuning_proof
 from tvmscope.tuning.search.loop import Limits
-from tvmscope.workflow import tune, tuning_proof
-from tvmscope.workflow.options import Options
 
 TASKS, BUDGET_S, PREPARED_S = 20, 600.0, 40.0
 PROMISING = SimpleNamespace(fastest=lambda count: [None] * count)
@@ -57,10 +58,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def a_run(budget_s: float) -> Any:
     options = Options(tune=TuneOptions(budget_s=budget_s), measure=MeasureOptions(duration_s=5.0))
+    job = SimpleNamespace(options=options, progress=Silent(), session=SimpleSession())
     return SimpleNamespace(
-        began=0.0, options=options, build_s=10.0, load_s=4.0, progress=Silent(),
-        spent_s=lambda: PREPARED_S, session=SimpleSession(), runs_here=True,
-    )  # fmt: skip
+        job=job, began=0.0, build_s=10.0, load_s=4.0, spent_s=lambda: PREPARED_S, runs_here=True
+    )
 
 
 @dataclass(frozen=True)
@@ -109,5 +110,5 @@ def test_a_budget_without_time_to_search_says_what_would_do(clock: Clock) -> Non
     run, proof = a_run(70.0), tuning_proof.Proof()
     assert not tune._has_time(run, TASKS, proof)
     assert "leaves no time to search" in proof.reason
-    assert "give at least 2m" in run.session.warnings[0]
+    assert "give at least 2m" in run.job.session.warnings[0]
     assert tune._has_time(a_run(120.0), TASKS, proof)

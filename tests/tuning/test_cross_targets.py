@@ -19,12 +19,12 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features
+from tvmscope.stages.options import Options
 from tvmscope.tuning.farm.tracker import Device
+from tvmscope.tuning.job.setup import misfit
+from tvmscope.tuning.job.tune import tune
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.trials.builders import Builders, Job
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.tune import tune
-from tvmscope.workflow.tuning_setup import misfit
 
 AVX2 = pytest.mark.skipif("avx2" not in cpu_features.reported(), reason="no AVX2 here")
 AARCH64 = 183
@@ -144,7 +144,7 @@ def test_a_farm_without_a_gpu_is_refused_for_one(farm: Farm, tmp_path: Path) -> 
 def test_a_candidate_for_another_machine_is_linked_for_it(function: Path, tmp_path: Path) -> None:
     board = targets.resolve("arm64:cortex-a72")
     job = Job(function=function, candidate=Candidate(), target=board, output=tmp_path / "kernel.so")
-    with Builders(1, tunables=tiny_tunables.NAME) as builders:
+    with Builders(1, tunables=tiny_tunables.TUNABLES) as builders:
         built = builders.submit(job).result()
     assert built.failure is None
     data = job.output.read_bytes()

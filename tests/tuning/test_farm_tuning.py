@@ -17,12 +17,12 @@ from support import farm_kernels
 from support.farm_kernels import Farm, eventually, kill_group, session_of
 from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate, Trial
+from tvmscope.stages.options import Options
 from tvmscope.tuning import plan
+from tvmscope.tuning.job.tune import tune
 from tvmscope.tuning.proof import validate
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.search.state import State
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.tune import tune
 
 NET = """
 import torch

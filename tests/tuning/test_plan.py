@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from support.rows import key
 from support.trials import failed, trial
 from tvmscope.analysis.roofline import Level, Limits
 from tvmscope.core.profile import KernelTime, Profile
@@ -38,8 +39,7 @@ def profile(**seconds: float) -> Profile:
         KernelTime(name=name, source_ops=(), calls=2, total_s=s) for name, s in seconds.items()
     )
     return Profile(
-        backend="tvmscope",
-        target="cpu",
+        key=key("tvmscope"),
         kernels=kernels,
         how="",
         runs=1,
@@ -137,7 +137,7 @@ def test_kernels_measured_one_by_one_make_a_profile() -> None:
         trial(workload="conv workload", seconds=2e-3),
         failed(workload="broken workload"),
     ]
-    found = profile_of(tasks, trials, "tvmscope")
+    found = profile_of(tasks, trials, key("tvmscope"))
     (kernel,) = found.kernels
     assert (kernel.name, kernel.calls) == ("conv", 3)
     assert found.end_to_end_s == kernel.total_s == pytest.approx(3 * 2e-3 * 1.01)

@@ -10,8 +10,8 @@ from support import samples
 from tvmscope.benchmark.compare import compare_all
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Choice, Lowering, Status, Trial, TuningTask
+from tvmscope.tuning.proof.prove import Proof, accept, settle
 from tvmscope.tuning.proof.validate import Verdict
-from tvmscope.workflow.tuning_proof import Proof, accept, settle
 
 TASK = TuningTask(
     key="w",

@@ -17,13 +17,14 @@ from support.farm_kernels import ARGS, Farm, eventually, kill_group, session_of
 from tvmscope.core.tuning import Candidate, TuningTask
 from tvmscope.errors import RunError, UsageError
 from tvmscope.machine import cpu_features
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
 from tvmscope.tuning.farm.remote import RemoteRunner
+from tvmscope.tuning.farm.service import Ports, is_loopback, run_server, target_of
 from tvmscope.tuning.farm.tracker import parse_address
 from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.trials.kernels import fill
 from tvmscope.tuning.trials.workshop import Setting, Workshop
-from tvmscope.workflow.farm import Ports, is_loopback, run_server, target_of
 
 QUICK = {"seed": 1, "repeat": 2, "min_repeat_ms": 1.0, "timeout_s": 10.0}
 
@@ -31,8 +32,7 @@ QUICK = {"seed": 1, "repeat": 2, "min_repeat_ms": 1.0, "timeout_s": 10.0}
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("kernels")
-    built: dict[str, Path] = run_isolated(f"{farm_kernels.NAME}:build", folder)
-    return built
+    return run_isolated(here(farm_kernels.build), folder)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_a_search_on_the_farm_tries_the_same_candidates_and_checks_them(
     wrong = Candidate(params={"fault": "wrong"})
     candidates = (*task.candidates[:4], wrong)
     runner = RemoteRunner(farm.address, "board", wait_s=30)
-    builders = Builders(1, tunables=tiny_tunables.NAME)
+    builders = Builders(1, tunables=tiny_tunables.TUNABLES)
     with Workshop(builders, runner, tmp_path, setting, take_turns=False) as workshop:
         found = {
             t.candidate.id: t.status for _, t in workshop.try_all([(task, c) for c in candidates])

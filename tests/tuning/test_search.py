@@ -160,7 +160,7 @@ function, folder, file = map(Path, sys.argv[1:])
 task = tiny_tunables.make_task(function)
 setting = Setting(target=targets.host_target(cores=2), threads=2, cpu="a CPU", tvm="1",
                   repeat=2, min_repeat_ms=1.0, timeout_s=4.0)
-builders = Builders(2, tunables=tiny_tunables.NAME)
+builders = Builders(2, tunables=tiny_tunables.TUNABLES)
 with Workshop(builders, LocalRunner(threads=2), folder, setting) as workshop:
     planned = PlannedTask(task=task, total_s=1.0, share=1.0, least_s=0.0)
     Search([planned], workshop, Database(file), Limits(), batch=2,

@@ -12,10 +12,11 @@ from support.trials import ARM
 from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate
 from tvmscope.runtime.artifact import read_kernels
+from tvmscope.stages.options import Options
+from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.targets import resolve_targets
 from tvmscope.tuning.records.database import Database
-from tvmscope.workflow import ablate
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.stages import Row, resolve_targets
+from tvmscope.workflow.ablating import ablate
 
 COMMON = ("--target", "cpu", "--threads", "2")
 QUICK = (*COMMON, "--iterations", "2", "--warmup", "1", "-o", "out")
@@ -29,10 +30,13 @@ def foreign(database: Path, tmp_path: Path) -> Path:
     return tmp_path / "foreign.jsonl"
 
 
-def rows_of(db: str | Path, *only: str, **more: object) -> dict[str | None, Row]:
+def rows_of(db: str | Path, *only: str, **more: object) -> dict[str | None, PlannedRow]:
     options = Options.of(target="cpu", threads=2, db=str(db), **more)
     (target,) = resolve_targets(options)
-    return {row.variant.change: row for row in ablate.plan(options, target, only)}
+    return {
+        row.variant.change: row
+        for row in ablate.plan(options, ablate.ask(options, target, only), "onnx")
+    }
 
 
 def test_records_are_worth_a_row_whose_code_differs(

@@ -12,8 +12,8 @@ from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate
 from tvmscope.report.formats import console, html
 from tvmscope.runtime.artifact import read_kernels
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
-from tvmscope.workflow import records
 
 QUICK = {"target": "cpu", "iterations": 2, "warmup": 1, "threads": 2}
 
@@ -31,7 +31,7 @@ def test_records_make_a_row_of_their_own(net: Path, database: Path, tmp_path: Pa
     assert rows["tvmscope"].task.variant.tuning is None
     assert rows["tvmscope-tuned"].task.variant.tuning == str(database)
     (comparison,) = session.comparisons
-    assert (comparison.backend, comparison.against) == ("tvmscope-tuned", "tvmscope")
+    assert (comparison.key.name, comparison.against.name) == ("tvmscope-tuned", "tvmscope")
     tuned = {}
     for folder in (tmp_path / "session" / "artifacts").iterdir():
         tuned[folder.name.startswith("tvmscope-tuned")] = [

@@ -74,7 +74,7 @@ def test_killed_builders_and_runner_are_replaced(workshop: Workshop, task: Tunin
 def test_with_spare_cores_building_and_measuring_overlap(
     task: TuningTask, setting: Setting, tmp_path: Path
 ) -> None:
-    builders, runner = Builders(2, tunables=tiny_tunables.NAME), LocalRunner(threads=1)
+    builders, runner = Builders(2, tunables=tiny_tunables.TUNABLES), LocalRunner(threads=1)
     with Workshop(builders, runner, tmp_path, setting, take_turns=False) as workshop:
         trials = tried(workshop, task, *task.candidates)
     assert sorted(trials) == sorted(candidate.id for candidate in task.candidates)
@@ -129,7 +129,7 @@ def test_plain_loops_run_where_they_can_if_the_device_cannot(
     device, cpu = Asked(), Asked()
     generic = Target(kind="llvm", arch="x86-64")
     other = replace(setting, plain_target=generic)
-    builders = Builders(1, tunables=tiny_tunables.NAME)
+    builders = Builders(1, tunables=tiny_tunables.TUNABLES)
     with Workshop(builders, device, tmp_path, other, checker=cpu, take_turns=False) as shop:
         found = tried(shop, task, GOOD, fault("wrong"))
         assert shop.check(task, GOOD, tmp_path / "matmul" / f"{GOOD.id}.so", seed=9) is None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from support import samples
+from support.rows import key
 from tvmscope.analysis.ablation import NOTHING, SAME_CODE, comparisons, effects
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import CompileOptions
@@ -16,14 +18,15 @@ from tvmscope.errors import UsageError
 from tvmscope.report.formats import console, markdown
 from tvmscope.report.formats.html import render as page
 from tvmscope.report.sections import view
-from tvmscope.workflow import switches
+from tvmscope.workflow.ablating import switches
 
 CPU = switches.of_device("cpu")
 
 
-def row(change: str | None, median_s: float | None, **more) -> Result:
-    made = samples.result("tvmscope", median_s, **more)
-    return replace(made, task=replace(made.task, variant=replace(made.task.variant, change=change)))
+def row(
+    change: str | None, median_s: float | None, target: str = "cpu:znver4", **more: Any
+) -> Result:
+    return samples.result(key("tvmscope", target, change=change), median_s, **more)
 
 
 @pytest.fixture

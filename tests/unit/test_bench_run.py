@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.fakes import OUTPUTS, entry, task
-from tvmscope.benchmark import row
+from support import fakes
+from support.fakes import OUTPUTS, entry
+from tvmscope.benchmark import running_row
+from tvmscope.benchmark.compare import compare_all
 from tvmscope.benchmark.plan import Entry
-from tvmscope.benchmark.run import compare_all, run
+from tvmscope.benchmark.run import run
 from tvmscope.core import stats
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
@@ -73,7 +75,7 @@ def alive() -> list[str]:
 
 
 def test_a_row_that_leaves_cores_idle_says_so(bench: Bench) -> None:
-    rows = bench.run(entry("lazy"), entry("busy", load="support.fakes:load_busy"))
+    rows = bench.run(entry("lazy"), entry("busy", load=fakes.load_busy))
     lazy, busy = rows["lazy"], rows["busy"]
     assert lazy.cores_used is not None
     assert busy.cores_used is not None
@@ -123,7 +125,7 @@ def test_each_fault_is_a_row_and_the_others_finish(bench: Bench, at: int) -> Non
         assert measurement is not None
         assert len(measurement.values_s) == 9
     (found,) = compare_all(tuple(rows.values()))
-    assert {found.backend, found.against} == {"first", "last"}
+    assert {found.key.name, found.against.name} == {"first", "last"}
     assert alive() == []
 
 
@@ -144,7 +146,7 @@ def test_a_wrong_result_is_timed_but_never_wins(bench: Bench) -> None:
 
 
 def test_missing_backends_are_unavailable_with_the_reason(bench: Bench) -> None:
-    planned = Entry(task=task("planned"), unavailable="install it first")
+    planned = replace(entry("planned"), unavailable="install it first")
     rows = bench.run(planned, entry("found-out", fault="missing"), entry("good"))
     assert (rows["planned"].status, rows["planned"].reason) == ("unavailable", "install it first")
     assert (rows["found-out"].status, rows["found-out"].reason) == ("unavailable", "install it")
@@ -160,14 +162,14 @@ def test_a_clear_difference_is_called(bench: Bench) -> None:
 
 
 def test_device_time_stands_beside_wall_time(bench: Bench) -> None:
-    row = bench.run(entry("gpu", load="support.fakes:load_device"))["gpu"]
+    row = bench.run(entry("gpu", load=fakes.load_device))["gpu"]
     assert row.device_measurement is not None
     assert row.device_measurement.clock == "cuda-events"
     assert set(row.device_measurement.values_s) == {5e-4}
 
 
 def test_spread_is_warned_about(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row, "CPU_SPREAD", -1.0)
+    monkeypatch.setattr(running_row, "CPU_SPREAD", -1.0)
     assert any("noisy" in w for w in bench.run(entry("a"))["a"].warnings)
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from support import samples
+from support.rows import key
 from tvmscope.analysis.bisection import Bisection, Probe
 from tvmscope.benchmark.verify import mismatch
 from tvmscope.core.session import Session
 from tvmscope.errors import BuildError
 from tvmscope.progress import Silent
 from tvmscope.report.terminal.bisection import headline, render
-from tvmscope.workflow import bisect as job
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.prefixes import first_bad
+from tvmscope.stages.options import Options
+from tvmscope.workflow.bisecting import bisect as job
+from tvmscope.workflow.bisecting.prefixes import first_bad
 
 WRONG = samples.accuracy(0.5, passed=False, detail="output 'y': far off")
 
@@ -90,9 +90,9 @@ def test_a_reproducer_that_shows_nothing_is_not_called_a_proof() -> None:
 
 
 def wrong(build_s: float) -> Session:
-    row = samples.result("tvmscope", 0.05, status="wrong", accuracy=WRONG, build_s=build_s)
-    variant = replace(row.task.variant, pipeline="tvmscope")
-    return samples.session(replace(row, task=replace(row.task, variant=variant)))
+    ours = key("tvmscope", pipeline="tvmscope")
+    row = samples.result(ours, 0.05, status="wrong", accuracy=WRONG, build_s=build_s)
+    return samples.session(row)
 
 
 def suspected(session: Session, **more) -> tuple[str, ...]:

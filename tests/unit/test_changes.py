@@ -16,7 +16,7 @@ from tvmscope.core.session import Session
 from tvmscope.core.vision import Box, BoxPair, Label, Sighting
 from tvmscope.errors import Incomparable, RegressionError
 from tvmscope.report.terminal.changes import render
-from tvmscope.workflow.compare import check_regression
+from tvmscope.workflow.comparing.compare import check_regression
 
 
 def measured(ours_s: float, peer_s: float | None = 0.05, **more) -> Session:

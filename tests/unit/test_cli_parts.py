@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from support import samples
+from support.rows import key
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.progress import Bars, showing
 from tvmscope.cli.show import InterruptedWork, Show, exit_code
+from tvmscope.core.precision import FLOAT16
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_flags_reach_their_options() -> None:
         **flags.comparison(backends=["torch,openvino"]),
         **flags.tolerances(rtol=0.5),
     )
-    assert (options.precisions, options.threads, options.tolerance) == (("float16",), 3, 0.5)
+    assert (options.precisions, options.threads, options.tolerance) == ((FLOAT16,), 3, 0.5)
     assert (options.load.shapes, options.load.seed, options.measure.seed) == ({"x": (1, 3)}, 7, 7)
     assert options.compile.disabled_passes == ("a", "b")
     assert options.graph
@@ -79,9 +80,8 @@ def test_exit_code(session: Session, asked: tuple[str, ...], code: int) -> None:
 
 def compiled(status: str, **more: object) -> Session:
     """A session in which our own row came to `status` and a peer was measured."""
-    row = samples.result("tvmscope", None, status=status, reason="because", **more)
-    variant = replace(row.task.variant, pipeline="tvmscope")
-    row = replace(row, task=replace(row.task, variant=variant))
+    ours = key("tvmscope", pipeline="tvmscope")
+    row = samples.result(ours, None, status=status, reason="because", **more)
     return samples.session(row, samples.result("onnxruntime", 0.05))
 
 
@@ -97,7 +97,7 @@ def test_what_was_cross_compiled_as_asked_is_no_missing_dependency() -> None:
 def test_interruption_names_the_saved_session() -> None:
     def work() -> None:
         with Show(quiet=True).working() as progress:
-            progress.note("session: results/x")
+            progress.saved(Path("results/x"))
             progress.note("model 2 of 2: y")
             raise KeyboardInterrupt
 
@@ -107,17 +107,20 @@ def test_interruption_names_the_saved_session() -> None:
 
 def test_progress_is_plain_lines_without_a_terminal() -> None:
     stream = io.StringIO()
-    with showing(Console(file=stream)) as (progress, notes):
+    with showing(Console(file=stream)) as progress:
         progress.stage("load", "resnet50")
         progress.step(1, 2, "half")
         progress.note("a [bold]\x1bnote")
-    assert stream.getvalue() == "[0 s] load: resnet50\na [bold]\\x1bnote\n"
-    assert notes == ["a [bold]\x1bnote"]
+        assert progress.folder is None
+        progress.saved(Path("results/x"))
+        assert progress.folder == Path("results/x")
+    said = "[0 s] load: resnet50\na [bold]\\x1bnote\nsession: results/x\n"
+    assert stream.getvalue() == said
 
 
 def test_progress_is_a_bar_on_a_terminal() -> None:
     stream = io.StringIO()
-    with showing(Console(file=stream, force_terminal=True, width=100)) as (progress, _notes):
+    with showing(Console(file=stream, force_terminal=True, width=100)) as progress:
         assert isinstance(progress, Bars)
         progress.stage("measure", "[x]")
         progress.step(1, 4, "round 1")

@@ -94,7 +94,7 @@ def test_different_things_are_incomparable(change: dict[str, Any], word: str) ->
 def test_across_allows_targets_and_precisions_but_no_other_model() -> None:
     other = result("b", 2.0, target="cuda", threads=4, precision="float16")
     found = compare(result("a", 1.0), other, across=True)
-    assert (found.target, found.against_target, found.against) == ("cpu", "cuda", "b fp16")
+    assert (found.key.target, found.against.label) == ("cpu", "b fp16 @ cuda")
     with pytest.raises(Incomparable):
         compare(result("a", 1.0), result("b", 1.0, digest="e"), across=True)
 
@@ -108,7 +108,7 @@ def test_comparison_survives_the_codec() -> None:
 
 
 def names(results: list[Result]) -> list[tuple[str, str, str]]:
-    return [(c.backend, c.against, c.target) for c in compare_all(results)]
+    return [(c.key.name, c.against.name, c.key.target) for c in compare_all(results)]
 
 
 def test_our_rows_meet_every_other_row_of_their_kind() -> None:

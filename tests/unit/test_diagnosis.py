@@ -26,6 +26,7 @@ from support.diagnosis_samples import (
     with_loops,
 )
 from support.profiles import kernel, nest, profile, session
+from support.rows import key
 from tvmscope.analysis import roofline
 from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session, from_json, to_json
@@ -87,10 +88,7 @@ def test_a_missing_schedule_is_fixed_by_our_pipeline() -> None:
 
 
 def test_our_own_pipeline_is_no_fix_for_itself() -> None:
-    ours = unscheduled()
-    row = ours.results[0]
-    task = replace(row.task, variant=replace(row.task.variant, pipeline="tvmscope"))
-    (found,) = findings(replace(ours, results=(replace(row, task=task),)), "no-schedule")
+    (found,) = findings(unscheduled(pipeline="tvmscope"), "no-schedule")
     assert found.fix == {}
     assert found.effort == "hours"
 
@@ -168,19 +166,17 @@ def test_without_fusion_a_kernel_joins_the_one_before_it() -> None:
 def test_a_graph_that_was_measured_says_what_it_saves() -> None:
     found = launches(1000, 5e-3, "cuda:sm_90")
     row = found.results[0]
-    task = replace(row.task, variant=replace(row.task.variant, graph=True))
-    graph = replace(samples.result("tvmscope", 3e-3, "cuda:sm_90"), task=task)
+    graph = samples.result(key("tvmscope", "cuda:sm_90", graph=True), 3e-3)
     (known,) = findings(replace(found, results=(row, graph)), "launch-bound")
     assert known.saving_s == pytest.approx(4e-3)
 
 
 def test_a_fixed_row_is_diagnosed_in_place_of_the_one_it_was_made_from() -> None:
     slow = narrow("sse2")
-    fast = profile("tvmscope fixed", kernel("fused_conv2d_add_relu", 0.01, "conv1"))
-    row = samples.result("tvmscope", 0.0102)
-    task = replace(row.task, variant=replace(row.task.variant, fixed=True))
+    row = samples.result(key("tvmscope", fixed=True), 0.0102)
+    fast = profile(row.key, kernel("fused_conv2d_add_relu", 0.01, "conv1"))
     fixed = replace(
-        slow, results=(*slow.results, replace(row, task=task)), profiles=(*slow.profiles, fast),
+        slow, results=(*slow.results, row), profiles=(*slow.profiles, fast),
         targets=(*slow.targets, samples.CPU),
     )  # fmt: skip
     assert findings(slow, "target-feature-unused")

@@ -9,7 +9,7 @@ import pytest
 
 from tvmscope.errors import RunError
 from tvmscope.runtime import tvm_compat
-from tvmscope.workflow import doctor
+from tvmscope.workflow.examining import doctor
 
 
 def by_name(checks: Iterator[doctor.Check]) -> dict[str, doctor.Check]:
@@ -42,7 +42,7 @@ def test_crashing_tvm_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*args: object, **more: object) -> None:
         raise RunError("tvm_facts: killed by signal 11 (segmentation fault)")
 
-    monkeypatch.setattr(doctor, "run_isolated", crash)
+    monkeypatch.setattr(doctor, "run_within", crash)
     (check,) = doctor._tvm()
     assert check.status == "fail"
     assert "signal 11" in check.detail

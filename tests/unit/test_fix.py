@@ -12,17 +12,21 @@ import numpy as np
 import pytest
 
 from support import fakes, profiles, samples
+from support.rows import key
 from tvmscope.backends import all_backends
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, MeasureOptions
+from tvmscope.core.precision import FLOAT16
 from tvmscope.core.profile import Finding
-from tvmscope.core.session import Session, load, save
-from tvmscope.core.task import Variant
+from tvmscope.core.row import Task
+from tvmscope.core.session import Session, load
 from tvmscope.errors import BuildError, UsageError
 from tvmscope.progress import Silent
-from tvmscope.workflow import calibration, fix, stages
-from tvmscope.workflow.options import Options
+from tvmscope.stages.job import Job
+from tvmscope.stages.options import Options
+from tvmscope.stages.rows import PlannedRow
+from tvmscope.workflow.fixing import calibration, fix
 
 SLOW, MIDDLE, FAST = {"run_s": 40e-3}, {"run_s": 20e-3}, {"run_s": 2e-3}
 QUICK = Options(measure=MeasureOptions(warmup=1, iterations=9, timeout_s=20), threads=2)
@@ -55,45 +59,45 @@ class Shop:
     def run(self, *, first: dict[str, Any] = SLOW) -> Session:
         np.savez(self.folder / "reference.npz", **fakes.OUTPUTS)
         backend = all_backends()[0]["tvmscope"]
-        row = stages.Row(
+        row = PlannedRow(
             backend=backend, target=samples.CPU, unavailable=None,
-            variant=Variant(backend="tvmscope", pipeline="tvmscope"),
+            key=key("tvmscope", pipeline="tvmscope"),
         )  # fmt: skip
-        self._save(self.folder / "artifacts" / row.folder_name, first)
-        ours = profiles.profile("tvmscope", profiles.kernel("fused_conv2d", 4e-3, "conv1"))
+        self._save(self.folder / "artifacts" / row.key.folder_name, first)
+        ours = profiles.profile(row.key, profiles.kernel("fused_conv2d", 4e-3, "conv1"))
         self.start = session = profiles.session(ours, findings=tuple(self.found))
-        for place, name in ((fix.stages, "plan_entries"), (fix.stages, "loadable_entry")):
-            self.monkeypatch.setattr(place, name, getattr(self, f"_{name}"))
+        for name in ("build_rows", "built_entry"):
+            self.monkeypatch.setattr(fix, name, getattr(self, f"_{name}"))
         self.monkeypatch.setattr(fix, "diagnosed", lambda s: replace(s, findings=tuple(self.found)))
-        self.monkeypatch.setattr(fix.profile, "profile_entries", self._profile)
-        ready = Prepared(self.folder, samples.MODEL)
-        for step in fix.fix_rows(session, [row], ready, QUICK, self.folder, Silent()):
-            session = step
-            save(session, self.folder)
-        return session
+        self.monkeypatch.setattr(fix, "profile_entries", self._profile)
+        job = Job(
+            ready=Prepared(self.folder, samples.MODEL), options=QUICK, progress=Silent(),
+            folder=self.folder, session=session,
+        )  # fmt: skip
+        return job.keep_each(fix.fix_rows(job, [row]))
 
-    def _entry(self, row: stages.Row, request: dict[str, Any]) -> Entry:
+    def _entry(self, row: PlannedRow, request: dict[str, Any]) -> Entry:
         made = fakes.entry("tvmscope", **request)
-        return replace(made, task=stages.task_of(samples.MODEL, row, row.target.cores))
+        task = Task(
+            model=samples.MODEL.name, digest=samples.MODEL.digest, key=row.key,
+            threads=row.target.cores, shapes=samples.MODEL.shapes,
+        )  # fmt: skip
+        return replace(made, task=task)
 
-    def _plan_entries(self, rows, ready, options: Options, artifacts: Path, stack) -> list[Entry]:
+    def _build_rows(self, rows, ready, options: Options, artifacts: Path, progress) -> list[Entry]:
         (row,) = rows
         name = ",".join(options.compile.disabled_passes)
+        self.on_build()
+        self.built.append(name)
+        made = self.makes[name]
+        if isinstance(made, Exception):
+            raise made
+        self._save(artifacts / row.key.folder_name, made)
+        return [self._entry(row, made)]
 
-        def build() -> Entry:
-            self.on_build()
-            self.built.append(name)
-            made = self.makes[name]
-            if isinstance(made, Exception):
-                raise made
-            self._save(artifacts / row.folder_name, made)
-            return self._entry(row, made)
-
-        return [replace(self._entry(row, {}), build=build)]
-
-    def _loadable_entry(self, row: stages.Row, ready, options, artifacts: Path) -> Entry:
+    def _built_entry(self, row: PlannedRow, ready, options, artifacts: Path) -> Entry:
         return self._entry(
-            row, json.loads((artifacts / row.folder_name / "request.json").read_text())
+            row, json.loads((artifacts / row.key.folder_name / "request.json").read_text())
         )
 
     def _save(self, artifact: Path, request: dict[str, Any]) -> None:
@@ -102,11 +106,9 @@ class Shop:
 
     def _profile(self, session: Session, entries, *_: Any) -> Iterator[Session]:
         for entry in entries:
-            self.profiled.append(entry.task.variant.label)
-            found = profiles.profile(
-                entry.task.variant.label, profiles.kernel("fused_conv2d", 1e-3, "conv1"),
-                target=entry.task.target,
-            )  # fmt: skip
+            self.profiled.append(entry.key.name)
+            made = profiles.kernel("fused_conv2d", 1e-3, "conv1")
+            found = profiles.profile(entry.key, made)
             session = replace(session, profiles=(*session.profiles, found))
             yield session
 
@@ -134,7 +136,7 @@ def test_a_fix_that_helps_is_kept_as_a_row_of_its_own(shop: Shop) -> None:
     assert (shop.folder / "artifacts" / "tvmscope-fixed-cpu-znver4").is_dir()
     assert not list(shop.folder.glob("artifacts/fix-*"))
     (against,) = session.comparisons
-    assert (against.backend, against.against) == ("tvmscope fixed", "tvmscope")
+    assert (against.key.name, against.against.name) == ("tvmscope fixed", "tvmscope")
     assert against.verdict == "faster"
 
 
@@ -183,7 +185,7 @@ def test_fixes_go_by_what_they_promise_and_build_on_what_was_kept(shop: Shop) ->
     shop.makes = {"pass-1": MIDDLE, "pass-2": FAST}
     first, second = shop.run().fixes
     assert shop.built == ["pass-1", "pass-2"]
-    assert (first.backend, second.backend) == ("tvmscope", "tvmscope fixed")
+    assert [a.key and a.key.name for a in (first, second)] == ["tvmscope", "tvmscope fixed"]
     assert second.achieved_s == pytest.approx(18e-3, rel=0.6), "against the first, not the start"
 
 
@@ -246,7 +248,7 @@ def test_a_fix_may_change_everything_it_names() -> None:
         {"target": "cpu", "threads": 4, "precision": "float16", "graph": True, "winograd": True,
          "pipeline": "tvmscope", "disabled_passes": ["a"], "exec_mode": "compiled"},
     )  # fmt: skip
-    assert (made.targets, made.threads, made.precisions) == (("cpu",), 4, ("float16",))
+    assert (made.targets, made.threads, made.precisions) == (("cpu",), 4, (FLOAT16,))
     assert made.graph is True
     assert made.compile == CompileOptions(
         disabled_passes=("a",), exec_mode="compiled", overrides={"winograd": True, "other": 1}

@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from support.rows import key
 from tvmscope.backends.profilers import openvino_host
 from tvmscope.backends.profilers.onnxruntime import read_events
 from tvmscope.backends.profilers.openvino import OpenVinoProfiler
@@ -50,7 +51,7 @@ def _openvino_profile(folder: Path, cost: Any) -> Profile:
     model = SimpleNamespace(get_runtime_model=lambda: SimpleNamespace(get_ordered_ops=list))
     profiler = OpenVinoProfiler(model, LazyRequest(), folder, cost)
     runner = SimpleNamespace(run=lambda: time.sleep(2e-3), profiler=lambda: profiler)
-    return profile_runner(runner, "openvino", "cpu", 0.1)
+    return profile_runner(runner, key("openvino"), 0.1)
 
 
 def test_what_openvinos_counters_and_calibration_do_not_hold_is_not_called_host_time(

@@ -18,8 +18,8 @@ from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.passes import all_passes
 from tvmscope.compiler.schedules import all_rules, cpu, rules
 from tvmscope.diagnose import engine
-from tvmscope.workflow import switches
-from tvmscope.workflow.facts import informed
+from tvmscope.stages.facts import informed
+from tvmscope.workflow.ablating import switches
 
 NOT_OPTIMISATIONS = {
     "decompose", "canonicalize", "scalar-operands", "mixed-precision", "wide-sums", "dead-code",
@@ -133,8 +133,8 @@ def test_a_disabled_pass_that_nothing_is_known_of_is_found_too() -> None:
 
 def test_manifests_are_read_without_tvm() -> None:
     script = (
-        "import sys\nfrom tvmscope.workflow import facts, switches\n"
-        "switches.of_device('cpu'), switches.of_device('cuda')\n"
+        "import sys\nfrom tvmscope.stages import facts\n"
+        "from tvmscope.workflow.ablating import switches\nswitches.of_device('cpu')\n"
         "import tvmscope.tuning.records.matching\n"
         "print({'tvm', 'torch', 'numpy'} & set(sys.modules))"
     )

@@ -12,9 +12,9 @@ from tvmscope.compiler.schedules import cpu, rule_named
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Trial, origins
 from tvmscope.errors import UsageError
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import SHIPPED_NAME, Database, append
 from tvmscope.tuning.records.matching import Found, Host, choose
-from tvmscope.workflow import records
 
 HOST = Host(target=AVX2, threads=2, tvm=TVM, cpu="a CPU")
 

@@ -9,21 +9,26 @@ from typing import Any
 import pytest
 
 from support import fakes, samples
+from support.rows import key
 from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.core.profile import Profile
 from tvmscope.core.session import Session, load
 from tvmscope.errors import RunError
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import WorkerDied
 from tvmscope.profiling.kernels import merge, profile_row, summarize
 from tvmscope.progress import Silent
-from tvmscope.workflow import analyze, profile
-from tvmscope.workflow.options import Options
+from tvmscope.stages import profile
+from tvmscope.stages.job import Job
+from tvmscope.stages.options import Options
+from tvmscope.stages.race import Raced
+from tvmscope.workflow import analyze
 
 
 def _profile(**request: Any) -> Profile:
     return profile_row(
-        fakes.task("fake"),
-        "support.fakes:load_profiled",
+        fakes.task("fake").key,
+        here(fakes.load_profiled),
         request,
         fakes.ENV,
         timeout_s=20,
@@ -33,7 +38,7 @@ def _profile(**request: Any) -> Profile:
 
 def test_a_row_is_profiled_in_its_own_worker_beside_plain_runs() -> None:
     found = _profile()
-    assert (found.backend, found.target, found.how) == ("fake", "cpu", "a fake")
+    assert (found.key, found.how) == (key("fake", "cpu"), "a fake")
     assert found.runs >= 5
     assert found.end_to_end_s >= 1e-3
     assert found.profiled_s >= 1e-3
@@ -60,7 +65,7 @@ def test_a_crash_under_the_instrument_is_an_error_that_says_so() -> None:
 
 def test_a_disturbed_run_does_not_count() -> None:
     traces = [Trace((Span("k", ("a",), s),), s / 10) for s in (1.0, 1.0, 9.0, 1.0)]
-    found = summarize("b", "cpu", "x", [1, 1, 1, 9], [1.1, 1.1, 9.1, 1.1], traces)
+    found = summarize(key("b"), "x", [1, 1, 1, 9], [1.1, 1.1, 9.1, 1.1], traces)
     assert found.kernels[0].total_s == pytest.approx(1.0)
     assert found.end_to_end_s == pytest.approx(1.0)
     assert found.profiled_s == pytest.approx(1.1)
@@ -69,7 +74,7 @@ def test_a_disturbed_run_does_not_count() -> None:
 
 def test_the_first_run_of_every_turn_does_not_count() -> None:
     traces = [Trace((Span("k", ("a",), s),)) for s in (5.0, 1.0, 5.0, 1.0)]
-    found = summarize("b", "cpu", "x", [5, 1, 5, 1], [5, 1, 5, 1], traces, stride=2)
+    found = summarize(key("b"), "x", [5, 1, 5, 1], [5, 1, 5, 1], traces, stride=2)
     assert (found.runs, found.end_to_end_s, found.profiled_s) == (2, 1.0, 1.0)
     assert found.kernels[0].total_s == 1.0
     assert found.host_s is None
@@ -77,7 +82,7 @@ def test_the_first_run_of_every_turn_does_not_count() -> None:
 
 def test_a_lost_trace_is_an_error() -> None:
     with pytest.raises(RunError, match="2 traces of 3"):
-        summarize("b", "cpu", "x", [1], [1, 1, 1], [Trace(())] * 2)
+        summarize(key("b"), "x", [1], [1, 1, 1], [Trace(())] * 2)
 
 
 def test_calls_of_one_kernel_are_kept_apart_by_their_source() -> None:
@@ -101,7 +106,7 @@ def _after(session: Session, *entries: Any) -> Session:
 
 
 def _entry(**request: Any) -> Any:
-    made = fakes.entry("fake", load="support.fakes:load_profiled", **request)
+    made = fakes.entry("fake", load=fakes.load_profiled, **request)
     return replace(made, request=_Request(request))
 
 
@@ -115,7 +120,7 @@ def test_a_failed_profile_is_a_warning_and_the_others_go_on(
     monkeypatch.setattr(profile, "_with_roofs", lambda session, progress: session)
     session = replace(samples.complete(), profiles=(), warnings=())
     found = _after(session, _entry(fault="error"), _entry())
-    assert [p.backend for p in found.profiles] == ["fake"]
+    assert [p.key for p in found.profiles] == [key("fake", "cpu")]
     (warning,) = found.warnings
     assert "not profiled" in warning
     assert "ValueError" in warning
@@ -130,13 +135,18 @@ def test_an_interrupted_profile_keeps_the_measured_rows(
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(analyze, "run", lambda *_, **__: session.results)
-    monkeypatch.setattr(analyze.stages, "plan_rows", lambda *_: [])
-    monkeypatch.setattr(analyze.stages, "plan_entries", lambda *_: [])
-    monkeypatch.setattr(analyze.profile, "profile_rows", interrupted)
+    raced = Raced(session.results, session.comparisons)
+    monkeypatch.setattr(analyze, "race", lambda *_, **__: raced)
+    monkeypatch.setattr(analyze, "plan_rows", lambda *_: [])
+    monkeypatch.setattr(analyze, "build_rows", lambda *_, **__: ())
+    monkeypatch.setattr(analyze, "profile_rows", interrupted)
     ready: Any = type("Ready", (), {"model": session.model, "reference_path": tmp_path})
+    job = Job(
+        ready=ready, options=Options(), progress=Silent(), folder=tmp_path,
+        session=replace(session, results=()),
+    )  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
-        analyze.measure(replace(session, results=()), ready, Options(), tmp_path, Silent())
+        analyze.measure(job)
     kept = load(tmp_path)
     assert len(kept.results) == len(session.results)
     assert not kept.complete

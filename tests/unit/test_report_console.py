@@ -77,8 +77,8 @@ def test_foreign_text_cannot_reach_the_terminal() -> None:
 
 
 def test_bars_are_proportional_until_one_row_dwarfs_the_others() -> None:
-    near = [view.Row(samples.result("a", 0.01)), view.Row(samples.result("b", 0.02))]
-    far = [view.Row(samples.result("a", 0.01)), view.Row(samples.result("b", 1.0))]
+    near = [view.ResultLine(samples.result("a", 0.01)), view.ResultLine(samples.result("b", 0.02))]
+    far = [view.ResultLine(samples.result("a", 0.01)), view.ResultLine(samples.result("b", 1.0))]
     assert console.fraction(0.01, near) == pytest.approx(0.5, rel=1e-3)
     assert 0.1 < console.fraction(0.01, far) < 0.2
     assert "time (log)" in text("complete")

@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 from support import samples
 from support.diagnosis_samples import SITUATIONS
 from support.profiles import kernel, nest, profile, session
+from support.rows import key
 from tvmscope.core.fixes import Attempt
 from tvmscope.core.profile import Buffer, KernelIR
 from tvmscope.core.session import Session
@@ -177,8 +178,8 @@ def test_no_finding_is_said() -> None:
 def attempt(predicted_s: float | None, achieved_s: float | None, **more: Any) -> Attempt:
     return Attempt(
         **{
-            "rule": "no-schedule", "title": "No schedule was applied", "backend": "tvmscope",
-            "target": "cpu:znver4", "fix": {"pipeline": "tvmscope"}, "predicted_s": predicted_s,
+            "rule": "no-schedule", "title": "No schedule was applied", "key": key("tvmscope"),
+            "fix": {"pipeline": "tvmscope"}, "predicted_s": predicted_s,
             "achieved_s": achieved_s, "outcome": "kept", **more,
         }
     )  # fmt: skip

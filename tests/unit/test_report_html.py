@@ -14,6 +14,7 @@ from importlib import resources
 import pytest
 
 from support import report_samples, samples
+from support.rows import key
 from tvmscope.analysis.waterfall import Bar, Waterfall
 from tvmscope.core.session import to_json
 from tvmscope.report.formats import html
@@ -96,7 +97,7 @@ def test_verdict_says_who_is_faster_by_how_much_and_why() -> None:
 def test_no_two_of_many_like_parts_are_called_most_of_the_difference() -> None:
     bars = [Bar(label="profiler overhead", kind="overhead", delta_s=-3e-3)]
     bars += [Bar(label=f"conv{n}", kind="operator", delta_s=-1e-3 - n * 1e-6) for n in range(9)]
-    gap = Waterfall(ours="a", theirs="b", ours_s=0.01, theirs_s=0.022, bars=tuple(bars))
+    gap = Waterfall(ours=key("a"), theirs=key("b"), ours_s=0.01, theirs_s=0.022, bars=tuple(bars))
     said = verdict._parts(gap)
     assert said.startswith("Of 9 parts of the difference of −12.0 ms to b, the largest are conv8 (")
     heavy = samples.replace(bars[-1], delta_s=-7e-3)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from support import profiles, samples
+from support.rows import key
 from tvmscope.analysis import roofline
 from tvmscope.core.profile import KernelTime
 
@@ -89,15 +90,15 @@ def test_a_gpu_profile_is_not_held_against_the_cpu() -> None:
     assert len(roofline.points(profiles.session(on_gpu, roofs=roofs))) == 1
 
 
-def test_a_row_that_was_profiled_alone_has_its_precision_in_its_label() -> None:
-    half = profiles.profile("tvmscope fp16", kernel(0.01, 1e9, 1e6))
+def test_a_row_that_was_profiled_alone_has_its_precision_in_its_key() -> None:
+    half = profiles.profile(key("tvmscope", precision="float16"), kernel(0.01, 1e9, 1e6))
     assert roofline.points(samples.session(profiles=(half,), roofs=profiles.ROOFS)) == ()
     full = profiles.profile("tvmscope", kernel(0.01, 1e9, 1e6))
     assert len(roofline.points(samples.session(profiles=(full,), roofs=profiles.ROOFS))) == 1
 
 
 def test_a_precision_without_a_roof_has_no_points() -> None:
-    half = profiles.profile("tvmscope fp16", kernel(0.01, 1e9, 1e6))
+    half = profiles.profile(key("tvmscope", precision="float16"), kernel(0.01, 1e9, 1e6))
     row = samples.result("tvmscope", 0.01, precision="float16")
     found = roofline.points(samples.session(row, profiles=(half,), roofs=profiles.ROOFS))
     assert found == ()

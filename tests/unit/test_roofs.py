@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import platform
+import shutil
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tvmscope.core.profile import Roof
 from tvmscope.core.target import Target
 from tvmscope.machine import cpu_features
 from tvmscope.profiling import roofs
@@ -45,3 +50,29 @@ def test_a_damaged_file_is_measured_again(measured, monkeypatch) -> None:
     file.write_text("[{")
     monkeypatch.setattr(roofs, "_measure", lambda _: ())
     assert roofs.measure(target, cache) == ()
+
+
+def test_roofs_of_different_vectors_are_kept_apart(monkeypatch, tmp_path: Path) -> None:
+    def made_up(target: Target) -> tuple[Roof, ...]:
+        how = f"{target.vector_bits} bits"
+        return (Roof(dtype="float32", threads=1, flops_per_s=1e9, bytes_per_s=None, how=how),)
+
+    wide = Target(kind="llvm", arch="host", features=("avx2", "avx512f"))
+    narrow = replace(wide, features=("avx2",))
+    monkeypatch.setattr(roofs, "_measure", made_up)
+    kept = [roofs.measure(target, tmp_path) for target in (wide, narrow)]
+    monkeypatch.setattr(roofs, "_measure", lambda _: ())
+    assert [roofs.measure(target, tmp_path) for target in (wide, narrow)] == kept
+    assert [found[0].how for found in kept] == ["512 bits", "256 bits"]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86 code")
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump is not installed")
+def test_roofs_of_a_target_without_avx512_are_built_without_it(tmp_path: Path) -> None:
+    roofs._build(Target(kind="llvm", arch="host", features=("avx2", "fma")), tmp_path)
+    done = subprocess.run(
+        ["objdump", "-d", str(tmp_path / "roofs.so")], capture_output=True, text=True, check=True
+    )
+    assert "%ymm" in done.stdout
+    # registers that only AVX-512 has
+    assert not {"%zmm0", "%ymm16", "%ymm31", "%xmm16"} & set(done.stdout.replace(",", " ").split())

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from support import trials
+from support.rows import key
 from tvmscope.analysis.roofline import Level, Limits
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
+from tvmscope.tuning.job.view import progress_line
 from tvmscope.tuning.plan import make_plan
 from tvmscope.tuning.search.state import State
-from tvmscope.workflow.tuning_view import progress_line
 
 LIMITS = Limits(flops_per_s=1e9, levels=(Level(1e9, None),))
 UNTUNED_S = 8e-3
@@ -31,7 +32,7 @@ def line(best_s: float, params: dict[str, Any], *, flops: float = 1e6, size: flo
     )  # fmt: skip
     ran = KernelTime(name="conv2d", source_ops=(), calls=1, total_s=UNTUNED_S)
     profile = Profile(
-        backend="tvmscope", target="cpu", kernels=(ran,), how="", runs=1,
+        key=key("tvmscope"), kernels=(ran,), how="", runs=1,
         end_to_end_s=UNTUNED_S, profiled_s=UNTUNED_S,
     )  # fmt: skip
     (planned,) = make_plan([task], profile, LIMITS)

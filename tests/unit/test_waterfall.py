@@ -8,6 +8,7 @@ import pytest
 
 from support import samples
 from support.profiles import kernel, profile, session
+from support.rows import key
 from tvmscope.analysis.alignment import Group, align, attributed
 from tvmscope.analysis.waterfall import Waterfall, waterfall
 from tvmscope.core.profile import Profile
@@ -37,10 +38,10 @@ def test_kernels_that_share_an_operator_meet_in_one_group() -> None:
     first, second = align(session(OURS, THEIRS))
     assert first == Group(
         source_ops=("conv1", "bn1", "relu1"),
-        times_s={"tvmscope": 6e-3, "onnxruntime": pytest.approx(5e-3)},
+        times_s={OURS.key: 6e-3, THEIRS.key: pytest.approx(5e-3)},
     )
     assert second.source_ops == ("conv2",)
-    assert second.times_s["tvmscope"] == pytest.approx(4e-3)
+    assert second.times_s[OURS.key] == pytest.approx(4e-3)
 
 
 def test_groups_join_through_a_third_backend() -> None:
@@ -56,15 +57,15 @@ def test_kernels_of_unknown_origin_are_a_group_without_operators() -> None:
 
 
 def test_targets_are_told_apart() -> None:
-    gpu = replace(OURS, target="cuda:sm_90")
-    names = set(align(session(OURS, gpu))[0].times_s)
-    assert names == {"tvmscope @ cpu:znver4", "tvmscope @ cuda:sm_90"}
+    gpu = replace(OURS, key=key("tvmscope", "cuda:sm_90"))
+    found = align(session(OURS, gpu))[0].times_s
+    assert {row.label for row in found} == {"tvmscope @ cpu:znver4", "tvmscope @ cuda:sm_90"}
 
 
 def test_bars_add_up_to_the_difference() -> None:
     fall = waterfall(session(OURS, THEIRS))
     assert fall is not None
-    assert (fall.ours, fall.theirs) == ("tvmscope", "onnxruntime")
+    assert (fall.ours, fall.theirs) == (key("tvmscope"), key("onnxruntime"))
     assert fall.theirs_s + sum(b.delta_s for b in fall.bars) == pytest.approx(fall.ours_s)
     assert bars(fall, "operator") == [("conv1 + 2", 1e-3), ("conv2", -1e-3)]
     assert bars(fall, "layout") == [("layout changes", 1e-3)]
@@ -128,15 +129,15 @@ def test_the_fastest_profiled_backend_is_the_other_side_and_the_rest_stands_besi
     ]
     fall = waterfall(session(OURS, slow, THEIRS, rows=rows))
     assert fall is not None
-    assert fall.theirs == "onnxruntime"
-    assert fall.beside == (("torch.compile", pytest.approx(4e-3)),)
+    assert fall.theirs == key("onnxruntime")
+    assert fall.beside == ((key("torch.compile"), pytest.approx(4e-3)),)
 
 
 def test_our_fastest_row_is_explained() -> None:
-    tuned = replace(OURS, backend="tvmscope-tuned", end_to_end_s=1e-3)
+    tuned = replace(OURS, key=key("tvmscope-tuned"), end_to_end_s=1e-3)
     fall = waterfall(session(OURS, tuned, THEIRS))
     assert fall is not None
-    assert fall.ours == "tvmscope-tuned"
+    assert fall.ours == key("tvmscope-tuned")
 
 
 def test_a_wrong_result_is_no_opponent() -> None:
@@ -146,7 +147,7 @@ def test_a_wrong_result_is_no_opponent() -> None:
 
 
 @pytest.mark.parametrize(
-    "alone", [(OURS,), (THEIRS,), (), (OURS, replace(THEIRS, target="cuda:sm_90"))]
+    "alone", [(OURS,), (THEIRS,), (), (OURS, replace(THEIRS, key=key("onnxruntime", "cuda:sm_90")))]
 )
 def test_no_waterfall_without_two_sides(alone) -> None:
     assert waterfall(session(*alone)) is None

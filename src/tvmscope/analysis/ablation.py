@@ -52,18 +52,14 @@ def comparisons(results: Sequence[Result]) -> tuple[Comparison, ...]:
 
 def effects(session: Session) -> tuple[Effect, ...]:
     """The largest first within each direction; empty for a session that is no ablation."""
-    compared = {(c.backend, c.against, c.against_target): c for c in session.comparisons}
+    compared = {(c.key, c.against): c for c in session.comparisons}
     every = [
-        _effect(faster, slower, compared.get((_label(faster), _label(slower), slower.task.target)))
+        _effect(faster, slower, compared.get((faster.key, slower.key)))
         for faster, slower in _pairs(session.results)
     ]
     every += [effect for effect in _warm_up(session.results) if every]
     order = ("without", "warm-up", "only")
     return tuple(sorted(every, key=lambda e: (order.index(e.direction), -(e.factor or 0.0))))
-
-
-def _label(result: Result) -> str:
-    return result.task.variant.label
 
 
 def _row(results: Sequence[Result], change: str | None) -> Result | None:
@@ -86,7 +82,7 @@ def _effect(faster: Result, slower: Result, compared: Comparison | None) -> Effe
     changed = faster if only else slower
     change = changed.task.variant.change or ""
     worth: Worth = "no effect" if changed.reason == SAME_CODE else "not measured"
-    reason = changed.reason or f"{_label(slower if only else faster)} was not measured"
+    reason = changed.reason or f"{(slower if only else faster).key.name} was not measured"
     if compared is not None:
         worth, reason = _WORTHS[compared.verdict], ""
         if worth == "undecided" and compared.smallest_detectable is not None:

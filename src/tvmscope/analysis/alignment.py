@@ -7,34 +7,33 @@ Runtime's convolution node in one group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
-    """Source operators that no backend's kernels part, and the time each backend takes."""
+class Group(Generic[K]):
+    """Source operators that no side's kernels part, and the time each side takes."""
 
     source_ops: tuple[str, ...]
     """Empty for the kernels that no source operator is known of."""
-    times_s: dict[str, float] = field(default_factory=dict)
+    times_s: dict[K, float] = field(default_factory=dict)
 
 
-def align(session: Session) -> tuple[Group, ...]:
+def align(session: Session) -> tuple[Group[RowKey], ...]:
     """All kernels of all profiles, in the order in which their operators first run."""
-    several = len({p.target for p in session.profiles}) > 1
-    return groups(
-        (f"{p.backend} @ {p.target}" if several else p.backend, kernel)
-        for p in session.profiles
-        for kernel in p.kernels
-    )
+    return groups((p.key, kernel) for p in session.profiles for kernel in p.kernels)
 
 
-def groups(kernels: Iterable[tuple[str, KernelTime]]) -> tuple[Group, ...]:
-    """The connected components of (backend, kernel) pairs that share source operators."""
+def groups(kernels: Iterable[tuple[K, KernelTime]]) -> tuple[Group[K], ...]:
+    """The connected components of (side, kernel) pairs that share source operators."""
     pairs = list(kernels)
     leader: dict[str, str] = {}
 
@@ -51,11 +50,11 @@ def groups(kernels: Iterable[tuple[str, KernelTime]]) -> tuple[Group, ...]:
     members: dict[str | None, list[str]] = {}
     for op in leader:
         members.setdefault(find(op), []).append(op)
-    times: dict[str | None, dict[str, float]] = {}
-    for backend, kernel in pairs:
+    times: dict[str | None, dict[K, float]] = {}
+    for side, kernel in pairs:
         key = find(kernel.source_ops[0]) if kernel.source_ops else None
         spent = times.setdefault(key, {})
-        spent[backend] = spent.get(backend, 0.0) + kernel.total_s
+        spent[side] = spent.get(side, 0.0) + kernel.total_s
     return tuple(
         Group(source_ops=tuple(members.get(key, ())), times_s=spent) for key, spent in times.items()
     )

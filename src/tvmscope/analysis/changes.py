@@ -14,12 +14,12 @@ from tvmscope.core import stats
 from tvmscope.core.comparison import Verdict, verdict
 from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.profile import Profile
+from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.core.vision import Sighting
 from tvmscope.errors import Incomparable
 
-OWN = "tvmscope"
 CLEAR = 0.1
 """A kernel has no interval: only a change of a tenth is called."""
 WORTH = 0.01
@@ -42,7 +42,7 @@ class RowChange:
     through: str | None
     """The backend that stands for the machine's speed; None where both share none."""
     ours: bool = True
-    """Whether tvmscope compiled it."""
+    """See `Variant.is_ours`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ def changes(before: Session, after: Session) -> Changes:
         through = _anchor(before, after, old)
         rows.append(_row(old, new, through))
         profiles = [_profile(before, old), _profile(after, new)]
-        if profiles[0] is not None and profiles[1] is not None and _is_own(old):
+        if profiles[0] is not None and profiles[1] is not None and old.key.is_ours:
             slower = _speed(through)
             operators += _operators(profiles[0], profiles[1], slower)
             kernels += _kernels(profiles[0], profiles[1], slower)
@@ -140,16 +140,12 @@ def _common(before: Session, after: Session) -> list[tuple[Result, Result]]:
     return [(r, new[_key(r)]) for r in before.results if _usable(r) and _key(r) in new]
 
 
-def _key(row: Result) -> tuple[str, str]:
-    return row.task.variant.label, row.task.target
+def _key(row: Result) -> RowKey:
+    return row.key.across_sessions
 
 
 def _usable(row: Result) -> bool:
     return row.status == "ok" and row.measurement is not None and bool(row.measurement.values_s)
-
-
-def _is_own(row: Result) -> bool:
-    return row.task.variant.backend.split("-")[0] == OWN
 
 
 Pair = tuple[Result, Result]
@@ -161,7 +157,7 @@ def _anchor(before: Session, after: Session, row: Result) -> Pair | None:
         (old, new)
         for old, new in _common(before, after)
         if old.task.target == row.task.target
-        and not _is_own(old)
+        and not old.key.is_ours
         and _key(old) != _key(row)
         and old.settings == new.settings
     ]
@@ -190,15 +186,15 @@ def _row(old: Result, new: Result, through: Pair | None) -> RowChange:
         )
     known = interval.lo is not None and interval.hi is not None
     return RowChange(
-        label=old.task.variant.label,
+        label=old.key.name,
         target=old.task.target,
         before_s=before_s,
         after_s=after_s,
         speedup=interval.ratio,
         ci95=(interval.lo, interval.hi) if known else None,  # type: ignore[arg-type]
         verdict=verdict(interval),
-        through=through[0].task.variant.label if through else None,
-        ours=_is_own(old),
+        through=through[0].key.name if through else None,
+        ours=old.key.is_ours,
     )
 
 
@@ -216,7 +212,7 @@ def _quotient(before: RatioInterval, after: RatioInterval) -> RatioInterval:
 
 
 def _profile(session: Session, row: Result) -> Profile | None:
-    return next((p for p in session.profiles if (p.backend, p.target) == _key(row)), None)
+    return next((p for p in session.profiles if p.key == row.key), None)
 
 
 def _operators(before: Profile, after: Profile, slower: float) -> list[PartChange]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tvmscope.core.profile import KernelTime, Profile, Roof
+from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 
 Bound = Literal["compute", "memory", "neither"]
@@ -28,7 +29,7 @@ TOLERANCE = 1.05
 class Point:
     """A kernel under the roofs."""
 
-    backend: str
+    key: RowKey
     kernel: str
     intensity: float
     """Flops per byte."""
@@ -92,15 +93,14 @@ def limits(session: Session, profile: Profile, threads: int | None = None) -> Li
 
     What fewer threads can do, more can too: the best roof of up to that many threads counts.
     """
-    row = session.result_of(profile)
-    precision = session.precision_of(profile)
+    dtype, device = profile.key.precision.dtype, profile.key.device
     if threads is None:
+        row = session.result_of(profile)
         threads = row.task.threads if row else session.environment.threads
-    device = profile.target.partition(":")[0]
     fitting = [
         r for r in session.roofs if r.device == device and (device != "cpu" or r.threads <= threads)
     ]
-    rates = [r.flops_per_s for r in fitting if r.flops_per_s is not None and r.dtype == precision]
+    rates = [r.flops_per_s for r in fitting if r.flops_per_s is not None and r.dtype == dtype]
     return Limits(max(rates, default=None), _levels(fitting))
 
 
@@ -120,17 +120,17 @@ def points(session: Session) -> tuple[Point, ...]:
     found = []
     for profile in session.profiles:
         roofs = limits(session, profile)
-        found += [p for k in profile.kernels if (p := _point(profile.backend, k, roofs))]
+        found += [p for k in profile.kernels if (p := _point(profile.key, k, roofs))]
     return tuple(found)
 
 
-def _point(backend: str, kernel: KernelTime, roofs: Limits) -> Point | None:
+def _point(key: RowKey, kernel: KernelTime, roofs: Limits) -> Point | None:
     compute, memory = roofs.compute_s(kernel), roofs.memory_s(kernel)
     if not (compute and memory and kernel.flops and kernel.bytes and kernel.total_s > 0):
         return None
     share = max(compute, memory) / kernel.total_s
     return Point(
-        backend=backend,
+        key=key,
         kernel=kernel.name,
         intensity=kernel.flops / kernel.bytes,
         flops_per_s=kernel.flops / kernel.total_s,

@@ -12,9 +12,9 @@ from typing import Literal
 from tvmscope.analysis.alignment import groups
 from tvmscope.core import stats
 from tvmscope.core.profile import Profile
+from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 
-OWN = "tvmscope"
 Kind = Literal["operator", "host", "layout", "overhead", "unexplained"]
 
 
@@ -32,12 +32,12 @@ class Bar:
 class Waterfall:
     """From their time to ours: `theirs_s` plus all bars is `ours_s`."""
 
-    ours: str
-    theirs: str
+    ours: RowKey
+    theirs: RowKey
     ours_s: float
     theirs_s: float
     bars: tuple[Bar, ...]
-    beside: tuple[tuple[str, float], ...] = ()
+    beside: tuple[tuple[RowKey, float], ...] = ()
     """Rows of the same target and precision that have no profile, with their medians."""
 
 
@@ -47,9 +47,9 @@ def waterfall(session: Session) -> Waterfall | None:
     They run on the same target in the same precision, and both have passed verification.
     """
     rows = [p for p in session.profiles if _passed(session, p)]
-    own = [p for p in rows if _is_own(p)]
+    own = [p for p in rows if p.key.is_ours]
     for ours in sorted(own, key=lambda p: p.end_to_end_s):
-        peers = [p for p in rows if not _is_own(p) and _kind(session, p) == _kind(session, ours)]
+        peers = [p for p in rows if not p.key.is_ours and p.key.group == ours.key.group]
         if peers:
             return _between(session, ours, min(peers, key=lambda p: p.end_to_end_s))
     return None
@@ -69,8 +69,8 @@ def _between(session: Session, ours: Profile, theirs: Profile) -> Waterfall:
     gap = ours.end_to_end_s - theirs.end_to_end_s
     rest = gap - sum(bar.delta_s for bar in bars)
     return Waterfall(
-        ours=ours.backend,
-        theirs=theirs.backend,
+        ours=ours.key,
+        theirs=theirs.key,
         ours_s=ours.end_to_end_s,
         theirs_s=theirs.end_to_end_s,
         bars=(*bars, Bar(label="unexplained", kind="unexplained", delta_s=rest)),
@@ -83,12 +83,12 @@ def _operators(ours: Profile, theirs: Profile) -> list[Bar]:
 
     Kernels of unknown origin get no bar: their time ends up in what is unexplained.
     """
-    pairs = ((p.backend, k) for p in (ours, theirs) for k in p.kernels if k.kind != "layout")
+    pairs = ((p.key, k) for p in (ours, theirs) for k in p.kernels if k.kind != "layout")
     bars = [
         Bar(
             label=_label(group.source_ops),
             kind="operator",
-            delta_s=group.times_s.get(ours.backend, 0.0) - group.times_s.get(theirs.backend, 0.0),
+            delta_s=group.times_s.get(ours.key, 0.0) - group.times_s.get(theirs.key, 0.0),
             source_ops=group.source_ops,
         )
         for group in groups(pairs)
@@ -111,26 +111,16 @@ def _host_s(profile: Profile) -> float:
     return profile.host_s or 0.0
 
 
-def _beside(session: Session, ours: Profile) -> tuple[tuple[str, float], ...]:
-    profiled = {(p.backend, p.target) for p in session.profiles}
-    target, precision = _kind(session, ours)
+def _beside(session: Session, ours: Profile) -> tuple[tuple[RowKey, float], ...]:
+    profiled = {p.key for p in session.profiles}
     return tuple(
-        (row.task.variant.label, stats.median_s(row.measurement))
+        (row.key, stats.median_s(row.measurement))
         for row in session.results
         if row.status == "ok" and row.measurement is not None and row.measurement.values_s
-        if (row.task.target, row.task.variant.precision) == (target, precision)
-        if (row.task.variant.label, row.task.target) not in profiled
+        if row.key.group == ours.key.group and row.key not in profiled
     )
 
 
 def _passed(session: Session, profile: Profile) -> bool:
     row = session.result_of(profile)
     return row is None or row.status == "ok"
-
-
-def _is_own(profile: Profile) -> bool:
-    return profile.backend.split(" ")[0].split("-")[0] == OWN
-
-
-def _kind(session: Session, profile: Profile) -> tuple[str, str]:
-    return profile.target, session.precision_of(profile)

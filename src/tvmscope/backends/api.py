@@ -9,7 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tvmscope.core.precision import FLOAT32, Precision
+from tvmscope.core.row import Family
 from tvmscope.errors import ImportModelError
+from tvmscope.measure.remote import Remote
 
 
 class Runner(Protocol):
@@ -84,7 +87,7 @@ class LoadRequest:
     folder: str
     """The prepared model's folder (see `core.model.Prepared`)."""
     device: str
-    precision: str
+    precision: Precision
     threads: int
     graph: bool = False
     artifact: str | None = None
@@ -96,15 +99,17 @@ class Backend:
     """A backend's manifest. Heavy libraries are imported only inside its functions."""
 
     name: str
+    family: Family = "peer"
+    """Whose code it runs; see `core.row`."""
     kinds: tuple[str, ...]
     """Devices it can run on: cpu, cuda."""
     formats: tuple[str, ...]
     """Model formats it takes: torch, onnx."""
-    load: str
-    """Dotted path `module:function` of `load(LoadRequest) -> Runner`, called in the worker."""
+    load: Remote[[LoadRequest], Runner]
+    """Makes the runner; called in the worker. `here(load)` refers to a function at hand."""
     unavailable: Callable[[str], str | None]
     """For a device: None when usable, else the reason with what to install."""
-    precisions: tuple[str, ...] = ("float32",)
+    precisions: tuple[Precision, ...] = (FLOAT32,)
     graphs: bool = False
     """Whether it has a CUDA-graph mode that is worth its own row."""
     needs_onnx: bool = False

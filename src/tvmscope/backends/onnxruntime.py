@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
+from tvmscope.measure.remote import here
 
 
 class _Runner:
@@ -84,7 +85,7 @@ BACKENDS = (
         formats=("torch", "onnx"),
         needs_onnx=True,
         profiles=True,
-        load="tvmscope.backends.onnxruntime:load",
+        load=here(load),
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},
     ),

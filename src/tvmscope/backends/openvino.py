@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
+from tvmscope.measure.remote import here
 
 
 class _Runner:
@@ -87,7 +88,7 @@ BACKENDS = (
         formats=("torch", "onnx"),
         needs_onnx=True,
         profiles=True,
-        load="tvmscope.backends.openvino:load",
+        load=here(load),
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},
     ),

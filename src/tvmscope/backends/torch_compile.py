@@ -6,6 +6,8 @@ import shutil
 
 from tvmscope.backends import torch_module
 from tvmscope.backends.api import Backend, LoadRequest
+from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32
+from tvmscope.measure.remote import here
 
 
 def load(request: LoadRequest) -> torch_module.TorchRunner:
@@ -45,9 +47,9 @@ BACKENDS = (
         name="torch-compile",
         kinds=("cpu", "cuda"),
         formats=("torch",),
-        precisions=("float32", "float16", "bfloat16"),
+        precisions=(FLOAT32, FLOAT16, BFLOAT16),
         graphs=True,
-        load="tvmscope.backends.torch_compile:load",
+        load=here(load),
         unavailable=unavailable,
         env=torch_module.env,
     ),

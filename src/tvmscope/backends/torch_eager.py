@@ -8,6 +8,8 @@ from pathlib import Path
 from tvmscope.backends import torch_module
 from tvmscope.backends.api import Backend, LoadRequest
 from tvmscope.backends.profilers.torch import TorchProfiler
+from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32
+from tvmscope.measure.remote import here
 
 
 def load(request: LoadRequest) -> torch_module.TorchRunner:
@@ -32,10 +34,10 @@ BACKENDS = (
         name="torch",
         kinds=("cpu", "cuda"),
         formats=("torch",),
-        precisions=("float32", "float16", "bfloat16"),
+        precisions=(FLOAT32, FLOAT16, BFLOAT16),
         graphs=True,
         profiles=True,
-        load="tvmscope.backends.torch_eager:load",
+        load=here(load),
         unavailable=torch_module.unavailable,
         env=torch_module.env,
     ),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tvmscope.backends.api import LoadRequest, Profiler
+from tvmscope.core.precision import Dtype
 
 
 def unavailable(device: str) -> str | None:
@@ -28,6 +29,12 @@ def env(threads: int) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
 
 
+def _dtypes() -> dict[Dtype, Any]:
+    import torch
+
+    return {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
 class TorchRunner:
     """A PyTorch callable with its inputs in place, chosen among candidate settings by time."""
 
@@ -43,8 +50,8 @@ class TorchRunner:
         self.torch, self.device = torch, request.device
         self.loaded = load_module(request.folder)
         self.settings: dict[str, str] = {"torch": torch.__version__, "tf32": "False"}
-        self.dtype = getattr(torch, request.precision)
-        self.half = request.precision != "float32"
+        self.dtype = _dtypes()[request.precision.dtype]
+        self.half = request.precision.is_half
         self._call: Callable[[], Any] = lambda: None
         self.profiler: Callable[[], Profiler] | None = None
 

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs
+from tvmscope.core.precision import FLOAT16, FLOAT32
+from tvmscope.core.row import Family
 from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
+from tvmscope.measure.remote import here
 from tvmscope.plugins import described
 
 
@@ -85,23 +88,27 @@ def env(threads: int) -> dict[str, str]:
     return {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
 
 
+_ROWS: tuple[tuple[str, Family, str, bool], ...] = (
+    ("tvmscope", "ours", "tvmscope", False),
+    ("tvmscope-tuned", "ours", "tvmscope", True),
+    ("tvm", "tvm", "tvm", False),
+)
+"""Name, family, pipeline, and whether tuning records are used."""
+
 BACKENDS = tuple(
     Backend(
         name=name,
+        family=family,
         kinds=("cpu", "cuda"),
         formats=("torch", "onnx"),
-        precisions=("float32", "float16"),
+        precisions=(FLOAT32, FLOAT16),
         graphs=True,
         profiles=True,
         compiles=pipeline,
-        tuned=name.endswith("-tuned"),
-        load="tvmscope.backends.tvm:load",
+        tuned=tuned,
+        load=here(load),
         unavailable=unavailable,
         env=env,
     )
-    for name, pipeline in (
-        ("tvmscope", "tvmscope"),
-        ("tvmscope-tuned", "tvmscope"),
-        ("tvm", "tvm"),
-    )
+    for name, family, pipeline, tuned in _ROWS
 )

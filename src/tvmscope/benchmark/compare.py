@@ -7,9 +7,8 @@ from itertools import groupby
 
 from tvmscope.core.comparison import Comparison, compare
 from tvmscope.core.measurement import Result
+from tvmscope.core.precision import Precision
 from tvmscope.core.stats import median_s
-
-OURS = "tvmscope"
 
 
 def compare_all(results: Sequence[Result]) -> tuple[Comparison, ...]:
@@ -25,12 +24,12 @@ def compare_all(results: Sequence[Result]) -> tuple[Comparison, ...]:
     )
 
 
-def _group(result: Result) -> tuple[str, str, int]:
-    return result.task.target, result.task.variant.precision, result.task.threads
+def _group(result: Result) -> tuple[tuple[str, Precision], int]:
+    return result.key.group, result.task.threads
 
 
 def _pairs(rows: list[Result]) -> list[tuple[Result, Result]]:
-    ours = [r for r in rows if r.task.variant.backend.startswith(OURS)]
+    ours = [r for r in rows if r.key.is_ours]
     if not ours:
         first = min(rows, key=_time_s)
         return [(first, other) for other in rows if other is not first]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
-from tvmscope.core.task import Task
+from tvmscope.core.row import RowKey, Task
+from tvmscope.measure.remote import Remote
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,20 +15,23 @@ class Entry:
     """One way of running the model, ready to be loaded in a worker, or why it cannot be."""
 
     task: Task
-    build: Callable[[], Self] | None = None
-    """Compiles what it runs and returns the entry complete; called once, before `load`."""
     chain: Hashable = None
-    """Entries of one chain are built and loaded one after the other: they share work."""
-    load: str = ""
-    """Dotted path `module:function` of `load(request) -> Runner`."""
+    """Entries of one chain are loaded one after the other: what one leaves in caches, such as
+    torch.compile's, serves the next."""
+    load: Remote[[Any], Any]
+    """Makes the runner from `request`, in the worker."""
     request: Any = None
     """Plain data for `load`; it crosses the process boundary."""
     env: dict[str, str] = field(default_factory=dict)
     unavailable: str | None = None
-    """The reason when it cannot be measured here; such an entry needs no `load`."""
+    """The reason when it cannot be measured here; such an entry is not loaded."""
     failure: str | None = None
     """Why building what it runs failed; such an entry is a failed row."""
     build_s: float | None = None
     warnings: tuple[str, ...] = ()
     items: int | None = None
     """Items per run, where throughput was asked for."""
+
+    @property
+    def key(self) -> RowKey:
+        return self.task.key

@@ -10,23 +10,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from tvmscope.benchmark.compare import compare_all
 from tvmscope.benchmark.plan import Entry
-from tvmscope.benchmark.row import Reference, Row
+from tvmscope.benchmark.running_row import Reference, RunningRow
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
-from tvmscope.core.task import Task
+from tvmscope.core.row import Task
 from tvmscope.errors import RunError
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.interleave import interleave
 from tvmscope.progress import Progress
 
-__all__ = ["Entry", "compare_all", "run"]
-
 Results = tuple[Result, ...]
 FEWER_CORES = 0.8
 CORES_PER_CHAIN = 2
-"""Building and loading compile (TVM, torch.compile): fewer cores would only queue up."""
+"""Loading compiles too (torch.compile): fewer cores would only queue up."""
 
 
 def run(
@@ -48,9 +45,9 @@ def run(
     """
     if not reference.is_file():
         raise RunError(f"the reference outputs {reference} are missing: prepare the model again")
-    rows = [Row(entry) for entry in entries]
+    rows = [RunningRow(entry) for entry in entries]
 
-    def against(row: Row) -> Reference:
+    def against(row: RunningRow) -> Reference:
         return Reference(reference, reference_name, tolerances(row.entry.task), atol)
 
     def publish() -> Results:
@@ -77,20 +74,25 @@ def run(
     return publish()
 
 
+def pending(entries: Sequence[Entry]) -> Results:
+    """What is known of entries that are not measured yet."""
+    return tuple(RunningRow(entry).result() for entry in entries)
+
+
 def _load(
-    rows: Sequence[Row],
+    rows: Sequence[RunningRow],
     options: MeasureOptions,
     log_dir: Path | None,
-    against: Callable[[Row], Reference],
+    against: Callable[[RunningRow], Reference],
     progress: Progress,
-) -> Iterator[Row]:
-    """Build, load and verify all rows, several chains at once where cores are plenty.
+) -> Iterator[RunningRow]:
+    """Load and verify all rows, several chains at once where cores are plenty.
 
     Yields each row when it is done.
     """
-    done: SimpleQueue[Row | BaseException] = SimpleQueue()
+    done: SimpleQueue[RunningRow | BaseException] = SimpleQueue()
 
-    def go_through(chain: list[Row]) -> None:
+    def go_through(chain: list[RunningRow]) -> None:
         try:
             for row in chain:
                 _prepare(row, against(row), progress)
@@ -114,26 +116,26 @@ def _load(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _chains(rows: Sequence[Row]) -> list[list[Row]]:
-    chains: dict[Hashable, list[Row]] = {}
+def _chains(rows: Sequence[RunningRow]) -> list[list[RunningRow]]:
+    chains: dict[Hashable, list[RunningRow]] = {}
     for number, row in enumerate(rows):
         key = number if row.entry.chain is None else (row.entry.chain,)
         chains.setdefault(key, []).append(row)
     return list(chains.values())
 
 
-def _prepare(row: Row, against: Reference, progress: Progress) -> None:
-    if row.entry.build is not None:
-        progress.stage("compile", row.label)
-    row.build()
-    if row.worker is not None:
+def _prepare(row: RunningRow, against: Reference, progress: Progress) -> None:
+    if row.worker is not None:  # else it is known why it cannot be measured
         progress.stage("load and verify", row.label)
         with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
             row.prepare(Path(folder) / "outputs.npz", against)
 
 
 def _measure(
-    rows: list[Row], options: MeasureOptions, progress: Progress, publish: Callable[[], Results]
+    rows: list[RunningRow],
+    options: MeasureOptions,
+    progress: Progress,
+    publish: Callable[[], Results],
 ) -> None:
     lanes = [row.lane for row in rows if row.lane is not None]
     if not lanes:
@@ -157,18 +159,19 @@ def _measure(
     _warn_of_idle_cores(rows)
 
 
-def _warn_of_idle_cores(rows: Sequence[Row]) -> None:
+def _warn_of_idle_cores(rows: Sequence[RunningRow]) -> None:
     """Say so where a row left cores idle that another one used: the two are not quite a pair."""
-    used = {r.label: r.cores for r in rows if r.cores and r.entry.task.target.startswith("cpu")}
+    used = {r.key: r.cores for r in rows if r.cores and r.key.device == "cpu"}
     if not used:
         return
-    busiest = max(used, key=lambda label: used[label] or 0.0)
+    busiest = max(used, key=lambda key: used[key])
     for row in rows:
-        if row.label in used and (row.cores or 0.0) < FEWER_CORES * (used[busiest] or 0.0):
-            row.warnings.append(f"used {row.cores:.1f} cores; {busiest} used {used[busiest]:.1f}")
+        if row.key in used and used[row.key] < FEWER_CORES * used[busiest]:
+            most = f"{busiest.label} used {used[busiest]:.1f}"
+            row.warnings.append(f"used {row.cores:.1f} cores; {most}")
 
 
-def _done(rows: list[Row], options: MeasureOptions) -> tuple[float, float]:
+def _done(rows: list[RunningRow], options: MeasureOptions) -> tuple[float, float]:
     """How far the measuring is: runs where the user counts them, else time."""
     lanes = [row.lane for row in rows if row.lane is not None and row.lane.failure is None]
     usual = [lane for lane in lanes if lane.pace is None or not lane.pace.slow]
@@ -177,13 +180,13 @@ def _done(rows: list[Row], options: MeasureOptions) -> tuple[float, float]:
     return sum(min(x.used_s, options.duration_s) for x in usual), options.duration_s * len(usual)
 
 
-def _mark_interrupted(rows: list[Row]) -> None:
+def _mark_interrupted(rows: list[RunningRow]) -> None:
     for row in rows:
         if row.lane is not None and row.lane.rounds_s:
             row.warnings.append(f"interrupted after {len(row.lane.rounds_s)} rounds")
 
 
-def _tell(row: Row, progress: Progress) -> None:
+def _tell(row: RunningRow, progress: Progress) -> None:
     """Remark at once what keeps a row from being a plain result."""
     result = row.result()
     if result.status in ("failed", "unavailable"):
@@ -192,7 +195,7 @@ def _tell(row: Row, progress: Progress) -> None:
         progress.note(f"{row.label}: wrong: {row.accuracy.detail}")
 
 
-def _log_path(folder: Path | None, row: Row) -> Path | None:
+def _log_path(folder: Path | None, row: RunningRow) -> Path | None:
     if folder is None:
         return None
     return folder / (re.sub(r"[^A-Za-z0-9._-]+", "-", row.label) + ".log")

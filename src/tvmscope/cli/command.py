@@ -64,7 +64,7 @@ def bind(command: Command) -> Callable[..., int]:
 
 def _split(fields: dict[str, Any]) -> dict[str, Any]:
     """Flags about showing go to `Show`, all others to `Options`; `redact` concerns both."""
-    from tvmscope.workflow.options import Options
+    from tvmscope.stages.options import Options
 
     shown = {f.name for f in dataclasses.fields(Show)}
     line = shlex.join(["tvmscope", *sys.argv[1:]])

@@ -5,30 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from tvmscope.progress import Progress
 from tvmscope.report.escape import clean
 
 _LINE_EVERY_S = 10.0
 
 
 class Notes:
-    """Remembers the remarks: the last one tells where interrupted work was saved."""
+    """Prints the remarks, and remembers where work was saved last, for when it is interrupted."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.notes: list[str] = []
+        self.folder: Path | None = None
 
     def stage(self, name: str, detail: str = "") -> None: ...
 
     def step(self, done: float, total: float, detail: str = "") -> None: ...
 
     def note(self, text: str) -> None:
-        self.notes.append(text)
         self._line(text)
+
+    def saved(self, folder: Path) -> None:
+        self.folder = folder
+        self._line(f"session: {folder}")
 
     def _line(self, text: str) -> None:
         self.console.print(Text(clean(text)), soft_wrap=True)
@@ -86,12 +89,11 @@ class Bars(Notes):
 
 
 @contextmanager
-def showing(console: Console) -> Iterator[tuple[Progress, list[str]]]:
-    """A progress for the duration of some work, and the notes it gathers."""
+def showing(console: Console) -> Iterator[Notes]:
+    """A progress for the duration of some work."""
     if console.quiet or not console.is_terminal:
-        plain = Notes(console) if console.quiet else Lines(console)
-        yield plain, plain.notes
+        yield Notes(console) if console.quiet else Lines(console)
         return
     live = Bars(console)
     with live.bar:
-        yield live, live.notes
+        yield live

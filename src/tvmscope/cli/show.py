@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tvmscope.core.session import Session
-    from tvmscope.workflow.options import Options
+    from tvmscope.stages.options import Options
 
 
 class InterruptedWork(TvmscopeError):
@@ -67,17 +67,17 @@ class Show:
         """Progress while something long runs; Ctrl-C becomes an error that names what was kept."""
         from tvmscope.cli.progress import showing
 
-        with showing(self.console) as (progress, notes):
+        with showing(self.console) as progress:
             try:
                 yield progress
             except KeyboardInterrupt as e:
-                saved = (note for note in reversed(notes) if note.startswith("session: "))
-                kept = next(saved, _("nothing was saved yet"))
+                folder = progress.folder
+                kept = f"session: {folder}" if folder else _("nothing was saved yet")
                 raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from e
 
     def plans(self, models: Sequence[Any], options: Options) -> int:
         """What `--dry-run` prints: for each model, what would be done."""
-        from tvmscope.workflow.plan import plan
+        from tvmscope.workflow.examining.plan import plan
 
         plans = [plan(model, options).lines() for model in models]
         for lines in plans:
@@ -88,7 +88,7 @@ class Show:
 
     def presentable(self, sessions: Sequence[Session]) -> list[Session]:
         """The sessions as they may be shown: with `--redact`, without names."""
-        from tvmscope.workflow.reports import without_names
+        from tvmscope.stages.reports import without_names
 
         return [without_names(s) for s in sessions] if self.redact else list(sessions)
 

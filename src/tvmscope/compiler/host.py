@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from tvmscope.core.target import Target
+from typing import Any
+
 from tvmscope.machine import cpu_features
 from tvmscope.runtime import tvm_compat
 
 
 def llvm_host() -> tuple[str, str]:
-    """LLVM's name of this CPU and its triple. Imports TVM: call it in a child process."""
+    """LLVM's name of this CPU and its triple. Imports TVM: call it in a child process.
+
+    Where the host is capped and LLVM's CPU has more, the CPU that stands for the cap is named.
+    """
     tvm_compat.import_tvm(torch=False)
     from tvm.target import codegen
 
-    return str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
+    name, triple = str(codegen.llvm_get_system_cpu()), str(codegen.llvm_get_system_triple())
+    cap = cpu_features.cap()
+    if cap and any(cap.hides(feature) for feature in llvm_features(name, None) or ()):
+        name = cap.arch
+    return name, triple
 
 
 def llvm_features(arch: str, triple: str | None) -> tuple[str, ...] | None:
@@ -27,8 +35,8 @@ def llvm_features(arch: str, triple: str | None) -> tuple[str, ...] | None:
     return tuple(sorted(found & cpu_features.ISA_FEATURES))
 
 
-def probe(target: Target) -> float:
-    """Compile and run a small vector kernel for `target`; returns its result's error.
+def probe(target: dict[str, Any]) -> float:
+    """Compile and run a small vector kernel for TVM's `target`; returns its result's error.
 
     Called in a child process: code for a CPU that this one is not dies there with SIGILL.
     """
@@ -37,12 +45,10 @@ def probe(target: Target) -> float:
     tvm = tvm_compat.import_tvm(torch=False)
     from tvm import te
 
-    from tvmscope.compiler.targets import to_tvm
-
     n = 4096
     x = te.placeholder((n,), "float32", name="x")
     y = te.compute((n,), lambda i: te.exp(x[i]) * x[i] + te.sqrt(te.abs(x[i])), name="y")
-    module = tvm.compile(te.create_prim_func([x, y]), target=tvm.target.Target(to_tvm(target)))
+    module = tvm.compile(te.create_prim_func([x, y]), target=tvm.target.Target(target))
     data = np.linspace(-2, 2, n, dtype="float32")
     out = tvm.runtime.empty((n,), "float32")
     module["main"](tvm.runtime.tensor(data), out)

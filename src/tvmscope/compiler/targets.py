@@ -2,7 +2,7 @@
 
 The host's target is what LLVM calls this CPU, minus the features that the operating system does
 not report (a hypervisor may hide AVX-512 from a CPU that LLVM knows has it), proven by running a
-kernel in a child process.
+kernel in a child process. TVMSCOPE_ISA caps it (see `cpu_features.cap`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tvmscope.compiler import host
 from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, TvmscopeError, UsageError
 from tvmscope.machine import cpu_features, cuda_device
-from tvmscope.measure.worker import run_isolated
+from tvmscope.measure.remote import here
+from tvmscope.measure.worker import run_isolated, run_within
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import write_text_atomic
 
+_LLVM_HOST, _LLVM_FEATURES = here(host.llvm_host), here(host.llvm_features)
+_PROBE = here(host.probe)
+_PROBE_S = 120.0
 ARM64_TRIPLE = "aarch64-linux-gnu"
 _X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 _OLD_KEYS = {"mcpu", "mattr", "mtriple", "arch", "num-cores", "keys", "libs", "device", "model"}
@@ -75,7 +80,7 @@ def to_tvm(target: Target) -> dict[str, Any]:
 
 def cpu_target(arch: str, triple: str | None = None, *, disabled: tuple[str, ...] = ()) -> Target:
     """A CPU by its LLVM name, with the features LLVM knows it for."""
-    features = run_isolated("tvmscope.compiler.host:llvm_features", arch, triple)
+    features = run_isolated(_LLVM_FEATURES, arch, triple)
     if features is None:
         where = f" for {triple}" if triple else ""
         raise UsageError(f"LLVM does not know a CPU named '{arch}'{where}{_suggest(arch)}")
@@ -91,7 +96,9 @@ def cpu_target(arch: str, triple: str | None = None, *, disabled: tuple[str, ...
 
 def host_target(*, cores: int | None = None, cache: Path | None = None) -> Target:
     """This machine's CPU, proven by a probe kernel; the proof is kept in the `cache` folder."""
-    key = json.dumps([sorted(cpu_features.reported()), cpu_features.model_name()])
+    cap = cpu_features.cap()
+    known = [sorted(cpu_features.reported()), cpu_features.model_name(), cap and cap.name]
+    key = json.dumps(known)
     file = cache and cache / f"host-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     target = _read_cached(file) if file else None
     if target is None:
@@ -109,10 +116,10 @@ def _read_cached(file: Path) -> Target | None:
 
 
 def _detect_host() -> Target:
-    name, _ = run_isolated("tvmscope.compiler.host:llvm_host")
+    name, _ = run_isolated(_LLVM_HOST)
     reported, tried = cpu_features.reported(), []
     for arch in (name, *_X86_LEVELS):
-        features = run_isolated("tvmscope.compiler.host:llvm_features", arch, None)
+        features = run_isolated(_LLVM_FEATURES, arch, None)
         missing = tuple(f for f in features or () if f not in reported)
         if features is None or (missing and arch in _X86_LEVELS):
             continue
@@ -123,7 +130,7 @@ def _detect_host() -> Target:
             disabled_features=missing,
         )
         try:
-            error = run_isolated("tvmscope.compiler.host:probe", target, timeout_s=120)
+            error = run_within(_PROBE_S, _PROBE, to_tvm(target))
         except TvmscopeError as e:
             tried.append(f"{arch}: {e}")
             continue

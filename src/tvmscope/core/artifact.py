@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tvmscope.core.model import TensorSpec
+from tvmscope.core.precision import Precision
 from tvmscope.core.target import Target
 from tvmscope.core.vision import Vision
 from tvmscope.plugins import Plugin
@@ -44,7 +45,7 @@ class Artifact:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     exec_mode: str
-    precision: str
+    precision: Precision
     pipeline: str
     graph: bool = False
     disabled_passes: tuple[str, ...] = ()

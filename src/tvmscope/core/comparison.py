@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tvmscope.core.measurement import Measurement, Result
+from tvmscope.core.row import RowKey
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.errors import Incomparable
 
@@ -18,12 +19,10 @@ SMALLEST_EFFECT = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """`backend` beside `against`, both by their labels; a speed-up over 1 means faster."""
+    """The row `key` beside the row `against`; a speed-up over 1 means faster."""
 
-    backend: str
-    against: str
-    target: str
-    against_target: str
+    key: RowKey
+    against: RowKey
     speedup: float
     ci95: tuple[float, float] | None
     verdict: Verdict
@@ -45,10 +44,8 @@ def compare(a: Result, b: Result, *, across: bool = False, any_threads: bool = F
         raise Incomparable(f"{a.task.label} and {b.task.label}: {e}") from e
     detectable = interval.smallest_detectable
     return Comparison(
-        backend=a.task.variant.label,
-        against=b.task.variant.label,
-        target=a.task.target,
-        against_target=b.task.target,
+        key=a.key,
+        against=b.key,
         speedup=interval.ratio,
         ci95=_limits(interval),
         verdict=verdict(interval),
@@ -95,8 +92,8 @@ def _check_identity(a: Result, b: Result, *, across: bool, any_threads: bool) ->
         ("target", x.target, y.target, across or x.target == y.target),
         (
             "precision",
-            x.variant.precision,
-            y.variant.precision,
+            str(x.variant.precision),
+            str(y.variant.precision),
             across or x.variant.precision == y.variant.precision,
         ),
     ]

@@ -11,10 +11,13 @@ class Environment:
 
     cpu: str
     cpu_features: tuple[str, ...]
+    """What the code may use here: where `isa_cap` is set, the CPU itself may have more."""
     cores: int
     threads: int
     host: str
     load: float | None = None
     gpu: str | None = None
     driver: str | None = None
+    isa_cap: str | None = None
+    """The instruction set that TVMSCOPE_ISA limited the host to."""
     versions: dict[str, str] = field(default_factory=dict)

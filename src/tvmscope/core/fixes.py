@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tvmscope.core.row import RowKey
+
 CLOSE = 0.35
 """A prediction is right when it is off by at most this share of what was achieved."""
 
@@ -19,9 +21,8 @@ class Attempt:
     rule: str
     title: str
     """Of the finding."""
-    backend: str
-    target: str
-    """The row that it was tried on, as in `Profile`."""
+    key: RowKey | None = None
+    """The row that it was tried on; None in a line of the calibration file from before keys."""
     fix: dict[str, Any] = field(default_factory=dict)
     predicted_s: float | None = None
     achieved_s: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tvmscope.core.task import Task
+from tvmscope.core.row import RowKey, Task
 
 ITSELF = "its own first run"
 """A reference that proves nothing but that the same comes out again."""
@@ -65,3 +65,7 @@ class Result:
     warnings: tuple[str, ...] = ()
     items: int | None = None
     """Throughput mode only: how many items one run computes, the batch size."""
+
+    @property
+    def key(self) -> RowKey:
+        return self.task.key

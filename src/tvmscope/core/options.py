@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from tvmscope.core.precision import FLOAT32, Precision
 from tvmscope.core.tuning import Choice
 from tvmscope.core.vision import PictureTask
 
@@ -30,7 +31,7 @@ class CompileOptions:
 
     pipeline: str = "tvmscope"
     """`tvm`, `tvmscope`, or `file.py:function`."""
-    precision: str = "float32"
+    precision: Precision = FLOAT32
     exec_mode: Literal["bytecode", "compiled"] = "bytecode"
     graph: bool = False
     threads: int | None = None

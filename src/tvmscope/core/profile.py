@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tvmscope.core.row import RowKey
 from tvmscope.core.tuning import Choice
 
 
@@ -30,9 +31,7 @@ class KernelTime:
 class Profile:
     """Kernel times of one row of the table, from a run of its own."""
 
-    backend: str
-    """The row's variant label, such as `tvmscope` or `torch fp16 graph`."""
-    target: str
+    key: RowKey
     kernels: tuple[KernelTime, ...]
     how: str
     """The instrument: TVM's VM instrument, ONNX Runtime's profiler ..."""
@@ -84,10 +83,9 @@ class KernelIR:
 
     name: str
     tree: tuple[Loop, ...]
-    backend: str = ""
-    target: str = ""
-    """The row it belongs to, as in `Profile`: rows may have kernels of one name. Empty in files of
-    an artifact, which is one row."""
+    key: RowKey | None = None
+    """The row it belongs to: rows may have kernels of one name. None in files of an artifact, which
+    is one row."""
     buffers: tuple[Buffer, ...] = ()
     trace: tuple[str, ...] = ()
     """The schedule's primitives in order, where they were recorded."""
@@ -102,6 +100,10 @@ class KernelIR:
     flops: float | None = None
     bytes: float | None = None
     """Of one call."""
+
+    def is_of(self, key: RowKey) -> bool:
+        """Whether it describes a kernel of this row; an artifact's own description names none."""
+        return self.key is None or self.key == key
 
 
 @dataclass(frozen=True, kw_only=True)

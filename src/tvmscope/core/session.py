@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tvmscope.core import stats
+from tvmscope.core import session_v1, stats
 from tvmscope.core.comparison import Comparison
 from tvmscope.core.environment import Environment
 from tvmscope.core.facts import PassFacts, RuleFacts
@@ -15,14 +15,14 @@ from tvmscope.core.fixes import Attempt
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Model
 from tvmscope.core.profile import Finding, KernelIR, Profile, Roof
+from tvmscope.core.row import RowKey
 from tvmscope.core.target import Target
-from tvmscope.core.task import SHORT
 from tvmscope.core.tuning import TunedTask
 from tvmscope.errors import SchemaError
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import write_text_atomic
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 FILE_NAME = "session.json"
 
 
@@ -59,16 +59,8 @@ class Session:
         return replace(self, results=(*self.results, result))
 
     def result_of(self, profile: Profile) -> Result | None:
-        """The row that a profile belongs to."""
-        key = (profile.backend, profile.target)
-        return next((r for r in self.results if (r.task.variant.label, r.task.target) == key), None)
-
-    def precision_of(self, profile: Profile) -> str:
-        """The precision of a profile's row; one that was profiled alone has it in its label."""
-        if row := self.result_of(profile):
-            return row.task.variant.precision
-        words = profile.backend.split(" ")
-        return next((name for name, short in SHORT.items() if short in words), "float32")
+        """The row that a profile belongs to; None where it was profiled alone."""
+        return next((r for r in self.results if r.key == profile.key), None)
 
 
 def to_json(session: Session) -> dict[str, Any]:
@@ -79,17 +71,44 @@ def to_json(session: Session) -> dict[str, Any]:
     rows = [
         _row(result, raw) for result, raw in zip(session.results, data.pop("results"), strict=True)
     ]
+    for part in ("profiles", "kernel_ir", "fixes"):
+        items = zip(getattr(session, part), data[part], strict=True)
+        data[part] = [_named(item.key) | raw for item, raw in items]
+    compared = zip(session.comparisons, data["comparisons"], strict=True)
+    data["comparisons"] = [_compared(item, raw) for item, raw in compared]
     return {"schema_version": SCHEMA_VERSION, "context": context, "results": rows, **data}
+
+
+def _named(key: RowKey | None) -> dict[str, str]:
+    """A row's names for readers of the file; what is read back is its key."""
+    return {"backend": "", "target": ""} if key is None else _names(key)
+
+
+def _names(key: RowKey) -> dict[str, str]:
+    return {"backend": key.name, "target": key.target}
+
+
+def _compared(comparison: Comparison, raw: dict[str, Any]) -> dict[str, Any]:
+    other = _names(comparison.against)
+    return {
+        **_names(comparison.key),
+        **raw,
+        "against": other["backend"],
+        "against_target": other["target"],
+        "against_key": raw["against"],
+    }
 
 
 def _row(result: Result, raw: dict[str, Any]) -> dict[str, Any]:
     task = raw["task"]
+    key = task.pop("key")  # its fields stand among the task's
     row = {
         "backend": result.task.variant.backend,
         "target": result.task.target,
-        "variant": task["variant"] | {"tuned": result.task.variant.tuning is not None},
+        "variant": key["variant"] | {"tuned": result.task.variant.tuning is not None},
         "shapes": task["shapes"],
         **{k: v for k, v in raw.items() if k not in ("measurement", "device_measurement")},
+        "task": task | key,
     }
     for prefix, measurement in (("", result.measurement), ("device_", result.device_measurement)):
         if measurement is not None:
@@ -105,27 +124,41 @@ def from_json(data: Any) -> Session:
     if not isinstance(data, dict) or "schema_version" not in data:
         raise SchemaError("not a tvmscope session: 'schema_version' is missing")
     version = data["schema_version"]
-    if version != SCHEMA_VERSION:
+    if version not in (session_v1.VERSION, SCHEMA_VERSION):
         raise SchemaError(
-            f"session schema {version} is not {SCHEMA_VERSION}, the one this version reads; "
-            "measure again, or use the tvmscope that wrote it"
+            f"session schema {version} is none of {session_v1.VERSION} and {SCHEMA_VERSION}, which "
+            "this version reads; measure again, or use the tvmscope that wrote it"
         )
     context = data.get("context")
     if not isinstance(context, dict) or not isinstance(data.get("results"), list):
         raise SchemaError("not a tvmscope session: 'context' or 'results' is missing")
+    if version == session_v1.VERSION:
+        data = session_v1.upgraded(data)
     flat = data | {
         "command": context.get("command"),
         "started": context.get("started"),
         "environment": context,
         "results": [_unrow(row) for row in data["results"]],
+        "comparisons": [_uncompared(item) for item in _objects(data, "comparisons")],
     }
     return decode(Session, flat)
 
 
+def _objects(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    items = data.get(name, [])
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise SchemaError(f"'{name}': expected objects")
+    return items
+
+
+def _uncompared(item: dict[str, Any]) -> dict[str, Any]:
+    return item | {"against": item.get("against_key")}
+
+
 def _unrow(row: Any) -> Any:
-    if not isinstance(row, dict):
-        raise SchemaError("'results': expected objects")
-    parts = {}
+    if not isinstance(row, dict) or not isinstance(row.get("task"), dict):
+        raise SchemaError("'results': expected objects, each with a 'task'")
+    parts: dict[str, Any] = {"task": row["task"] | {"key": row["task"]}}
     for prefix, key in (("", "measurement"), ("device_", "device_measurement")):
         fields = ("rounds_s", "warmups_s", "loops", "clock")
         found = {f: row[prefix + f] for f in fields if prefix + f in row}

@@ -11,13 +11,14 @@ from tvmscope.analysis.alignment import groups
 from tvmscope.core import stats
 from tvmscope.core.facts import PassFacts
 from tvmscope.core.measurement import Result
+from tvmscope.core.precision import Precision
 from tvmscope.core.profile import KernelIR, KernelTime, Profile
+from tvmscope.core.row import Device, RowKey
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.messages import _
 from tvmscope.units import format_s
 
-OWN, PLAIN = "tvmscope", "tvm"
 HEAVY = 0.01
 """A kernel below this share of the run is not worth a finding."""
 _NAME_LIMIT = 48
@@ -92,8 +93,12 @@ class Subject:
         return max(self.profile.end_to_end_s, self.profile.total_s)
 
     @property
-    def device(self) -> str:
-        return _device(self.profile.target)
+    def key(self) -> RowKey:
+        return self.profile.key
+
+    @property
+    def device(self) -> Device:
+        return self.key.device
 
     @property
     def cores(self) -> int:
@@ -152,53 +157,36 @@ class Subject:
 
 def subjects(session: Session) -> tuple[Subject, ...]:
     """Our fastest row of each target and precision; TVM as it comes where we have none."""
-    best: dict[tuple[str, str], Profile] = {}
+    best: dict[tuple[str, Precision], Profile] = {}
     for profile in sorted(session.profiles, key=_preference):
-        if is_ours(profile.backend) and not _is_superseded(session, profile):
-            best.setdefault((profile.target, session.precision_of(profile)), profile)
+        if profile.key.is_compiled and not _is_superseded(session, profile):
+            best.setdefault(profile.key.group, profile)
     return tuple(_subject(session, p, several=len(best) > 1) for p in best.values())
 
 
-def _family(label: str) -> str:
-    return label.split(" ")[0].split("-")[0]
+def about(session: Session, key: RowKey, target: Target) -> Session:
+    """The session as if this, on its target, were the only compiled row; peers stay beside it."""
 
-
-def is_ours(label: str) -> bool:
-    """Whether a row's label names one that we compile: our own pipeline's, or TVM as it comes."""
-    return _family(label) in (OWN, PLAIN)
-
-
-def about(session: Session, backend: str, target: Target) -> Session:
-    """The session as if this were the only row of ours; other backends stay beside it."""
-
-    def stays(label: str, where: str) -> bool:
-        return not is_ours(label) or (label, where) == (backend, target.label)
+    def stays(other: RowKey) -> bool:
+        return not other.is_compiled or other == key
 
     return replace(
         session,
         targets=(target,),
-        results=tuple(r for r in session.results if stays(r.task.variant.label, r.task.target)),
-        profiles=tuple(p for p in session.profiles if stays(p.backend, p.target)),
+        results=tuple(r for r in session.results if stays(r.key)),
+        profiles=tuple(p for p in session.profiles if stays(p.key)),
     )
 
 
 def _preference(profile: Profile) -> tuple[bool, float]:
-    return _family(profile.backend) != OWN, profile.end_to_end_s
+    return not profile.key.is_ours, profile.end_to_end_s
 
 
 def _is_superseded(session: Session, profile: Profile) -> bool:
     """Whether a fix has made another row of this one: there is nothing to say of it any more."""
-    fixed = [
-        (p.backend, p.target)
-        for p in session.profiles
-        if (row := session.result_of(p)) is not None and row.task.variant.fixed
-    ]
-    here = [place for place in fixed if _device(place[1]) == _device(profile.target)]
-    return bool(here) and (profile.backend, profile.target) not in here
-
-
-def _device(target: str) -> str:
-    return target.partition(":")[0]
+    fixed = [p.key for p in session.profiles if p.key.variant.fixed and session.result_of(p)]
+    here = [key for key in fixed if key.device == profile.key.device]
+    return bool(here) and profile.key not in here
 
 
 def _at_measured_speed(session: Session, profile: Profile) -> Profile:
@@ -227,19 +215,19 @@ def _peers(session: Session, ours: Profile) -> dict[str, float]:
     others = [
         _at_measured_speed(session, p)
         for p in session.profiles
-        if not is_ours(p.backend)
-        and _device(p.target) == _device(ours.target)
-        and session.precision_of(p) == session.precision_of(ours)
+        if not p.key.is_compiled
+        and p.key.device == ours.key.device
+        and p.key.precision == ours.key.precision
         and ((row := session.result_of(p)) is None or row.status == "ok")
     ]
     if not others:
         return {}
     theirs = min(others, key=lambda p: p.end_to_end_s)
-    pairs = [(p.backend, k) for p in (ours, theirs) for k in p.kernels]
+    pairs = [(p.key, k) for p in (ours, theirs) for k in p.kernels]
     return {
-        op: group.times_s[theirs.backend] / group.times_s[ours.backend]
+        op: group.times_s[theirs.key] / group.times_s[ours.key]
         for group in groups(pairs)
-        if group.times_s.get(ours.backend) and group.times_s.get(theirs.backend)
+        if group.times_s.get(ours.key) and group.times_s.get(theirs.key)
         for op in group.source_ops
     }
 
@@ -248,26 +236,18 @@ def _subject(session: Session, profile: Profile, *, several: bool) -> Subject:
     profile = _at_measured_speed(session, profile)
     limits = roofline.limits(session, profile)
     run_s = max(profile.end_to_end_s, profile.total_s)
-    loops = {ir.name: ir for ir in session.kernel_ir if _is_of(ir, profile)}
+    loops = {ir.name: ir for ir in session.kernel_ir if ir.is_of(profile.key)}
     return Subject(
         profile=profile,
         row=session.result_of(profile),
-        target=next((t for t in session.targets if t.label == profile.target), None),
+        target=next((t for t in session.targets if t.label == profile.key.target), None),
         limits=limits,
         kernels=tuple(
             Kernel(k, loops.get(k.name), limits.least_s(k), run_s) for k in profile.kernels
         ),
-        label=f"{profile.backend} @ {profile.target}" if several else "",
+        label=profile.key.label if several else "",
         passes=session.passes,
         peers=_peers(session, profile),
-    )
-
-
-def _is_of(ir: KernelIR, profile: Profile) -> bool:
-    """An artifact's own description names no row: there is only one."""
-    return (ir.backend or profile.backend, ir.target or profile.target) == (
-        profile.backend,
-        profile.target,
     )
 
 

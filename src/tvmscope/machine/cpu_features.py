@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from tvmscope.errors import UsageError
 
 X86_FLAGS = {
     "sse3": "pni", "ssse3": "ssse3", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "sse4a": "sse4a",
@@ -27,11 +30,49 @@ ARM_FLAGS = {
 }  # fmt: skip
 ISA_FEATURES = frozenset(X86_FLAGS) | frozenset(ARM_FLAGS)
 """Features that change which instructions LLVM emits; its tuning hints are left out."""
+ISA_VARIABLE = "TVMSCOPE_ISA"
+"""The one switch that caps the host; a variable, so that worker processes inherit it."""
+
+
+@dataclass(frozen=True)
+class Cap:
+    """An instruction set that the host is limited to."""
+
+    name: str
+    arch: str
+    """The LLVM CPU that stands in for a host with more."""
+    above: tuple[str, ...]
+    """How the names of the features above it begin."""
+
+    def hides(self, feature: str) -> bool:
+        """Whether a feature is above the cap."""
+        return feature.startswith(self.above)
+
+
+CAPS = {"avx2": Cap("avx2", "x86-64-v3", ("avx512", "amx-"))}
+
+
+def cap() -> Cap | None:
+    """What TVMSCOPE_ISA limits this machine to; None where it is not set."""
+    name = os.environ.get(ISA_VARIABLE, "")
+    if not name:
+        return None
+    if name not in CAPS:
+        known = ", ".join(CAPS)
+        raise UsageError(f"{ISA_VARIABLE}={name}: unknown instruction set; known: {known}")
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        raise UsageError(f"{ISA_VARIABLE}={name} is for x86; this machine is {platform.machine()}")
+    return CAPS[name]
+
+
+def reported() -> frozenset[str]:
+    """LLVM names of the features that this CPU has: as the operating system shows it, capped."""
+    limit = cap()
+    return frozenset(f for f in _of_this_cpu() if limit is None or not limit.hides(f))
 
 
 @cache
-def reported() -> frozenset[str]:
-    """LLVM names of the features that this CPU (as the operating system shows it) has."""
+def _of_this_cpu() -> frozenset[str]:
     table = ARM_FLAGS if platform.machine() in ("aarch64", "arm64") else X86_FLAGS
     flags = _kernel_flags()
     return frozenset(name for name, flag in table.items() if flag in flags)

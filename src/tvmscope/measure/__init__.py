@@ -1,1 +1,1 @@
-"""Times anything named by a dotted path, each in a process of its own."""
+"""Times whatever a reference to a function names, each in a process of its own."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import gc
-import importlib
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 
 from tvmscope import plugins
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.measure.remote import Remote
 from tvmscope.storage.files import write_npz
 
 _PR_SET_PDEATHSIG = 1
@@ -36,20 +36,20 @@ class Child:
         self._flush: Callable[[], None] | None = None
         self._wall_s = self._cpu_s = 0.0
 
-    def call(self, dotted: str, args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
-        return resolve(dotted)(*args, **kw)
+    def call(self, function: Remote[..., Any], args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+        return function.resolve()(*args, **kw)
 
-    def load(self, dotted: str, request: Any) -> tuple[dict[str, str], float, bool]:
+    def load(self, function: Remote[..., Any], request: Any) -> tuple[dict[str, str], float, bool]:
         self._before_load_bytes = _status_bytes("VmRSS")
         start = time.perf_counter()
-        self._runner = resolve(dotted)(request)
+        self._runner = function.resolve()(request)
         load_s = time.perf_counter() - start
         gc.collect()
         gc.freeze()  # what the libraries made stays for good: no collection need look at it
         return dict(self._runner.settings), load_s, hasattr(self._runner, "time_device")
 
-    def apply(self, dotted: str, args: tuple[Any, ...]) -> Any:
-        return resolve(dotted)(self._runner, *args)
+    def apply(self, function: Remote[..., Any], args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
+        return function.resolve()(self._runner, *args, **kw)
 
     def time(self, n: int, loops: int, cold: bool) -> list[float]:
         if hasattr(self._runner, "time"):  # a device's own clock knows better than ours
@@ -90,12 +90,6 @@ class Child:
 
     def memory(self) -> tuple[int | None, int | None]:
         return self._before_load_bytes, _status_bytes("VmHWM")
-
-
-def resolve(dotted: str) -> Any:
-    """The object that `package.module:name` names."""
-    module, _, name = dotted.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def _status_bytes(field: str) -> int | None:

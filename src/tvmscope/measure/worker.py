@@ -15,11 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tvmscope import errors, plugins
 from tvmscope.errors import RunError, TvmscopeError, one_line
 from tvmscope.measure.deaths import DeathKind, describe_exit, until_dump
+from tvmscope.measure.remote import Remote
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Request = TypeVar("Request")
 
 # -P: the current folder must not shadow a library; -u: a crash loses no output
 _COMMAND = (sys.executable, "-P", "-u", "-m", "tvmscope.measure._child")
@@ -62,7 +67,7 @@ class MemoryUse:
 
 
 class Worker:
-    """A child process that runs functions named `module:function` and holds one loaded runner.
+    """A child process that runs functions by reference and holds one loaded runner.
 
     Linux kills the child when the thread that made the worker ends, so make it in a thread that
     outlives it. No answer for `timeout_s` counts as a hang.
@@ -114,17 +119,19 @@ class Worker:
         """False once it was ended, or was found dead."""
         return not self._ended
 
-    def call(self, dotted: str, *args: Any, **kw: Any) -> Any:
-        """Run `module:function` there and return its result."""
-        return self._ask("call", dotted, args, kw)
+    def call(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
+        """Run a function there and return its result."""
+        result: R = self._ask("call", function, args, kw)
+        return result
 
-    def load(self, dotted: str, request: Any) -> LoadInfo:
-        """Make a runner with `module:function(request)` and keep it."""
-        return LoadInfo(*self._ask("load", dotted, request))
+    def load(self, function: Remote[[Request], Any], request: Request) -> LoadInfo:
+        """Make a runner with `function(request)` and keep it."""
+        return LoadInfo(*self._ask("load", function, request))
 
-    def apply(self, dotted: str, *args: Any) -> Any:
-        """Run `module:function(runner, *args)` on the loaded runner and return its result."""
-        return self._ask("apply", dotted, args)
+    def apply(self, function: Remote[Concatenate[Any, P], R], *args: P.args, **kw: P.kwargs) -> R:
+        """Run `function(runner, *args)` on the loaded runner and return its result."""
+        result: R = self._ask("apply", function, args, kw)
+        return result
 
     def time(self, n: int, loops: int = 1, cold: bool = False) -> list[float]:
         """`n` values in seconds, each the mean of `loops` runs; `cold` empties the caches first."""
@@ -251,17 +258,16 @@ class Worker:
         return self._death
 
 
-def run_isolated(
-    dotted: str,
-    *args: Any,
-    env: Mapping[str, str] | None = None,
-    timeout_s: float = 600.0,
-    log_path: Path | None = None,
-    **kw: Any,
-) -> Any:
-    """Run one `module:function` in a process of its own and return its result."""
-    with Worker(dotted, env=env, timeout_s=timeout_s, log_path=log_path) as worker:
-        return worker.call(dotted, *args, **kw)
+def run_isolated(function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
+    """Run one function in a process of its own and return its result."""
+    with Worker(str(function)) as worker:
+        return worker.call(function, *args, **kw)
+
+
+def run_within(timeout_s: float, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
+    """The same with a limit of its own for the time that it may take."""
+    with Worker(str(function), timeout_s=timeout_s) as worker:
+        return worker.call(function, *args, **kw)
 
 
 def _as_error(name: str, text: str) -> TvmscopeError:

@@ -14,8 +14,9 @@ from typing import Any
 
 from tvmscope.backends.api import LoadRequest, Profiler, Span, Trace
 from tvmscope.core.profile import KernelTime, Profile
-from tvmscope.core.task import Task
+from tvmscope.core.row import RowKey
 from tvmscope.errors import RunError
+from tvmscope.measure.remote import Remote, here
 from tvmscope.measure.worker import Worker
 
 BUDGET_S = 3.0
@@ -25,8 +26,8 @@ _WARM_UP_S = 0.3
 
 
 def profile_row(
-    task: Task,
-    load: str,
+    key: RowKey,
+    load: Remote[[LoadRequest], Any],
     request: LoadRequest,
     env: Mapping[str, str],
     *,
@@ -35,15 +36,12 @@ def profile_row(
     log_path: Path | None = None,
 ) -> Profile:
     """Load a row in a worker of its own and profile it there."""
-    with Worker(task.label, env=env, timeout_s=timeout_s, log_path=log_path) as worker:
+    with Worker(key.label, env=env, timeout_s=timeout_s, log_path=log_path) as worker:
         worker.load(load, request)
-        profile: Profile = worker.apply(
-            "tvmscope.profiling.kernels:profile_runner", task.variant.label, task.target, budget_s
-        )
-        return profile
+        return worker.apply(PROFILE, key, budget_s)
 
 
-def profile_runner(runner: Any, backend: str, target: str, budget_s: float) -> Profile:
+def profile_runner(runner: Any, key: RowKey, budget_s: float) -> Profile:
     """Called in the worker, on its loaded runner."""
     plain_s = _warm_up(runner.run)
     profiler: Profiler = runner.profiler()
@@ -65,7 +63,10 @@ def profile_runner(runner: Any, backend: str, target: str, budget_s: float) -> P
     traces = profiler.traces()
     if not slow and len(traces) > 1:
         traces = traces[1:]
-    return summarize(backend, target, profiler.how, plain, profiled, traces, 1 if slow else 2)
+    return summarize(key, profiler.how, plain, profiled, traces, 1 if slow else 2)
+
+
+PROFILE = here(profile_runner)
 
 
 def _turn(run: Callable[[], float], slow: bool) -> list[float]:
@@ -88,8 +89,7 @@ def _timed(run: Callable[[], None]) -> float:
 
 
 def summarize(
-    backend: str,
-    target: str,
+    key: RowKey,
     how: str,
     plain: Sequence[float],
     profiled: Sequence[float],
@@ -113,8 +113,7 @@ def summarize(
     plain = plain[stride - 1 :: stride]
     hosts = [t.host_s for t in typical if t.host_s is not None]
     return Profile(
-        backend=backend,
-        target=target,
+        key=key,
         kernels=merge(typical),
         how=how,
         runs=len(settled),

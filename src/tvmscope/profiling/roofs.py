@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import platform
 import subprocess
 import time
 from collections.abc import Callable
@@ -97,6 +98,8 @@ def _build(target: Target, folder: Path) -> ctypes.CDLL:
     source.write_text(resources.files("tvmscope.profiling").joinpath("roofs.c").read_text())
     library = folder / "roofs.so"
     command = [*linker_for(target), "-x", "c", "-O3", "-march=native", "-shared", "-fPIC"]
+    if target.vector_bits < 512 and platform.machine().lower() in ("x86_64", "amd64"):
+        command.append("-mno-avx512f")  # the CPU may have it, the target (or a capped host) not
     command += [f"-DVECTOR_BYTES={target.vector_bits // 8}", "-o", str(library), str(source)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode:

@@ -15,7 +15,18 @@ _PATH = re.compile(
 )
 _FIXED = frozenset(
     {"backend", "against", "target", "against_target", "status", "verdict", "digest", "dtype"}
-    | {"precision", "format", "weights", "clock", "rule", "severity", "effort", "started"}
+    | {
+        "family",
+        "device",
+        "precision",
+        "format",
+        "weights",
+        "clock",
+        "rule",
+        "severity",
+        "effort",
+        "started",
+    }
 )
 """Words of the vocabulary; a user who is called `torch` must not rename the backend."""
 

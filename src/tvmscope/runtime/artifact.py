@@ -110,7 +110,12 @@ def cpu_problem(target: Target) -> str | None:
     if machine and machine.replace("arm64", "aarch64") != platform.machine():
         return f"{machine}, this machine is {platform.machine()}"
     missing = [f for f in target.features if f not in cpu_features.reported()]
-    return f"{target.label}; this CPU lacks {', '.join(missing)}" if missing else None
+    if not missing:
+        return None
+    cap = cpu_features.cap()
+    hidden = cap is not None and any(cap.hides(f) for f in missing)
+    why = f" ({cpu_features.ISA_VARIABLE} is set)" if hidden else ""
+    return f"{target.label}; this CPU lacks {', '.join(missing)}{why}"
 
 
 def _check_gpu(artifact: Artifact) -> None:

@@ -1,4 +1,7 @@
-"""Frozen dataclasses to JSON values and back, driven by their type hints."""
+"""Frozen dataclasses to JSON values and back, driven by their type hints.
+
+A class with `to_json` and `from_json` has a form of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ T = TypeVar("T")
 
 def encode(value: Any) -> Any:
     """A JSON value: dataclasses become objects, tuples arrays, paths strings."""
+    if hasattr(value, "to_json"):
+        return value.to_json()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, dict):
@@ -78,6 +83,8 @@ def _decode(hint: Any, data: Any, where: str) -> Any:
         if not isinstance(data, dict):
             raise SchemaError(f"'{where}': expected an object, got {type(data).__name__}")
         return {k: _decode(args[1], v, where) for k, v in data.items()}
+    if hasattr(hint, "from_json"):
+        return hint.from_json(data)
     if dataclasses.is_dataclass(hint):
         return decode(typing.cast(type[Any], hint), data)
     if hint is Path:

@@ -1,1 +1,4 @@
-"""Searches for faster kernels, keeps what was measured, and proves what it uses."""
+"""Searches for faster kernels, keeps what was measured, and proves what it uses.
+
+`job/` is what the command line and other jobs call; `run` is what its parts share.
+"""

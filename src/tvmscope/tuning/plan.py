@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from tvmscope.analysis.roofline import TOLERANCE, Limits
 from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.row import RowKey
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
 
 SMALL = 0.002
@@ -136,7 +137,7 @@ def merged(tasks: Iterable[TuningTask]) -> list[TuningTask]:
     return list(found.values())
 
 
-def profile_of(tasks: Sequence[TuningTask], trials: Iterable[Trial], backend: str) -> Profile:
+def profile_of(tasks: Sequence[TuningTask], trials: Iterable[Trial], key: RowKey) -> Profile:
     """What a run takes by its kernels alone, each measured by itself; failed ones are left out."""
     by_key = {task.key: task for task in merged(tasks)}
     kernels = tuple(
@@ -151,8 +152,7 @@ def profile_of(tasks: Sequence[TuningTask], trials: Iterable[Trial], backend: st
     )
     whole_s = sum(kernel.total_s for kernel in kernels)
     return Profile(
-        backend=backend,
-        target="",
+        key=key,
         kernels=kernels,
         how="each kernel by itself",
         runs=1,

@@ -11,9 +11,11 @@ from tvmscope.core.model import Model
 from tvmscope.core.session import Session, save
 from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.progress import Progress, Silent
-from tvmscope.workflow import environment, places, stages
+from tvmscope.stages import places
+from tvmscope.stages.job import begin
+from tvmscope.stages.load import name_of
+from tvmscope.stages.options import Options
 from tvmscope.workflow.analyze import analyze
-from tvmscope.workflow.options import Options
 
 MODEL_SUFFIXES = (".onnx", ".pt2", ".py")
 
@@ -42,7 +44,7 @@ def bench_models(
         return [analyze(models[0], options, progress)]
     sessions = []
     for index, model in enumerate(models):
-        name = stages.name_of(model)
+        name = name_of(model)
         own = replace(options, output=_own_folder(options, name, index))
         progress.note(f"model {index + 1} of {len(models)}: {name}")
         try:
@@ -60,21 +62,16 @@ def _own_folder(options: Options, name: str, index: int) -> Path | None:
 def _failed(name: str, options: Options, reason: str) -> Session:
     """A session that says why its model could not be measured."""
     started = datetime.now(UTC)
-    session = Session(
-        command=options.command,
-        started=started.isoformat(timespec="seconds"),
-        environment=environment.collect(stages.threads_of(options)),
-        model=Model(
-            name=Path(name).name,
-            source=name,
-            format="onnx" if name.endswith(".onnx") else "torch",
-            inputs=(),
-            outputs=(),
-            digest="",
-            weights="file",
-        ),
-        failure=reason,
+    model = Model(
+        name=Path(name).name,
+        source=name,
+        format="onnx" if name.endswith(".onnx") else "torch",
+        inputs=(),
+        outputs=(),
+        digest="",
+        weights="file",
     )
+    session = replace(begin(model, options, started=started), failure=reason)
     folder = options.output or places.session_folder(Path(name).stem, "failed", started)
     save(session, folder)
     return session

@@ -12,10 +12,14 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import _
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime.artifact import META, read_kernels
-from tvmscope.workflow import places, records, stages
-from tvmscope.workflow.builder import Builder
-from tvmscope.workflow.options import Options
-from tvmscope.workflow.tune import tune
+from tvmscope.stages import places
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.load import loaded
+from tvmscope.stages.options import Options
+from tvmscope.stages.plan import with_export
+from tvmscope.stages.targets import resolve_targets, threads_of
+from tvmscope.tuning.job.tune import tune
+from tvmscope.tuning.records.lookup import find_choices
 
 
 def compile_model(
@@ -26,17 +30,13 @@ def compile_model(
     if len(options.targets) != 1 or len(options.precisions) != 1:
         raise UsageError("compile takes one target and one precision; run it once for each")
     places.claim(output, force=options.force, marker=META)
-    (target,) = stages.resolve_targets(options)
+    (target,) = resolve_targets(options)
     if options.tune_first:
         tune(model, replace(options, output=None), progress)
-    progress.stage("load", stages.name_of(model))
-    bare = replace(options, load=replace(options.load, need_onnx=False))
-    with stages.prepared(model, bare) as ready:
-        for note in ready.model.notes:
-            progress.note(note)
+    with loaded(model, with_export(options, wanted=False), progress) as ready:
         progress.stage("compile", f"{ready.model.name} for {target.label}")
-        threads = stages.threads_of(options)
-        tuned = records.find_choices(options.db, target, threads)
+        threads = threads_of(options)
+        tuned = find_choices(options.db, target, threads)
         for warning in tuned.warnings:
             progress.note(warning)
         config = replace(

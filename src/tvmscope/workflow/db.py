@@ -9,13 +9,16 @@ from statistics import median
 
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import TuneError, UsageError
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
-from tvmscope.tuning.records import functions, upkeep
+from tvmscope.tuning.records import functions, trace_export, upkeep
+from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import SHIPPED_NAME, Database, read
 from tvmscope.tuning.records.lines import to_line
 from tvmscope.tuning.records.trace_export import TraceRecord
 from tvmscope.tuning.records.upkeep import Fault, Moved, Pruned, Report
-from tvmscope.workflow import records
+
+_WRITE = here(trace_export.write)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,7 @@ class Selection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class WorkloadSummary:
     """What a file holds for one workload, target and number of threads."""
 
     workload: str
@@ -57,7 +60,7 @@ class FileSummary:
 
     name: str
     path: str
-    rows: tuple[Row, ...]
+    rows: tuple[WorkloadSummary, ...]
     rejected: int
     trouble: str | None = None
 
@@ -84,7 +87,10 @@ def _summary(database: Database, chosen: Selection) -> FileSummary:
         found = upkeep.summarize(trial for trial in stream if chosen.takes(trial))
     except OSError as e:
         found, database.trouble = {}, str(e.strerror or e)
-    rows = (Row(workload=w, target=t, threads=n, summary=s) for (w, t, n), s in found.items())
+    rows = (
+        WorkloadSummary(workload=w, target=t, threads=n, summary=s)
+        for (w, t, n), s in found.items()
+    )
     return FileSummary(
         name=database.name,
         path=str(database.path),
@@ -188,7 +194,7 @@ def to_metaschedule(chosen: Selection, folder: Path) -> Exported:
             "no trace record with its function to export: "
             f"{done.without_trace} records have no trace, {done.without_function} no function"
         )
-    written = run_isolated("tvmscope.tuning.records.trace_export:write", found, str(folder))
+    written = run_isolated(_WRITE, found, str(folder))
     done.written, done.failures = written
     return done
 

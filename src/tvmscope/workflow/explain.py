@@ -8,14 +8,13 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tvmscope.core.profile import KernelIR
+from tvmscope.core.row import RowKey
 from tvmscope.core.session import FILE_NAME, Session, load
 from tvmscope.errors import UsageError
-from tvmscope.workflow.facts import diagnosed
+from tvmscope.stages.facts import diagnosed
 
 _META = "meta.json"
 _MOST_NAMES = 8
-_OURS = ("tvmscope", "tvmscope-tuned")
-"""Rows of one session that stand side by side by themselves."""
 
 
 def explain(path: Path) -> Session:
@@ -30,8 +29,8 @@ def _is_artifact(path: Path) -> bool:
 def _of_artifact(folder: Path) -> Session:
     """What an artifact says of itself: model, target and kernels, and nothing measured."""
     from tvmscope.runtime import artifact as artifacts
-    from tvmscope.workflow.options import Options
-    from tvmscope.workflow.run import session_of
+    from tvmscope.stages.artifact import session_of
+    from tvmscope.stages.options import Options
 
     session = session_of(artifacts.read(folder), Options())
     return replace(session, kernel_ir=artifacts.read_kernels(folder))
@@ -43,8 +42,8 @@ class Kernels:
 
     where: Path
     session: Session
-    source_ops: dict[tuple[str, str], frozenset[str]]
-    """By the row's label, empty for an artifact, and the kernel's name."""
+    source_ops: dict[tuple[RowKey | None, str], frozenset[str]]
+    """By the row, None for an artifact, and the kernel's name."""
 
     def find(self, name: str) -> tuple[KernelIR, ...]:
         """The kernel in every row that has it; an unknown name is answered with the nearest."""
@@ -65,31 +64,31 @@ class Kernels:
 
     def computed_by(self, ir: KernelIR) -> frozenset[str]:
         """The source operators of one of its kernels; none where they are not known."""
-        return self.source_ops.get((ir.backend, ir.name), frozenset())
+        return self.source_ops.get((ir.key, ir.name), frozenset())
 
     def computing(self, ops: frozenset[str]) -> list[KernelIR]:
         """In each row, the kernel that shares most of some operators; of equals the heaviest."""
-        best: dict[str, tuple[int, float, KernelIR]] = {}
+        best: dict[RowKey | None, tuple[int, float, KernelIR]] = {}
         for ir in self.session.kernel_ir:
             shared = len(ops & self.computed_by(ir))
             rank = (shared, ir.flops or 0.0)
-            if shared and (ir.backend not in best or rank > best[ir.backend][:2]):
-                best[ir.backend] = (*rank, ir)
+            if shared and (ir.key not in best or rank > best[ir.key][:2]):
+                best[ir.key] = (*rank, ir)
         return [ir for *_, ir in best.values()]
 
 
 def kernels_at(path: Path) -> Kernels:
     """The kernels of what is saved at `path`."""
     session = explain(path)
-    ops: dict[tuple[str, str], set[str]] = {}
+    ops: dict[tuple[RowKey | None, str], set[str]] = {}
     for profile in session.profiles:
         for kernel in profile.kernels:
-            ops.setdefault((profile.backend, kernel.name), set()).update(kernel.source_ops)
+            ops.setdefault((profile.key, kernel.name), set()).update(kernel.source_ops)
     if _is_artifact(path):
         from tvmscope.runtime import artifact as artifacts
 
         for call in artifacts.read(path).kernels:
-            ops.setdefault(("", call.kernel), set()).update(call.source_ops)
+            ops.setdefault((None, call.kernel), set()).update(call.source_ops)
     return Kernels(path, session, {key: frozenset(found) for key, found in ops.items()})
 
 
@@ -102,11 +101,11 @@ def side_by_side(name: str, places: Sequence[Kernels]) -> list[tuple[Kernels, Ke
     first, *others = places
     found = [(first, ir) for ir in first.find(name)]
     ops = frozenset().union(*(first.computed_by(ir) for _, ir in found))
-    rows = {ir.backend for _, ir in found}
+    rows = {ir.key for _, ir in found}
     found += [
         (first, ir)
         for ir in first.computing(ops)
-        if ir.backend not in rows and ir.backend.split(" ")[0] in _OURS
+        if ir.key not in rows and ir.key is not None and ir.key.is_ours
     ]
     for other in others:
         found += [(other, ir) for ir in other.computing(ops) or other.find(name)]

@@ -9,8 +9,8 @@ from typing import Any
 from tvmscope.errors import ImportModelError, UsageError
 from tvmscope.models.folder import ONNX_ERROR
 from tvmscope.progress import Progress, Silent
-from tvmscope.workflow import stages
-from tvmscope.workflow.options import Options
+from tvmscope.stages.load import loaded
+from tvmscope.stages.options import Options
 
 
 def export_onnx(
@@ -22,10 +22,7 @@ def export_onnx(
         raise UsageError(f"{output}: give a file that ends in .onnx")
     if output.exists() and not options.force:
         raise UsageError(f"{output} exists; will not overwrite without --force")
-    progress.stage("load", stages.name_of(model))
-    with stages.prepared(model, options) as ready:
-        for note in ready.model.notes:
-            progress.note(note)
+    with loaded(model, options, progress) as ready:
         found, error = ready.folder / "model.onnx", ready.folder / ONNX_ERROR
         if not found.is_file():
             why = error.read_text(encoding="utf-8").strip() if error.is_file() else "no export"

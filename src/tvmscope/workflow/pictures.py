@@ -14,21 +14,23 @@ from tvmscope.core.options import PictureOptions
 from tvmscope.core.session import Session
 from tvmscope.core.vision import Answer, Vision
 from tvmscope.errors import PictureError, UsageError
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.models.darknet import cfg
 from tvmscope.models.inputs import Array, read_npz
 from tvmscope.progress import Progress, Silent
-from tvmscope.runtime import artifact as artifacts
+from tvmscope.stages.artifact import read_checked
+from tvmscope.stages.options import Options
+from tvmscope.stages.targets import threads_of
 from tvmscope.storage.files import write_npz
 from tvmscope.tasks import answer as tasks
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import Request
 from tvmscope.tasks.draw import writable
-from tvmscope.workflow import stages
-from tvmscope.workflow.options import Options
 from tvmscope.workflow.profile import profile_artifact
 from tvmscope.workflow.run import run_artifact
 
+_ANSWER = here(tasks.answer)
 _MOST_DEATHS = 3
 """Workers lost one after the other, before the rest of the pictures is given up."""
 
@@ -60,8 +62,7 @@ def show_pictures(
         raise UsageError("no picture was given")
     if options.load.inputs_file is not None:
         raise UsageError("give --image or --inputs, not both")
-    artifact = artifacts.read(path)
-    artifacts.check(artifact)
+    artifact = read_checked(path)
     vision = vision_for(artifact, asked)
     tasks.picture_input(artifact)
     tasks.task_of(artifact, vision)
@@ -160,7 +161,7 @@ def _requests(
             artifact=str(path.resolve()),
             picture=str(file),
             vision=vision,
-            threads=stages.threads_of(options),
+            threads=threads_of(options),
             warmup=1 if warmup is None else warmup,
             score_threshold=asked.score_threshold,
             nms_iou=asked.nms_iou,
@@ -209,7 +210,7 @@ def _answer_all(requests: Sequence[Request], options: Options, progress: Progres
                 worker = Worker("tvmscope", env=env, timeout_s=options.measure.timeout_s)
                 stack.enter_context(worker)
             try:
-                answers.append(worker.call("tvmscope.tasks.answer:answer", request))
+                answers.append(worker.call(_ANSWER, request))
                 deaths = 0
             except PictureError as e:
                 answers.append(Answer(picture=request.picture, failure=str(e)))

@@ -9,8 +9,8 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags.option import names, option
 from tvmscope.cli.show import Show, exit_code, refuse_overwrite, write
 from tvmscope.messages import _
-from tvmscope.workflow import switches
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
+from tvmscope.workflow.ablating import switches
 
 _WHAT = _("What to measure or build")
 _KNOWN = (*switches.built_in("cpu"), *switches.built_in("cuda"))
@@ -49,7 +49,7 @@ def ablate(
     from tvmscope.report.formats import json_
     from tvmscope.report.sections.ablation import render
     from tvmscope.storage.codec import encode
-    from tvmscope.workflow.ablate import ablate as run
+    from tvmscope.workflow.ablating.ablate import ablate as run
 
     refuse_overwrite(show.export_times, options.force)
     with show.working() as progress:

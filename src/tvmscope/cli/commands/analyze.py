@@ -7,7 +7,7 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags import tuning
 from tvmscope.cli.flags.diagnosis import fixing, profiling
 from tvmscope.cli.show import Show, exit_code, refuse_overwrite
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 
 def analyze(models: flags.Models, *, options: Options, show: Show) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tvmscope.cli.command import MEASURE, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, exit_code, refuse_overwrite
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 
 def bench(models: flags.Models, *, options: Options, show: Show) -> int:

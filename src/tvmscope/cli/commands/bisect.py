@@ -6,14 +6,14 @@ from tvmscope.cli.command import RESULTS, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show
 from tvmscope.errors import AccuracyError
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 
 def bisect(model: flags.Model, *, options: Options, show: Show) -> int:
     """Find the first pass and operator that diverge from the framework; write a reproducer."""
     from tvmscope.report.terminal.bisection import render
     from tvmscope.storage.codec import encode
-    from tvmscope.workflow.bisect import bisect as run
+    from tvmscope.workflow.bisecting.bisect import bisect as run
 
     with show.working() as progress:
         found = run(model, options, progress)

@@ -15,7 +15,7 @@ from tvmscope.cli.flags.pictures import both_sides
 from tvmscope.cli.show import Show
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 _LIMIT = _("Exit with 4 where tvmscope has surely become slower by more.")
 
@@ -42,7 +42,7 @@ def compare(
     from tvmscope.report.terminal.changes import render
     from tvmscope.storage.codec import encode
     from tvmscope.units import parse_fraction
-    from tvmscope.workflow.compare import check_accuracy, check_regression, compare_paths
+    from tvmscope.workflow.comparing.compare import check_accuracy, check_regression, compare_paths
 
     limit = None if fail_if_slower is None else parse_fraction(fail_if_slower)
     given = [*([baseline] if baseline else []), *paths]

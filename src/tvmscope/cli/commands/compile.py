@@ -9,8 +9,8 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags import tuning
 from tvmscope.cli.show import Show
 from tvmscope.messages import _, plural
+from tvmscope.stages.options import Options
 from tvmscope.units import format_bytes, format_s
-from tvmscope.workflow.options import Options
 
 
 def compile_(model: flags.Model, *, options: Options, show: Show) -> int:
@@ -28,7 +28,7 @@ def compile_(model: flags.Model, *, options: Options, show: Show) -> int:
         path=artifact.path,
         model=artifact.model,
         target=artifact.target.label,
-        precision=artifact.precision,
+        precision=str(artifact.precision),
         size=format_bytes(artifact.size_bytes),
         time=format_s(artifact.build_s),
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tvmscope.tuning.records.upkeep import Fault
-    from tvmscope.workflow.db import FileSummary, Row, Selection
+    from tvmscope.workflow.db import FileSummary, Selection, WorkloadSummary
 
 _SHOWN_FAULTS = 20
 # What goes without saying in a list; --json and `db show` have a workload's whole name.
@@ -74,7 +74,7 @@ def _heading(file: FileSummary) -> str:
     return text
 
 
-def _overview(rows: tuple[Row, ...]) -> Table:
+def _overview(rows: tuple[WorkloadSummary, ...]) -> Table:
     titles = (_("workload"), _("target"), _("threads"), _("trials"), _("failed"), _("validated"))
     table = table_of(*titles, _("best"), _("gain"))
     for row in rows:

@@ -15,7 +15,7 @@ from tvmscope.units import format_bytes
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tvmscope.workflow.doctor import Check
+    from tvmscope.workflow.examining.doctor import Check
 
 _MARKS = {"ok": "green", "warn": "yellow", "fail": "bold red", "info": "dim"}
 
@@ -40,9 +40,9 @@ def doctor(
     show: Show,
 ) -> int:
     """Examine the installation and the machine; say what to fix and how."""
+    from tvmscope.stages.places import cache_folder
     from tvmscope.storage.codec import encode
-    from tvmscope.workflow import doctor as examination
-    from tvmscope.workflow.places import cache_folder
+    from tvmscope.workflow.examining import doctor as examination
 
     if clear_cache:
         freed = examination.clear_cache()
@@ -53,7 +53,7 @@ def doctor(
         return _roofs(show)
     with show.working() as progress:
         if smoke:
-            from tvmscope.workflow.smoke import smoke as test
+            from tvmscope.workflow.examining.smoke import smoke as test
 
             checks = test(progress)
         else:
@@ -70,7 +70,7 @@ def _roofs(show: Show) -> int:
     from rich.table import Table
 
     from tvmscope.storage.codec import encode
-    from tvmscope.workflow.doctor import measure_roofs
+    from tvmscope.workflow.examining.doctor import measure_roofs
 
     with show.working() as progress:
         progress.stage(_("measuring the roofs"))

@@ -59,7 +59,7 @@ def explain(
 def _show_findings(sessions: list[Session], paths: list[Path], show: Show) -> None:
     from tvmscope.report.terminal.explain import findings
     from tvmscope.storage.codec import encode
-    from tvmscope.workflow import calibration
+    from tvmscope.workflow.fixing import calibration
 
     if show.json:
         show.machine(

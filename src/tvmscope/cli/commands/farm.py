@@ -35,7 +35,7 @@ def tracker(
     show: Show,
 ) -> int:
     """Run the tracker, which knows the servers, until Ctrl-C."""
-    from tvmscope.workflow.farm import Ports, run_tracker
+    from tvmscope.tuning.farm.service import Ports, run_tracker
 
     ports = Ports(host=host, first=port, last=port_end)
     return _until_interrupted(lambda: run_tracker(ports, show.text))
@@ -67,8 +67,8 @@ def server(
     show: Show,
 ) -> int:
     """Run a server, which measures kernels for whoever asks, until Ctrl-C."""
+    from tvmscope.tuning.farm.service import Ports, run_server
     from tvmscope.tuning.farm.tracker import parse_address
-    from tvmscope.workflow.farm import Ports, run_server
 
     ports, place = Ports(host=host, first=port, last=port_end), parse_address(tracker)
     return _until_interrupted(
@@ -96,8 +96,8 @@ def status(
 ) -> int:
     """Show the servers, their keys, and how many are free."""
     from tvmscope.storage.codec import encode
+    from tvmscope.tuning.farm.service import status as ask
     from tvmscope.tuning.farm.tracker import parse_address
-    from tvmscope.workflow.farm import status as ask
 
     found = ask(parse_address(tracker), timeout_s=parse_duration_s(timeout))
     table = table_of(_("key"), _("servers"), _("free"), _("busy"), _("waiting"), _("where"))

@@ -12,7 +12,7 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags.option import option
 from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.messages import _
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 _OUT = _("Output")
 
@@ -45,9 +45,9 @@ def profile(
     from tvmscope.core.session import save
     from tvmscope.report.formats import json_
     from tvmscope.report.terminal import profile_table
-    from tvmscope.workflow.places import claim
+    from tvmscope.stages.places import claim
+    from tvmscope.stages.reports import without_names
     from tvmscope.workflow.profile import profile as run
-    from tvmscope.workflow.reports import without_names
 
     if options.output is not None:
         claim(options.output, force=options.force)

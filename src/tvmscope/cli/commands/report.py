@@ -12,7 +12,7 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.messages import _
 from tvmscope.report.format_names import format_names
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 if TYPE_CHECKING:
     from tvmscope.core.session import Session
@@ -42,7 +42,7 @@ def report(
     from tvmscope.core.session import load
     from tvmscope.report.formats import json_
     from tvmscope.report.renderers import by_file, renderer
-    from tvmscope.workflow.facts import informed
+    from tvmscope.stages.facts import informed
 
     by_name = by_file(options.output) if options.output else None
     chosen = renderer("json" if show.json else format_ or by_name or "console")

@@ -14,7 +14,7 @@ from tvmscope.cli.flags.pictures import pictures
 from tvmscope.cli.show import Show, exit_code, refuse_overwrite
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 if TYPE_CHECKING:
     from tvmscope.core.session import Session
@@ -46,7 +46,7 @@ def run(
     show: Show,
 ) -> int:
     """Run a compiled artifact: time it, save its outputs, show it pictures."""
-    from tvmscope.workflow.places import claim
+    from tvmscope.stages.places import claim
     from tvmscope.workflow.run import check_device, run_artifact
 
     if top is not None and not profile:

@@ -6,14 +6,14 @@ from tvmscope.cli.command import MEASURE, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags import tuning
 from tvmscope.cli.show import Show, exit_code, write
-from tvmscope.workflow.options import Options
+from tvmscope.stages.options import Options
 
 
 def tune(model: flags.Model, *, options: Options, show: Show) -> int:
     """Search for faster kernels of a model; what is proven faster is used from then on."""
     from tvmscope.report.formats import json_
     from tvmscope.report.terminal import tuning_table
-    from tvmscope.workflow.tune import tune as run
+    from tvmscope.tuning.job.tune import tune as run
 
     with show.working() as progress:
         session = run(model, options, progress, dry_run=show.dry_run)

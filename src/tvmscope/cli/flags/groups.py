@@ -1,6 +1,6 @@
 """Every flag, once: a group is a function whose parameters are flags and whose result is options.
 
-Keys of the result are fields of `workflow.options.Options` (or its parts) and of `cli._show.Show`.
+Keys of the result are fields of `stages.options.Options` (or its parts) and of `cli.show.Show`.
 A flag that was not given is left out, so that each default has one home: the options' dataclass.
 """
 

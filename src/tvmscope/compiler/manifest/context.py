@@ -30,4 +30,4 @@ def always(_: CompileOptions) -> bool:
 
 def in_reduced_precision(options: CompileOptions) -> bool:
     """Where the model is computed in another precision than its own."""
-    return options.precision != "float32"
+    return options.precision.is_half

@@ -13,7 +13,7 @@ from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
-from tvmscope.diagnose.view import OWN, Kernel, Subject, listed, names, sources, subjects
+from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
 from tvmscope.messages import _
 
 HOT = 0.08
@@ -84,18 +84,15 @@ def _finding(subject: Subject, family: str, found: list[Kernel]) -> Finding:
     )  # fmt: skip
 
 
-def _is_ours(subject: Subject) -> bool:
-    pipeline = None if subject.row is None else subject.row.task.variant.pipeline
-    return (pipeline or subject.profile.backend).startswith(OWN)
-
-
 def _fix(subject: Subject) -> dict[str, object]:
     """What turns the pass on: it belongs to our pipeline, unless it was switched off there."""
-    return {"disabled_passes": []} if _is_ours(subject) else {"pipeline": "tvmscope"}
+    return (
+        {"disabled_passes": []} if subject.key.variant.uses_our_passes else {"pipeline": "tvmscope"}
+    )
 
 
 def _fix_advice(subject: Subject) -> str:
-    if _is_ours(subject):
+    if subject.key.variant.uses_our_passes:
         return _(
             "Leave the pass {name} on: each place of the result then looks up what is written "
             "to it, in parallel."

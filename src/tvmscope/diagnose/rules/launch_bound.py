@@ -41,10 +41,10 @@ def _between(subject: Subject) -> float | None:
 
 def _graph_saving(session: Session, subject: Subject) -> float | None:
     """What the same row saves as a CUDA graph, where both were measured."""
-    if subject.row is None or subject.row.task.variant.graph:
+    if subject.row is None or subject.key.variant.graph:
         return None
-    variant = replace(subject.row.task.variant, graph=True)
-    task = replace(subject.row.task, variant=variant)
+    key = replace(subject.key, variant=replace(subject.key.variant, graph=True))
+    task = replace(subject.row.task, key=key)
     graph = next((r for r in session.results if r.task == task and r.status == "ok"), None)
     if graph is None or graph.measurement is None:
         return None
@@ -53,7 +53,7 @@ def _graph_saving(session: Session, subject: Subject) -> float | None:
 
 def _finding(subject: Subject, between: float, calls: int, measured_s: float | None) -> Finding:
     on_gpu = subject.device == "cuda"
-    graph = subject.row is not None and subject.row.task.variant.graph
+    graph = subject.key.variant.graph
     left = _LEFT[subject.device]
     if measured_s is not None:
         left = max(0.0, 1 - measured_s / between)

@@ -56,7 +56,7 @@ def _fix(subject: Subject) -> dict[str, object]:
     scheduling = subject.left_to(RULE.id)
     left = [name for name in subject.disabled if name not in scheduling]
     fix: dict[str, object] = {}
-    if subject.row is None or subject.row.task.variant.pipeline != "tvmscope":
+    if subject.key.variant.pipeline != "tvmscope":
         fix["pipeline"] = "tvmscope"
     if len(left) < len(subject.disabled):
         fix["disabled_passes"] = left

@@ -31,7 +31,7 @@ def check(session: Session) -> Iterator[Finding]:
     for target in session.targets:
         if measured and target.label not in measured:
             continue  # built for another machine
-        subject = next((s for s in looked_at if s.profile.target == target.label), None)
+        subject = next((s for s in looked_at if s.key.target == target.label), None)
         if subject is None and any(s.device == target.device for s in looked_at):
             continue  # a fix has replaced its row
         yield from (

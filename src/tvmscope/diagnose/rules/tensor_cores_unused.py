@@ -39,7 +39,8 @@ def misses_tensor_cores(subject: Subject, kernel: Kernel) -> bool:
 
 
 def _arch(subject: Subject) -> int:
-    return int("".join(re.findall(r"\d+", subject.profile.target)) or 0)
+    arch = subject.target.arch if subject.target else ""
+    return int("".join(re.findall(r"\d+", arch)) or 0)
 
 
 def _cause(ir: KernelIR) -> str:

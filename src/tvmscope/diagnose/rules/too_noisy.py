@@ -31,13 +31,13 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def _comparisons(session: Session) -> Iterator[Finding]:
-    noisy = {r.task.variant.label: s for r in session.results if (s := _noise(r)) is not None}
+    noisy = {r.key: s for r in session.results if (s := _noise(r)) is not None}
     blind = [
         c
         for c in session.comparisons
         if c.verdict == "undecided"
         and (c.smallest_detectable is None or c.smallest_detectable > COARSE)
-        and (c.backend in noisy or c.against in noisy)
+        and (c.key in noisy or c.against in noisy)
     ]
     if not blind:
         return
@@ -51,8 +51,8 @@ def _comparisons(session: Session) -> Iterator[Finding]:
             "{pairs} undecided; differences below {coarsest:.0%} could not have been seen. Spread: "
             "{spread}."
         ).format(
-            pairs=listed(f"{c.backend} / {c.against}" for c in blind), coarsest=coarsest,
-            spread=listed(f"{name} {value:.0%}" for name, value in noisy.items()),
+            pairs=listed(f"{c.key.name} / {c.against.name}" for c in blind), coarsest=coarsest,
+            spread=listed(f"{key.name} {value:.0%}" for key, value in noisy.items()),
         ),
         advice=_ADVICE,
     )  # fmt: skip
@@ -67,7 +67,7 @@ def _profiles(session: Session) -> Iterator[Finding]:
             continue
         median = stats.median_s(row.measurement)
         if abs(profile.end_to_end_s / median - 1) > APART:
-            seen = (profile.backend, format_s(profile.end_to_end_s), format_s(median))
+            seen = (profile.key.name, format_s(profile.end_to_end_s), format_s(median))
             apart.append("{} {} / {}".format(*seen))
     if apart:
         yield Finding(
@@ -87,9 +87,9 @@ def _noise(row: Result) -> float | None:
     """The spread of a row, where it is over the limit for its device and no drift explains it."""
     if row.measurement is None or not row.measurement.values_s or has_drifted(row):
         return None
-    device = row.task.target.partition(":")[0]
+    device = row.key.device
     value = stats.spread(row.measurement) if device == "cpu" else stats.cov(row.measurement)
-    return value if value is not None and value > _SPREAD.get(device, 0.10) else None
+    return value if value is not None and value > _SPREAD[device] else None
 
 
 RULE = Rule(

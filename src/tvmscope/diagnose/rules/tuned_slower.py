@@ -29,10 +29,10 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def _is_untuned(row: Result, tuned: Result) -> bool:
-    a, b = row.task, tuned.task
-    return a.variant.tuning is None and (
-        a.target, a.variant.precision, a.variant.pipeline, a.variant.graph
-    ) == (b.target, b.variant.precision, b.variant.pipeline, b.variant.graph)  # fmt: skip
+    a, b = row.key, tuned.key
+    return a.variant.tuning is None and (a.group, a.variant.pipeline, a.variant.graph) == (
+        b.group, b.variant.pipeline, b.variant.graph
+    )  # fmt: skip
 
 
 def _is_slower(tuned: Result, plain: Result) -> bool:
@@ -54,7 +54,7 @@ def _finding(session: Session, tuned: Result, plain: Result) -> Finding:
         effort="retune",
         title=_("Tuning made it slower"),
         evidence=_("{tuned} takes {new}, {plain} {old}, measured in turns.{kernels}").format(
-            tuned=tuned.task.variant.label, new=format_s(new), plain=plain.task.variant.label,
+            tuned=tuned.key.name, new=format_s(new), plain=plain.key.name,
             old=format_s(old), kernels=kernels,
         ),
         advice=_("Leave these records out, or tune again on an idle machine."),

@@ -26,7 +26,7 @@ REACHED = 0.8
 
 def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
-        if subject.row is not None and subject.row.task.variant.tuning is not None:
+        if subject.key.variant.tuning is not None:
             continue
         if subject.target is not None and missing_features(session, subject.target):
             continue  # tune what is built for this machine

@@ -25,7 +25,7 @@ from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.sections import ablation, view
 from tvmscope.report.sections import summary as _summary
-from tvmscope.report.sections.view import Row
+from tvmscope.report.sections.view import ResultLine
 from tvmscope.report.terminal import explain
 from tvmscope.units import format_s
 
@@ -105,7 +105,7 @@ class SessionView:
         yield from _remarks(session)
         yield Text(clean(view.environment(session), 600), style="dim")
 
-    def _table(self, rows: list[Row], console: Console, options: ConsoleOptions) -> Table:
+    def _table(self, rows: list[ResultLine], console: Console, options: ConsoleOptions) -> Table:
         """As many columns as fit; names and medians stay whatever the width."""
         unbounded = options.update(max_width=10_000)
         for bar_width, dropped in _STEPS:
@@ -115,7 +115,7 @@ class SessionView:
                 break
         return table
 
-    def _columns(self, rows: list[Row], bar_width: int) -> Iterator[Column]:
+    def _columns(self, rows: list[ResultLine], bar_width: int) -> Iterator[Column]:
         yield Column("backend", _("backend"), [_name(r) for r in rows])
         if len({r.result.task.target for r in rows}) > 1:
             cells = [Text(clean(r.result.task.target, NAME_LIMIT)) for r in rows]
@@ -146,22 +146,22 @@ def _draw(columns: Sequence[Column]) -> Table:
     return table
 
 
-def _accuracy(row: Row) -> Text:
+def _accuracy(row: ResultLine) -> Text:
     return Text(row.accuracy, style="" if row.passed else "bold red")
 
 
-def _name(row: Row) -> Text:
+def _name(row: ResultLine) -> Text:
     return Text(row.name, style="bold cyan" if row.is_own else "")
 
 
-def _versus(row: Row) -> Text:
+def _versus(row: ResultLine) -> Text:
     if row.versus is None:
         return Text("")
     style = _STYLES.get(row.versus.verdict, "")
     return Text(row.speedup + " ", style=style).append(row.verdict, style=style)
 
 
-def _trouble(rows: Sequence[Row], *, several: bool) -> Iterator[Text]:
+def _trouble(rows: Sequence[ResultLine], *, several: bool) -> Iterator[Text]:
     """The rows without a place in the table, each with its reason."""
     for row in rows:
         status = row.result.status
@@ -237,7 +237,7 @@ def to_text(sessions: Sequence[Session], width: int = TEXT_WIDTH) -> str:
 RENDERER = Renderer("console", ".txt", to_text)
 
 
-def fraction(value_s: float, rows: Iterable[Row]) -> float:
+def fraction(value_s: float, rows: Iterable[ResultLine]) -> float:
     """A bar's length in 0..1: proportional to time, logarithmic for very unlike rows."""
     times = [r.median_s for r in rows if r.median_s]
     low, high = min(times), max(times)

@@ -11,7 +11,7 @@ from tvmscope.core.session import Session
 from tvmscope.report.escape import clean
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.sections import view
-from tvmscope.report.sections.view import Row
+from tvmscope.report.sections.view import ResultLine
 
 
 def render(sessions: Sequence[Session]) -> str:
@@ -37,7 +37,7 @@ def _kernels(sessions: Sequence[Session]) -> str:
     head = ["model", "backend", "target", "kernel", "source_ops", "kind"]
     head += ["calls", "total_s", "flops", "bytes"]
     lines = [
-        [s.model.name, p.backend, p.target, k.name, ";".join(k.source_ops), k.kind,
+        [s.model.name, p.key.name, p.key.target, k.name, ";".join(k.source_ops), k.kind,
          k.calls, k.total_s, k.flops, k.bytes]
         for s in sessions
         for p in s.profiles
@@ -54,13 +54,13 @@ _HEAD = (
 )  # fmt: skip
 
 
-def _line(session: Session, row: Row) -> list[Any]:
+def _line(session: Session, row: ResultLine) -> list[Any]:
     result, task, found = row.result, row.result.task, row.summary
     low, high = found.get("ci95_s") or (None, None)
     accuracy, versus = result.accuracy, row.versus
     ratio = (versus.ci95 if versus else None) or (None, None)
     return [
-        session.model.name, task.variant.label, task.target, task.variant.precision, task.threads,
+        session.model.name, task.key.name, task.target, str(task.key.precision), task.threads,
         result.status, row.reason, row.median_s, found.get("mean_s"), found.get("std_s"), low, high,
         found.get("samples"), result.items, result.build_s, result.load_s, result.peak_memory_bytes,
         accuracy and accuracy.passed, accuracy and accuracy.error, accuracy and accuracy.cosine,

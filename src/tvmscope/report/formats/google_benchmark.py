@@ -42,6 +42,7 @@ def _context(session: Session) -> dict[str, Any]:
         "cpu_scaling_enabled": None,
         "load_avg": [] if env.load is None else [env.load],
         "cpu": clean(env.cpu),
+        "isa_cap": env.isa_cap,
         "gpu": env.gpu and clean(env.gpu),
         "note": _("cpu_time is not measured: it repeats real_time"),
     }
@@ -49,7 +50,7 @@ def _context(session: Session) -> dict[str, Any]:
 
 def _family(number: int, session: Session, result: Result) -> Iterator[dict[str, Any]]:
     task = result.task
-    name = clean(f"{session.model.name}/{task.variant.label}/{task.target}")
+    name = clean(f"{session.model.name}/{task.key.name}/{task.target}")
     measurement = result.measurement
     rounds = [r for r in measurement.rounds_s if r] if measurement else []
     entry = {

@@ -29,7 +29,7 @@ def times(sessions: Sequence[Session]) -> str:
     rows = [
         {
             "model": session.model.name,
-            "backend": result.task.variant.label,
+            "backend": result.key.name,
             "target": result.task.target,
             "clock": measurement.clock,
             "round": number,

@@ -12,7 +12,7 @@ from tvmscope.report.escape import markdown as escape
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.sections import ablation, figures, summary, view
 from tvmscope.report.sections.markdown_parts import bold, explained, table
-from tvmscope.report.sections.view import Row
+from tvmscope.report.sections.view import ResultLine
 
 Pictures = Sequence[tuple[str, str]]
 """Titles and paths."""
@@ -72,7 +72,7 @@ def _session(session: Session, pictures: Pictures) -> Iterator[str]:
     yield f"<sub>{escape(view.environment(session), 600)}</sub>"
 
 
-def _columns(rows: Sequence[Row]) -> Iterator[tuple[str, list[str]]]:
+def _columns(rows: Sequence[ResultLine]) -> Iterator[tuple[str, list[str]]]:
     """Titles and cells of a session's table."""
     yield _("backend"), [bold(escape(row.name), row.is_own) for row in rows]
     yield _("target"), [escape(row.result.task.target, NAME_LIMIT) for row in rows]

@@ -34,15 +34,14 @@ def render(sessions: Sequence[Session]) -> str:
 
 def _tracks(session: Session) -> Iterator[tuple[str, Measurement | None, Profile | None]]:
     """Every row that was timed or profiled; a profile may stand alone."""
-    profiles = {(p.backend, p.target): p for p in session.profiles}
+    profiles = {p.key: p for p in session.profiles}
     timed = {
-        (r.task.variant.label, r.task.target): r.measurement
+        r.key: r.measurement
         for r in session.results
         if r.measurement is not None and r.measurement.values_s
     }
-    for label, target in dict.fromkeys([*timed, *profiles]):
-        key = label, target
-        name = clean(f"{session.model.name}: {label} @ {target}")
+    for key in dict.fromkeys([*timed, *profiles]):
+        name = clean(f"{session.model.name}: {key.label}")
         yield name, timed.get(key), profiles.get(key)
 
 

@@ -9,11 +9,11 @@ from tvmscope.analysis.alignment import align
 from tvmscope.analysis.roofline import Point, limits, points
 from tvmscope.analysis.waterfall import Waterfall
 from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import view
-from tvmscope.report.sections.view import OWN
 from tvmscope.units import format_s
 
 TOP_KERNELS = 20
@@ -92,7 +92,7 @@ def operators(names: Iterable[str], most: int = 3) -> str:
 
 def own_first(session: Session) -> list[Profile]:
     """The profiles, ours before the others."""
-    return sorted(session.profiles, key=lambda p: not p.backend.startswith(OWN))
+    return sorted(session.profiles, key=lambda p: not p.key.is_ours)
 
 
 def kernel_rows(session: Session, profile: Profile) -> list[KernelRow]:
@@ -109,7 +109,7 @@ def kernel_rows(session: Session, profile: Profile) -> list[KernelRow]:
     return sorted(rows, key=lambda r: -r.kernel.total_s)
 
 
-def scale_s(rows: Sequence[view.Row]) -> float:
+def scale_s(rows: Sequence[view.ResultLine]) -> float:
     """What a whole bar stands for: the longest interval's end among rows of a like speed."""
     limit = view.LOG_RATIO * min(row.summary["median_s"] for row in rows)
     near = [row.summary for row in rows if row.summary["median_s"] <= limit]
@@ -117,7 +117,7 @@ def scale_s(rows: Sequence[view.Row]) -> float:
     return longest
 
 
-def strays(session: Session) -> dict[str, str]:
+def strays(session: Session) -> dict[RowKey, str]:
     """Profiles from another state of the machine than the table's times, each with a sentence.
 
     Both hold plain runs of the same code. Where they lie far apart, something disturbed one of
@@ -126,15 +126,15 @@ def strays(session: Session) -> dict[str, str]:
     found = {}
     for profile in session.profiles:
         row = session.result_of(profile)
-        median_s = view.Row(row).median_s if row else None
+        median_s = view.ResultLine(row).median_s if row else None
         if not median_s or abs(profile.end_to_end_s / median_s - 1) <= STRAY:
             continue
         text = _(
             "{backend} took {profiled} while it was profiled and {measured} when it was measured: "
             "something disturbed one of the two. Profile again on a quiet machine."
         )
-        found[profile.backend] = text.format(
-            backend=clean(profile.backend, NAME_LIMIT),
+        found[profile.key] = text.format(
+            backend=clean(profile.key.name, NAME_LIMIT),
             profiled=format_s(profile.end_to_end_s),
             measured=format_s(median_s),
         )
@@ -198,18 +198,18 @@ class Roofline:
 
     target: str
     lines: tuple[RoofLine, ...]
-    rows: tuple[tuple[str, KernelRow], ...]
-    """Backend and kernel; only kernels that have a point."""
+    rows: tuple[tuple[RowKey, KernelRow], ...]
+    """The profiled row and its kernel; only kernels that have a point."""
 
 
 def rooflines(session: Session) -> list[Roofline]:
     """A figure per target that has profiles and roofs, ours first within each."""
     found = []
-    for target in dict.fromkeys(p.target for p in session.profiles):
-        profiles = [p for p in own_first(session) if p.target == target]
-        rows = [(p.backend, r) for p in profiles for r in kernel_rows(session, p) if r.point]
+    for target in dict.fromkeys(p.key.target for p in session.profiles):
+        profiles = [p for p in own_first(session) if p.key.target == target]
+        rows = [(p.key, r) for p in profiles for r in kernel_rows(session, p) if r.point]
         if rows:
-            places = [r.point.intensity for _b, r in rows if r.point]
+            places = [r.point.intensity for _key, r in rows if r.point]
             lines = _roof_lines(session, profiles[0], min(places) / 2, max(places) * 2)
             found.append(Roofline(target, tuple(lines), tuple(rows)))
     return found
@@ -256,25 +256,15 @@ class GroupRow:
 def group_rows(session: Session, gap: Waterfall | None) -> tuple[list[str], list[GroupRow]]:
     """Backends, ours first, and their times per group of source operators, the longest first."""
     groups = align(session)
-    names = dict.fromkeys(name for group in groups for name in group.times_s)
-    backends = sorted(names, key=lambda n: not n.startswith(OWN))
-    ours, theirs = _sides(backends, gap)
+    found = dict.fromkeys(key for group in groups for key in group.times_s)
+    keys = sorted(found, key=lambda key: not key.is_ours)
+    several = len({p.key.target for p in session.profiles}) > 1
     rows = []
     for group in groups:
-        pair = group.times_s.get(ours), group.times_s.get(theirs)
-        delta = None if pair[0] is None or pair[1] is None else pair[0] - pair[1]
+        delta = None
+        if gap is not None and gap.ours in group.times_s and gap.theirs in group.times_s:
+            delta = group.times_s[gap.ours] - group.times_s[gap.theirs]
         text = operators(group.source_ops) or _("kernels of unknown origin")
-        rows.append(GroupRow(text, tuple(group.times_s.get(b) for b in backends), delta))
-    return backends, sorted(rows, key=lambda r: -r.longest_s)
-
-
-def _sides(backends: list[str], gap: Waterfall | None) -> tuple[str, str]:
-    """The two columns of the waterfall; with several targets their names end in one."""
-    if gap is None:
-        return "", ""
-    for ours in backends:
-        name, _at, target = ours.partition(" @ ")
-        theirs = f"{gap.theirs} @ {target}" if target else gap.theirs
-        if name == gap.ours and theirs in backends:
-            return ours, theirs
-    return "", ""
+        rows.append(GroupRow(text, tuple(group.times_s.get(key) for key in keys), delta))
+    names = [key.label if several else key.name for key in keys]
+    return names, sorted(rows, key=lambda r: -r.longest_s)

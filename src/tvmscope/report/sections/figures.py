@@ -105,7 +105,7 @@ def _waterfall(session: Session) -> str | None:
     gap = waterfall(session)
     if gap is None:
         return None
-    ours, theirs = clean(gap.ours, NAME_LIMIT), clean(gap.theirs, NAME_LIMIT)
+    ours, theirs = (clean(key.name, NAME_LIMIT) for key in (gap.ours, gap.theirs))
     total = gap.ours_s - gap.theirs_s
     whole = charts.Step(_("{ours} in all").format(ours=ours), "total", 0.0, total)
     steps = [*charts.steps(gap), whole]
@@ -134,13 +134,13 @@ def _roofline(session: Session) -> str | None:
     if not found:
         return None
     roofline = found[0]
-    backend = roofline.rows[0][0]
+    first = roofline.rows[0][0]
     title = _("Roofline: {backend} @ {target}").format(
-        backend=clean(backend, NAME_LIMIT), target=clean(roofline.target, NAME_LIMIT)
+        backend=clean(first.name, NAME_LIMIT), target=clean(roofline.target, NAME_LIMIT)
     )
     with _canvas(4.6, title) as (axes, stream):
         _draw_roofs(axes, roofline.lines)
-        _draw_points(axes, [r for b, r in roofline.rows if b == backend])
+        _draw_points(axes, [r for key, r in roofline.rows if key == first])
         axes.set(xscale="log", yscale="log")
         axes.xaxis.set_major_formatter("{x:g}")  # the default ones write mathematics
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
@@ -187,7 +187,7 @@ def _kernels(session: Session) -> str | None:
     profile = profiles[0]
     rows = charts.kernel_rows(session, profile)[:15]
     title = _("Top kernels: {backend} @ {target}").format(
-        backend=clean(profile.backend, NAME_LIMIT), target=clean(profile.target, NAME_LIMIT)
+        backend=clean(profile.key.name, NAME_LIMIT), target=clean(profile.key.target, NAME_LIMIT)
     )
     with _canvas(1.0 + _ROW * len(rows), title) as (axes, stream):
         for place, row in enumerate(rows):

@@ -13,7 +13,7 @@ from tvmscope.units import format_s
 
 
 @dataclass(frozen=True)
-class Row:
+class AttemptLine:
     """One attempt; every text is fit to be shown."""
 
     title: str
@@ -32,20 +32,20 @@ def head() -> tuple[str, ...]:
     return (_("fix"), _("setting"), _("predicted"), _("achieved"), _("95 % interval"), _("outcome"))
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def cells(row: AttemptLine) -> tuple[str, ...]:
     """A row's cells under `head`."""
     outcome = f"{row.outcome}: {row.reason}" if row.reason else row.outcome
     return row.title, row.settings, row.predicted, row.achieved, row.interval, outcome
 
 
-def rows(attempts: Sequence[Attempt]) -> list[Row]:
+def rows(attempts: Sequence[Attempt]) -> list[AttemptLine]:
     """In the order in which they were tried."""
     return [_row(attempt) for attempt in attempts]
 
 
-def _row(attempt: Attempt) -> Row:
+def _row(attempt: Attempt) -> AttemptLine:
     words = {"open": _("not finished"), "kept": _("kept"), "reverted": _("reverted")}
-    return Row(
+    return AttemptLine(
         title=clean(attempt.title, 60),
         rule=clean(attempt.rule, 60),
         settings=clean(", ".join(f"{k} = {_value(v)}" for k, v in attempt.fix.items()), 80),

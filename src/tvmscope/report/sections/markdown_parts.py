@@ -80,7 +80,7 @@ def _finding(finding: Finding) -> str:
 
 def _kernels(session: Session) -> Iterator[str]:
     for profile in charts.own_first(session)[:1]:
-        name = escape(f"{profile.backend} @ {profile.target}", 2 * NAME_LIMIT)
+        name = escape(profile.key.label, 2 * NAME_LIMIT)
         yield f"### {_('Top kernels')}: {name}"
         rows = charts.kernel_rows(session, profile)[: charts.TOP_KERNELS]
         head = (_("kernel"), _("source operators"), _("calls"), _("time"), _("share"), _("speed"),

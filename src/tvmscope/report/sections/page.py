@@ -11,13 +11,14 @@ from typing import Any
 
 from tvmscope.analysis.waterfall import Waterfall, waterfall
 from tvmscope.core.profile import Finding, Profile
+from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session, to_json
 from tvmscope.messages import _
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import ablation, charts, fixes, loops, verdict, view
 from tvmscope.report.sections import tuning as _tuning
 from tvmscope.report.sections.charts import KernelRow, percent, si, signed
-from tvmscope.report.sections.view import Row
+from tvmscope.report.sections.view import ResultLine
 from tvmscope.units import format_bytes, format_s
 
 _SEVERITIES = ("high", "medium", "low", "info")
@@ -39,7 +40,7 @@ class Part:
         return waterfall(self.session)
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ResultLine]:
         return view.measured(self.session)
 
     @property
@@ -54,14 +55,14 @@ class Part:
     def several_targets(self) -> bool:
         return len(view.targets(self.session)) > 1
 
-    def bar(self, row: Row) -> dict[str, float]:
+    def bar(self, row: ResultLine) -> dict[str, float]:
         """A row's bar and the ends of its interval, in percent of the width."""
         median_s: float = row.summary["median_s"]
         low, high = row.summary["ci95_s"] or (median_s, median_s)
         places = {"length": median_s, "low": low, "high": high}
         return {k: round(100 * min(1.0, v / self._scale_s), 2) for k, v in places.items()}
 
-    def is_off(self, row: Row) -> bool:
+    def is_off(self, row: ResultLine) -> bool:
         """Whether a row is so slow that the others would be specks beside it."""
         return bool(row.summary["median_s"] > self._scale_s)
 
@@ -83,9 +84,8 @@ class Part:
 
     def nest(self, profile: Profile, kernel: str) -> tuple[str, list[loops.Line]] | None:
         """The schedule rule that made a kernel and its loops; None where they are not recorded."""
-        place = (profile.backend, profile.target, kernel)
-        same = (k for k in self.session.kernel_ir if (k.backend, k.target, k.name) == place)
-        for found in same:
+        place = (profile.key, kernel)
+        for found in (k for k in self.session.kernel_ir if (k.key, k.name) == place):
             rule = clean(found.rule or _("none"), NAME_LIMIT)
             if found.tuned:
                 rule = _("{rule}, tuned: {origin}").format(rule=rule, origin=found.tuned.origin)
@@ -104,16 +104,16 @@ class Part:
     def beside(self) -> str:
         """The rows that the waterfall leaves out for want of a profile."""
         found = self.gap.beside if self.gap else ()
-        return ", ".join(f"{clean(name, NAME_LIMIT)} {format_s(time)}" for name, time in found)
+        return ", ".join(f"{clean(key.name, NAME_LIMIT)} {format_s(time)}" for key, time in found)
 
     @cached_property
-    def strays(self) -> dict[str, str]:
+    def strays(self) -> dict[RowKey, str]:
         return charts.strays(self.session)
 
     @property
     def above(self) -> list[str]:
         """Kernels faster than their roof: an error of ours, and said so."""
-        rows = [r for roofline in self.rooflines for _b, r in roofline.rows]
+        rows = [r for roofline in self.rooflines for _key, r in roofline.rows]
         return [r.name for r in rows if r.point and r.point.above]
 
     @property
@@ -131,7 +131,7 @@ class Part:
         return fixes.calibration(self.session.fixes)
 
     @property
-    def tried(self) -> list[fixes.Row]:
+    def tried(self) -> list[fixes.AttemptLine]:
         return fixes.rows(self.session.fixes)
 
     def command(self, verb: str, *flags: str) -> str:
@@ -145,6 +145,7 @@ class Part:
         session, env = self.session, self.session.environment
         pairs = [
             (_("CPU"), env.cpu),
+            (_("Capped to"), env.isa_cap or ""),
             (_("Cores, threads"), f"{env.cores}, {env.threads}"),
             (_("Load before"), "" if env.load is None else f"{env.load:.2f}"),
             (_("GPU"), env.gpu or ""),
@@ -197,7 +198,7 @@ class Part:
             return
         total = self.gap.ours_s - self.gap.theirs_s
         axis = _("difference to {theirs} in ms; left of 0 is faster")
-        whole = _("{ours} in all").format(ours=clean(self.gap.ours, NAME_LIMIT))
+        whole = _("{ours} in all").format(ours=clean(self.gap.ours.name, NAME_LIMIT))
         bars = [
             {
                 "label": s.label,
@@ -213,12 +214,12 @@ class Part:
             {"label": whole, "kind": "total", "start": 0, "delta": total * 1e3,
              "text": signed(total), "hover": [whole, signed(total)]}
         )  # fmt: skip
-        title = axis.format(theirs=clean(self.gap.theirs, NAME_LIMIT))
+        title = axis.format(theirs=clean(self.gap.theirs.name, NAME_LIMIT))
         yield {"id": f"{self.key}-gap-figure", "kind": "waterfall", "axis": title, "bars": bars}
 
     def _roof_figures(self) -> Iterator[dict[str, Any]]:
         for number, roofline in enumerate(self.rooflines):
-            points = [_hoverable(backend, row) for backend, row in roofline.rows]
+            points = [_hoverable(key, row) for key, row in roofline.rows]
             yield {
                 "id": f"{self.key}-roof-figure-{number}",
                 "kind": "roofline",
@@ -237,7 +238,7 @@ class Part:
             }
 
 
-def _hoverable(backend: str, row: KernelRow) -> dict[str, Any]:
+def _hoverable(key: RowKey, row: KernelRow) -> dict[str, Any]:
     """A kernel's point and what its tooltip says."""
     point = row.point
     assert point is not None  # rooflines() keeps only rows with one
@@ -260,7 +261,7 @@ def _hoverable(backend: str, row: KernelRow) -> dict[str, Any]:
     if point.above:
         lines.append(_("above its roof: a roof, a time or a count of ours is wrong"))
     return {
-        "backend": clean(backend, NAME_LIMIT),
+        "backend": clean(key.name, NAME_LIMIT),
         "x": point.intensity,
         "y": point.flops_per_s,
         "share": row.share,

@@ -10,7 +10,7 @@ from tvmscope.messages import _
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import charts, view
 from tvmscope.report.sections.charts import LABEL_LIMIT, signed
-from tvmscope.report.sections.view import Row
+from tvmscope.report.sections.view import ResultLine
 from tvmscope.units import format_s
 
 _NO_CAUSES = ("overhead", "unexplained")
@@ -42,7 +42,7 @@ def verdicts(session: Session, gap: Waterfall | None) -> list[Verdict]:
     return found or [Verdict("none", _nothing(session))]
 
 
-def _answer(session: Session, rows: list[Row], gap: Waterfall | None, scope: str) -> Verdict:
+def _answer(session: Session, rows: list[ResultLine], gap: Waterfall | None, scope: str) -> Verdict:
     own, peer = view.best(rows, own=True), view.best(rows, own=False)
     if own is None or peer is None or peer.versus is None:
         return Verdict("none", _alone(session, own, peer), scope=scope)
@@ -75,7 +75,7 @@ def _answer(session: Session, rows: list[Row], gap: Waterfall | None, scope: str
     return Verdict(comparison.verdict, text.format(**words), why, ratio, interval, scope)
 
 
-def _alone(session: Session, own: Row | None, peer: Row | None) -> str:
+def _alone(session: Session, own: ResultLine | None, peer: ResultLine | None) -> str:
     if own is not None:
         text = _("{own} takes {time}; no other runtime was measured beside it.")
         return text.format(own=own.name, time=own.median)
@@ -98,10 +98,10 @@ def _nothing(session: Session) -> str:
     return clean(view.failure(session)) or _("Nothing could be measured in this session.")
 
 
-def _why(session: Session, gap: Waterfall | None, own: Row, peer: Row) -> str:
+def _why(session: Session, gap: Waterfall | None, own: ResultLine, peer: ResultLine) -> str:
     """The largest parts of the gap that go its way, and the best saving left."""
     parts = []
-    if gap is not None and gap.ours == own.result.task.variant.label:
+    if gap is not None and gap.ours == own.result.key:
         parts.append(_doubt(session, gap, peer) or _parts(gap))
     savings = [f for f in session.findings if f.saving_s and f.achieved_s is None]
     if savings and own.is_own and not charts.strays(session):
@@ -112,7 +112,7 @@ def _why(session: Session, gap: Waterfall | None, own: Row, peer: Row) -> str:
     return " ".join(p for p in parts if p)
 
 
-def _doubt(session: Session, gap: Waterfall, peer: Row) -> str:
+def _doubt(session: Session, gap: Waterfall, peer: ResultLine) -> str:
     """Why the profiles cannot explain the verdict; empty where they can."""
     assert peer.versus is not None  # `_answer` has one
     if peer.versus.verdict == "undecided":
@@ -120,9 +120,9 @@ def _doubt(session: Session, gap: Waterfall, peer: Row) -> str:
         text = _("A difference of {seen} would have been seen.")
         return text.format(seen=charts.percent(seen)) if seen is not None else ""
     astray = charts.strays(session)
-    found = [astray[name] for name in (gap.ours, gap.theirs) if name in astray]
+    found = [astray[key] for key in (gap.ours, gap.theirs) if key in astray]
     faster = gap.ours_s < gap.theirs_s
-    same_pair = gap.theirs == peer.result.task.variant.label
+    same_pair = gap.theirs == peer.result.key
     if not found and same_pair and faster != (peer.versus.verdict == "faster"):
         found = [_("While they were profiled, it was the other way round.")]
     return " ".join([_("The profiles do not explain it."), found[0]]) if found else ""
@@ -142,7 +142,7 @@ def _parts(gap: Waterfall) -> str:
     else:
         return ""
     named = _(" and ").join(_named(b) for b in same[:2])
-    theirs = clean(gap.theirs, NAME_LIMIT)
+    theirs = clean(gap.theirs.name, NAME_LIMIT)
     return text.format(theirs=theirs, total=signed(total), named=named, count=len(same))
 
 

@@ -16,13 +16,13 @@ from tvmscope.messages import _, plural
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.units import format_bytes, format_rate, format_s, format_shape
 
-OWN = "tvmscope"
+PRODUCT = "tvmscope"
 LOG_RATIO = 20.0
 """Beyond this ratio a linear bar of the fast rows is a speck, so bars turn logarithmic."""
 
 
 @dataclass(frozen=True)
-class Row:
+class ResultLine:
     """One result with the comparison of tvmscope against it."""
 
     result: Result
@@ -30,11 +30,11 @@ class Row:
 
     @property
     def name(self) -> str:
-        return clean(self.result.task.variant.label, NAME_LIMIT)
+        return clean(self.result.key.name, NAME_LIMIT)
 
     @property
     def is_own(self) -> bool:
-        return self.result.task.variant.backend.split("-")[0] == OWN
+        return self.result.key.is_ours
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -138,19 +138,19 @@ def _digits(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
 
 
-def measured(session: Session) -> list[Row]:
+def measured(session: Session) -> list[ResultLine]:
     """The correct, measured rows: by target in the session's order, the fastest first."""
-    rows = [Row(r, _versus(session, r)) for r in session.results if r.status == "ok"]
+    rows = [ResultLine(r, _versus(session, r)) for r in session.results if r.status == "ok"]
     order = {t: i for i, t in enumerate(targets(session))}
     timed = [row for row in rows if row.median_s is not None]
     return sorted(timed, key=lambda r: (order[r.result.task.target], r.median_s or 0.0))
 
 
-def unmeasured(session: Session) -> list[Row]:
+def unmeasured(session: Session) -> list[ResultLine]:
     """Wrong, failed, interrupted and unavailable rows, in that order."""
     order = {s: i for i, s in enumerate(("wrong", "failed", "interrupted", "ok", "unavailable"))}
     placed = {id(row.result) for row in measured(session)}
-    rows = [Row(r) for r in session.results if id(r) not in placed and not _spared(r)]
+    rows = [ResultLine(r) for r in session.results if id(r) not in placed and not _spared(r)]
     return sorted(rows, key=lambda r: order[r.result.status])
 
 
@@ -166,34 +166,26 @@ def targets(session: Session) -> list[str]:
 
 def _versus(session: Session, result: Result) -> Comparison | None:
     """The comparison of its group's subject against `result`."""
-    own = subject([Row(r) for r in session.results if group(r) == group(result)])
+    own = subject([ResultLine(r) for r in session.results if group(r) == group(result)])
     if own is None or own.result is result:
         return None
-    pair = (_key(own.result), _key(result))
-    found = (
-        c
-        for c in session.comparisons
-        if ((c.backend, c.target), (c.against, c.against_target)) == pair
-    )
-    return next(found, None)
+    pair = (own.result.key, result.key)
+    return next((c for c in session.comparisons if (c.key, c.against) == pair), None)
 
 
 def group(result: Result) -> tuple[str, str]:
-    """Rows are compared where target and precision are the same."""
-    return result.task.target, result.task.variant.precision
+    """Target and precision in words: rows are compared where both are the same."""
+    target, precision = result.key.group
+    return target, str(precision)
 
 
-def subject(rows: Sequence[Row]) -> Row | None:
+def subject(rows: Sequence[ResultLine]) -> ResultLine | None:
     """The row that others are compared with: the fastest of ours, else the fastest."""
     timed = [r for r in rows if r.result.status == "ok" and r.median_s is not None]
     return best(timed, own=True) or best(timed, own=False)
 
 
-def _key(result: Result) -> tuple[str, str]:
-    return result.task.variant.label, result.task.target
-
-
-def best(rows: Iterable[Row], *, own: bool) -> Row | None:
+def best(rows: Iterable[ResultLine], *, own: bool) -> ResultLine | None:
     """The fastest of tvmscope's rows, or of the others."""
     fitting = (r for r in rows if r.is_own is own)
     # An ablation's subject is the whole, even where some part of it does harm.
@@ -217,7 +209,7 @@ def headlines(session: Session) -> list[str]:
     return lines
 
 
-def _sentence(own: Row, peer: Row, comparison: Comparison) -> str:
+def _sentence(own: ResultLine, peer: ResultLine, comparison: Comparison) -> str:
     if comparison.verdict == "undecided":
         text = _("{own} and {peer}, the fastest other backend, cannot be told apart: {ratio}")
     else:
@@ -232,10 +224,10 @@ def _sentence(own: Row, peer: Row, comparison: Comparison) -> str:
     return line
 
 
-def versus_title(rows: Sequence[Row]) -> str:
+def versus_title(rows: Sequence[ResultLine]) -> str:
     """The heading over speed-ups: whose they are."""
     own = subject(rows)
-    name = OWN if own is None or own.is_own else own.name
+    name = PRODUCT if own is None or own.is_own else own.name
     return _("{name} is").format(name=name)
 
 
@@ -264,6 +256,8 @@ def environment(session: Session) -> str:
     """Machine, load and versions in one line."""
     env = session.environment
     parts = [env.cpu, plural("{n} core", "{n} cores", env.cores).format(n=env.cores)]
+    if env.isa_cap:
+        parts.append(_("capped to {isa}").format(isa=env.isa_cap))
     if env.load is not None:
         parts.append(_("load {load:.2f}").format(load=env.load))
     if env.gpu:
@@ -292,6 +286,9 @@ def _shared(session: Session) -> list[str]:
 def warnings(session: Session) -> list[str]:
     """Remarks about the session as a whole."""
     lines = [*session.warnings, *_shared(session)]
+    if isa := session.environment.isa_cap:
+        text = _("TVM's code was limited to {isa} (TVMSCOPE_ISA); other runtimes were not")
+        lines.insert(0, text.format(isa=isa))
     if session.model.weights == "random":
         lines.insert(0, _("the weights are random: times are real, predictions are not"))
     if not session.complete:

@@ -130,8 +130,8 @@ def _kernel(titled: Titled, *, alone: bool) -> RenderableType:
     ir = titled.ir
     parts: list[RenderableType] = []
     if not alone:
-        row = " @ ".join(x for x in (ir.backend, ir.target) if x)
-        parts.append(Text(clean(f"{titled.title} · {row}" if row else titled.title), "underline"))
+        title = titled.title if ir.key is None else f"{titled.title} · {ir.key.label}"
+        parts.append(Text(clean(title), "underline"))
     parts += [Text(clean(ir.name, 120), style="bold"), *_facts(titled), Text("")]
     parts += [_tree(ir.tree), Text(""), _buffers(ir.buffers), Text("")]
     steps = in_words(ir.trace)
@@ -164,15 +164,15 @@ def _facts(titled: Titled) -> Iterator[Text]:
     yield Text(" · ".join(clean(fact) for fact in facts))
     if words := next((r.words for r in session.rules if r.name == ir.rule), None):
         yield Text(clean(_(words)), style="dim")
-    points = {(p.backend, p.kernel): p for p in roofline.points(session)}
+    points = {(p.key, p.kernel): p for p in roofline.points(session)}
     for profile in session.profiles:
         found = [k for k in profile.kernels if k.name == ir.name]
-        if not found or ir.backend not in ("", profile.backend):
+        if not found or not ir.is_of(profile.key):
             continue
         calls, total = sum(k.calls for k in found), sum(k.total_s for k in found)
         text = plural("{backend}: {time} in {n} call", "{backend}: {time} in {n} calls", calls)
-        text = text.format(backend=profile.backend, time=format_s(total), n=calls)
-        if point := points.get((profile.backend, ir.name)):
+        text = text.format(backend=profile.key.name, time=format_s(total), n=calls)
+        if point := points.get((profile.key, ir.name)):
             text += _(", {share:.0%} of its roof, bound by {bound}").format(
                 share=point.share, bound=_(point.bound)
             )

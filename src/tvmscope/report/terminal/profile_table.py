@@ -57,7 +57,8 @@ def _sum(values: list[float | None]) -> float | None:
 
 def _heading(session: Session, profile: Profile) -> Text:
     title = Text(clean(session.model.name, NAME_LIMIT), style="bold")
-    row = f" · {clean(profile.backend, NAME_LIMIT)} @ {clean(profile.target, NAME_LIMIT)}"
+    key = profile.key
+    row = f" · {clean(key.name, NAME_LIMIT)} @ {clean(key.target, NAME_LIMIT)}"
     runs = plural("{n} run", "{n} runs", profile.runs).format(n=profile.runs)
     return title.append(row).append(f" · {clean(profile.how)}, {runs}", style="dim")
 

@@ -13,19 +13,23 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self
 
 import numpy as np
 
 from tvmscope.errors import RunError
+from tvmscope.measure.remote import Remote, here
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.storage.codec import decode
-from tvmscope.tuning.farm import tracker
+from tvmscope.tuning.farm import remote_kernel, tracker
 from tvmscope.tuning.farm.remote_kernel import Answer, Job
 from tvmscope.tuning.farm.tracker import Address, Device, NoTracker, Place
-from tvmscope.tuning.trials.kernels import Arguments
+from tvmscope.tuning.trials.kernels import WARM, Arguments
 
-_MODULE = "tvmscope.tuning.farm.remote_kernel"
+P = ParamSpec("P")
+
+_MEASURE, _OUTPUTS = here(remote_kernel.measure), here(remote_kernel.outputs)
+_DESCRIBE = here(remote_kernel.describe)
 _START_TIMEOUT_S = 120.0
 _MARGIN_S = 10.0
 """What a client gets beyond the server's own limit, before it counts as hanging itself."""
@@ -88,15 +92,13 @@ class RemoteRunner:
         """`repeat` values in seconds, each the mean of calls that take `min_repeat_ms` or more;
         fewer where so many would not end in time."""
         job = self._job(library, args, seed, timeout_s)
-        values: tuple[float, ...] = self._somewhere(
-            "measure", timeout_s, job, repeat, min_repeat_ms
-        )
+        values: tuple[float, ...] = self._somewhere(_MEASURE, timeout_s, job, repeat, min_repeat_ms)
         return values
 
     def outputs(self, library: Path, args: Arguments, seed: int) -> list[np.ndarray[Any, Any]]:
         """The arguments that one call changes, in order; all are filled by `kernels.fill`."""
         job = self._job(library, args, seed, self.timeout_s)
-        arrays: list[np.ndarray[Any, Any]] = self._somewhere("outputs", self.timeout_s, job)
+        arrays: list[np.ndarray[Any, Any]] = self._somewhere(_OUTPUTS, self.timeout_s, job)
         return arrays
 
     def device_info(self) -> Device | None:
@@ -104,7 +106,7 @@ class RemoteRunner:
 
         All servers of a key are taken to be alike, since the tracker takes them so.
         """
-        text = self._somewhere("describe", self.timeout_s, self.timeout_s)
+        text = self._somewhere(_DESCRIBE, self.timeout_s, self.timeout_s)
         return None if text is None else decode(Device, json.loads(text))
 
     def pause(self) -> None:
@@ -128,7 +130,13 @@ class RemoteRunner:
             raise RunError(f"there is no library {library}")
         return Job(library=library, args=args, seed=seed, device=self.device, timeout_s=timeout_s)
 
-    def _somewhere(self, what: str, timeout_s: float, *arguments: Any) -> Any:
+    def _somewhere(
+        self,
+        function: Remote[Concatenate[Place, P], Answer],
+        timeout_s: float,
+        *args: P.args,
+        **kw: P.kwargs,
+    ) -> Any:
         """Ask one server after the other, until one answers or the kernel has had its tries."""
         lost: list[str] = []
         end = time.monotonic() + self.wait_s
@@ -136,7 +144,11 @@ class RemoteRunner:
             with self._client() as client:
                 wait_s = max(1.0, end - time.monotonic())
                 place = self._place(wait_s)
-                answer = self._ask(client, what, timeout_s, place, *arguments)
+                client.timeout_s = timeout_s + _MARGIN_S
+                try:
+                    answer = client.call(function, place, *args, **kw)
+                except WorkerDied as e:  # TVM's client gives up by ending the process at times
+                    answer = Answer(lost=e.reason)
             if answer.lost is None:
                 return answer.value
             if answer.began:
@@ -157,14 +169,6 @@ class RemoteRunner:
                     raise
                 time.sleep(1.0)
 
-    def _ask(self, client: Worker, what: str, timeout_s: float, *arguments: Any) -> Answer:
-        client.timeout_s = timeout_s + _MARGIN_S
-        try:
-            answer: Answer = client.call(f"{_MODULE}:{what}", *arguments)
-        except WorkerDied as e:  # TVM's client gives up by ending the process at times
-            return Answer(lost=e.reason)
-        return answer
-
     @contextlib.contextmanager
     def _client(self) -> Iterator[Worker]:
         """A client process that nobody else uses; one that has died is not used again."""
@@ -181,5 +185,5 @@ class RemoteRunner:
     def _started(self) -> Worker:
         client = Worker("farm client", timeout_s=_START_TIMEOUT_S, log_path=self._log_path)
         self._clients.append(client)
-        client.call("tvmscope.tuning.trials.kernels:warm")
+        client.call(WARM)
         return client

@@ -12,6 +12,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
+from tvmscope.compiler.host import llvm_host
 from tvmscope.errors import RunError
 from tvmscope.runtime import tvm_compat
 from tvmscope.storage.codec import encode
@@ -52,13 +53,8 @@ def start_server(
 
 
 def _complete(device: Device) -> Device:
-    from tvm.target import codegen
-
-    return replace(
-        device,
-        llvm_cpu=str(codegen.llvm_get_system_cpu()),
-        triple=str(codegen.llvm_get_system_triple()),
-    )
+    llvm_cpu, triple = llvm_host()
+    return replace(device, llvm_cpu=llvm_cpu, triple=triple)
 
 
 def _started(kind: Any, host: str, port: int, port_end: int, **more: Any) -> int:

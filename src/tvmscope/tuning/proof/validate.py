@@ -15,7 +15,7 @@ from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.interleave import Lane, Subject, interleave
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.tuning.trials.builders import Built
-from tvmscope.tuning.trials.kernels import Arguments, KernelRequest
+from tvmscope.tuning.trials.kernels import LOAD, Arguments, KernelRequest
 from tvmscope.tuning.trials.runners import START_TIMEOUT_S, Runner
 from tvmscope.tuning.trials.workshop import Workshop
 
@@ -135,7 +135,7 @@ class Validator:
                 weights_bytes=s.weights_bytes,
             )
             worker = self._worker(number)
-            worker.load("tvmscope.tuning.trials.kernels:load", request)
+            worker.load(LOAD, request)
         except TvmscopeError:
             if number in self._workers:  # whatever it holds now is of no use to the next kernel
                 self._workers.pop(number).kill()

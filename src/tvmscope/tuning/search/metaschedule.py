@@ -8,12 +8,14 @@ from typing import Self
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.errors import TvmscopeError
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied
-from tvmscope.tuning.search.evolution import Begin, FirstLayer, Generation, Times
+from tvmscope.tuning.search import evolution
+from tvmscope.tuning.search.evolution import Begin, FirstLayer, Times
 
 _TIMEOUT_S = 300.0
 """The first generation of a GPU kernel takes a minute where two slow cores sample it."""
-_MODULE = "tvmscope.tuning.search.evolution"
+_PROPOSE, _TELL = here(evolution.propose), here(evolution.tell)
 
 
 class Proposer:
@@ -53,7 +55,7 @@ class Proposer:
             first_layer=tuple(first_layer),
         )
         try:
-            found: Generation = self._started().call(f"{_MODULE}:propose", task.key, begin)
+            found = self._started().call(_PROPOSE, task.key, begin)
         except TvmscopeError as e:
             self._over(task, e)
             return []
@@ -66,7 +68,7 @@ class Proposer:
         if self._worker is None or task.key in self.failures:
             return
         try:
-            self._worker.call(f"{_MODULE}:tell", task.key, dict(times))
+            self._worker.call(_TELL, task.key, dict(times))
             self._worker.pause()
         except TvmscopeError as e:
             self._over(task, e)

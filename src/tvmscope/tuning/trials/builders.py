@@ -7,16 +7,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
-from typing import Any, Self
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.tuning.trials.kernels import WARM, Arguments
 from tvmscope.tuning.trials.runners import START_TIMEOUT_S
 
-TUNABLES = "tvmscope.compiler.tunable.extract"
-"""The module that knows how: `build_candidate`, `build_plain`, `arguments`, `trace_of`."""
+if TYPE_CHECKING:
+    import tvmscope.compiler.tunable.extract
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tunables:
+    """What knows how to make a kernel of a function's file and a candidate."""
+
+    build_candidate: Remote[[Path, Candidate, Target, Path], None]
+    build_plain: Remote[[Path, Target, Path], None]
+    arguments: Remote[[Path], Arguments]
+    trace_of: Remote[[Path, Candidate, Target], tuple[str, list[str]]]
+
+
+TUNABLES = Tunables(
+    build_candidate=remote(lambda: tvmscope.compiler.tunable.extract.build_candidate),
+    build_plain=remote(lambda: tvmscope.compiler.tunable.extract.build_plain),
+    arguments=remote(lambda: tvmscope.compiler.tunable.extract.arguments),
+    trace_of=remote(lambda: tvmscope.compiler.tunable.extract.trace_of),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +70,7 @@ class Builders:
         *,
         device: str = "cpu",
         timeout_s: float = 60.0,
-        tunables: str = TUNABLES,
+        tunables: Tunables = TUNABLES,
     ) -> None:
         self.device = device
         self.timeout_s = timeout_s
@@ -71,15 +94,14 @@ class Builders:
         """Build it when a process is free; what goes wrong is in the result."""
         return self._threads.submit(self._one, job)
 
-    def arguments(self, file: Path) -> Any:
+    def arguments(self, file: Path) -> Arguments:
         """The arguments of the function in `file`, which only TVM can read."""
-        return self._threads.submit(self._ask, "arguments", file).result()
+        return self._threads.submit(self._ask, self._tunables.arguments, file).result()
 
     def trace_of(self, file: Path, candidate: Candidate, target: Target) -> tuple[str, list[str]]:
         """What a candidate does to the function in `file`: JSON of a trace, and Python's calls."""
-        asked = self._threads.submit(self._ask, "trace_of", file, candidate, target)
-        found: tuple[str, list[str]] = asked.result()
-        return found
+        asked = self._threads.submit(self._ask, self._tunables.trace_of, file, candidate, target)
+        return asked.result()
 
     def pause(self) -> None:
         """Stop the idle processes: nothing may disturb a measurement."""
@@ -99,10 +121,10 @@ class Builders:
         job.output.parent.mkdir(parents=True, exist_ok=True)
         try:
             if job.candidate is None:
-                self._ask("build_plain", job.function, job.target, job.output)
+                self._ask(self._tunables.build_plain, job.function, job.target, job.output)
             else:
                 args = (job.function, job.candidate, job.target, job.output)
-                self._ask("build_candidate", *args)
+                self._ask(self._tunables.build_candidate, *args)
         except WorkerDied as e:
             return Built(job, f"building: {e.reason}")
         except TvmscopeError as e:
@@ -111,15 +133,13 @@ class Builders:
             return Built(job, "building: no library was written")
         return Built(job)
 
-    def _ask(self, name: str, *args: Any) -> Any:
+    def _ask(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
         worker = self._idle.get()
         try:
             worker = worker or self._start()
-            worker.call(
-                "tvmscope.tuning.trials.kernels:warm", self.device
-            )  # once this takes seconds
+            worker.call(WARM, self.device)  # once this takes seconds
             worker.timeout_s = self.timeout_s
-            return worker.call(f"{self._tunables}:{name}", *args)
+            return worker.call(function, *args, **kw)
         except WorkerDied:
             with self._lock:
                 self._workers -= {worker}

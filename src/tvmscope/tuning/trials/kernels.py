@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tvmscope.errors import RunError
+from tvmscope.measure.remote import here
 from tvmscope.runtime import tvm_compat
 from tvmscope.runtime.weights import copies as stored_copies
 
@@ -25,6 +26,9 @@ def warm(device: str = "cpu") -> None:
     if device == "cuda":
         tvm_compat.choose_cuda_compiler()
         tvm_compat.import_tensor_intrinsics()
+
+
+WARM = here(warm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +126,9 @@ class _CudaKernel(_Kernel):
 def load(request: KernelRequest) -> _Kernel:
     """Load the kernel that the request names."""
     return _CudaKernel(request) if request.device == "cuda" else _Kernel(request)
+
+
+LOAD = here(load)
 
 
 def changed(before: Arrays, after: Arrays) -> dict[str, np.ndarray[Any, Any]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tvmscope.errors import TvmscopeError
 from tvmscope.measure.worker import Worker, WorkerDied
-from tvmscope.tuning.trials.kernels import Arguments, KernelRequest
+from tvmscope.tuning.trials.kernels import LOAD, WARM, Arguments, KernelRequest
 
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -133,7 +133,7 @@ class LocalRunner:
             worker = self._started()
             if self._loaded != request:
                 self._loaded = None
-                worker.load("tvmscope.tuning.trials.kernels:load", request)
+                worker.load(LOAD, request)
                 self._loaded = request
             yield worker
         except TvmscopeError as e:
@@ -145,7 +145,7 @@ class LocalRunner:
         if self._worker is None:
             env = {"TVM_NUM_THREADS": str(self.threads), "OMP_NUM_THREADS": str(self.threads)}
             self._worker = Worker("runner", env=env, timeout_s=START_TIMEOUT_S)
-            self._worker.call("tvmscope.tuning.trials.kernels:warm")
+            self._worker.call(WARM)
         self._worker.timeout_s = self.timeout_s
         return self._worker
 

@@ -24,11 +24,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     schedule_copies,
     vectorize_last,
 )
-from tvmscope.compiler.schedules.cpu.rows import (
-    inline_cheap,
-    vectorize_elements,
-    vectorize_stage,
-)
+from tvmscope.compiler.schedules.cpu.rows import inline_cheap, vectorize_elements, vectorize_stage
 from tvmscope.core.target import Target
 
 if TYPE_CHECKING:

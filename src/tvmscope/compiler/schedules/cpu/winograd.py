@@ -202,11 +202,15 @@ def _chunk(depth: int) -> int:
 
 
 def _columns(sch: s_tir.Schedule, tiles: object, target: Target, *, few: bool) -> int:
-    """How many tiles are kept in registers; `few` do where the weights are near anyway."""
+    """How many tiles are kept in registers; `few` do where the weights are near anyway.
+
+    One does where no better number divides the tiles: the compiler computes more tiles then
+    (`convolutions`), but a product that is not padded is still better multiplied here.
+    """
     from tvmscope.compiler.kernels.winograd import ranked_product_columns
 
     count = int(sch.get(tiles).extent)
-    most = next(w for w in ranked_product_columns(count, target) if count % w == 0)
+    most = next((w for w in ranked_product_columns(count, target) if count % w == 0), 1)
     return next((w for w in range(_FEW, most) if count % w == 0), most) if few else most
 
 

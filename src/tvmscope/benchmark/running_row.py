@@ -1,0 +1,156 @@
+"""A row in the making: an entry, its worker, and the result so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.verify import verify
+from tvmscope.core.measurement import Accuracy, Measurement, Result, Status
+from tvmscope.core.options import MeasureOptions
+from tvmscope.core.row import Device, RowKey
+from tvmscope.core.stats import cov, spread
+from tvmscope.errors import BackendUnavailable, TvmscopeError, one_line
+from tvmscope.measure.interleave import Lane
+from tvmscope.measure.worker import LoadInfo, MemoryUse, Worker, WorkerDied
+
+CPU_SPREAD = 0.10
+CUDA_COV = 0.025
+NOT_MEASURED = "stopped before it was measured"
+
+
+@dataclass
+class RunningRow:
+    """Collects what becomes of one entry; `result()` may be asked at any time."""
+
+    entry: Entry
+    worker: Worker | None = None
+    info: LoadInfo | None = None
+    accuracy: Accuracy | None = None
+    memory: MemoryUse | None = None
+    lane: Lane | None = None
+    cores: float | None = None
+    failure: TvmscopeError | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> RowKey:
+        return self.entry.key
+
+    @property
+    def label(self) -> str:
+        return self.key.label
+
+    def start(self, options: MeasureOptions, log_path: Path | None) -> None:
+        """Start a worker of its own, which waits stopped."""
+        self.worker = Worker(
+            self.label, env=self.entry.env, timeout_s=options.timeout_s, log_path=log_path
+        )
+
+    def prepare(self, outputs: Path, against: Reference) -> None:
+        """Load, verify, and wait stopped; a failure stays in the row."""
+        assert self.worker is not None  # `start` comes first
+        try:
+            self.info = self.worker.load(self.entry.load, self.entry.request)
+            self.worker.outputs(outputs)
+            self.accuracy = verify(
+                outputs, against.path, against.tolerance, against.name, atol=against.atol
+            )
+            self.memory = self.worker.peak_memory_bytes()
+            self.worker.pause()
+        except TvmscopeError as e:
+            self.failure = e
+            self.end()
+            return
+        self.lane = Lane(self.label, self.worker, self.info.has_device_timer)
+
+    def finish(self) -> None:
+        """Note the peak of memory, and the cores that were busy, after all runs."""
+        if self.lane is None or self.lane.failure is not None or self.worker is None:
+            return
+        try:
+            self.memory = self.worker.peak_memory_bytes()
+            self.cores = self.worker.cores_used()
+        except TvmscopeError as e:  # all times are in: keep them, and the peak after loading
+            self.warnings.append(f"ended after the last round: {one_line(e)}")
+
+    def end(self) -> None:
+        """End the worker at once, if there is one."""
+        if self.worker is not None:
+            self.worker.kill()
+
+    def result(self) -> Result:
+        """The row as it stands."""
+        status, reason = self._status()
+        lane = self.lane if status in ("ok", "wrong") else None
+        warnings = (*self.entry.warnings, *self.warnings, *(lane.notes if lane else ()))
+        wall = _measurement(lane)
+        if wall is not None:
+            warnings += _noise(wall, self.key.device)
+        return Result(
+            task=self.entry.task,
+            status=status,
+            reason=reason,
+            measurement=wall,
+            device_measurement=_device_measurement(lane),
+            accuracy=self.accuracy,
+            build_s=self.entry.build_s,
+            load_s=self.info.load_s if self.info else None,
+            peak_memory_bytes=self.memory.peak_bytes if self.memory else None,
+            cores_used=self.cores,
+            settings=self.info.settings if self.info else None,
+            warnings=warnings,
+            items=self.entry.items,
+        )
+
+    def _status(self) -> tuple[Status, str | None]:
+        failure = self.failure or (self.lane.failure if self.lane else None)
+        if self.entry.unavailable is not None:
+            return "unavailable", self.entry.unavailable
+        if self.entry.failure is not None:
+            return "failed", self.entry.failure
+        if failure is not None:
+            kind: Status = "unavailable" if isinstance(failure, BackendUnavailable) else "failed"
+            return kind, failure.reason if isinstance(failure, WorkerDied) else one_line(failure)
+        if self.lane is None or not self.lane.rounds_s or self.accuracy is None:
+            return "interrupted", NOT_MEASURED
+        return ("ok", None) if self.accuracy.passed else ("wrong", self.accuracy.detail)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What outputs are checked against, and how close they must come."""
+
+    path: Path
+    name: str
+    tolerance: float
+    atol: float = 0.0
+
+
+def _measurement(lane: Lane | None) -> Measurement | None:
+    if lane is None:
+        return None
+    return Measurement(
+        rounds_s=tuple(lane.rounds_s),
+        warmups_s=lane.warmups_s,
+        loops=lane.pace.loops if lane.pace else 1,
+    )
+
+
+def _device_measurement(lane: Lane | None) -> Measurement | None:
+    if lane is None or not lane.device_rounds_s:
+        return None
+    return Measurement(rounds_s=tuple(lane.device_rounds_s), clock="cuda-events")
+
+
+def _noise(m: Measurement, device: Device) -> tuple[str, ...]:
+    if device == "cuda":
+        share = cov(m)
+        if share is not None and share > CUDA_COV:
+            return (f"noisy: standard deviation is {share:.1%} of the mean (over {CUDA_COV:.1%})",)
+        return ()
+    share = spread(m)
+    if share > CPU_SPREAD:
+        return (f"noisy: half of the values spread over {share:.0%} of the median",)
+    return ()

@@ -1,0 +1,87 @@
+"""How a model computes: the type of its numbers, and how exactly they are multiplied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
+
+from tvmscope.errors import SchemaError, UsageError
+
+Dtype = Literal["float32", "float16", "bfloat16"]
+Math = Literal["default", "strict", "tf32"]
+
+_DTYPES: tuple[str, ...] = get_args(Dtype)
+_MATHS: tuple[str, ...] = get_args(Math)
+_WORDS: dict[str, Dtype] = {
+    "float32": "float32", "fp32": "float32",
+    "float16": "float16", "fp16": "float16", "half": "float16",
+    "bfloat16": "bfloat16", "bf16": "bfloat16",
+}  # fmt: skip
+"""What a user may write. Only `default` math has words: no backend offers a choice yet."""
+_SHORT: dict[str, str] = {"float16": "fp16", "bfloat16": "bf16"}
+"""How labels write a type; float32 goes without saying."""
+_TOLERANCES: dict[str, float] = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+
+
+@dataclass(frozen=True, order=True)
+class Precision:
+    """A type of numbers and a math mode."""
+
+    dtype: Dtype = "float32"
+    math: Math = "default"
+    """`strict` rounds no product to fewer bits than `dtype` has, `tf32` multiplies float32 numbers
+    on tensor cores with ten bits of mantissa. `default` is what a backend does when it is set up
+    as its file under backends/ says: TVM and PyTorch (which is told not to use TF32) are strict
+    then, ONNX Runtime's CUDA provider chooses for itself."""
+
+    def __post_init__(self) -> None:
+        if self.math == "tf32" and self.dtype != "float32":
+            raise ValueError(f"TF32 is a way to multiply float32, not {self.dtype}")
+
+    @classmethod
+    def parse(cls, word: str) -> Self:
+        """What a user wrote: `fp16`, `float16`, `half` ..."""
+        if word not in _WORDS:
+            raise UsageError(f"unknown precision '{word}'; use float32, float16 or bfloat16")
+        return cls(_WORDS[word])
+
+    @property
+    def label(self) -> str:
+        """The part of a row's label; empty for plain float32."""
+        math = "" if self.math == "default" else self.math
+        return " ".join(part for part in (_SHORT.get(self.dtype, ""), math) if part)
+
+    @property
+    def is_half(self) -> bool:
+        """Whether its numbers have 16 bits."""
+        return self.dtype != "float32"
+
+    @property
+    def tolerance(self) -> float:
+        """The largest accepted max|a-b| / max|ref|, unless the user says otherwise."""
+        return _TOLERANCES[self.dtype]
+
+    def __str__(self) -> str:
+        return self.dtype if self.math == "default" else f"{self.dtype}/{self.math}"
+
+    def to_json(self) -> str:
+        """`float16`, or `float32/tf32` where the math is not the default."""
+        return str(self)
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self:
+        """Reads what `to_json` writes; files from before math modes hold the type alone."""
+        dtype, _slash, math = data.partition("/") if isinstance(data, str) else ("", "", "")
+        math = math or "default"
+        if dtype not in _DTYPES or math not in _MATHS:
+            known = f"{', '.join(_DTYPES)}, alone or with one of /{', /'.join(_MATHS)}"
+            raise SchemaError(f"'precision': {data!r} is none of {known}")
+        try:
+            return cls(dtype, math)  # type: ignore[arg-type]  # both were looked up above
+        except ValueError as e:
+            raise SchemaError(f"'precision': {e}") from e
+
+
+FLOAT32 = Precision()
+FLOAT16 = Precision("float16")
+BFLOAT16 = Precision("bfloat16")

@@ -1,0 +1,133 @@
+"""The stage that compiles: rows as they are planned become entries that a worker can load."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+
+from tvmscope.benchmark.plan import Entry
+from tvmscope.core.artifact import Artifact
+from tvmscope.core.model import Prepared
+from tvmscope.errors import TvmscopeError, UsageError
+from tvmscope.progress import Progress
+from tvmscope.runtime.artifact import read_kernels
+from tvmscope.stages import tuned_rows
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.options import Options
+from tvmscope.stages.rows import PlannedRow, unbuilt_entry
+from tvmscope.stages.targets import threads_of
+
+CORES_PER_CHAIN = 2
+"""Fewer cores per compiler would only queue up."""
+
+Entries = tuple[Entry, ...]
+
+
+def build_rows(
+    rows: Sequence[PlannedRow],
+    ready: Prepared,
+    options: Options,
+    artifacts: Path,
+    progress: Progress,
+    on_update: Callable[[Entries], object] = lambda entries: None,
+) -> Entries:
+    """An entry per row, in order: ready to be loaded, or with the reason why it is not.
+
+    Rows that differ in CUDA graphs only share their kernels, so they make up a chain, which is
+    compiled by a process of its own; where cores are plenty, several chains at once. A process
+    ends with its chain: a compiler's memory must not lie around while others are measured.
+    `on_update` sees all entries before the first build and after each.
+    """
+    entries = [unbuilt_entry(row, ready, options) for row in rows]
+    on_update(tuple(entries))
+    chains: dict[Hashable, list[int]] = {}
+    for number, row in enumerate(rows):
+        if row.builds:
+            chains.setdefault(entries[number].chain, []).append(number)
+
+    def build(number: int, builder: Builder) -> Entry:
+        progress.stage("compile", rows[number].key.label)
+        return build_row(rows[number], ready, options, artifacts, builder)
+
+    done, total = 0, sum(map(len, chains.values()))
+    for number, entry in _built(list(chains.values()), ready, options, build):
+        entries[number], done = entry, done + 1
+        progress.step(done, total, entry.key.label)
+        on_update(tuple(entries))
+    return tuple(entries)
+
+
+def _built(
+    chains: Sequence[Sequence[int]],
+    ready: Prepared,
+    options: Options,
+    build: Callable[[int, Builder], Entry],
+) -> Iterator[tuple[int, Entry]]:
+    """Each row's number and entry when it is built; an interruption ends all compilers."""
+    done: SimpleQueue[tuple[int, Entry] | BaseException] = SimpleQueue()
+
+    def go_through(chain: Sequence[int], builder: Builder) -> None:
+        try:
+            with builder:
+                for number in chain:
+                    done.put((number, build(number, builder)))
+        except BaseException as e:  # carried to the thread that waits
+            done.put(e)
+
+    with ExitStack() as compilers:
+        pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_PER_CHAIN))
+        try:
+            for chain in chains:
+                builder = compilers.enter_context(Builder(ready, threads_of(options)))
+                pool.submit(go_through, chain, builder)
+            for _ in range(sum(map(len, chains))):
+                came = done.get()
+                if isinstance(came, BaseException):
+                    raise came
+                yield came
+            pool.shutdown()  # the compilers have ended with their chains
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def build_row(
+    row: PlannedRow, ready: Prepared, options: Options, artifacts: Path, builder: Builder
+) -> Entry:
+    """Compile what one row needs; a failure becomes the row's reason."""
+    entry = unbuilt_entry(row, ready, options)
+    if not row.builds:
+        return entry
+    if row.choices and tuned_rows.are_useless(row, artifacts):
+        return replace(entry, unavailable=tuned_rows.NO_KERNEL)
+    config = replace(
+        row.compile or replace(options.compile, choices=dict(row.choices)),
+        pipeline=row.variant.pipeline or options.compile.pipeline,
+        precision=row.variant.precision,
+        graph=row.variant.graph,
+    )
+    try:
+        built = builder.build(artifacts / row.key.folder_name, row.target, config)
+    except UsageError:  # a pass or a pipeline that does not exist: no row could be built
+        raise
+    except TvmscopeError as e:  # our own words, in one line; the list of a pre-flight stays whole
+        return replace(entry, unavailable=None, failure=str(e))
+    if row.choices and not any(kernel.tuned for kernel in read_kernels(built.path)):
+        return replace(entry, unavailable=tuned_rows.NO_KERNEL)
+    return replace(
+        entry,
+        request=replace(entry.request, artifact=str(built.path)),
+        unavailable=_unavailable(row, built),
+        build_s=built.build_s,
+        warnings=(*built.warnings, *row.warnings),
+    )
+
+
+def _unavailable(row: PlannedRow, built: Artifact) -> str | None:
+    if row.cross:
+        return f"cross-compiled into {built.path}, not run: {row.unavailable}"
+    return row.unavailable

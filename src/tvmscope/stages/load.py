@@ -1,0 +1,61 @@
+"""Loads a model in a child process, so that code that crashes costs no more than an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from tvmscope.core.model import Prepared
+from tvmscope.errors import ImportModelError, UsageError
+from tvmscope.measure.remote import remote
+from tvmscope.measure.worker import WorkerDied, run_within
+from tvmscope.models.torch_module import pickle_module
+from tvmscope.progress import Progress
+from tvmscope.stages.options import Options
+
+if TYPE_CHECKING:
+    import tvmscope.models.prepare
+
+_PREPARE = remote(lambda: tvmscope.models.prepare.prepare)
+LOAD_TIMEOUT_S = 3600.0
+
+
+def name_of(model: Any) -> str:
+    """What was given, in words: the text, or a module's class."""
+    return str(model) if isinstance(model, str | Path) else type(model).__name__
+
+
+@contextmanager
+def loaded(model: Any, options: Options, progress: Progress) -> Iterator[Prepared]:
+    """The stage: load the model, and tell what there is to tell of it."""
+    progress.stage("load", name_of(model))
+    with prepared(model, options) as ready:
+        for note in ready.model.notes:
+            progress.note(note)
+        yield ready
+
+
+@contextmanager
+def prepared(model: Any, options: Options) -> Iterator[Prepared]:
+    """The model, laid out in a temporary folder."""
+    with TemporaryDirectory(prefix="tvmscope-") as scratch:
+        folder = Path(scratch) / "model"
+        folder.mkdir()
+        source, pickled = name_of(model), None
+        if not isinstance(model, str | Path):
+            if options.example_inputs is None:
+                raise UsageError("a model given in memory needs example inputs: inputs=(x, ...)")
+            pickled = str(Path(scratch) / "module.pickle")
+            pickle_module(model, options.example_inputs, Path(pickled))
+        try:
+            described = run_within(
+                LOAD_TIMEOUT_S, _PREPARE, source, str(folder), options.load, pickled
+            )
+        except WorkerDied as e:
+            raise ImportModelError(
+                f"'{source}' could not be loaded: {e.reason}; run its code by itself to see why"
+            ) from e
+        yield Prepared(folder, described)

@@ -1,0 +1,165 @@
+"""Everything a user can ask for in one frozen value; the command line and the API both build it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from tvmscope.core.options import (
+    CompileOptions,
+    LoadOptions,
+    MeasureOptions,
+    PictureOptions,
+    TuneOptions,
+)
+from tvmscope.core.precision import FLOAT32, Precision
+from tvmscope.errors import UsageError
+from tvmscope.units import split_targets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """A request: which backends on which targets, and how to load, compile, measure and check."""
+
+    backends: tuple[str, ...] = ()
+    """Names to measure; empty means all."""
+    targets: tuple[str, ...] = ("auto",)
+    precisions: tuple[Precision, ...] = (FLOAT32,)
+    graph: bool | None = None
+    """CUDA graphs: with, without, or (None) both as separate rows."""
+    threads: int | None = None
+    tolerance: float | None = None
+    """Largest accepted max|a-b| / max|ref|; by default 1e-4 in float32, 2e-2 in half precision."""
+    atol: float = 0.0
+    """Accepted absolute error, added to the relative one."""
+    profile: bool = True
+    """Whether `analyze` also times every kernel, after measuring."""
+    fix: bool = False
+    """Whether `analyze` then tries the fixes of its findings, and keeps those that help."""
+    output: Path | None = None
+    force: bool = False
+    redact: bool = False
+    """Write the reports without host name, user name and folders; session.json keeps them."""
+    load: LoadOptions = field(default_factory=LoadOptions)
+    compile: CompileOptions = field(default_factory=CompileOptions)
+    measure: MeasureOptions = field(default_factory=MeasureOptions)
+    tune: TuneOptions = field(default_factory=TuneOptions)
+    tune_first: bool = False
+    """Tune before measuring or compiling, within the budget of `tune`."""
+    db: str | None = None
+    """Tuning records: a file or folder, `none`, or by default all that are found."""
+    command: str = "tvmscope (Python API)"
+    example_inputs: Sequence[Any] | None = None
+    """Example inputs of an `nn.Module` that was given in memory."""
+    pictures: PictureOptions | None = None
+    """Pictures to show to an artifact."""
+
+    @classmethod
+    def of(cls, *, inputs: Sequence[Any] | None = None, **flat: Any) -> Options:
+        """Build from flat keywords (`target="cpu", duration_s=2, pipeline="tvm"`)."""
+        owners = {
+            "load": LoadOptions,
+            "compile": CompileOptions,
+            "measure": MeasureOptions,
+            "tune": TuneOptions,
+            "": cls,
+        }
+        parts: dict[str, dict[str, Any]] = {home: {} for home in owners}
+        flat = _normal(flat)
+        for key, value in flat.items():
+            homes = [
+                home
+                for home, owner in owners.items()
+                if key in {f.name for f in dataclasses.fields(owner)}
+                and not (home == "compile" and key in ("precision", "threads", "graph"))
+            ]
+            if not homes:
+                known = {f.name for owner in owners.values() for f in dataclasses.fields(owner)}
+                names = ", ".join(sorted(known - set(owners) | {"target", "precision"}))
+                raise UsageError(f"unknown option '{key}'; there are: {names}")
+            for home in homes:  # `seed` means the same everywhere
+                parts[home][key] = value
+        made = cls(
+            **parts[""],
+            load=LoadOptions(**parts["load"]),
+            compile=CompileOptions(**parts["compile"]),
+            measure=MeasureOptions(**parts["measure"]),
+            tune=TuneOptions(**parts["tune"]),
+            example_inputs=inputs,
+        )
+        for part in (made.compile, made.measure):
+            _check_words(part)
+        _check_numbers(made.measure)
+        _check_tuning(made.tune)
+        _check_pipeline(made.compile.pipeline)
+        return made
+
+
+_ALIASES = {"target": "targets", "precision": "precisions", "backend": "backends"}
+
+
+def _split(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
+
+
+def _normal(flat: dict[str, Any]) -> dict[str, Any]:
+    """One spelling for what may be written in several: `"a,b"` or a sequence, a path or a text."""
+    values = {_ALIASES.get(key, key): value for key, value in flat.items()}
+    for key in _ALIASES.values():
+        if key in values:
+            given = values[key]
+            texts = (given,) if isinstance(given, str) else given
+            split = split_targets if key == "targets" else _split
+            values[key] = split(texts)
+    if "precisions" in values:
+        values["precisions"] = tuple(dict.fromkeys(map(Precision.parse, values["precisions"])))
+    for key, kind in (("output", Path), ("inputs_file", str), ("dump_ir", str)):
+        if values.get(key) is not None:
+            values[key] = kind(values[key])
+    return values
+
+
+def _check_words(options: CompileOptions | MeasureOptions) -> None:
+    """Refuse words that a field does not know."""
+    for name, hint in get_type_hints(type(options)).items():
+        known = get_args(hint)
+        value = getattr(options, name)
+        if get_origin(hint) is Literal and value not in known:
+            raise UsageError(f"{name} '{value}' is none of {', '.join(known)}")
+
+
+def _check_numbers(measure: MeasureOptions) -> None:
+    lowest = {"iterations": 1, "warmup": 0, "min_rounds": 1}
+    for name, least in lowest.items():
+        value = getattr(measure, name)
+        if value is not None and value < least:
+            raise UsageError(f"{name} {value}: give at least {least}")
+    for name in ("duration_s", "timeout_s"):
+        if getattr(measure, name) <= 0:
+            raise UsageError(f"{name} {getattr(measure, name)}: give more than 0")
+
+
+def _check_tuning(tune: TuneOptions) -> None:
+    if (tune.tracker is None) != (tune.key is None):
+        raise UsageError("--tracker HOST:PORT and --key NAME go together: which servers of it?")
+    for name in ("trials", "max_trials_per_task", "early_stopping", "repeat"):
+        value = getattr(tune, name)
+        if value is not None and value < 1:
+            raise UsageError(f"{name} {value}: give at least 1")
+    for name in ("budget_s", "trial_timeout_s"):
+        if getattr(tune, name) <= 0:
+            raise UsageError(f"{name} {getattr(tune, name)}: give more than 0")
+
+
+def _check_pipeline(text: str) -> None:
+    """What can be known without TVM; the function itself is looked up by the compiler."""
+    if text in ("tvm", "tvmscope"):
+        return
+    file, _, function = text.rpartition(":")
+    if not file.endswith(".py") or not function:
+        raise UsageError(f"pipeline '{text}' is neither tvm nor tvmscope nor file.py:function")
+    if not Path(file).is_file():
+        raise UsageError(f"pipeline '{text}': there is no file {file}")

@@ -1,0 +1,120 @@
+"""Plans the rows of a table: every backend, target and precision that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tvmscope.backends import all_backends
+from tvmscope.backends.api import Backend
+from tvmscope.core.precision import Precision
+from tvmscope.core.row import RowKey, Variant
+from tvmscope.core.target import Target
+from tvmscope.errors import UsageError
+from tvmscope.runtime.artifact import cpu_problem
+from tvmscope.stages.options import Options
+from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.tuned_rows import Records, no_records, with_records
+
+
+def known_backends(options: Options) -> dict[str, Backend]:
+    """All backends by name; refuses a request for one that is not among them."""
+    backends, _ = all_backends()
+    unknown = [name for name in options.backends if name not in backends]
+    if unknown:
+        raise UsageError(f"no backend named {', '.join(unknown)}; known: {', '.join(backends)}")
+    return backends
+
+
+def candidates(
+    options: Options, where: Sequence[Target]
+) -> list[tuple[Target, Precision, Backend]]:
+    """Backends x targets x precisions as far as was asked for and a backend knows of them."""
+    backends = known_backends(options)
+    asked = [b for b in backends.values() if not options.backends or b.name in options.backends]
+    found = [
+        (target, precision, backend)
+        for target in where
+        for precision in options.precisions
+        for backend in asked
+        if target.device in backend.kinds and precision in backend.precisions
+    ]
+    if not found:
+        raise UsageError("no backend can run this: check --backends, --precision and --target")
+    return found
+
+
+def without_needless_export(options: Options, where: Sequence[Target]) -> Options:
+    """Exporting to ONNX takes seconds: only for backends that want it and are here."""
+    wanted = any(
+        backend.needs_onnx and why_unavailable(backend, target) is None
+        for target, _precision, backend in candidates(options, where)
+    )
+    return with_export(options, wanted)
+
+
+def with_export(options: Options, wanted: bool) -> Options:
+    """The options with or without an ONNX form of a torch model."""
+    return replace(options, load=replace(options.load, need_onnx=wanted))
+
+
+def why_unavailable(backend: Backend, target: Target) -> str | None:
+    """Why a backend cannot run on a target here, whatever the model; None where it can."""
+    reason = backend.unavailable(target.device)
+    if reason is None and target.kind == "llvm" and (problem := cpu_problem(target)):
+        return f"the target is {problem}"
+    return reason
+
+
+def can_cross_compile(backend: Backend) -> bool:
+    """Whether a backend compiles here for targets that it cannot run on here."""
+    return backend.unavailable("cpu") is None
+
+
+def plan_rows(
+    options: Options,
+    where: Sequence[Target],
+    model_format: str,
+    records: Records = no_records,
+) -> list[PlannedRow]:
+    """The candidates in their graph modes, with what is unavailable and why.
+
+    `records` says what was tuned; without it there is no tuned row, unless one is asked for.
+    """
+    rows: list[PlannedRow] = []
+    for target, precision, backend in candidates(options, where):
+        graphs = _graph_modes(options, target, backend)
+        made = [_row(backend, target, precision, g, model_format, options) for g in graphs]
+        if backend.tuned:
+            made = with_records(made, rows, options, records)
+        rows += made
+    return rows
+
+
+def _graph_modes(options: Options, target: Target, backend: Backend) -> tuple[bool, ...]:
+    """CUDA graphs are rows of their own: both, unless one was asked for."""
+    if target.kind != "cuda" or not backend.graphs:
+        return (False,)
+    return (False, True) if options.graph is None else (options.graph,)
+
+
+def _row(
+    backend: Backend, target: Target, precision: Precision, graph: bool, form: str, options: Options
+) -> PlannedRow:
+    reason = why_unavailable(backend, target)
+    cross = reason is not None and can_cross_compile(backend)
+    if form not in backend.formats:
+        cross = False
+        reason = f"runs {' and '.join(backend.formats)} models only, this is an {form.upper()} one"
+    pipeline = backend.compiles
+    if pipeline == "tvmscope":  # `--pipeline` says what our row runs: ours, or the user's own
+        pipeline = options.compile.pipeline
+    variant = Variant(
+        backend=backend.name,
+        family=backend.family,
+        precision=precision,
+        pipeline=pipeline,
+        graph=graph,
+    )
+    key = RowKey.of(variant, target)
+    return PlannedRow(backend=backend, target=target, key=key, unavailable=reason, cross=cross)

@@ -1,0 +1,129 @@
+"""The stage that times kernel by kernel, in runs of their own, and measures the roofs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tvmscope.benchmark.plan import Entry
+from tvmscope.core.environment import Environment
+from tvmscope.core.profile import KernelIR, Profile
+from tvmscope.core.session import Session
+from tvmscope.core.target import Target
+from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.machine import cuda_device
+from tvmscope.measure.remote import here
+from tvmscope.measure.worker import run_within
+from tvmscope.profiling import roofs
+from tvmscope.profiling.kernels import profile_row
+from tvmscope.progress import Progress
+from tvmscope.runtime import artifact as artifacts
+from tvmscope.runtime.artifact import cpu_problem
+from tvmscope.stages import places
+from tvmscope.stages.job import Job
+from tvmscope.stages.options import Options
+from tvmscope.stages.rows import PlannedRow, built_entry
+
+_ROOFS = here(roofs.measure)
+ROOFS_TIMEOUT_S = 60.0
+
+
+def profile_rows(job: Job, rows: Sequence[PlannedRow]) -> Iterator[Session]:
+    """The session with one more profile after each measured row that has a profiler."""
+    measured = {result.key for result in job.session.results if result.measurement is not None}
+    entries = [
+        built_entry(row, job.ready, job.options, job.artifacts)
+        for row in rows
+        if row.key in measured and row.has_profiler
+    ]
+    yield from profile_entries(job.session, entries, job.options, job.progress, job.logs)
+
+
+def profile_entries(
+    session: Session,
+    entries: Sequence[Entry],
+    options: Options,
+    progress: Progress,
+    log_dir: Path | None = None,
+) -> Iterator[Session]:
+    """The session after each entry, and with the roofs; what fails becomes a warning."""
+    progress.stage("profile", "kernel by kernel")
+    for number, entry in enumerate(entries):
+        progress.step(number, len(entries), entry.task.label)
+        try:
+            session = _with_profile(session, entry, options, log_dir)
+        except TvmscopeError as e:
+            session = warned(session, f"{entry.task.label}: not profiled: {one_line(e)}", progress)
+        yield session
+    if session.profiles:
+        yield _with_roofs(session, progress)
+
+
+def _with_profile(
+    session: Session, entry: Entry, options: Options, log_dir: Path | None
+) -> Session:
+    log = re.sub(r"[^A-Za-z0-9._-]+", "-", f"profile {entry.task.label}") + ".log"
+    profile = profile_row(
+        entry.key,
+        entry.load,
+        entry.request,
+        entry.env,
+        timeout_s=options.measure.timeout_s,
+        log_path=log_dir and log_dir / log,
+    )
+    return replace(
+        session,
+        profiles=(*session.profiles, profile),
+        kernel_ir=(*session.kernel_ir, *_kernel_ir(profile, entry)),
+    )
+
+
+def _kernel_ir(profile: Profile, entry: Entry) -> list[KernelIR]:
+    """What the artifact says of the kernels that ran."""
+    if entry.request.artifact is None:
+        return []
+    ran = {kernel.name for kernel in profile.kernels}
+    return [
+        replace(ir, key=profile.key)
+        for ir in artifacts.read_kernels(Path(entry.request.artifact))
+        if ir.name in ran
+    ]
+
+
+def _with_roofs(session: Session, progress: Progress) -> Session:
+    """This machine's roofs, from the cache or measured now, which takes two seconds."""
+    for target in session.targets:
+        if not _is_here(target):
+            continue
+        progress.stage("roofs", target.label)
+        try:
+            machine = _machine(target, session.environment)
+            found = run_within(ROOFS_TIMEOUT_S, _ROOFS, machine, places.cache_folder())
+        except TvmscopeError as e:
+            session = warned(
+                session, f"{target.label}: its roofs are unknown: {one_line(e)}", progress
+            )
+            continue
+        if not any(roof.device == target.device for roof in session.roofs):
+            session = replace(session, roofs=(*session.roofs, *found))
+    return session
+
+
+def _is_here(target: Target) -> bool:
+    if target.kind == "cuda":
+        return cuda_device.find() is not None
+    return cpu_problem(target) is None
+
+
+def _machine(target: Target, here: Environment) -> Target:
+    """The target with everything that this machine has: a roof is the machine's, not the code's."""
+    cores = max(target.cores, here.cores)
+    return replace(target, cores=cores, features=(*target.features, *here.cpu_features))
+
+
+def warned(session: Session, text: str, progress: Progress) -> Session:
+    """The session with one more warning, which the user hears at once."""
+    progress.note(text)
+    return replace(session, warnings=(*session.warnings, text))

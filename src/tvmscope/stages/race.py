@@ -1,0 +1,101 @@
+"""The stage that measures: rows are loaded, verified, timed in turns and compared, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tvmscope.benchmark.compare import compare_all
+from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.run import Results, pending, run
+from tvmscope.core.comparison import Comparison
+from tvmscope.core.model import Prepared
+from tvmscope.core.row import Task
+from tvmscope.measure.worker import Worker
+from tvmscope.progress import Progress
+from tvmscope.stages.options import Options
+
+REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
+"""Which framework's outputs a model of each format is verified against."""
+
+Compare = Callable[[Results], tuple[Comparison, ...]]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The outputs that rows are verified against, and whose they are."""
+
+    outputs: Path
+    name: str
+
+
+@dataclass(frozen=True)
+class Raced:
+    """A result per row, in order, and what they say of each other."""
+
+    results: Results
+    comparisons: tuple[Comparison, ...]
+
+
+def race(
+    entries: Sequence[Entry],
+    options: Options,
+    expected: Expected,
+    progress: Progress,
+    *,
+    compare: Compare = compare_all,
+    on_update: Callable[[Raced], object] | None = None,
+    log_dir: Path | None = None,
+) -> Raced:
+    """Load and verify every row, time all in interleaved rounds, and compare them.
+
+    Whatever happens to a row is its result. `on_update` sees what there is after each load and
+    each round, and a last time when the race is interrupted.
+    """
+
+    def raced(results: Results) -> Raced:
+        return Raced(results, compare(results))
+
+    def tell(results: Results) -> None:
+        if on_update is not None:
+            on_update(raced(results))
+
+    results = run(
+        entries,
+        options.measure,
+        reference=expected.outputs,
+        reference_name=expected.name,
+        tolerances=partial(tolerance, options),
+        atol=options.atol,
+        progress=progress,
+        on_update=tell,
+        log_dir=log_dir,
+    )
+    return raced(results)
+
+
+def not_yet(entries: Sequence[Entry]) -> Raced:
+    """What is known of rows before they are loaded."""
+    return Raced(pending(entries), ())
+
+
+def by_framework(ready: Prepared) -> Expected:
+    """What the framework computes that the model came from."""
+    return Expected(ready.reference_path, REFERENCES[ready.model.format])
+
+
+def by_itself(entry: Entry, options: Options, name: str, outputs: Path) -> Expected:
+    """What a row computes in a run of its own; the outputs go into a file."""
+    with Worker(entry.key.label, env=entry.env, timeout_s=options.measure.timeout_s) as worker:
+        worker.load(entry.load, entry.request)
+        worker.outputs(outputs)
+    return Expected(outputs, name)
+
+
+def tolerance(options: Options, task: Task) -> float:
+    """The largest accepted error of a task's outputs."""
+    if options.tolerance is not None:
+        return options.tolerance
+    return task.variant.precision.tolerance

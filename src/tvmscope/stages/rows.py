@@ -1,0 +1,104 @@
+"""A row before it is measured: as it is planned, and as the entry that a worker loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tvmscope.backends.api import Backend, LoadRequest
+from tvmscope.benchmark.plan import Entry
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.row import RowKey, Task, Variant
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Choice
+from tvmscope.stages.options import Options
+from tvmscope.stages.targets import threads_of
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlannedRow:
+    """A row of the table to come: a variant of a backend on a target."""
+
+    backend: Backend
+    target: Target
+    key: RowKey
+    """On `target`; `changed` and `moved` keep the two in step."""
+    unavailable: str | None
+    cross: bool = False
+    """Its code cannot run here; it is compiled all the same, for a machine that can."""
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+    """What tuning records say, for a row that is there for their sake."""
+    untuned: RowKey | None = None
+    """For such a row the planned one that differs in the records alone, where there is one."""
+    warnings: tuple[str, ...] = ()
+    compile: CompileOptions | None = None
+    """How it is compiled, where that is not what the options say; with its own choices."""
+    threads: int | None = None
+    """Where it runs on another number than the options say."""
+
+    @property
+    def builds(self) -> bool:
+        """Whether there is something to compile."""
+        return self.backend.compiles is not None and (self.unavailable is None or self.cross)
+
+    @property
+    def variant(self) -> Variant:
+        return self.key.variant
+
+    @property
+    def has_profiler(self) -> bool:
+        """A CUDA graph runs its kernels as one."""
+        return self.backend.profiles and not self.variant.graph
+
+    def changed(self, **fields: Any) -> PlannedRow:
+        """The row of another variant: these fields of the present one replaced."""
+        return replace(self, key=replace(self.key, variant=replace(self.variant, **fields)))
+
+    def moved(self, target: Target) -> PlannedRow:
+        """The row of the same variant on another target."""
+        return replace(self, target=target, key=RowKey.of(self.variant, target))
+
+
+def unbuilt_entry(row: PlannedRow, ready: Prepared, options: Options) -> Entry:
+    """The entry of a row, without the artifact that it may need."""
+    threads = row.threads or threads_of(options)
+    return Entry(
+        task=Task(
+            model=ready.model.name,
+            digest=ready.model.digest,
+            key=row.key,
+            threads=threads,
+            shapes=ready.model.shapes,
+        ),
+        chain=(row.backend.name, row.variant.pipeline, row.variant.precision, row.target.label),
+        load=row.backend.load,
+        request=LoadRequest(
+            folder=str(ready.folder),
+            device=row.target.device,
+            precision=row.variant.precision,
+            threads=threads,
+            graph=row.variant.graph,
+        ),
+        env=row.backend.env(threads),
+        unavailable=row.unavailable,
+        items=items_per_run(options, ready.model.shapes),
+    )
+
+
+def built_entry(row: PlannedRow, ready: Prepared, options: Options, artifacts: Path) -> Entry:
+    """The entry of a row whose artifact, if it needs one, was built earlier."""
+    entry = unbuilt_entry(row, ready, options)
+    if not row.builds:
+        return entry
+    built = replace(entry.request, artifact=str(artifacts / row.key.folder_name))
+    return replace(entry, request=built)
+
+
+def items_per_run(options: Options, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
+    """In throughput mode the batch: the first dimension of the first input that has one."""
+    if options.measure.mode != "throughput":
+        return None
+    return next((shape[0] for shape in shapes.values() if shape), 1)

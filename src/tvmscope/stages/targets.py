@@ -1,0 +1,25 @@
+"""What a job runs on: the targets that were asked for, and the threads that every backend gets."""
+
+from __future__ import annotations
+
+from tvmscope.compiler import targets
+from tvmscope.core.target import Target
+from tvmscope.errors import UsageError
+from tvmscope.machine import cpu_features
+from tvmscope.stages.options import Options
+from tvmscope.stages.places import cache_folder
+
+
+def threads_of(options: Options) -> int:
+    """The thread count that every backend gets."""
+    if options.threads is not None and options.threads < 1:
+        raise UsageError(f"--threads {options.threads}: give at least 1")
+    return options.threads or cpu_features.usable_cores()
+
+
+def resolve_targets(options: Options) -> tuple[Target, ...]:
+    """All targets that were asked for."""
+    cores = threads_of(options)
+    return tuple(
+        targets.resolve(text, cores=cores, cache=cache_folder()) for text in options.targets
+    )

@@ -1,0 +1,97 @@
+"""Rows that are compiled with tuning records: which there are, and what they are told.
+
+The records themselves are tuning's, above the stages: a job hands in a way to look them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from tvmscope.core.row import RowKey
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Choice
+from tvmscope.runtime.artifact import read_kernels
+from tvmscope.stages.options import Options
+from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.targets import threads_of
+
+NO_RECORD = "there are no tuning records for it; see tvmscope tune"
+NO_KERNEL = "no tuning record is about a kernel of this model; see tvmscope tune"
+
+
+class Recorded(Protocol):
+    """What tuning records say: a choice per workload, and what the user should hear of them."""
+
+    @property
+    def choices(self) -> Mapping[str, Choice]: ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+
+
+class Records(Protocol):
+    """Looks up what tuning records say for a target and a number of threads."""
+
+    def __call__(self, target: Target, threads: int) -> Recorded: ...
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def no_records(target: Target, threads: int) -> Recorded:
+    """The lookup of jobs that compile everything untuned."""
+    return _Nothing()
+
+
+def with_records(
+    rows: list[PlannedRow], planned: Sequence[PlannedRow], options: Options, records: Records
+) -> list[PlannedRow]:
+    """Tuned rows with what the records say; none where there are no records, unless asked for.
+
+    `planned` are the rows before them, among which the untuned ones are looked up.
+    """
+    asked = rows[0].backend.name in options.backends
+    if options.compile.pipeline != "tvmscope" and not asked:
+        return []
+    found = records(rows[0].target, threads_of(options))
+    if not (found.choices or found.warnings or asked):
+        return []
+    why = "; ".join(found.warnings) or NO_RECORD
+    return [
+        replace(
+            row.changed(tuning=sources(found.choices) or "none"),
+            choices=found.choices,
+            untuned=_untuned(row.key, planned),
+            warnings=found.warnings,
+            unavailable=row.unavailable if found.choices else why,
+            cross=row.cross and bool(found.choices),
+        )
+        for row in rows
+    ]
+
+
+def sources(choices: Mapping[str, Choice]) -> str:
+    """The databases that choices are from."""
+    return ", ".join(sorted({choice.source for choice in choices.values()}))
+
+
+def _untuned(key: RowKey, planned: Sequence[PlannedRow]) -> RowKey | None:
+    """The planned row that is the same but for tuning: only that and the backend's name differ."""
+    for row in planned:
+        if row.key == replace(key, variant=replace(key.variant, backend=row.backend.name)):
+            return row.key
+    return None
+
+
+def are_useless(row: PlannedRow, artifacts: Path) -> bool:
+    """Whether the untuned row is compiled already and shows that no record is about its kernels."""
+    if row.untuned is None:
+        return False
+    kernels = read_kernels(artifacts / row.untuned.folder_name)
+    return bool(kernels) and not any(kernel.workload in row.choices for kernel in kernels)

@@ -1,0 +1,204 @@
+"""What a tuning run begins with: the untuned model, where its time goes, and what can be tuned.
+
+A target that runs here is profiled here. One that does not has its kernels measured one by one on
+the servers of a farm, and without one (a dry run) its tasks are known, but not their times.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+import psutil
+
+from tvmscope.analysis.roofline import limits
+from tvmscope.compiler import targets
+from tvmscope.core.profile import Profile
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Candidate, TuningTask
+from tvmscope.errors import TuneError, UsageError
+from tvmscope.machine import cpu_features
+from tvmscope.stages.builder import Builder
+from tvmscope.stages.places import cache_folder
+from tvmscope.stages.profile import profile_entries
+from tvmscope.stages.rows import built_entry
+from tvmscope.tuning.farm.remote import RemoteRunner
+from tvmscope.tuning.farm.tracker import Device, parse_address
+from tvmscope.tuning.plan import PlannedTask, make_plan, merged, profile_of
+from tvmscope.tuning.records import lookup as records
+from tvmscope.tuning.run import Tuned
+from tvmscope.tuning.search.metaschedule import Proposer
+from tvmscope.tuning.trials.builders import Builders
+from tvmscope.tuning.trials.runners import LocalRunner, Runner
+from tvmscope.tuning.trials.workshop import Setting, Workshop
+
+CHECK_TIMEOUT_S = 600.0
+"""Of a GPU kernel's plain loops, which one core of this machine runs once or twice."""
+
+
+def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
+    """Compile the model untuned, profile it, and see what is worth tuning."""
+    run.builder = stack.enter_context(Builder(run.job.ready, run.threads))
+    run.job.progress.stage("compile", f"{run.job.ready.model.name} untuned")
+    start = time.monotonic()
+    built = run.builder.build(run.job.artifacts / run.row.key.folder_name, run.target, run.config)
+    run.weights_bytes = built.size_bytes if run.target.kind == "llvm" else 0
+    run.build_s = time.monotonic() - start
+    run.job.progress.stage("list tasks", run.job.ready.model.name)
+    tasks = run.builder.tasks(run.target, run.config, run.scratch / "functions")
+    run.builder.pause()
+    if run.runs_here:
+        run.profile = _profile_here(run)
+    elif run.job.options.tune.tracker:
+        run.profile = _profile_there(run, tasks, workshop(run, stack))
+    else:
+        run.job.progress.note(f"times are not known: {run.row.unavailable}")
+    return _planned(run, tasks)
+
+
+def _profile_here(run: Tuned) -> Profile:
+    job = run.job
+    entry = built_entry(run.row, job.ready, job.options, job.artifacts)
+    start = time.monotonic()
+    for session in profile_entries(job.session, [entry], job.options, job.progress, job.logs):
+        job.session = session
+        run.load_s = run.load_s or time.monotonic() - start  # then come the roofs
+    if not run.job.session.profiles:
+        raise TuneError("the untuned model could not be profiled: " + run.job.session.warnings[-1])
+    return run.job.session.profiles[0]
+
+
+def _profile_there(run: Tuned, tasks: list[TuningTask], workshop: Workshop) -> Profile:
+    """Each untuned kernel by itself, on a server."""
+    run.job.progress.stage(
+        "measure", f"the untuned kernels, on servers with key {run.job.options.tune.key}"
+    )
+    trials = []
+    for _, trial in workshop.try_all([(task, Candidate()) for task in merged(tasks)]):
+        trials.append(trial)
+        run.job.progress.step(len(trials), len(tasks), trial.reason or "")
+    if not any(trial.status == "ok" for trial in trials):
+        reason = trials[0].reason if trials else "the model has no kernel"
+        raise TuneError(f"no untuned kernel could be measured: {reason}")
+    return profile_of(tasks, trials, run.row.key)
+
+
+def _planned(run: Tuned, tasks: list[TuningTask]) -> list[PlannedTask]:
+    here = records.host(run.target, run.threads)
+    host = run.workshop.setting if run.workshop else here
+
+    def tried(task: TuningTask) -> int:
+        known = run.database.tried(task.key, run.target, host.threads, tvm=host.tvm, cpu=host.cpu)
+        return len(known & {candidate.id for candidate in task.candidates})
+
+    return make_plan(
+        tasks,
+        run.profile,
+        limits(run.job.session, run.profile) if run.profile else None,
+        ops=run.job.options.tune.ops,
+        second_layer=run.job.options.tune.metaschedule,
+        tried=tried,
+    )
+
+
+def workshop(run: Tuned, stack: ExitStack) -> Workshop:
+    """Builders and a runner, made once."""
+    if run.workshop is None:
+        run.workshop = stack.enter_context(_workshop(run))
+    return run.workshop
+
+
+def _workshop(run: Tuned) -> Workshop:
+    """They take turns where they would share cores. A GPU shares none: everything is built while it
+    measures, on all cores but the one that launches kernels."""
+    tune, cores, gpu = run.job.options.tune, cpu_features.usable_cores(), run.target.kind == "cuda"
+    runner: Runner = _remote(run) if tune.tracker else _local(run)
+    busy = 0 if not runner.local else min(1, cores - 1) if gpu else run.threads
+    spare = cores - busy
+    builders = Builders(
+        spare if spare > 0 else cores, device=run.target.device, timeout_s=tune.trial_timeout_s
+    )
+    return Workshop(
+        builders,
+        runner,
+        run.scratch / "built",
+        _setting(run, runner),
+        checker=LocalRunner(threads=1, timeout_s=CHECK_TIMEOUT_S) if gpu else None,
+        take_turns=spare <= 0,
+    )
+
+
+def _setting(run: Tuned, runner: Runner) -> Setting:
+    tune, gpu = run.job.options.tune, run.target.kind == "cuda"
+    host = records.host(run.target, run.threads)
+    device = _device_of(runner, run.target) if isinstance(runner, RemoteRunner) else None
+    named = (device.gpu if gpu else device.cpu) if device else None
+    return Setting(
+        target=run.target,
+        threads=device.threads if device else run.threads,
+        cpu=host.cpu if runner.local else named or f"a server with key {tune.key}",
+        tvm=host.tvm,
+        clock_hz=_clock_hz() if runner.local and not gpu else None,
+        seed=tune.seed,
+        repeat=tune.repeat,
+        min_repeat_ms=tune.min_repeat_ms,
+        timeout_s=tune.trial_timeout_s,
+        weights_bytes=run.weights_bytes,
+        plain_target=targets.host_target(cache=cache_folder()) if gpu else None,
+    )
+
+
+def _clock_hz() -> float | None:
+    clock = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
+    return clock.current * 1e6 if clock and clock.current else None
+
+
+def _device_of(runner: RemoteRunner, target: Target) -> Device | None:
+    """The server's machine, if it says; refuses one that cannot run the target's code."""
+    device = runner.device_info()
+    if device is not None and (problem := misfit(device, target)):
+        raise UsageError(f"servers with key {runner.key} cannot run {target.label}: {problem}")
+    return device
+
+
+def misfit(device: Device, target: Target) -> str | None:
+    """Why a server's machine cannot run a target's code; None where it can."""
+    if target.kind == "cuda":
+        if device.gpu_arch == target.arch:
+            return None
+        return f"{device.gpu} is {device.gpu_arch}" if device.gpu else f"{device.cpu} has no GPU"
+    machine, theirs = target.triple and target.triple.split("-")[0], device.triple.split("-")[0]
+    if machine and theirs and machine != theirs:
+        return f"{device.cpu} is {theirs}, not {machine}"
+    missing = sorted(set(target.features) - set(device.features))
+    return f"{device.cpu} lacks {', '.join(missing)}" if missing else None
+
+
+def _local(run: Tuned) -> LocalRunner:
+    return LocalRunner(
+        threads=run.threads,
+        device=run.target.device,
+        cold=run.job.options.measure.cache == "cold",
+        weights_bytes=run.weights_bytes,
+        timeout_s=run.job.options.tune.trial_timeout_s,
+    )
+
+
+def _remote(run: Tuned) -> RemoteRunner:
+    tune = run.job.options.tune
+    return RemoteRunner(
+        parse_address(str(tune.tracker)),
+        str(tune.key),
+        device=run.target.device,
+        timeout_s=tune.trial_timeout_s,
+        log_path=run.job.logs / "farm.log",
+    )
+
+
+def proposer(run: Tuned, stack: ExitStack, count: int) -> Proposer | None:
+    """MetaSchedule, if it is wanted; it thinks while nothing is measured."""
+    tune = run.job.options.tune
+    if not tune.metaschedule:
+        return None
+    made = Proposer(run.target, seed=tune.seed, count=count, threads=cpu_features.usable_cores())
+    return stack.enter_context(made)

@@ -1,0 +1,214 @@
+"""Tuning, from a model to a proven faster one: plan, search, validate, prove.
+
+load -> compile and profile untuned -> list what can be tuned -> plan -> search -> validate the best
+-> compile with them -> verify and measure beside the untuned model -> only then record them as used
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tvmscope.core.session import Session
+from tvmscope.core.target import Target
+from tvmscope.errors import UsageError
+from tvmscope.messages import _
+from tvmscope.progress import Progress, Silent
+from tvmscope.stages.job import begun
+from tvmscope.stages.options import Options
+from tvmscope.stages.plan import (
+    can_cross_compile,
+    candidates,
+    plan_rows,
+    why_unavailable,
+    with_export,
+)
+from tvmscope.stages.targets import resolve_targets
+from tvmscope.tuning.job import setup
+from tvmscope.tuning.job.view import progress_line, tuned_tasks
+from tvmscope.tuning.plan import PlannedTask
+from tvmscope.tuning.proof import prove
+from tvmscope.tuning.records import lookup as records
+from tvmscope.tuning.records.database import Database
+from tvmscope.tuning.run import Tuned
+from tvmscope.tuning.search.loop import Limits, Search
+from tvmscope.tuning.search.state import State
+from tvmscope.tuning.trials.workshop import Workshop
+
+_BATCH_PER_CORE = 4
+_LEAST_S = 15.0
+"""A shorter search is not worth its beginning."""
+_AGAIN = 0.05
+"""From this share of the budget on, what validating left is searched on."""
+
+
+def tune(
+    model: Any, options: Options, progress: Progress | None = None, *, dry_run: bool = False
+) -> Session:
+    """Search within the budget and prove what was found; with `dry_run` only plan."""
+    progress = progress or Silent()
+    began = time.monotonic()
+    target, options = _one(options, dry_run=dry_run)
+    file = records.file_to_write(options.db, target)
+    place = f"tune-{target.label}"
+    with (
+        begun(model, options, (target,), place, progress) as job,
+        TemporaryDirectory(prefix="tvmscope-") as scratch,
+        ExitStack() as stack,
+    ):
+        if dry_run:  # nothing is to stay of it
+            job.folder = Path(scratch) / "session"
+        (row,) = plan_rows(options, (target,), job.ready.model.format)
+        run = Tuned(
+            job=job,
+            target=target,
+            scratch=Path(scratch),
+            database=Database(file),
+            began=began,
+            row=row,
+        )
+        planned = setup.plan(run, stack)
+        job.session = replace(job.session, tuning=tuned_tasks(planned), complete=dry_run)
+        if dry_run:
+            return job.session
+        try:
+            return _tune(run, planned, stack)
+        finally:
+            if file.exists():  # not where nothing was tried
+                progress.note(f"records: {file}")
+
+
+def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
+    """One target and precision; the rows that are compared are ours alone.
+
+    What this machine cannot run needs one that can; a plan without times needs none.
+    """
+    if len(options.targets) != 1 or len(options.precisions) != 1:
+        raise UsageError("tune takes one target and one precision; run it once for each")
+    (target,) = resolve_targets(options)
+    own = with_export(replace(options, backends=("tvmscope",), graph=False), wanted=False)
+    ((_target, _precision, backend),) = candidates(own, (target,))
+    why = why_unavailable(backend, target)
+    if why is not None and not can_cross_compile(backend):
+        raise UsageError(f"{target.label} cannot be tuned: {why}")
+    if why is not None and not (dry_run or options.tune.tracker):
+        raise UsageError(
+            f"{target.label} cannot be tuned here: {why}; tune on a machine that runs "
+            "it, or through a farm that has one: --tracker HOST:PORT --key NAME; --dry-run lists "
+            "its tasks"
+        )
+    return target, own
+
+
+def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Session:
+    """Search, validate and prove; whatever ends it, the session says how far it came."""
+    chosen = [p for p in planned if p.reason is None]
+    run.job.keep(run.job.session)
+    search: Search | None = None
+    workshop = setup.workshop(run, stack)
+    proof = prove.begin(run, workshop, [p.task.key for p in chosen])
+    try:
+        if chosen and _has_time(run, len(chosen), proof):
+            deadline = _deadline(run, len(chosen), proof)
+            search = _prepare_search(run, chosen, workshop, stack, deadline)
+            _search_and_validate(run, search, proof)
+            _tell_unseeded(run, search)
+            if not any(state.tried for state in search.states.values()):
+                proof.reason = "no candidate was tried"
+            prove.explain(run, proof, list(search.states.values()), workshop)
+        workshop.close()
+        proof = prove.prove(run, proof)
+    finally:
+        searched = search.states if search else {}
+        run.job.keep(replace(run.job.session, tuning=tuned_tasks(planned, searched, proof)))
+    return run.job.finish()
+
+
+def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:
+    """Whether the budget leaves time to search; else the session says so."""
+    if _deadline(run, tasks, proof) > time.monotonic():
+        return True
+    reserve_s = prove.reserve_s(run, tasks, proof)
+    least_min = ceil((run.spent_s() + reserve_s + _LEAST_S) / 60)
+    proof.reason = _(
+        "a budget of {budget:.0f} s leaves no time to search, since preparing took {spent:.0f} s "
+        "and the proof may take {reserve:.0f} s; give at least {least}m"
+    ).format(
+        budget=run.job.options.tune.budget_s,
+        spent=run.spent_s(),
+        reserve=reserve_s,
+        least=least_min,
+    )
+    warning = _("not tuned: {reason}").format(reason=proof.reason)
+    run.job.session = replace(run.job.session, warnings=(*run.job.session.warnings, warning))
+    return False
+
+
+def _deadline(run: Tuned, tasks: int, proof: prove.Proof) -> float:
+    """When the search must end, so that validating and proving end within the budget."""
+    return run.began + run.job.options.tune.budget_s - prove.reserve_s(run, tasks, proof)
+
+
+def _search_and_validate(run: Tuned, search: Search, proof: prove.Proof) -> None:
+    """Search, then validate; the time that validating did not need is searched on."""
+    states = list(search.states.values())
+    again_s = max(_LEAST_S, _AGAIN * run.job.options.tune.budget_s)
+    while True:
+        run.job.progress.stage("search", f"{len(states)} tasks")
+        search.run()
+        ended_early = time.monotonic() < search.limits.deadline
+        prove.validate(run, proof, states, search.workshop)
+        promising = sum(bool(state.fastest(1)) for state in states)
+        deadline = _deadline(run, promising, proof)
+        if ended_early or deadline - time.monotonic() < again_s:
+            return
+        search.limits = replace(search.limits, deadline=deadline)
+
+
+def _prepare_search(
+    run: Tuned, chosen: Sequence[PlannedTask], workshop: Workshop, stack: ExitStack, deadline: float
+) -> Search:
+    tune = run.job.options.tune
+    batch = _BATCH_PER_CORE * run.threads
+    assert run.profile is not None
+    search = Search(
+        chosen,
+        workshop,
+        run.database,
+        Limits(
+            deadline=deadline,
+            trials=tune.trials,
+            per_task=tune.max_trials_per_task,
+            until=tune.until,
+            early_stopping=tune.early_stopping,
+        ),
+        proposer=setup.proposer(run, stack, batch),
+        batch=batch,
+        rest_s=run.profile.end_to_end_s - sum(p.total_s for p in chosen),
+        on_trial=lambda search, state: _show(run, search, state),
+    )
+    if earlier := sum(state.earlier for state in search.states.values()):
+        run.job.progress.note(f"{earlier} earlier trials are not repeated")
+    return search
+
+
+def _tell_unseeded(run: Tuned, search: Search) -> None:
+    """Where MetaSchedule could not begin with what the rules had found, the session says so."""
+    told = search.proposer.remarks if search.proposer else {}
+    notes = [f"{key}: MetaSchedule began without some seeds: {why}" for key, why in told.items()]
+    for note in notes:
+        run.job.progress.note(note)
+    run.job.session = replace(run.job.session, warnings=(*run.job.session.warnings, *notes))
+
+
+def _show(run: Tuned, search: Search, state: State) -> None:
+    left_s = max(0.0, search.limits.deadline - time.monotonic())
+    total_s = search.elapsed_s + left_s
+    line = progress_line(search, state, left_s)
+    run.job.progress.step(search.elapsed_s, total_s, line)

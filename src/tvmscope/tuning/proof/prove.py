@@ -1,0 +1,236 @@
+"""The proof: kernels measured again beside untuned ones, then the whole model beside the untuned.
+
+Only when the tuned model is verified and not slower are its kernels recorded as validated, which is
+what later compilations use. A model that cannot run here is compiled only: each of its kernels was
+verified and found faster on the server, and that must do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tvmscope.backends import all_backends
+from tvmscope.core.options import MeasureOptions
+from tvmscope.core.session import Session
+from tvmscope.core.tuning import Candidate, Choice, Part, TuningTask
+from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.stages.race import Raced, by_framework, race
+from tvmscope.stages.rows import PlannedRow, built_entry
+from tvmscope.tuning.proof.parts import weigh
+from tvmscope.tuning.proof.validate import DURATION_S, Validator, Verdict, best
+from tvmscope.tuning.records.matching import Host, choose
+from tvmscope.tuning.run import Tuned
+from tvmscope.tuning.search.state import State
+from tvmscope.tuning.trials.workshop import Workshop
+
+VALIDATE_S = 5.0
+"""Expected for one task until one was validated: three kernels, warmed up, in turns."""
+TOP = 2
+"""Candidates of each task that are measured again."""
+UNSEEN = "bench it on the device to see the whole"
+_SHARE = 0.2
+"""Of the budget that validating may take at the most."""
+_EXPLAIN_S = 45.0
+_EXPLAIN_SHARE = 0.075
+"""Of the budget that taking the best choices apart may take, at the most; some 10 s for each."""
+
+
+@dataclass
+class Proof:
+    """What was validated and what came of it."""
+
+    verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
+    """New ones, by workload."""
+    choices: dict[str, Choice] = field(default_factory=dict)
+    """What the tuned model is compiled with."""
+    steps: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The calls of chosen traces, by workload."""
+    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
+    """What the parts of choices are worth, by workload."""
+    spent_s: float = 0.0
+    """What validating took."""
+    accepted: bool | None = None
+    """Whether the tuned model proved itself; None where there was none."""
+    reason: str = ""
+
+
+def begin(run: Tuned, workshop: Workshop, workloads: Iterable[str]) -> Proof:
+    """What earlier runs have proven on the machine that measures."""
+    s = workshop.setting
+    host = Host(target=s.target, threads=s.threads, tvm=s.tvm, cpu=s.cpu)
+    return Proof(choices=choose([run.database], host, workloads).choices)
+
+
+def reserve_s(run: Tuned, tasks: int, proof: Proof) -> float:
+    """What must be kept for validating, explaining and proving, as far as is known by now."""
+    each_s = proof.spent_s / len(proof.verdicts) if proof.verdicts else VALIDATE_S
+    validating_s = min(each_s * tasks, _SHARE * run.job.options.tune.budget_s)
+    return model_s(run) + validating_s + explain_s(run)
+
+
+def explain_s(run: Tuned) -> float:
+    """What taking choices apart may take."""
+    tune = run.job.options.tune
+    return min(_EXPLAIN_S, _EXPLAIN_SHARE * tune.budget_s) if tune.explain else 0.0
+
+
+def model_s(run: Tuned) -> float:
+    """Expected for compiling the tuned model and measuring it beside the untuned one."""
+    measured_s = 2 * (1.5 * _duration_s(run) + run.load_s) if run.runs_here else 0.0
+    return 1.2 * run.build_s + measured_s
+
+
+def _duration_s(run: Tuned) -> float:
+    """A short budget gets a short comparison."""
+    return min(run.job.options.measure.duration_s, max(1.0, 0.015 * run.job.options.tune.budget_s))
+
+
+def validate(run: Tuned, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
+    """Measure the best candidates of each task again, those with the most to gain first."""
+    began, proof.reason = time.monotonic(), ""
+    deadline = run.began + run.job.options.tune.budget_s - model_s(run) - explain_s(run)
+    ordered = sorted(states, key=lambda s: s.predicted_s - s.planned.total_s)
+    run.job.progress.stage("validate", "in turns with the untuned kernels")
+    with Validator(workshop, _measuring(run)) as validator:
+        for number, state in enumerate(ordered):
+            run.job.progress.step(number, len(ordered), state.task.key)
+            candidates = state.fastest(TOP)
+            earlier = proof.choices.get(state.task.key)
+            if not candidates or _is_known(proof, state.task.key, candidates[0]):
+                continue
+            if time.monotonic() > deadline:
+                proof.reason = "the budget ended before every task was validated"
+                run.job.progress.note(proof.reason)
+                break
+            if earlier and earlier.candidate not in candidates:
+                candidates.append(earlier.candidate)
+            verdicts = validator.validate(state.task, candidates)
+            proof.verdicts.setdefault(state.task.key, []).extend(verdicts)
+            settle(proof, state.task.key, verdicts, str(run.database.path))
+    proof.spent_s += time.monotonic() - began
+
+
+def _is_known(proof: Proof, workload: str, candidate: Candidate) -> bool:
+    """Whether a candidate was chosen before, or has a verdict of this run."""
+    choice = proof.choices.get(workload)
+    verdicts = proof.verdicts.get(workload, ())
+    return (choice is not None and choice.candidate == candidate) or any(
+        verdict.trial.candidate == candidate for verdict in verdicts
+    )
+
+
+def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
+    """See what the parts of the choices are worth, those with the most gain first."""
+    if not run.job.options.tune.explain or not proof.choices:
+        return
+    latest = run.began + run.job.options.tune.budget_s - model_s(run)
+    deadline = min(latest, time.monotonic() + explain_s(run))
+    gains = {
+        v.task.key: v.speedup or 1.0
+        for verdicts in proof.verdicts.values()
+        for v in verdicts
+        if v.faster
+        and v.task.key in proof.choices
+        and v.trial.candidate == proof.choices[v.task.key].candidate
+    }
+    ordered = sorted(
+        (s for s in states if s.task.key in gains),
+        key=lambda s: s.planned.total_s * (1 / gains[s.task.key] - 1),
+    )
+    run.job.progress.stage("explain", "parts of the choices taken back, one by one")
+    with Validator(workshop, _measuring(run)) as validator:
+        for number, state in enumerate(ordered):
+            run.job.progress.step(number, len(ordered), state.task.key)
+            _take_apart(run, proof, state.task, validator, deadline)
+
+
+def _take_apart(
+    run: Tuned, proof: Proof, task: TuningTask, validator: Validator, deadline: float
+) -> None:
+    """What one choice does, and as long as there is time, what its parts are worth."""
+    winner = proof.choices[task.key].candidate
+    try:
+        if winner.trace is not None:
+            proof.steps[task.key] = tuple(validator.workshop.trace_of(task, winner)[1])
+        if time.monotonic() < deadline:
+            found = weigh(validator, task, winner, over=lambda: time.monotonic() > deadline)
+            proof.parts[task.key] = tuple(found)
+    except TvmscopeError as e:  # the choice stands; only its explanation is missing
+        run.job.progress.note(f"{task.key} could not be taken apart: {one_line(e)}")
+
+
+def _measuring(run: Tuned) -> MeasureOptions:
+    seed, cache = run.job.options.tune.seed, run.job.options.measure.cache
+    return MeasureOptions(duration_s=DURATION_S, seed=seed, cache=cache)
+
+
+def settle(proof: Proof, workload: str, verdicts: Sequence[Verdict], source: str) -> None:
+    """The best verdict; an earlier choice that no longer holds is dropped."""
+    found = best(verdicts)
+    earlier = proof.choices.get(workload)
+    if found is not None:
+        t = found.trial
+        proof.choices[workload] = Choice(
+            candidate=t.candidate, source=source, cpu=t.cpu, threads=t.threads, date=t.date
+        )
+    elif earlier and any(v.trial.candidate == earlier.candidate and v.slower for v in verdicts):
+        del proof.choices[workload]
+
+
+def prove(run: Tuned, proof: Proof) -> Proof:
+    """Compile with the choices, verify, measure beside the untuned model, and record."""
+    if not proof.choices:
+        proof.reason = proof.reason or "no kernel was faster than the untuned one"
+        run.job.progress.note(f"nothing to use: {proof.reason}")
+        _record(run, [v for vs in proof.verdicts.values() for v in vs if v.slower])
+        return proof
+    backend = all_backends()[0]["tvmscope-tuned"]
+    tuned = replace(
+        run.row.changed(backend=backend.name, tuning=str(run.database.path)),
+        backend=backend,
+        choices=proof.choices,
+    )
+    assert run.builder is not None
+    run.job.progress.stage("compile", f"{run.job.ready.model.name} tuned")
+    config = replace(run.config, choices=proof.choices)
+    run.builder.build(run.job.artifacts / tuned.key.folder_name, run.target, config)
+    run.builder.close()
+    if run.runs_here:
+        run.job.keep_race(_race(run, [run.row, tuned]))
+        proof.accepted, why = accept(run.job.session)
+    else:
+        proof.accepted, why = True, f"by its kernels alone, since it cannot run here: {UNSEEN}"
+    proof.reason = why or proof.reason
+    verdicts = [v for vs in proof.verdicts.values() for v in vs]
+    _record(run, [v for v in verdicts if v.slower or (v.faster and proof.accepted)])
+    run.job.progress.note(f"the tuned model is {'used' if proof.accepted else 'not used'}: {why}")
+    return proof
+
+
+def _race(run: Tuned, rows: Sequence[PlannedRow]) -> Raced:
+    job, measure = run.job, run.job.options.measure
+    options = replace(job.options, measure=replace(measure, duration_s=_duration_s(run)))
+    entries = [built_entry(row, job.ready, job.options, job.artifacts) for row in rows]
+    return race(entries, options, by_framework(job.ready), job.progress, log_dir=job.logs)
+
+
+def accept(session: Session) -> tuple[bool, str]:
+    """Whether the tuned model, the last row, is right and not slower; and why, in words.
+
+    Where the difference is too small to be sure of, the better estimate decides.
+    """
+    tuned = session.results[-1]
+    if tuned.status != "ok":
+        return False, f"it is {tuned.status}: {tuned.reason}"
+    comparison = next(iter(session.comparisons), None)
+    if comparison is None:
+        return False, "the untuned model could not be measured beside it"
+    shown = f"{comparison.speedup:.3f} times as fast as untuned, {comparison.verdict}"
+    return comparison.verdict != "slower" and comparison.speedup >= 1, shown
+
+
+def _record(run: Tuned, verdicts: Sequence[Verdict]) -> None:
+    for verdict in verdicts:
+        run.database.append(verdict.trial)

@@ -1,0 +1,87 @@
+"""Where tuning records are looked for and kept: what `--db` means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from tvmscope.core.target import Target
+from tvmscope.errors import UsageError
+from tvmscope.machine import cpu_features, cuda_device
+from tvmscope.runtime import tvm_compat
+from tvmscope.stages.places import TUNING_LOGS
+from tvmscope.stages.tuned_rows import Records
+from tvmscope.tuning.records.database import SHIPPED, SHIPPED_NAME, Database
+from tvmscope.tuning.records.matching import Found, Host, choose
+
+OFF = "none"
+FILE_NAME = "records.jsonl"
+_PATTERN = "*.jsonl"
+
+
+def databases(db: str | None, target: Target | None = None) -> list[Database]:
+    """What is searched, in this order: `--db PATH` alone, or the user's files and the shipped ones.
+
+    Of the user's folders the target's own comes first; others may hold records for a CPU of which
+    this one has every feature.
+    """
+    if db == OFF:
+        return []
+    if db is not None:
+        path = Path(db)
+        files = _inside(path) if path.is_dir() else [path]
+        return [Database(file) for file in files]
+    shipped = [Database(file, name=SHIPPED_NAME) for file in sorted(SHIPPED.glob(_PATTERN))]
+    return [*(Database(file) for file in _inside(TUNING_LOGS, target)), *shipped]
+
+
+def _inside(folder: Path, target: Target | None = None) -> list[Path]:
+    """Files of a folder and its folders; with a target only its device's, its own first."""
+    files = sorted((*folder.glob(_PATTERN), *folder.glob(f"*/{_PATTERN}")))
+    if target is None:
+        return files
+    own = target_folder(target).name
+    mine = [file for file in files if file.parent.name.startswith(f"{target.device}_")]
+    return sorted(mine, key=lambda file: file.parent.name != own)
+
+
+def target_folder(target: Target) -> Path:
+    """`tuning_logs/<target>/`."""
+    return TUNING_LOGS / re.sub(r"[^\w.+-]+", "_", target.label)
+
+
+def file_to_write(db: str | None, target: Target) -> Path:
+    """The file that trials are added to."""
+    if db == OFF:
+        raise UsageError("--db none keeps nothing; give a file, or leave --db out")
+    if db is None:
+        return target_folder(target) / FILE_NAME
+    path = Path(db)
+    return path / FILE_NAME if path.is_dir() or not path.suffix else path
+
+
+def host(target: Target, threads: int) -> Host:
+    """This machine, as records are matched with it."""
+    return Host(target=target, threads=threads, tvm=tvm_compat.installed_version(), cpu=cpu(target))
+
+
+def cpu(target: Target) -> str:
+    """The model name of the CPU or GPU that a target runs on here."""
+    if target.kind == "cuda":
+        device = cuda_device.find()
+        return device.name if device else ""
+    return cpu_features.model_name()
+
+
+def find_choices(
+    db: str | None, target: Target, threads: int, workloads: Iterable[str] | None = None
+) -> Found:
+    """What a compilation for `target` should use, and what the user should hear about it."""
+    return choose(databases(db, target), host(target, threads), workloads)
+
+
+def records_of(db: str | None) -> Records:
+    """What `--db` says, as planning rows asks for it."""
+    return partial(find_choices, db)

@@ -1,0 +1,146 @@
+"""A model after each of its passes, verified: the tests that a bisection is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from tvmscope.analysis.bisection import Probe
+from tvmscope.benchmark.verify import verify
+from tvmscope.core.measurement import Accuracy
+from tvmscope.core.model import Prepared
+from tvmscope.core.target import Target
+from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.measure.remote import Remote, remote
+from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.progress import Progress
+from tvmscope.stages.options import Options
+from tvmscope.stages.race import REFERENCES
+from tvmscope.stages.targets import threads_of
+
+if TYPE_CHECKING:
+    import tvmscope.compiler.study.prefixes
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_START = remote(lambda: tvmscope.compiler.study.prefixes.start)
+_RUN_PREFIX = remote(lambda: tvmscope.compiler.study.prefixes.run_prefix)
+_RUN_MIXED = remote(lambda: tvmscope.compiler.study.prefixes.run_mixed)
+VALUES = remote(lambda: tvmscope.compiler.study.prefixes.values)
+TIMEOUT_S = 3600.0
+
+
+class Prefixes:
+    """Lowers a model in a worker, which starts anew when code that it runs has crashed it."""
+
+    def __init__(
+        self, ready: Prepared, target: Target, options: Options, scratch: Path, progress: Progress
+    ) -> None:
+        self.ready, self.target, self.options = ready, target, options
+        self.scratch, self.progress = scratch, progress
+        self.precision = options.precisions[0]
+        known = self.precision.tolerance
+        self.tolerance = known if options.tolerance is None else options.tolerance
+        self.tested: list[Probe] = []
+        self.names: tuple[str, ...] = ()
+        """The passes in order."""
+        self.changed: tuple[bool, ...] = ()
+        """Which of them changed the module."""
+        self.sources: tuple[tuple[str, ...], ...] = ()
+        self._worker: Worker | None = None
+
+    def start(self) -> Worker:
+        """The worker with the lowered model."""
+        if self._worker is None:
+            threads = threads_of(self.options)
+            env = {"TVM_NUM_THREADS": str(threads)}
+            self._worker = Worker("bisect", env=env, timeout_s=TIMEOUT_S)
+            config = replace(self.options.compile, precision=self.precision, threads=threads)
+            self.progress.stage("lower", self.ready.model.name)
+            self.names, self.changed, self.sources = self._worker.call(
+                _START, self.ready, self.target, config, threads
+            )
+        return self._worker
+
+    def call(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
+        """Run a function of the compiler on the lowered model."""
+        try:
+            return self.start().call(function, *args, **kw)
+        except WorkerDied:
+            self._worker = None
+            raise
+
+    def close(self) -> None:
+        """End the process."""
+        if self._worker is not None:
+            self._worker.kill()
+
+    def after(self, count: int) -> Accuracy | None:
+        """The model after `count` passes, finished plainly; None where that cannot be run."""
+        name = "as imported" if count == 0 else f"after {self.names[count - 1]}"
+        return self._test(name, lambda outputs: self.call(_RUN_PREFIX, count, outputs))
+
+    def mixed(self, low: int, high: int, kernels: Sequence[str], name: str) -> Accuracy | None:
+        """The model after `low` passes, with some kernels as they are after `high`."""
+        some = tuple(kernels)
+        return self._test(name, lambda outputs: self.call(_RUN_MIXED, low, high, some, outputs))
+
+    def _test(self, name: str, run: Callable[[str], None]) -> Accuracy | None:
+        self.progress.stage("test", name)
+        outputs = self.scratch / "outputs.npz"
+        try:
+            run(str(outputs))
+            found = self.check(outputs)
+        except WorkerDied as e:  # code that crashes is as wrong as code can be
+            found = Accuracy(
+                reference=REFERENCES[self.ready.model.format], passed=False, max_abs=None,
+                error=None, cosine=None, tolerance=self.tolerance, detail=e.reason,
+            )  # fmt: skip
+        except TvmscopeError as e:
+            self.tested.append(Probe(name=name, passed=None, detail=one_line(e)))
+            return None
+        self.tested.append(Probe(name=name, passed=found.passed, detail=found.detail))
+        return found
+
+    def check(self, outputs: Path) -> Accuracy:
+        """Outputs against the framework's, as `verify` does it everywhere."""
+        return verify(
+            outputs,
+            self.ready.reference_path,
+            self.tolerance,
+            REFERENCES[self.ready.model.format],
+            atol=self.options.atol,
+        )
+
+    def between(self, low: int, high: int) -> tuple[str, ...]:
+        """The passes from `low` to `high` that changed something; all, where none did."""
+        pairs = list(zip(self.names, self.changed, strict=True))[low:high]
+        return tuple(name for name, changed in pairs if changed) or self.names[low:high]
+
+    def operators(self, labels: Sequence[int]) -> tuple[str, ...]:
+        """The model's operators behind some sources."""
+        return tuple(dict.fromkeys(op for i in labels for op in self.sources[i]))
+
+
+def first_bad(
+    places: int, judge: Callable[[int], Accuracy | None], tell: Callable[[int], None]
+) -> tuple[int, int]:
+    """The last good and the first bad of so many places, the first of them good, the last bad.
+
+    Where the judge has no answer, the two may be further apart than one.
+    """
+    low, high, unknown = 0, places - 1, set()
+    while between := [i for i in range(low + 1, high) if i not in unknown]:
+        tell(len(between))
+        middle = between[len(between) // 2]
+        answer = judge(middle)
+        if answer is None:
+            unknown.add(middle)
+        elif answer.passed:
+            low = middle
+        else:
+            high = middle
+    return low, high

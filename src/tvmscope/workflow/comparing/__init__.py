@@ -1,0 +1,1 @@
+"""Compares two of a kind: sessions as they were saved, artifacts by measuring both anew."""

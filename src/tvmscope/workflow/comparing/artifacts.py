@@ -1,0 +1,129 @@
+"""Compares two artifacts of one model: both measured in turns, profiled, and shown pictures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmscope.analysis.changes import Changes, RowChange, kernel_changes
+from tvmscope.benchmark.plan import Entry
+from tvmscope.core import stats
+from tvmscope.core.artifact import Artifact
+from tvmscope.core.comparison import compare
+from tvmscope.core.measurement import Result
+from tvmscope.core.vision import HALF_LIKENESS, LIKENESS, Sighting
+from tvmscope.errors import Incomparable, PictureError, TvmscopeError, UsageError, one_line
+from tvmscope.messages import _
+from tvmscope.profiling.kernels import profile_row
+from tvmscope.progress import Progress
+from tvmscope.stages.artifact import read_checked, with_inputs
+from tvmscope.stages.options import Options
+from tvmscope.stages.race import by_itself, race
+from tvmscope.tasks.match import match
+from tvmscope.workflow import pictures
+
+SCATTER_FIX = "fast-scatter"
+_SCATTERS = re.compile(r"scatter|index_put|/copy(_\d+)?$", re.IGNORECASE)
+"""Operators that the fix is for, by their names in ONNX and in exported PyTorch programs."""
+
+
+def compare_artifacts(before: Path, after: Path, options: Options, progress: Progress) -> Changes:
+    """What the second changed; it is verified against the outputs of the first."""
+    found = [read_checked(path) for path in (before, after)]
+    if found[0].model_digest != found[1].model_digest or found[0].inputs != found[1].inputs:
+        raise Incomparable(f"{before} and {after} are artifacts of different models or shapes")
+    sightings: tuple[Sighting, ...] = ()
+    with TemporaryDirectory(prefix="tvmscope-") as scratch:
+        if options.pictures is not None:
+            sightings, inputs = _look(found, options, Path(scratch), progress)
+            options = replace(options, load=replace(options.load, inputs_file=inputs))
+        with with_inputs(found, options) as (folder, entries):
+            expected = by_itself(entries[0], options, str(before), folder / "outputs.npz")
+            raced = race(entries, options, expected, progress, compare=lambda results: ())
+            old, new = raced.results
+            wrong = new.status == "wrong"
+            rows = () if wrong else (_row(old, new),)
+            made = _profiled(entries, progress, options) if options.profile else Changes(rows=())
+    return replace(
+        made,
+        rows=rows,
+        sightings=sightings,
+        warnings=(*made.warnings, *_scatter_warning(found)),
+        problem=_problem(new.reason if wrong else None, sightings),
+    )
+
+
+def _row(old: Result, new: Result) -> RowChange:
+    found = compare(new, old, across=True)
+    assert old.measurement is not None  # `compare` has asked
+    assert new.measurement is not None
+    labels = dict.fromkeys((old.key.name, new.key.name))
+    return RowChange(
+        label=" → ".join(labels),
+        target=old.task.target,
+        before_s=stats.median_s(old.measurement),
+        after_s=stats.median_s(new.measurement),
+        speedup=found.speedup,
+        ci95=found.ci95,
+        verdict=found.verdict,
+        through=None,
+    )
+
+
+def _profiled(entries: Sequence[Entry], progress: Progress, options: Options) -> Changes:
+    """Kernels of both; where one cannot be profiled, a warning in their place."""
+    if any(entry.task.variant.graph for entry in entries):  # it runs its kernels as one
+        return Changes(rows=(), warnings=(_("kernels of CUDA graphs are not compared"),))
+    progress.stage("profile", "kernel by kernel")
+    try:
+        before, after = (
+            profile_row(e.key, e.load, e.request, e.env, timeout_s=options.measure.timeout_s)
+            for e in entries
+        )
+    except TvmscopeError as e:
+        return Changes(rows=(), warnings=(f"kernels are not compared: {one_line(e)}",))
+    return kernel_changes(before, after)
+
+
+def _look(
+    found: Sequence[Artifact], options: Options, scratch: Path, progress: Progress
+) -> tuple[tuple[Sighting, ...], str]:
+    """Both answers about each picture, and the file with the inputs of the first good one."""
+    asked = options.pictures
+    assert asked is not None  # the caller has asked
+    if options.load.inputs_file is not None:
+        raise UsageError("give --image or --inputs, not both")
+    known = found[0].vision or found[1].vision
+    like = LIKENESS if not any(a.precision.is_half for a in found) else HALF_LIKENESS
+    sides = []
+    for name, artifact in zip(("before", "after"), found, strict=True):
+        vision = pictures.vision_for(replace(artifact, vision=known), asked)
+        (scratch / name).mkdir()
+        sides.append(pictures.ask(artifact, vision, options, scratch / name, progress))
+    sightings = tuple(
+        match(old, new, like, asked.score_threshold)
+        for old, new in zip(sides[0].answers, sides[1].answers, strict=True)
+    )
+    if sides[0].inputs is None:
+        raise PictureError(sides[0].answers[0].failure or "no picture could be read")
+    return sightings, sides[0].inputs
+
+
+def _scatter_warning(found: Sequence[Artifact]) -> tuple[str, ...]:
+    """Before and after the fix is what one means to compare; twice after it tells nothing of it."""
+    for artifact in found:
+        names = [name for call in artifact.kernels for name in (call.kernel, *call.source_ops)]
+        if SCATTER_FIX not in artifact.pass_times_s or not any(map(_SCATTERS.search, names)):
+            return ()
+    text = _("both artifacts have the fix for scatters; compile one with --no-fast-scatter")
+    return (text,)
+
+
+def _problem(wrong: str | None, sightings: Sequence[Sighting]) -> str | None:
+    if wrong is not None:
+        return f"the second artifact computes something else: {wrong}"
+    changed = [Path(s.picture).name for s in sightings if not s.same and s.failure is None]
+    return f"the answers differ: {', '.join(changed)}" if changed else None

@@ -1,0 +1,55 @@
+"""Compares two sessions as they are, or two artifacts by measuring both anew, in turns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tvmscope.analysis.changes import Changes, changes
+from tvmscope.core.session import FILE_NAME, load
+from tvmscope.errors import AccuracyError, RegressionError, UsageError
+from tvmscope.progress import Progress, Silent
+from tvmscope.stages.options import Options
+from tvmscope.units import format_s
+
+_META = "meta.json"
+
+
+def compare_paths(
+    before: Path, after: Path, options: Options, progress: Progress | None = None
+) -> Changes:
+    """What `after` changed against `before`: both sessions, or both artifacts."""
+    kinds = [_is_artifact(path) for path in (before, after)]
+    if all(kinds):
+        from tvmscope.workflow.comparing.artifacts import compare_artifacts  # loads TVM's workers
+
+        return compare_artifacts(before, after, options, progress or Silent())
+    if options.pictures is not None:
+        raise UsageError("--image compares two artifacts; sessions hold no code to show it to")
+    if any(kinds):
+        raise UsageError(
+            f"{before} and {after}: a session and an artifact; give two of one kind, or measure "
+            "the artifact with tvmscope run -o"
+        )
+    return changes(load(before), load(after))
+
+
+def _is_artifact(path: Path) -> bool:
+    return (path / _META).is_file() and not (path / FILE_NAME).exists()
+
+
+def check_accuracy(found: Changes) -> None:
+    """Raise where the second does not compute what the first does."""
+    if found.problem is not None:
+        raise AccuracyError(found.problem)
+
+
+def check_regression(found: Changes, limit: float) -> None:
+    """Raise where a row of ours has surely become slower by more than `limit`."""
+    worse = [
+        f"{row.label} @ {row.target} by {1 / row.speedup - 1:.1%} "
+        f"({format_s(row.before_s)} -> {format_s(row.after_s)})"
+        for row in found.rows
+        if row.ours and row.verdict == "slower" and 1 / row.speedup > 1 + limit
+    ]
+    if worse:
+        raise RegressionError(f"slower than {limit:.0%} allow: {', '.join(worse)}")

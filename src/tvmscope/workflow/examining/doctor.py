@@ -1,0 +1,254 @@
+"""Examines the installation and the machine: what works, what does not, and how to fix it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from tvmscope import plugins
+from tvmscope.compiler import probe, targets
+from tvmscope.core.profile import Roof
+from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.machine import cpu_features, cuda_device
+from tvmscope.measure.remote import here
+from tvmscope.measure.worker import run_within
+from tvmscope.messages import _
+from tvmscope.profiling import roofs
+from tvmscope.runtime import tvm_compat
+from tvmscope.stages.places import RESULTS, TUNING_LOGS, cache_folder
+from tvmscope.units import format_bytes
+from tvmscope.workflow.examining.inventory import inventory
+from tvmscope.workflow.fixing import calibration
+
+REQUIRED = (
+    "numpy onnx onnxscript onnxslim onnxruntime xgboost-cpu psutil cloudpickle tornado typer rich "
+    "jinja2 plotly matplotlib pillow py-cpuinfo platformdirs jsonschema safetensors"
+)
+EXTRAS = {"torch": "torch", "torchvision": "torch", "transformers": "torch", "openvino": "openvino"}
+_TVM_FACTS = here(probe.tvm_facts)
+_PROBE_S = 120.0
+_NOTABLE = ("avx", "avx2", "fma", "f16c", "avx512f", "avx512vnni", "avx512bf16", "amx-bf16",
+            "neon", "dotprod", "fullfp16", "sve")  # fmt: skip
+
+Status = Literal["ok", "warn", "fail", "info"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line: what was looked at, how it is, and what to do about it."""
+
+    name: str
+    status: Status
+    detail: str
+    fix: str = ""
+
+
+def examine() -> list[Check]:
+    """Every check; one that breaks becomes a line of its own."""
+    cpu_features.cap()  # an unknown TVMSCOPE_ISA is a usage error, as an unknown flag would be
+    checks: list[Check] = []
+    for part in (_python, _packages, _tvm, _cpu, _gpu, _extras, _plugins, _places, _load):
+        checks += _guarded(part)
+    return checks
+
+
+def _guarded(part: Callable[[], Iterator[Check]]) -> list[Check]:
+    try:
+        return list(part())
+    except Exception as e:  # a check that breaks is itself a finding; the others go on
+        name = part.__name__.strip("_")
+        return [Check(name, "warn", f"{type(e).__name__}: {one_line(e)}")]
+
+
+def _python() -> Iterator[Check]:
+    fine = sys.version_info >= (3, 11)
+    fix = "" if fine else _("install Python 3.11 or newer")
+    detail = f"{platform.python_version()} ({sys.executable}), {platform.platform()}"
+    yield Check("python", "ok" if fine else "fail", detail, fix)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _packages() -> Iterator[Check]:
+    source = tvm_compat.prefer_source_build()
+    pins = {"apache-tvm": tvm_compat.TVM_PIN, "apache-tvm-ffi": tvm_compat.FFI_PIN}
+    install = "pip install " + " ".join(f"'{name}=={pin}'" for name, pin in pins.items())
+    for name, pin in pins.items():
+        found = _version(name)
+        if source is not None:
+            yield Check(name, "info", _("from source: {place}").format(place=source))
+        elif found == pin:
+            yield Check(name, "ok", found)
+        elif found is None:
+            yield Check(name, "fail", _("not installed"), install)
+        else:
+            text = _("{found}, but tvmscope needs {pin} (other versions crash or do not load)")
+            yield Check(name, "fail", text.format(found=found, pin=pin), install)
+    if library := os.environ.get("TVM_LIBRARY_PATH"):
+        yield Check("TVM_LIBRARY_PATH", "info", library)
+    versions = {name: _version(name) for name in REQUIRED.split()}
+    # The full xgboost provides the same module as the small xgboost-cpu.
+    versions["xgboost-cpu"] = versions["xgboost-cpu"] or _version("xgboost")
+    for name in (n for n, v in versions.items() if v is None):
+        yield Check(name, "fail", _("not installed"), f"pip install {name}")
+    present = [f"{name} {v}" for name, v in versions.items() if v is not None]
+    yield Check(_("libraries"), "ok", ", ".join(present))
+
+
+def _tvm() -> Iterator[Check]:
+    try:
+        facts = run_within(_PROBE_S, _TVM_FACTS)
+    except TvmscopeError as e:
+        fix = _("install the pinned versions above; `tvmscope doctor -v` shows this again")
+        yield Check("tvm", "fail", _("does not work: {why}").format(why=one_line(e)), fix)
+        return
+    where = facts["source_build"] or Path(facts["file"]).parent
+    yield Check("tvm", "ok", f"{facts['version']}, LLVM {facts['llvm']} ({where})")
+    yield from _threads(facts["threads"])
+    yield from _host(facts["llvm_cpu"])
+
+
+def _threads(by_itself: int) -> Iterator[Check]:
+    usable = cpu_features.usable_cores()
+    text = _("TVM by itself would use {n} of {usable} cores").format(n=by_itself, usable=usable)
+    if by_itself == usable:
+        yield Check(_("threads"), "ok", text)
+    else:
+        fix = _("tvmscope sets this itself; elsewhere: export TVM_NUM_THREADS={n}")
+        yield Check(_("threads"), "info", text, fix.format(n=usable))
+
+
+def _host(llvm_name: str) -> Iterator[Check]:
+    try:
+        target = targets.host_target()
+    except TvmscopeError as e:
+        yield Check(_("host target"), "warn", one_line(e), "--target cpu:x86-64-v2")
+        return
+    text = _("{label}, {bits}-bit vectors, proven by a kernel")
+    detail = text.format(label=target.label, bits=target.vector_bits)
+    if target.disabled_features:
+        hidden = _("{name} would have {features}, which this machine does not show")
+        detail += "; " + hidden.format(name=llvm_name, features=" ".join(target.disabled_features))
+    yield Check(_("host target"), "ok", detail)
+
+
+def _cpu() -> Iterator[Check]:
+    usable, logical = cpu_features.usable_cores(), psutil.cpu_count() or 1
+    known = [f for f in _NOTABLE if f in cpu_features.reported()]
+    cores = _("{usable} usable cores of {logical} logical (affinity, cgroup, hyper-threads)")
+    detail = f"{cpu_features.model_name()}, {cores.format(usable=usable, logical=logical)}"
+    yield Check(_("cpu"), "ok", f"{detail}, {' '.join(known)}")
+    if cap := cpu_features.cap():
+        text = _("the host counts as a CPU with {isa} only; other runtimes are not limited")
+        fix = _("unset {variable} to use the whole CPU").format(variable=cpu_features.ISA_VARIABLE)
+        yield Check(cpu_features.ISA_VARIABLE, "info", text.format(isa=cap.name), fix)
+    memory = psutil.virtual_memory()
+    text = _("{free} free of {total}")
+    free, total = format_bytes(memory.available), format_bytes(memory.total)
+    status: Status = "ok" if memory.available > 2 * 2**30 else "warn"
+    yield Check(_("memory"), status, text.format(free=free, total=total))
+
+
+def _gpu() -> Iterator[Check]:
+    device = targets.describe_cuda()
+    if device is None:
+        yield Check(_("gpu"), "info", _("no CUDA device: only cpu targets run here"))
+    else:
+        memory = format_bytes(device["memory_bytes"])
+        detail = f"{device['name']}, {device['arch']}, {memory}, {device['driver']}"
+        yield Check(_("gpu"), "ok", detail)
+    yield from _cuda_compiler(needed=device is not None)
+
+
+def _cuda_compiler(*, needed: bool) -> Iterator[Check]:
+    """TVM compiles CUDA by nvcc, or by NVRTC through cuda-bindings."""
+    if nvcc := shutil.which("nvcc"):
+        run = subprocess.run(
+            [nvcc, "--version"], capture_output=True, text=True, timeout=20, check=True
+        )
+        release = re.search(r"release ([\d.]+)", run.stdout)
+        yield Check("nvcc", "ok", f"{release[1] if release else '?'} ({nvcc})")
+    elif version := _version("cuda-bindings"):
+        yield Check("cuda-bindings", "ok", version)
+    else:
+        fix = "pip install cuda-bindings" if needed else ""
+        yield Check("nvcc", "warn" if needed else "info", _("no CUDA compiler found"), fix)
+
+
+def _extras() -> Iterator[Check]:
+    for package, extra in EXTRAS.items():
+        version = _version(package)
+        fix = "" if version else f"pip install 'tvmscope[{extra}]'"
+        yield Check(
+            package.split(".")[0], "ok" if version else "info", version or _("not installed"), fix
+        )
+
+
+def _plugins() -> Iterator[Check]:
+    """What there is of each kind, what failed to load, and who brought what."""
+    brought: dict[str, list[str]] = {}
+    for kind in inventory():
+        for failure in kind.failures:
+            yield Check(failure.module, "warn", failure.reason)
+        yield Check(kind.label, "ok", ", ".join(kind.built_in))
+        for plugin in kind.plugins:
+            brought.setdefault(plugin.origin, []).append(f"{plugin.kind} {plugin.name}")
+    for origin, names in brought.items():
+        yield Check(_("plug-in {origin}").format(origin=origin), "ok", ", ".join(names))
+    if not plugins.allowed():
+        yield Check(_("plug-ins"), "info", _("other packages are left out (--no-plugins)"))
+
+
+def _places() -> Iterator[Check]:
+    for name in (RESULTS, TUNING_LOGS):
+        folder = Path.cwd() / name
+        state = "" if folder.is_dir() else _(" (not there yet)")
+        yield Check(str(name), "info", f"{folder}{state}")
+    folder = cache_folder()
+    yield Check(_("cache"), "info", f"{folder}, {format_bytes(_size(folder))}")
+    yield Check(_("calibration"), "info", str(calibration.file()))
+
+
+def _size(folder: Path) -> int:
+    return sum(f.lstat().st_size for f in folder.rglob("*") if f.is_file() or f.is_symlink())
+
+
+def clear_cache() -> int:
+    """Empty the cache folder; returns the bytes that became free."""
+    folder = cache_folder()
+    size = _size(folder)
+    if folder.is_dir():
+        shutil.rmtree(folder)
+    return size
+
+
+def _load() -> Iterator[Check]:
+    load, usable = psutil.getloadavg()[0], cpu_features.usable_cores()
+    busy = load > 0.5 * usable
+    fix = _("close other programs: they disturb measurements") if busy else ""
+    text = _("{load:.2f} on {usable} cores").format(load=load, usable=usable)
+    yield Check(_("load"), "warn" if busy else "ok", text, fix)
+
+
+def measure_roofs() -> tuple[Roof, ...]:
+    """This machine's roofs, measured anew and kept in the cache folder."""
+    found = roofs.measure(targets.host_target(cache=cache_folder()), cache_folder(), fresh=True)
+    if cuda_device.find() is None:
+        return found
+    return (*found, *roofs.measure(targets.resolve("cuda"), cache_folder(), fresh=True))

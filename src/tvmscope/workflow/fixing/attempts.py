@@ -1,0 +1,119 @@
+"""What a tried fix makes of a session: the promise, the verdict, and the rows that it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tvmscope.benchmark.compare import compare_all
+from tvmscope.core.comparison import verdict
+from tvmscope.core.fixes import Attempt
+from tvmscope.core.measurement import Result
+from tvmscope.core.profile import Finding
+from tvmscope.core.row import RowKey
+from tvmscope.core.session import Session
+from tvmscope.core.stats import difference_interval, ratio_interval
+from tvmscope.core.target import Target
+from tvmscope.messages import _
+from tvmscope.units import format_s
+
+
+def promise(finding: Finding, key: RowKey) -> Attempt:
+    """What a finding's fix is to bring to a row, before anything is built."""
+    return Attempt(
+        rule=finding.rule,
+        title=finding.title,
+        key=key,
+        fix=finding.fix,
+        predicted_s=finding.saving_s,
+    )
+
+
+def judge(attempt: Attempt, old: Result, new: Result) -> Attempt:
+    """Keep what is right and surely faster."""
+    if new.status == "wrong":
+        return undone(attempt, _("wrong result: {why}").format(why=new.reason))
+    for row in (new, old):
+        if row.status != "ok" or row.measurement is None:
+            why = _("{row} could not be measured: {why}")
+            return undone(attempt, why.format(row=row.task.label, why=row.reason))
+    assert old.measurement is not None  # asked above
+    assert new.measurement is not None
+    rounds = old.measurement.rounds_s, new.measurement.rounds_s
+    ratio = ratio_interval(*rounds)
+    achieved, interval = difference_interval(*rounds)
+    call = verdict(ratio)
+    kept = call == "faster"
+    words = _("{ratio:.3g} times as fast") if kept else _("not faster: {ratio:.3g}x, {call}")
+    return replace(
+        attempt,
+        achieved_s=achieved,
+        ci95_s=interval,
+        outcome="kept" if kept else "reverted",
+        reason=words.format(ratio=ratio.ratio, call=_(call)),
+    )
+
+
+def undone(attempt: Attempt, reason: str) -> Attempt:
+    return replace(attempt, outcome="reverted", reason=reason)
+
+
+def with_attempt(session: Session, attempt: Attempt, at: int | None = None) -> Session:
+    """The session with one more attempt, or with the attempt number `at` completed."""
+    done = session.fixes if at is None else session.fixes[: at - 1]
+    findings = tuple(
+        replace(f, achieved_s=attempt.achieved_s)
+        if (f.rule, f.title) == (attempt.rule, attempt.title)
+        else f
+        for f in session.findings
+    )
+    return replace(session, fixes=(*done, attempt), findings=findings)
+
+
+def superseded(session: Session, gone: RowKey | None, target: Target, result: Result) -> Session:
+    """The new row is in the session; an earlier fixed one is not."""
+    known = {t.label: t for t in (*session.targets, target)}
+    old = [r for r in session.results if r.key != gone]
+    changed = replace(session, targets=tuple(known.values()), results=tuple(old))
+    return with_results(changed, (result,))
+
+
+def without_profile(session: Session, gone: RowKey | None) -> Session:
+    """Without what was said of a row's kernels."""
+    if gone is None:
+        return session
+    return replace(
+        session,
+        profiles=tuple(p for p in session.profiles if p.key != gone),
+        kernel_ir=tuple(k for k in session.kernel_ir if k.key != gone),
+    )
+
+
+def without_stale(session: Session, results: Sequence[Result]) -> Session:
+    """Without the profiles of rows that now run on another number of threads."""
+    threads = {r.key: r.task.threads for r in results}
+    stale = {r.key for r in session.results if threads.get(r.key, r.task.threads) != r.task.threads}
+    kept = tuple(p for p in session.profiles if p.key not in stale)
+    return replace(session, profiles=kept)
+
+
+def with_results(session: Session, results: Sequence[Result]) -> Session:
+    """Rows in place of those with their keys, or after them."""
+    new = {r.key: r for r in results}
+    old = {r.key: r for r in session.results}
+    rows = tuple((old | new).values())
+    return replace(session, results=rows, comparisons=compare_all(rows))
+
+
+def tell(attempt: Attempt, number: int) -> str:
+    """A line about an attempt."""
+    if attempt.outcome == "open":
+        text = _("fix {number}: {title}; predicted to save {time}")
+        time = format_s(attempt.predicted_s)
+    else:
+        text = _("fix {number}: {outcome}, {reason}; saved {time}")
+        time = format_s(attempt.achieved_s)
+    return text.format(
+        number=number, title=attempt.title, time=time, outcome=_(attempt.outcome),
+        reason=attempt.reason,
+    )  # fmt: skip

@@ -1,0 +1,145 @@
+"""Rows that are planned: which there are, and that everything finds its row by the key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import profiles, samples
+from support.rows import key
+from tvmscope.backends.api import Backend
+from tvmscope.core.model import Prepared
+from tvmscope.core.precision import FLOAT16, FLOAT32
+from tvmscope.core.tuning import Candidate, Choice
+from tvmscope.errors import UsageError
+from tvmscope.progress import Silent
+from tvmscope.runtime.artifact import save_kernels
+from tvmscope.stages import plan, profile, tuned_rows
+from tvmscope.stages.job import Job
+from tvmscope.stages.options import Options
+from tvmscope.stages.rows import PlannedRow
+from tvmscope.tuning.records.matching import Found
+
+CHOICES = {"conv": Choice(candidate=Candidate(), source="a.jsonl", cpu="x", threads=2, date="")}
+
+
+def backend(name: str, **more: Any) -> Backend:
+    return Backend(
+        **{
+            "name": name, "kinds": ("cpu", "cuda"), "formats": ("torch", "onnx"), "load": "",
+            "unavailable": lambda device: None, "profiles": True, **more,
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Backend]:
+    """Made-up backends on a machine that runs every target."""
+    compiled = {"family": "ours", "compiles": "tvmscope", "precisions": (FLOAT32, FLOAT16)}
+    found = {
+        b.name: b
+        for b in (
+            backend("onnxruntime", needs_onnx=True),
+            backend("tvmscope", **compiled),
+            backend("tvmscope-tuned", tuned=True, **compiled),
+        )
+    }
+    monkeypatch.setattr(plan, "all_backends", lambda: (found, {}))
+    monkeypatch.setattr(plan, "cpu_problem", lambda target: None)
+    return found
+
+
+def planned(options: Options) -> list[PlannedRow]:
+    """The rows of an ONNX model on a CPU for which there are records."""
+    return plan.plan_rows(options, (samples.CPU,), "onnx", lambda *_: Found(choices=CHOICES))
+
+
+def test_a_key_is_made_of_backend_target_and_precision(known: dict[str, Backend]) -> None:
+    options = Options(precisions=(FLOAT32, FLOAT16))
+    rows = planned(options)
+    ours = {"pipeline": "tvmscope"}
+    tuned = {**ours, "tuning": "a.jsonl"}
+    assert [row.key for row in rows] == [
+        key("onnxruntime"),
+        key("tvmscope", **ours),
+        key("tvmscope-tuned", **tuned),
+        key("tvmscope", precision=FLOAT16, **ours),
+        key("tvmscope-tuned", precision=FLOAT16, **tuned),
+    ]
+    assert all(row.key.target == row.target.label for row in rows)
+
+
+def test_a_row_that_is_moved_or_changed_has_another_key(known: dict[str, Backend]) -> None:
+    row = planned(Options(backends=("tvmscope",)))[0]
+    moved = row.moved(samples.CUDA)
+    assert (moved.key.target, moved.key.device, moved.target) == (
+        "cuda:sm_90", "cuda", samples.CUDA,
+    )  # fmt: skip
+    assert row.changed(fixed=True).key == replace(row.key, variant=replace(row.variant, fixed=True))
+
+
+def test_onnx_is_exported_for_backends_that_are_here_and_want_it(
+    known: dict[str, Backend],
+) -> None:
+    def wanted(**more: Any) -> bool:
+        made = plan.without_needless_export(Options(**more), (samples.CPU,))
+        return made.load.need_onnx
+
+    assert wanted()
+    assert not wanted(backends=("tvmscope",))
+    assert not wanted(precisions=(FLOAT16,)), "it has no such row"
+    known["onnxruntime"] = replace(known["onnxruntime"], unavailable=lambda device: "missing")
+    assert not wanted()
+    with pytest.raises(UsageError, match="no backend can run this"):
+        wanted(backends=("onnxruntime",), precisions=(FLOAT16,))
+
+
+def test_a_tuned_row_knows_the_untuned_one(known: dict[str, Backend], tmp_path: Path) -> None:
+    _peer, plain, tuned = planned(Options())
+    assert tuned.untuned == plain.key
+    assert not tuned_rows.are_useless(tuned, tmp_path), "nothing is compiled yet"
+    folder = tmp_path / plain.key.folder_name
+    folder.mkdir()
+    save_kernels([profiles.nest("k", ("serial", 4), workload="matmul")], folder)
+    assert tuned_rows.are_useless(tuned, tmp_path)
+    save_kernels([profiles.nest("k", ("serial", 4), workload="conv")], folder)
+    assert not tuned_rows.are_useless(tuned, tmp_path)
+
+
+def test_a_tuned_row_alone_has_no_untuned_one(known: dict[str, Backend], tmp_path: Path) -> None:
+    (tuned,) = planned(Options(backends=("tvmscope-tuned",)))
+    assert tuned.untuned is None
+    assert not tuned_rows.are_useless(tuned, tmp_path)
+
+
+def test_profiles_join_results_by_key_in_whatever_order(
+    known: dict[str, Backend], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = planned(Options())
+    peer, plain, tuned = rows
+    session = samples.session(
+        samples.result(tuned.key, 0.04),
+        samples.result(plain.key, None, status="failed", reason="it broke"),
+        samples.result(peer.key, 0.05),
+    )
+    seen: list[Any] = []
+
+    def profiled(session: Any, entries: Any, *_: Any, **__: Any) -> Any:
+        seen.extend(entries)
+        yield session
+
+    monkeypatch.setattr(profile, "profile_entries", profiled)
+    job = Job(
+        ready=Prepared(tmp_path, samples.MODEL),
+        options=Options(),
+        progress=Silent(),
+        folder=tmp_path,
+        session=session,
+    )
+    list(profile.profile_rows(job, rows))
+    assert [entry.key for entry in seen] == [peer.key, tuned.key]
+    built = seen[1].request.artifact
+    assert built == str(tmp_path / "artifacts" / "tvmscope-tuned-cpu-znver4")
