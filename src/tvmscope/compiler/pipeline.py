@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,8 @@ def passes(
     """The chosen pipeline, or some phases of ours."""
     options = context.options
     if options.pipeline in ("tvm", "tvmscope"):
-        chosen = itertools.takewhile(lambda p: p.phase != until, select(options, context.target))
+        chosen: Iterable[Pass] = select(options, context.target)
+        chosen = itertools.takewhile(lambda p: p.phase != until, chosen)
         if since is not None:
             chosen = itertools.dropwhile(lambda p: p.phase != since, chosen)
         return [Step(p.phase, p.name, p.make(context), p.tracks) for p in chosen]

@@ -99,7 +99,7 @@ class Pass:
         return PassFacts(
             name=self.name,
             words=self.words,
-            kernels=self.shows and self.shows.kernels,
+            kernels=None if self.shows is None else self.shows.kernels,
             only_unscheduled=self.shows is not None and self.shows.only_unscheduled,
             finding=self.finding,
             brought_by=brought_by,

@@ -118,7 +118,7 @@ def required() -> frozenset[str]:
 def brought_by(name: str) -> str | None:
     """The distribution that a pass comes from, and its version; None for a built-in one."""
     plugin = ordered().plugins.get(name)
-    return plugin and plugin.origin
+    return None if plugin is None else plugin.origin
 
 
 def _problem(tried: Sequence[Pass]) -> str | None:
