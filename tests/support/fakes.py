@@ -115,6 +115,8 @@ def fail(fault: str | None) -> None:
         raise RunError("our own words")
     elif fault == "missing":
         raise BackendUnavailable("install it")
+    elif fault == "no-extra":
+        raise ModuleNotFoundError("No module named 'triton'", name="triton")
 
 
 def _exhaust_memory() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tvmscope import extras
 from tvmscope.errors import RunError
 from tvmscope.runtime import tvm_compat
 from tvmscope.workflow.examining import doctor
@@ -36,6 +37,27 @@ def test_missing_library_fails_and_missing_extra_does_not(monkeypatch: pytest.Mo
     assert by_name(doctor._packages())["rich"].fix == "pip install rich"
     extra = by_name(doctor._extras())["openvino"]
     assert (extra.status, extra.fix) == ("info", "pip install 'tvmscope[openvino]'")
+
+
+def test_a_bare_installation_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tvm_compat, "prefer_source_build", lambda: None)
+    bare = dict.fromkeys(extras.BASE, "1.0")
+    monkeypatch.setattr(doctor, "_version", bare.get)
+    checks = by_name(doctor._packages())
+    assert {check.status for check in checks.values()} == {"ok", "info"}
+    assert checks["apache-tvm"].fix == "pip install 'tvmscope[tvm]'"
+    assert list(doctor._tvm()) == []
+
+
+def test_a_part_of_an_extra_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tvm_compat, "prefer_source_build", lambda: None)
+    known = dict.fromkeys((*extras.BASE, *extras.EXTRAS["tvm"]), "1.0")
+    known |= {"apache-tvm": tvm_compat.TVM_PIN, "apache-tvm-ffi": tvm_compat.FFI_PIN}
+    del known["onnxslim"], known["onnxruntime"], known["xgboost-cpu"]
+    known |= {"xgboost": "3.0", "onnxruntime-gpu": "1.20"}  # which provide the same modules
+    monkeypatch.setattr(doctor, "_version", known.get)
+    failed = {c.name: c.fix for c in doctor._packages() if c.status == "fail"}
+    assert failed == {"onnxslim": "pip install onnxslim"}
 
 
 def test_crashing_tvm_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from tvmscope.report.formats import csv_, google_benchmark, markdown, model_expl
 from tvmscope.report.redact import redact
 from tvmscope.report.renderers import by_file, renderers
 from tvmscope.report.sections import figures
+from tvmscope.storage.files import read_text
 
 NEEDS_PROFILE = "model-explorer"
 
@@ -182,7 +183,7 @@ def test_every_format_renders_every_session(form: str, name: str, tmp_path: Path
         pytest.skip("says that a profile is missing: tested above")
     renderer = renderers()[form]
     for file in renderer.write([session], tmp_path / f"out{renderer.suffix}"):
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
         assert text
         assert "\x1b" not in text
         if file.suffix == ".json":
@@ -195,6 +196,7 @@ def test_every_format_renders_every_session(form: str, name: str, tmp_path: Path
         ("a.html", "html"), ("a.md", "markdown"), ("a.json", "json"), ("a.trace.json", "trace"),
         ("a.benchmark.json", "google-benchmark"), ("a.nodes.json", "model-explorer"),
         ("a.csv", "csv"), ("a.svg", "svg"), ("a.txt", "console"), ("a.pdf", None),
+        ("a.json.gz", "slim"), ("a.json.xz", "slim"),
     ],
 )  # fmt: skip
 def test_a_file_name_chooses_the_format(name: str, form: str | None) -> None:
@@ -231,6 +233,6 @@ def test_redacted_documents_hold_no_host_user_or_folder(form: str, tmp_path: Pat
     assert "lab-7" in json.dumps(to_json(private()))
     session = redact(private(), user="jdoe")
     for file in renderer.write([session], tmp_path / f"out{renderer.suffix}"):
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
         for word in ("lab-7", "jane", "jdoe", "secret"):
             assert word not in text, (file.name, word)

@@ -15,8 +15,8 @@ from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
 from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.target import Target
 from tvmscope.errors import SchemaError, UsageError
+from tvmscope.stages.options import Options
 from tvmscope.storage.codec import decode, encode
-from tvmscope.workflow.options import Options
 
 TF32, STRICT = Precision("float32", "tf32"), Precision("float32", "strict")
 

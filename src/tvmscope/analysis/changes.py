@@ -190,14 +190,14 @@ def _row(old: Result, new: Result, through: Pair | None) -> RowChange:
             ratio_interval(_times(old).rounds_s, _times(through[0]).rounds_s),
             ratio_interval(_times(new).rounds_s, _times(through[1]).rounds_s),
         )
-    known = interval.lo is not None and interval.hi is not None
+    lo, hi = interval.lo, interval.hi
     return RowChange(
         label=old.key.name,
         target=old.task.target,
         before_s=before_s,
         after_s=after_s,
         speedup=interval.ratio,
-        ci95=(interval.lo, interval.hi) if known else None,  # type: ignore[arg-type]
+        ci95=(lo, hi) if lo is not None and hi is not None else None,
         verdict=verdict(interval),
         through=through[0].key.name if through else None,
         ours=old.key.is_ours,

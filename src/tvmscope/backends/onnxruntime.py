@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
 from tvmscope.measure.remote import here
 from tvmscope.messages import Text, msg
@@ -69,8 +69,8 @@ def load(request: LoadRequest) -> _Runner:
 
 def unavailable(device: str) -> Text | None:
     """Needs the package, and its GPU build on CUDA."""
-    if importlib.util.find_spec("onnxruntime") is None:
-        return msg("onnxruntime is not installed: pip install onnxruntime")
+    if reason := extras.missing("onnxruntime"):
+        return reason
     if device == "cuda":
         import onnxruntime as ort
 

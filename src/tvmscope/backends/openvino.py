@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
 from tvmscope.measure.remote import here
-from tvmscope.messages import Text, msg
+from tvmscope.messages import Text
 
 
 class _Runner:
@@ -77,9 +77,7 @@ def load(request: LoadRequest) -> _Runner:
 
 def unavailable(device: str) -> Text | None:
     """Needs the package."""
-    if importlib.util.find_spec("openvino") is None:
-        return msg("openvino is not installed: pip install 'tvmscope[openvino]'")
-    return None
+    return extras.missing("openvino")
 
 
 BACKENDS = (

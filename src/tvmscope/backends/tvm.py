@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs
 from tvmscope.core.precision import FLOAT16, FLOAT32
 from tvmscope.core.row import Family
@@ -15,6 +15,7 @@ from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import here
 from tvmscope.messages import Text, msg
+from tvmscope.plugins import described
 
 
 class _Runner:
@@ -36,6 +37,8 @@ class _Runner:
         }
         if artifact.disabled_passes:
             self.settings["disabled_passes"] = ",".join(artifact.disabled_passes)
+        if artifact.plugins:
+            self.settings["plugins"] = ", ".join(described(plugin) for plugin in artifact.plugins)
         self.settings |= {name: str(value) for name, value in artifact.overrides.items()}
         if tuned := origins(k.tuned for k in read_kernels(artifact.path) if k.tuned):
             self.settings[TUNED_KERNELS] = tuned
@@ -74,8 +77,8 @@ def unavailable(device: str) -> Text | None:
     from tvmscope.runtime import tvm_compat
 
     tvm_compat.prefer_source_build()
-    if importlib.util.find_spec("tvm") is None:
-        return msg("apache-tvm is not installed: pip install tvmscope")
+    if reason := extras.missing("tvm"):
+        return reason
     if device == "cuda" and cuda_device.find() is None:
         return msg("no CUDA device here")
     return None

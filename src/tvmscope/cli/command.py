@@ -12,6 +12,7 @@ from typing import Any
 
 from tvmscope.cli.show import Show
 from tvmscope.messages import _
+from tvmscope.runtime.tvm_compat import require
 
 Group = Callable[..., dict[str, Any]]
 _INJECTED = ("options", "show")
@@ -30,6 +31,8 @@ class Command:
     groups: tuple[Group, ...]
     panel: str
     """The heading it stands under in `tvmscope --help`, one of `PANELS`."""
+    needs: tuple[str, ...] = ()
+    """Modules of extras without which it can do nothing; asked for before anything else."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Family:
     panel: str
 
 
-def bind(command: Command) -> Callable[..., int]:
+def bind(command: Command, name: str) -> Callable[..., int]:
     """A function with all flags as parameters, the shape that typer reads."""
     own = inspect.signature(command.run, eval_str=True).parameters
     groups = {group: inspect.signature(group, eval_str=True).parameters for group in command.groups}
@@ -49,6 +52,7 @@ def bind(command: Command) -> Callable[..., int]:
     parameters += [p for flags in groups.values() for p in flags.values()]
 
     def call(**values: Any) -> int:
+        require(*command.needs, why=f"tvmscope {name}")
         fields: dict[str, Any] = {}
         for group, flags in groups.items():
             fields |= group(**{name: values[name] for name in flags})
@@ -57,6 +61,7 @@ def bind(command: Command) -> Callable[..., int]:
         return command.run(**mine, **injected) or 0
 
     keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    # what typer reads; functions have no such attribute by their type
     call.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
     call.__doc__ = command.run.__doc__
     return call

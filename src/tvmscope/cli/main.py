@@ -9,14 +9,16 @@ from typing import Annotated
 
 import typer
 
-from tvmscope import __version__
+from tvmscope import __version__, plugins
 from tvmscope.cli.aliases import modern
 from tvmscope.cli.command import PANELS, Command, Family, bind
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.extras import explain
 from tvmscope.messages import _, render
 from tvmscope.plugins import discover
 from tvmscope.report.escape import clean
 
+NO_PLUGINS = "--no-plugins"
 _MESSAGE_LIMIT = 2000
 
 
@@ -42,22 +44,28 @@ def build_app() -> typer.Typer:
                 "--version", help=_("Print the version."), callback=_print_version, is_eager=True
             ),
         ] = False,
+        no_plugins: Annotated[
+            bool,
+            typer.Option(NO_PLUGINS, help=_("Leave out what other installed packages bring.")),
+        ] = False,
     ) -> None:
         """Compile a model with Apache TVM, verify it, measure it beside what you run today."""
 
     found, _failures = discover("tvmscope.cli.commands", "COMMAND")
     for name, command in sorted(found.items(), key=_place):
         if isinstance(command, Family):
-            app.add_typer(_family(command), name=name, rich_help_panel=command.panel)
+            app.add_typer(_family(command, name), name=name, rich_help_panel=command.panel)
         else:
-            app.command(name.replace("_", "-"), rich_help_panel=command.panel)(bind(command))
+            name = name.replace("_", "-")
+            app.command(name, rich_help_panel=command.panel)(bind(command, name))
     return app
 
 
-def _family(family: Family) -> typer.Typer:
+def _family(family: Family, name: str) -> typer.Typer:
     app = typer.Typer(help=family.help, no_args_is_help=True)
     for member in family.members:
-        app.command(member.run.__name__.strip("_"))(bind(member))
+        own = member.run.__name__.strip("_")
+        app.command(own)(bind(member, f"{name} {own}"))
     return app
 
 
@@ -72,10 +80,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal without UTF-8 shows "?", not a traceback
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    # Before anything is built: help texts name what plug-ins bring.
+    plugins.allow(NO_PLUGINS not in args)
+    args = [word for word in args if word != NO_PLUGINS] or ["--help"]
     try:
         code = build_app()(args=modern(args), prog_name="tvmscope", standalone_mode=False)
     except Exception as e:  # the one catch site: every failure ends as a line and an exit code
         return _fail(e, verbose="-v" in args or "--verbose" in args)
+    finally:
+        for failure in plugins.failures():
+            text = _("warning: plug-in left out: {failure}").format(failure=failure)
+            print(clean(text, _MESSAGE_LIMIT), file=sys.stderr)
     if code == 130:
         print(_("interrupted"), file=sys.stderr)
     return code if isinstance(code, int) else 0
@@ -85,6 +100,7 @@ def _fail(error: Exception, *, verbose: bool) -> int:
     """One line on stderr and the exit code; the traceback only when asked for."""
     if verbose:
         traceback.print_exception(error, file=sys.stderr)
+    error = explain(error) or error
     # typer's own errors have moved between modules over the versions; this method has stayed.
     usage = getattr(error, "format_message", None)
     if usage is not None:

@@ -10,6 +10,7 @@ from typing import Any
 from tvmscope.core import session_v1, stats
 from tvmscope.core.comparison import Comparison
 from tvmscope.core.environment import Environment
+from tvmscope.core.facts import PassFacts, RuleFacts
 from tvmscope.core.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Model
@@ -21,7 +22,7 @@ from tvmscope.errors import SchemaError
 from tvmscope.messages import Text
 from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
-from tvmscope.storage.files import write_text_atomic
+from tvmscope.storage.files import read_text, write_text_atomic
 
 SCHEMA_VERSION = 2
 FILE_NAME = "session.json"
@@ -43,6 +44,10 @@ class Session:
     kernel_ir: tuple[KernelIR, ...] = ()
     findings: tuple[Finding, ...] = ()
     tuning: tuple[TunedTask, ...] = ()
+    passes: tuple[PassFacts, ...] = ()
+    """What there is to know of the passes that some row lacks."""
+    rules: tuple[RuleFacts, ...] = ()
+    """What there is to know of the schedule rules that kernels and tasks name."""
     fixes: tuple[Attempt, ...] = ()
     """In the order in which they were tried; each builds on those that were kept before it."""
     warnings: tuple[Text, ...] = ()
@@ -181,10 +186,10 @@ def save(session: Session, path: Path) -> Path:
 
 
 def load(path: Path) -> Session:
-    """Read a session from its folder or file."""
+    """Read a session from its folder or file; a slim one is compressed."""
     file = path / FILE_NAME if path.is_dir() else path
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = json.loads(read_text(file))
     except FileNotFoundError as e:
         raise SchemaError(f"no session at {path}: give a results folder or its session.json") from e
     except UnicodeDecodeError as e:

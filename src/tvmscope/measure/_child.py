@@ -16,7 +16,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from tvmscope import plugins
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.extras import explain
 from tvmscope.measure.remote import Remote
 from tvmscope.storage.files import write_npz
 
@@ -162,6 +164,7 @@ def serve(connection: Connection) -> None:
 
 def _failure(error: Exception) -> tuple[str, Any]:
     """Kind and text of an exception; our own keep the nearest type that the parent knows."""
+    error = explain(error) or error
     text = one_line(error)
     if isinstance(error, TvmscopeError):
         known = next(c for c in type(error).__mro__ if c.__module__ == TvmscopeError.__module__)
@@ -188,7 +191,9 @@ def main(descriptor: int, parent: int) -> None:
     faulthandler.enable()
     connection = Connection(descriptor)
     try:
-        sys.path.extend(p for p in connection.recv() if p not in sys.path)
+        path, with_plugins = connection.recv()
+        sys.path.extend(p for p in path if p not in sys.path)
+        plugins.allow(with_plugins)
     except EOFError:
         return
     serve(connection)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from tvmscope.core.options import LoadOptions
 from tvmscope.core.vision import Vision
 from tvmscope.errors import BackendUnavailable, one_line
+from tvmscope.extras import install as install_command
 from tvmscope.messages import Message, Text, msg
 
 if TYPE_CHECKING:
     from torch import nn
 
-EXTRA = "pip install 'tvmscope[torch]'"
+EXTRA = install_command("torch")
 
 
 def random_note(reason: Text) -> Message:
@@ -60,11 +61,13 @@ def require(*modules: str, install: str = EXTRA) -> None:
         try:
             importlib.import_module(name)
         except (ImportError, OSError) as e:  # OSError: a shared library of it does not load
-            missing = isinstance(e, ModuleNotFoundError)
-            reason = msg("is not installed") if missing else one_line(e)
+            absent = isinstance(e, ModuleNotFoundError) and e.name == name
+            reason = (
+                msg("is not installed") if absent else msg("does not load ({why})", why=one_line(e))
+            )
             raise BackendUnavailable(
                 msg(
-                    "'{name}' is needed for this model: {reason}; {install}",
+                    "this model needs {name}, which {reason}: {install}",
                     name=name,
                     reason=reason,
                     install=install,

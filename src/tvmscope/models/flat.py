@@ -43,6 +43,7 @@ class Adapter(nn.Module):
             return run(tensors)
 
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        # what torch.export reads; functions have no such attribute by their type
         forward.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [inspect.Parameter(name, kind) for name in names]
         )

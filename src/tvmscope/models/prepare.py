@@ -22,6 +22,7 @@ from tvmscope.core.model import Model, TensorSpec
 from tvmscope.core.operators import Operators
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import ImportModelError, UsageError, one_line
+from tvmscope.extras import install
 from tvmscope.messages import Text, msg
 from tvmscope.models import inputs as make
 from tvmscope.models.api import require
@@ -64,7 +65,7 @@ def prepare(
 
 
 def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
-    require("onnx", "onnxruntime", install="pip install onnx onnxruntime")
+    require("onnx", "onnxruntime", install=install("tvm"))
     from tvmscope.models.loaders import onnx_graph as graph
     from tvmscope.models.loaders.onnx_vision import vision_of_onnx
 
@@ -81,7 +82,7 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
     data = graph.serialize(model, source.text)
     reference, remarks = graph.run_reference(data, arrays, source.text)
     (folder / "model.onnx").write_bytes(data)
-    nodes = {node: (name,) for node, name in named.items()}
+    nodes: dict[str, tuple[str, ...]] = {node: (name,) for node, name in named.items()}
     operators.write(Operators(names=tuple(named.values()), onnx=nodes), folder)
     _save_arrays(folder, arrays, reference)
     prepared = Model(

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
-from tvmscope.plugins import discover
-from tvmscope.storage.files import write_text_atomic
+from tvmscope.plugins import Merged, discover, merged
+from tvmscope.report.format_names import FORMATS
+from tvmscope.storage.files import write_compressed, write_text_atomic
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Renderer:
     files: Callable[[list[Session], str], dict[str, str]] | None = None
     """For a document of several files: all of them by their path beside the document, given its
     file name."""
+    packed: tuple[str, ...] = ()
+    """For a document whose file is compressed: the endings of file names that it may have."""
 
     def write(self, sessions: list[Session], file: Path, *, force: bool = True) -> list[Path]:
         """Write the document, and what belongs beside it; the document comes first."""
@@ -33,20 +36,28 @@ class Renderer:
         there = [name for name in documents if (file.parent / name).exists()]
         if there and not force:
             raise UsageError(f"{file.parent / there[0]} exists; will not overwrite without --force")
+        write = write_compressed if self.packed else write_text_atomic
         for name, text in documents.items():
-            write_text_atomic(file.parent / name, text)
+            write(file.parent / name, text)
         return [file.parent / name for name in documents]
 
 
+def known() -> Merged[Renderer]:
+    """Every renderer by the name of its format, and what failed to load."""
+    found, failures = discover(FORMATS, "RENDERER")
+    built_in = {renderer.name: renderer for renderer in found.values()}
+    every = merged("format", built_in, Renderer, lambda renderer: renderer.name)
+    return Merged(every.manifests, every.plugins, (*failures, *every.failures))
+
+
 def renderers() -> dict[str, Renderer]:
-    """Every renderer of this package, by the name of its format."""
-    found, _failures = discover("tvmscope.report.formats", "RENDERER")
-    return {renderer.name: renderer for renderer in found.values()}
+    """Every renderer, by the name of its format."""
+    return known().manifests
 
 
 def by_file(file: Path) -> str | None:
     """The format that a file's name asks for: the longest suffix that fits."""
-    fitting = [r for r in renderers().values() if file.name.endswith(r.suffix)]
+    fitting = [r for r in renderers().values() if file.name.endswith((r.suffix, *r.packed))]
     return max(fitting, key=lambda r: len(r.suffix)).name if fitting else None
 
 

@@ -11,7 +11,7 @@ import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,10 +22,14 @@ from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, UsageError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import Text, msg
-from tvmscope.runtime import cuda_code, tvm_compat, weights
+from tvmscope.runtime import cubins, cuda_code, tvm_compat, weights
 from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import digest_file, write_text_atomic
+
+if TYPE_CHECKING:
+    from tvm.runtime import Device
+    from tvm.runtime.vm import VirtualMachine
 
 LIBRARY = "model.so"
 WEIGHTS = "weights.bin"
@@ -106,6 +110,8 @@ def check(artifact: Artifact) -> None:
     _check_file(artifact.path / LIBRARY, artifact.library_digest)
     if artifact.stored_digest is not None:
         _check_file(artifact.path / WEIGHTS, artifact.stored_digest)
+    if artifact.generated_digest is not None:
+        _check_file(artifact.path / cubins.CODE, artifact.generated_digest)
     if artifact.target.kind == "cuda":
         _check_gpu(artifact)
     else:
@@ -210,11 +216,10 @@ def _capability(arch: str) -> int:
 class LoadedArtifact:
     """A callable model: numpy arrays or DLPack tensors in, numpy arrays out, by output name."""
 
-    def __init__(self, artifact: Artifact, tvm: Any, machine: Any, device: Any) -> None:
+    def __init__(self, artifact: Artifact, machine: VirtualMachine, device: Device) -> None:
         self.artifact = artifact
         self.device = device
         self.machine = machine
-        self._tvm = tvm
         self._main = machine["main"]
 
     def place(self, arrays: Mapping[str, Any]) -> list[Any]:
@@ -252,7 +257,9 @@ class LoadedArtifact:
             )
         if isinstance(tensor, np.ndarray):
             # not ascontiguousarray, which turns a scalar into a vector
-            return self._tvm.runtime.tensor(np.asarray(tensor, order="C"), self.device)
+            from tvm import runtime
+
+            return runtime.tensor(np.asarray(tensor, order="C"), self.device)
         return tensor if tensor.device == self.device else tensor.copyto(self.device)
 
     def _import(self, spec: TensorSpec, value: Any) -> Any:
@@ -260,7 +267,9 @@ class LoadedArtifact:
         if isinstance(value, np.ndarray):
             return value
         with contextlib.suppress(Exception):  # numpy's words below are the better ones
-            return self._tvm.runtime.from_dlpack(value)
+            from tvm import runtime
+
+            return runtime.from_dlpack(value)
         try:
             return np.from_dlpack(value)
         except Exception as e:  # each library has its own reasons, from gradients to devices
@@ -310,7 +319,9 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
     """Check an artifact and load it; `threads` defaults to all usable cores."""
     artifact = read(folder)
     check(artifact)
-    tvm = tvm_compat.import_tvm(torch=False)
+    tvm_compat.import_tvm(torch=False)
+    import tvm
+
     built = artifact.versions.get("tvm")
     if built != tvm.__version__:
         raise RunError(
@@ -328,6 +339,7 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
         tvm_compat.choose_cuda_compiler()
         device = tvm.cuda(0)
     try:
+        cubins.register(tvm, folder)
         library = tvm.runtime.load_module(str(folder / LIBRARY))
         machine = tvm.relax.VirtualMachine(library, device)
     except Exception as e:  # the loader raises RuntimeError and its own error types
@@ -339,14 +351,16 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
             )
         ) from e
     if artifact.stored:
-        _bind_weights(tvm, machine, artifact, folder / WEIGHTS)
-    return LoadedArtifact(replace(artifact, path=folder), tvm, machine, device)
+        _bind_weights(machine, artifact, folder / WEIGHTS)
+    return LoadedArtifact(replace(artifact, path=folder), machine, device)
 
 
-def _bind_weights(tvm: Any, machine: Any, artifact: Artifact, file: Path) -> None:
+def _bind_weights(machine: VirtualMachine, artifact: Artifact, file: Path) -> None:
     """Let `main`, under its own name, take inputs only, with the weights bound behind them."""
+    from tvm import runtime
+
     try:
-        tensors = [tvm.runtime.from_dlpack(a) for a in weights.load(artifact.stored, file)]
+        tensors = [runtime.from_dlpack(a) for a in weights.load(artifact.stored, file)]
         machine.save_function("main", "main", *tensors)
     except Exception as e:  # numpy and TVM have their own types for what does not fit
         raise RunError(

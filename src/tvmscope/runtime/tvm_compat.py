@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+from tvmscope import extras
 
 TVM_PIN = "0.27.0.post1"
 FFI_PIN = "0.1.14.post1"
@@ -30,6 +33,15 @@ def prefer_source_build() -> Path | None:
         if folder.is_dir() and str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
     return Path(home)
+
+
+def require(*modules: str, why: str) -> None:
+    """Raise `BackendUnavailable` where a module is missing; a source build's TVM counts as there.
+
+    Imports nothing. `why` names what needs them, for the message.
+    """
+    prefer_source_build()
+    extras.require(*modules, why=why)
 
 
 def installed_version() -> str:
@@ -51,7 +63,7 @@ def import_tvm(*, torch: bool) -> Any:
     `import tvm` pulls torch in where it is installed: two seconds and 200 MB that a process which
     only runs artifacts must not pay, and whose thread pool must not compete with TVM's.
     """
-    prefer_source_build()
+    require("tvm", why="this")
     if not torch and "torch" not in sys.modules:
         sys.modules["torch"] = None  # type: ignore[assignment]  # makes `import torch` fail
         try:
@@ -95,6 +107,7 @@ def remember_cuda_binaries(tvm: Any) -> None:
         return binaries[key]
 
     tvm.register_global_func("tvm_callback_cuda_compile", compile_once, override=True)
+    # a function's own attribute, which mypy has no name for
     remember_cuda_binaries.done = True  # type: ignore[attr-defined]
 
 
@@ -127,8 +140,8 @@ def _light_inspect() -> Iterator[None]:
             )
         return frames
 
-    def light_getmodule(value: object, _filename: str | None = None) -> Any:
-        return sys.modules.get(getattr(value, "__module__", None) or "")
+    def light_getmodule(object: object, _filename: str | None = None) -> ModuleType | None:  # noqa: A002
+        return sys.modules.get(getattr(object, "__module__", None) or "")
 
     inspect.stack, inspect.getmodule = light_stack, light_getmodule
     try:

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared
-from tvmscope.errors import TvmscopeError, UsageError
+from tvmscope.errors import BackendUnavailable, TvmscopeError, UsageError
 from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress
 from tvmscope.runtime.artifact import read_kernels
@@ -115,6 +115,8 @@ def build_row(
         built = builder.build(artifacts / row.key.folder_name, row.target, config)
     except UsageError:  # a pass or a pipeline that does not exist: no row could be built
         raise
+    except BackendUnavailable as e:
+        return replace(entry, unavailable=e.message)
     except TvmscopeError as e:  # our own words, in one line; the list of a pre-flight stays whole
         return replace(entry, unavailable=None, failure=e.message)
     if row.choices and not any(kernel.tuned for kernel in read_kernels(built.path)):

@@ -29,7 +29,7 @@ class VmProfiler:
             raise RunError(
                 msg("a CUDA graph runs its kernels as one; profile the row without graphs")
             )
-        self._run = lambda: loaded.run(inputs)
+        self._run: Callable[[], Any] = lambda: loaded.run(inputs)
         self._machine = loaded.machine
         on_gpu = artifact.target.kind == "cuda"
         self._wait: Callable[[], None] | None = loaded.device.sync if on_gpu else None

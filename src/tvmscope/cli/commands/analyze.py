@@ -32,4 +32,9 @@ def analyze(models: flags.Models, *, options: Options, show: Show) -> int:
     return exit_code(sessions, options.backends)
 
 
-COMMAND = Command(analyze, (*flags.MEASURING, profiling, fixing, tuning.first), panel=MEASURE)
+COMMAND = Command(
+    analyze,
+    (*flags.MEASURING, profiling, fixing, tuning.first),
+    panel=MEASURE,
+    needs=("tvm",),
+)

@@ -25,4 +25,4 @@ def bench(models: flags.Models, *, options: Options, show: Show) -> int:
     return exit_code(sessions, options.backends)
 
 
-COMMAND = Command(bench, flags.MEASURING, panel=MEASURE)
+COMMAND = Command(bench, flags.MEASURING, panel=MEASURE, needs=("tvm",))

@@ -37,4 +37,5 @@ COMMAND = Command(
         flags.speech,
     ),
     panel=RESULTS,
+    needs=("tvm",),
 )

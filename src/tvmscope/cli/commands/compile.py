@@ -58,4 +58,5 @@ COMMAND = Command(
         flags.planning,
     ),
     panel=DEPLOY,
+    needs=("tvm",),
 )

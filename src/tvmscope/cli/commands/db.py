@@ -13,6 +13,7 @@ from tvmscope.cli.command import RESULTS, Command, Family
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, table_of
 from tvmscope.messages import _, plural
+from tvmscope.runtime.tvm_compat import require
 from tvmscope.units import format_bytes, format_s
 
 if TYPE_CHECKING:
@@ -201,6 +202,7 @@ def export(
 
     chosen = work.Selection(db=db, target=target, workload=workload)
     if metaschedule is not None:
+        require("tvm", why="tvmscope db export --metaschedule")
         return _to_metaschedule(chosen, metaschedule, show)
     refuse_overwrite(output, force)
     count = size = 0

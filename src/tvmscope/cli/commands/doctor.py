@@ -10,6 +10,7 @@ from tvmscope.cli.command import START, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show
 from tvmscope.messages import _
+from tvmscope.runtime.tvm_compat import require
 from tvmscope.units import format_bytes
 
 if TYPE_CHECKING:
@@ -49,6 +50,9 @@ def doctor(
         text = _("emptied {folder}: {size}")
         show.text(text.format(folder=cache_folder(), size=format_bytes(freed)))
         return 0
+    if roofs or smoke:
+        flag = "--roofs" if roofs else "--smoke"
+        require("tvm", "onnx", why=f"tvmscope doctor {flag}")
     if roofs:
         return _roofs(show)
     with show.working() as progress:

@@ -31,4 +31,5 @@ COMMAND = Command(
     export,
     (flags.shapes, flags.network, flags.inputs, flags.place, flags.speech),
     panel=DEPLOY,
+    needs=("onnx", "onnxscript", "onnxruntime"),
 )

@@ -114,6 +114,9 @@ def status(
 
 COMMAND = Family(
     _("Measure on other machines, through TVM's RPC."),
-    tuple(Command(run, (flags.speech,), panel="") for run in (tracker, server, status)),
+    (
+        *(Command(run, (flags.speech,), panel="", needs=("tvm",)) for run in (tracker, server)),
+        Command(status, (flags.speech,), panel=""),
+    ),
     panel=DEPLOY,
 )

@@ -79,4 +79,5 @@ COMMAND = Command(
         flags.speech,
     ),
     panel=MEASURE,
+    needs=("tvm",),
 )

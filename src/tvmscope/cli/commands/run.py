@@ -128,4 +128,5 @@ COMMAND = Command(
         flags.results,
     ),
     panel=DEPLOY,
+    needs=("tvm",),
 )

@@ -44,4 +44,5 @@ COMMAND = Command(
         flags.planning,
     ),
     panel=MEASURE,
+    needs=("tvm",),
 )

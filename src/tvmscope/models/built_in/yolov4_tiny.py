@@ -31,7 +31,7 @@ def load(options: LoadOptions, form: str = "") -> TorchModel:
     if folder is None:
         raise BackendUnavailable(
             msg(
-                "'{package}' is needed for this model: {install}",
+                "this model needs {package}, which is not installed: {install}",
                 package=_PACKAGE,
                 install=_INSTALL,
             )

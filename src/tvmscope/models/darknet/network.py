@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from tvmscope.models.darknet.yolo_layer import Yolo
 from tvmscope.models.loaders.random_weights import make_alive
 from tvmscope.models.resolve import Source
 
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "linear": nn.Identity,
     "leaky": lambda: nn.LeakyReLU(0.1),
     "mish": nn.Mish,
@@ -60,7 +61,8 @@ class Convolution(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv(x)
-        return self.activation(x if self.norm is None else self.norm(x))
+        result: Tensor = self.activation(x if self.norm is None else self.norm(x))
+        return result
 
 
 class MaxPool(nn.Module):
@@ -189,8 +191,10 @@ def _weights_of(block: nn.Module) -> list[Tensor]:
         return []
     norm = block.norm
     if norm is None:
-        return [block.conv.bias, block.conv.weight]  # type: ignore[list-item]
-    return [norm.bias, norm.weight, norm.running_mean, norm.running_var, block.conv.weight]  # type: ignore[list-item]
+        found = [block.conv.bias, block.conv.weight]
+    else:
+        found = [norm.bias, norm.weight, norm.running_mean, norm.running_var, block.conv.weight]
+    return [tensor for tensor in found if tensor is not None]
 
 
 def _read_weights(path: Path) -> np.ndarray:

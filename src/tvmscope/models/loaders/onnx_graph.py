@@ -145,11 +145,12 @@ def name_nodes(model: onnx.ModelProto) -> dict[str, str]:
 def serialize(model: onnx.ModelProto, text: str) -> bytes:
     """The model's bytes, the same for the same model."""
     try:
-        return model.SerializeToString(deterministic=True)
+        data: bytes = model.SerializeToString(deterministic=True)
     except (ValueError, EncodeError) as e:
         raise ImportModelError(
             msg("'{text}' is over 2 GiB, more than one ONNX file can hold", text=text)
         ) from e
+    return data
 
 
 def run_reference(

@@ -55,4 +55,5 @@ def import_torchvision() -> ModuleType:
                 reason=one_line(e),
             )
         ) from e
-    return torchvision  # type: ignore[no-any-return]
+    package: ModuleType = torchvision
+    return package

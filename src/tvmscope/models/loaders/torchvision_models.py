@@ -61,7 +61,7 @@ def _vision(weights: Any) -> Vision | None:
     preprocess = Preprocess(
         fit="crop",
         crop=how.crop_size[0] / how.resize_size[0],
-        filter=str(how.interpolation.value),  # type: ignore[arg-type]
+        filter=how.interpolation.value,
         scale=1 / 255,
         mean=tuple(map(float, how.mean)),
         std=tuple(map(float, how.std)),

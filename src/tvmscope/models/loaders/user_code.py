@@ -124,7 +124,7 @@ def _build_python(source: Source, options: LoadOptions) -> TorchModel:
             getattr(module, "get_init_inputs", list),
         )
         seed_everything(options.seed)
-        init = get_init()
+        init: Any = get_init()
         built, inputs = model(**init) if isinstance(init, dict) else model(*init), None
     if inputs is None:
         seed_everything(options.seed)

@@ -8,6 +8,7 @@ from tvmscope.analysis.changes import Changes, changes
 from tvmscope.core.session import FILE_NAME, load
 from tvmscope.errors import AccuracyError, RegressionError, UsageError
 from tvmscope.progress import Progress, Silent
+from tvmscope.runtime.tvm_compat import require
 from tvmscope.stages.options import Options
 from tvmscope.units import format_s
 
@@ -20,6 +21,7 @@ def compare_paths(
     """What `after` changed against `before`: both sessions, or both artifacts."""
     kinds = [_is_artifact(path) for path in (before, after)]
     if all(kinds):
+        require("tvm", why="comparing artifacts")
         from tvmscope.workflow.comparing.artifacts import compare_artifacts  # loads TVM's workers
 
         return compare_artifacts(before, after, options, progress or Silent())

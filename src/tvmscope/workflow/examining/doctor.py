@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import psutil
 
+from tvmscope import extras, plugins
 from tvmscope.compiler import probe, targets
 from tvmscope.core.profile import Roof
 from tvmscope.errors import TvmscopeError, one_line
@@ -23,24 +24,16 @@ from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_within
 from tvmscope.messages import _
-from tvmscope.plugins import discover
 from tvmscope.profiling import roofs
 from tvmscope.runtime import tvm_compat
 from tvmscope.stages.places import RESULTS, TUNING_LOGS, cache_folder
 from tvmscope.units import format_bytes
+from tvmscope.workflow.examining.inventory import inventory
 from tvmscope.workflow.fixing import calibration
 
-REQUIRED = (
-    "numpy onnx onnxscript onnxslim onnxruntime xgboost-cpu psutil cloudpickle tornado typer rich "
-    "jinja2 plotly matplotlib pillow py-cpuinfo platformdirs jsonschema safetensors"
-)
-EXTRAS = {"torch": "torch", "torchvision": "torch", "transformers": "torch", "openvino": "openvino"}
-PLUGINS = {
-    "backends": "BACKENDS",
-    "models.built_in": "MODEL",
-    "report.formats": "RENDERER",
-    "cli.commands": "COMMAND",
-}
+_PINS = {"apache-tvm": tvm_compat.TVM_PIN, "apache-tvm-ffi": tvm_compat.FFI_PIN}
+_ALTERNATIVES = {"xgboost-cpu": "xgboost", "onnxruntime": "onnxruntime-gpu"}
+"""Distributions that provide the same module."""
 _TVM_FACTS = here(probe.tvm_facts)
 _PROBE_S = 120.0
 _NOTABLE = ("avx", "avx2", "fma", "f16c", "avx512f", "avx512vnni", "avx512bf16", "amx-bf16",
@@ -91,8 +84,28 @@ def _version(package: str) -> str | None:
 
 
 def _packages() -> Iterator[Check]:
-    source = tvm_compat.prefer_source_build()
-    pins = {"apache-tvm": tvm_compat.TVM_PIN, "apache-tvm-ffi": tvm_compat.FFI_PIN}
+    needed = {name: _version(name) for name in extras.BASE}
+    if _has_tvm():
+        yield from _pins()
+        needed |= {name: _version(name) for name in extras.EXTRAS["tvm"] if name not in _PINS}
+        for name, other in _ALTERNATIVES.items():
+            needed[name] = needed[name] or _version(other)
+    else:
+        text = _("not installed: reports, comparisons of sessions and tuning records work without")
+        yield Check("apache-tvm", "info", text, extras.install("tvm"))
+    for name in (n for n, v in needed.items() if v is None):
+        yield Check(name, "fail", _("not installed"), f"pip install {name}")
+    present = [f"{name} {v}" for name, v in needed.items() if v is not None]
+    yield Check(_("libraries"), "ok", ", ".join(present))
+
+
+def _has_tvm() -> bool:
+    """Whether there is a TVM to examine: a source build, or any version of the wheel."""
+    return tvm_compat.prefer_source_build() is not None or _version("apache-tvm") is not None
+
+
+def _pins() -> Iterator[Check]:
+    source, pins = tvm_compat.prefer_source_build(), _PINS
     install = "pip install " + " ".join(f"'{name}=={pin}'" for name, pin in pins.items())
     for name, pin in pins.items():
         found = _version(name)
@@ -107,16 +120,11 @@ def _packages() -> Iterator[Check]:
             yield Check(name, "fail", text.format(found=found, pin=pin), install)
     if library := os.environ.get("TVM_LIBRARY_PATH"):
         yield Check("TVM_LIBRARY_PATH", "info", library)
-    versions = {name: _version(name) for name in REQUIRED.split()}
-    # The full xgboost provides the same module as the small xgboost-cpu.
-    versions["xgboost-cpu"] = versions["xgboost-cpu"] or _version("xgboost")
-    for name in (n for n, v in versions.items() if v is None):
-        yield Check(name, "fail", _("not installed"), f"pip install {name}")
-    present = [f"{name} {v}" for name, v in versions.items() if v is not None]
-    yield Check(_("libraries"), "ok", ", ".join(present))
 
 
 def _tvm() -> Iterator[Check]:
+    if not _has_tvm():
+        return
     try:
         facts = run_within(_PROBE_S, _TVM_FACTS)
     except TvmscopeError as e:
@@ -197,28 +205,27 @@ def _cuda_compiler(*, needed: bool) -> Iterator[Check]:
 
 
 def _extras() -> Iterator[Check]:
-    for package, extra in EXTRAS.items():
-        version = _version(package)
-        fix = "" if version else f"pip install 'tvmscope[{extra}]'"
-        yield Check(
-            package.split(".")[0], "ok" if version else "info", version or _("not installed"), fix
-        )
+    for extra, packages in extras.EXTRAS.items():
+        for package in packages if extra != "tvm" else ():
+            version = _version(package)
+            fix = "" if version else extras.install(extra)
+            status: Status = "ok" if version else "info"
+            yield Check(package, status, version or _("not installed"), fix)
 
 
 def _plugins() -> Iterator[Check]:
-    for package, attribute in PLUGINS.items():
-        found, failures = discover(f"tvmscope.{package}", attribute)
-        for failure in failures:
+    """What there is of each kind, what failed to load, and who brought what."""
+    brought: dict[str, list[str]] = {}
+    for kind in inventory():
+        for failure in kind.failures:
             yield Check(failure.module, "warn", failure.reason)
-        if found:
-            yield Check(package.split(".")[0], "ok", ", ".join(_names(found)))
-
-
-def _names(found: dict[str, Any]) -> Iterator[str]:
-    """What users call them: a file may hold several, and is named as Python wants it."""
-    for file, manifests in found.items():
-        for manifest in manifests if isinstance(manifests, tuple) else (manifests,):
-            yield getattr(manifest, "name", file)
+        yield Check(kind.label, "ok", ", ".join(kind.built_in))
+        for plugin in kind.plugins:
+            brought.setdefault(plugin.origin, []).append(f"{plugin.kind} {plugin.name}")
+    for origin, names in brought.items():
+        yield Check(_("plug-in {origin}").format(origin=origin), "ok", ", ".join(names))
+    if not plugins.allowed():
+        yield Check(_("plug-ins"), "info", _("other packages are left out (--no-plugins)"))
 
 
 def _places() -> Iterator[Check]:

@@ -23,7 +23,7 @@ _SHAPE_ARITHMETIC = {"Shape", "Size", "ConstantOfShape", "Range", "NonZero", "If
 _HANDLED_INLINE = {"Constant", "If"}
 
 
-class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]  # TVM has no type hints
+class _Importer(onnx_frontend.ONNXGraphImporter):
     """TVM's importer, with each node's result bound at once and remembered."""
 
     def __init__(self, operators: dict[str, tuple[str, ...]]) -> None:
@@ -33,7 +33,9 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]  # TVM h
         self.nodes: list[str] = []
         self.failing = ""
 
-    def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> relax.Expr:
+    def _convert_operator(
+        self, op_name: str, inputs: list[relax.Expr], attrs: dict[str, Any], opset: int
+    ) -> relax.Expr:
         name = str(attrs["tvm_custom"]["name"]) or f"#{len(self.owned)}"
         self.failing = f"{op_name} '{name}'"
         ours = CONVERTERS.get(op_name)

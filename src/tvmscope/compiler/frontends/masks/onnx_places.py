@@ -1,0 +1,178 @@
+"""What is known of a tensor in an ONNX graph that has an element for each chosen place of a mask.
+
+Such an axis is written as long as the mask is; `Value.axis` says which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+Array = np.ndarray[Any, Any]
+FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
+_NAMING_AXES = {"Unsqueeze": 1, "Squeeze": 1, "Slice": 3}
+"""The input that does so, where no attribute does."""
+
+
+class Lost(Exception):
+    """A node makes of such tensors what is not understood."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of a mask, each of them so many times in a row."""
+
+    mask: str
+    times: int
+    size: int
+    """Of all places together."""
+    tensor: str = field(compare=False)
+    """The mask in this size, each place so many times."""
+
+
+class Count(int):
+    """The number of chosen places; as a number, that of all places."""
+
+    places: Places
+
+    def __new__(cls, places: Places) -> Count:
+        made = super().__new__(cls, places.size)
+        made.places = places
+        return made
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of a fixed shape, with its elements where they are known."""
+
+    shape: tuple[int, ...]
+    array: Array | None = None
+    places: Places | None = None
+    axis: int = 0
+    tensor: str = ""
+    """Its name; one with an element for every place has a name of its own."""
+
+    @property
+    def end(self) -> int:
+        """The axis, counted from the last one."""
+        return self.axis - len(self.shape)
+
+
+def counts_in(array: Array) -> list[Count]:
+    """The sizes among these numbers that are known at run time only."""
+    return [n for n in array.flat if isinstance(n, Count)] if array.dtype == object else []
+
+
+def places_of(value: Value) -> Places:
+    """The places of a value that is known to have some."""
+    assert value.places is not None
+    return value.places
+
+
+def of_shape(dims: Array) -> Value:
+    """A tensor of this shape, known or not."""
+    counts = counts_in(dims)
+    if len(counts) > 1:
+        raise Lost
+    axis = next((n for n, d in enumerate(dims) if isinstance(d, Count)), 0)
+    return Value(tuple(int(d) for d in dims), None, counts[0].places if counts else None, axis)
+
+
+def broadcast(values: Sequence[Value]) -> Value:
+    """What an elementwise operator makes of these; one of them has an element for each place."""
+    held = next(v for v in values if v.places)
+    for v in values:
+        alone = not v.places and (-held.end > len(v.shape) or v.shape[held.end] == 1)
+        if not alone and (v.places, v.end) != (held.places, held.end):
+            raise Lost
+    try:
+        shape = np.broadcast_shapes(*(v.shape for v in values))
+    except ValueError:
+        raise Lost from None
+    return Value(shape, None, held.places, held.end + len(shape))
+
+
+def moved(node: onnx.NodeProto, values: Sequence[Value], rank: int) -> int | None:
+    """Where a node that only moves elements puts the axis of places; None where it is spoilt."""
+    given, axis = attributes(node), values[0].axis
+    if node.op_type == "Transpose":
+        return int([*given.get("perm", range(rank)[::-1])].index(axis))
+    if node.op_type in _NAMING_AXES:
+        named = next((v.array for v in values[_NAMING_AXES[node.op_type] :]), None)
+        axes = given.get("axes") or (() if named is None else named)
+        most = max(rank, len(values[0].shape))
+        there = {int(a) % most for a in axes}
+        others = [n for n in range(most) if n not in there]
+        if node.op_type == "Unsqueeze":
+            return others[axis]
+        if not there or axis in there:
+            return None
+        return axis if node.op_type == "Slice" else others.index(axis)
+    alike = all((v.places, v.axis) == (values[0].places, axis) for v in values)
+    return axis if alike and given["axis"] % rank != axis else None
+
+
+def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """A node's attributes as Python has them."""
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+
+def evaluate(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -> Array | None:
+    """What a node computes from known inputs; None where one is not known, or it cannot.
+
+    A count is no known number.
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    names = [name for name in node.input if name]
+    if any(a is None or a.dtype == object for a in arrays) or len(node.output) != 1:
+        return None
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [onnx.ValueInfoProto(name=n) for n in dict.fromkeys(names)],
+        [onnx.ValueInfoProto(name=node.output[0])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    try:
+        results = ReferenceEvaluator(model).run(None, dict(zip(names, arrays, strict=True)))
+        found = next(iter(results))  # a list: by name they come only where that is asked for
+    except Exception:  # the evaluator raises any type; what is not known is left to the importer
+        return None
+    return np.asarray(found)
+
+
+def of_sizes(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Array | None:
+    """What a node makes of sizes, where it only passes them on; None where it does not.
+
+    ONNX's evaluator would make plain numbers of them.
+    """
+    given, known = attributes(node), [a for a in arrays if a is not None]
+    first, *rest = known
+    if len(known) < len(arrays):
+        return None
+    match node.op_type:
+        case "Cast" if given["to"] in (TensorProto.INT32, TensorProto.INT64):
+            return first
+        case "Identity":
+            return first
+        case "Shape":
+            return np.array(first.shape, np.int64)
+        case "Concat":
+            return np.concatenate([a.astype(object) for a in known], given["axis"])
+        case "Gather" if first.ndim == 1 and rest[0].dtype != object:
+            return np.asarray(first[rest[0]], object)
+        case "Unsqueeze":
+            return np.expand_dims(first, tuple(given.get("axes") or rest[0]))
+        case "Squeeze" if first.shape == (1,):
+            return first.reshape(())
+        case "Where":
+            return np.where(*(a if n == 0 else a.astype(object) for n, a in enumerate(known)))
+        case "Equal" if any((a < 0).all() for a in known):  # which no size is
+            return np.zeros(np.broadcast_shapes(*(a.shape for a in known)), bool)
+    return None

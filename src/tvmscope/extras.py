@@ -1,0 +1,80 @@
+"""The parts of an installation: which extra brings which library, and what to say without it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+
+from tvmscope.errors import BackendUnavailable
+
+BASE = (
+    "numpy",
+    "psutil",
+    "typer",
+    "rich",
+    "jinja2",
+    "plotly",
+    "matplotlib",
+    "pillow",
+    "platformdirs",
+    "jsonschema",
+    *(() if sys.platform == "linux" else ("py-cpuinfo",)),
+)
+"""Distributions that every installation has: they show, compare and keep what was measured."""
+
+EXTRAS: Mapping[str, Mapping[str, str]] = {
+    "tvm": {
+        "apache-tvm": "tvm",
+        "apache-tvm-ffi": "tvm_ffi",
+        "onnx": "onnx",
+        "onnxscript": "onnxscript",
+        "onnxslim": "onnxslim",
+        "onnxruntime": "onnxruntime",
+        "xgboost-cpu": "xgboost",
+        "cloudpickle": "cloudpickle",
+        "tornado": "tornado",
+    },
+    "torch": {
+        "torch": "torch",
+        "torchvision": "torchvision",
+        "transformers": "transformers",
+    },
+    "openvino": {"openvino": "openvino"},
+    "cuda": {"triton": "triton"},
+}
+"""By extra: its distributions, each with the module that it provides."""
+
+_EXTRA_OF = {module: extra for extra, found in EXTRAS.items() for module in found.values()}
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install 'tvmscope[{extra}]'"
+
+
+def missing(module: str) -> str | None:
+    """One line with the command that installs `module`; None where it is installed."""
+    if importlib.util.find_spec(module) is not None:
+        return None
+    return f"{module} is not installed: {install(_EXTRA_OF[module])}"
+
+
+def require(*modules: str, why: str) -> None:
+    """Raise `BackendUnavailable` where one of `modules` is missing; `why` names what needs it.
+
+    Nothing is imported, so that a process that only asks stays light.
+    """
+    for name in modules:
+        if missing(name) is not None:
+            more = " (tvmscope[all] adds PyTorch and OpenVINO)" if name == "tvm" else ""
+            raise BackendUnavailable(
+                f"{why} needs {name}, which is not installed: {install(_EXTRA_OF[name])}{more}"
+            )
+
+
+def explain(error: BaseException) -> BackendUnavailable | None:
+    """What to install, where an import failed because an extra is missing; None otherwise."""
+    if not isinstance(error, ModuleNotFoundError) or error.name not in _EXTRA_OF:
+        return None
+    return BackendUnavailable(f"{error.name} is not installed: {install(_EXTRA_OF[error.name])}")

@@ -1,0 +1,21 @@
+"""A small session file for mail, issues and repositories; `tvmscope report` reads it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from tvmscope.core.session import Session
+from tvmscope.errors import UsageError
+from tvmscope.report.renderers import Renderer
+from tvmscope.report.slim import slim
+
+
+def render(sessions: Sequence[Session]) -> str:
+    """One session, without spaces; the file is compressed."""
+    if len(sessions) != 1:
+        raise UsageError(f"a slim file holds one session, not {len(sessions)}; write one for each")
+    return json.dumps(slim(sessions[0]), separators=(",", ":"), allow_nan=False)
+
+
+RENDERER = Renderer("slim", ".json.gz", render, packed=(".json.gz", ".json.xz"))
