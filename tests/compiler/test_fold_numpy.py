@@ -14,7 +14,7 @@ from tvm.tirx import FloatImm
 
 from support.graph_passes import Build, check, const, module, tidy
 from tvmscope.compiler.graph.arithmetic import TABLE
-from tvmscope.compiler.passes.fold_numpy import MOST_ELEMENTS_GROWN, fold_numpy
+from tvmscope.compiler.rewrites.fold_numpy import MOST_ELEMENTS_GROWN, fold_numpy
 
 op = relax.op
 X = np.linspace(0.5, 4, 15, dtype=np.float32).reshape(3, 5)

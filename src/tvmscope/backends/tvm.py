@@ -15,6 +15,7 @@ from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import here
 from tvmscope.messages import Text, msg
+from tvmscope.plugins import described
 
 
 class _Runner:
@@ -36,6 +37,8 @@ class _Runner:
         }
         if artifact.disabled_passes:
             self.settings["disabled_passes"] = ",".join(artifact.disabled_passes)
+        if artifact.plugins:
+            self.settings["plugins"] = ", ".join(described(plugin) for plugin in artifact.plugins)
         self.settings |= {name: str(value) for name, value in artifact.overrides.items()}
         if tuned := origins(k.tuned for k in read_kernels(artifact.path) if k.tuned):
             self.settings[TUNED_KERNELS] = tuned

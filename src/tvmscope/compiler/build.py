@@ -16,9 +16,9 @@ from tvm import relax
 from tvm.runtime import Executable
 
 from tvmscope.compiler import frontends, pipeline
+from tvmscope.compiler.codegen.lift_weights import lift_weights
 from tvmscope.compiler.codegen.linkers import link, linker_for
 from tvmscope.compiler.describe import sources
-from tvmscope.compiler.passes.lift_weights import lift_weights
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared, TensorSpec
@@ -71,6 +71,7 @@ def build(
             stored_digest=digest_file(apart) if stored else None,
             pass_times_s=lowered.times_s,
             versions=versions() | _cuda_version(library, target),
+            plugins=pipeline.plugins(options, target),
             kernels=sources.name_calls(lowered.calls, imported.sources),
             warnings=(*imported.warnings, *lowered.remarks),
             vision=vision_of(prepared),

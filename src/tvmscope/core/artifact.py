@@ -11,6 +11,7 @@ from tvmscope.core.precision import Precision
 from tvmscope.core.target import Target
 from tvmscope.core.vision import Vision
 from tvmscope.messages import Text
+from tvmscope.plugins import Plugin
 
 ARTIFACT_SCHEMA = 2
 
@@ -61,6 +62,8 @@ class Artifact:
     stored_digest: str | None = None
     pass_times_s: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    plugins: tuple[Plugin, ...] = ()
+    """Passes that ran and schedule rules that were offered kernels, of other distributions."""
     kernels: tuple[KernelCall, ...] = ()
     warnings: tuple[Text, ...] = ()
     weights: Literal["pretrained", "random", "file"] = "file"

@@ -10,6 +10,7 @@ from typing import Any
 from tvmscope.core import session_v1, stats
 from tvmscope.core.comparison import Comparison
 from tvmscope.core.environment import Environment
+from tvmscope.core.facts import PassFacts, RuleFacts
 from tvmscope.core.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Model
@@ -43,6 +44,10 @@ class Session:
     kernel_ir: tuple[KernelIR, ...] = ()
     findings: tuple[Finding, ...] = ()
     tuning: tuple[TunedTask, ...] = ()
+    passes: tuple[PassFacts, ...] = ()
+    """What there is to know of the passes that some row lacks."""
+    rules: tuple[RuleFacts, ...] = ()
+    """What there is to know of the schedule rules that kernels and tasks name."""
     fixes: tuple[Attempt, ...] = ()
     """In the order in which they were tried; each builds on those that were kept before it."""
     warnings: tuple[Text, ...] = ()

@@ -14,10 +14,6 @@ from tvmscope.messages import Message, Text, msg
 Params = dict[str, int | str]
 """A rule's parameters by name; what is not named follows from the rule's own model."""
 
-RULES = 3
-"""Raised whenever a schedule rule changes what it does by itself: a candidate names only what
-differs from that, so that records of other rules mean something else."""
-
 TUNED_KERNELS = "tuned_kernels"
 """The setting under which a compiled row says where its tuned kernels are from."""
 
@@ -47,6 +43,8 @@ class Lowering:
     """Those that were decided while the graph was lowered: layout, Winograd or direct ..."""
     function: str
     """Path of a file with the function as TVM's JSON."""
+    rule: str | None = None
+    """The schedule rule that its candidates' parameters belong to; None where no rule has any."""
     own: Params = field(default_factory=dict)
     """What the rule takes for the schedule's parameters where a candidate does not name them."""
     flops: float | None = None
@@ -97,8 +95,13 @@ class Trial:
     """The CPU's or GPU's model name."""
     clock_hz: float | None = None
     tvm: str = ""
-    rules: int = RULES
-    """The schedule rules that the parameters belong to."""
+    rule: str | None = None
+    """The schedule rule that the parameters belong to; None where the candidate is a trace, which
+    says all by itself, or where no rule took the kernel."""
+    rule_version: int | None = None
+    """Of that rule: a candidate names only what differs from what the rule does by itself."""
+    rule_from: str | None = None
+    """The distribution that brought the rule, and its version; None for a built-in one."""
     date: str = ""
     """UTC, ISO 8601."""
     seed: int | None = None
@@ -106,11 +109,6 @@ class Trial:
     """`validated` trials were measured again, interleaved with the untuned kernel."""
     baseline_s: tuple[float, ...] = ()
     """Of a validated trial: the untuned kernel's times in the same interleaved run."""
-
-    @property
-    def of_these_rules(self) -> bool:
-        """Whether its parameters mean today what they meant; a trace says all by itself."""
-        return self.candidate.trace is not None or self.rules == RULES
 
 
 @dataclass(frozen=True, kw_only=True)

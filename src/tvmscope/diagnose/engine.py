@@ -9,23 +9,29 @@ from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.errors import one_line
-from tvmscope.messages import Text, msg
-from tvmscope.plugins import discover
+from tvmscope.messages import msg, render
+from tvmscope.plugins import Merged, PluginFailure, discover, merged
 
 
-def rules() -> tuple[dict[str, Rule], list[Text]]:
-    """All rules by id, and a line about each file that holds none that can be used."""
+def known() -> Merged[Rule]:
+    """All rules by id, those of other packages last, and what holds none that can be used."""
     found, failures = discover("tvmscope.diagnose.rules", "RULE")
-    problems: list[Text] = [f"{failure.module}: {failure.reason}" for failure in failures]
     usable: dict[str, Rule] = {}
     for name, rule in found.items():
         if not isinstance(rule, Rule):
-            problems.append(msg("{name}: RULE is not a Rule", name=name))
+            failures.append(PluginFailure(name, render(msg("RULE is not a Rule"))))
         elif rule.id in usable:
-            problems.append(msg("{name}: the id {id} is taken", name=name, id=rule.id))
+            failures.append(PluginFailure(name, render(msg("the id {id} is taken", id=rule.id))))
         else:
             usable[rule.id] = rule
-    return usable, problems
+    every = merged("diagnosis rule", usable, Rule, lambda rule: rule.id)
+    return Merged(every.manifests, every.plugins, (*failures, *every.failures))
+
+
+def rules() -> tuple[dict[str, Rule], list[str]]:
+    """All rules by id, and a line about each file or plug-in that holds none that can be used."""
+    every = known()
+    return every.manifests, [str(failure) for failure in every.failures]
 
 
 def diagnose(session: Session) -> Session:

@@ -9,6 +9,7 @@ from functools import cached_property
 from tvmscope.analysis import roofline
 from tvmscope.analysis.alignment import groups
 from tvmscope.core import stats
+from tvmscope.core.facts import PassFacts
 from tvmscope.core.measurement import Result
 from tvmscope.core.precision import Precision
 from tvmscope.core.profile import KernelIR, KernelTime, Profile
@@ -80,6 +81,8 @@ class Subject:
     """In the order of their first call; one kernel may stand for several source operators."""
     label: str
     """Names the row, where a session has several to diagnose; else empty."""
+    passes: tuple[PassFacts, ...] = ()
+    """What is known of passes that were left out."""
     peers: dict[str, float] = field(default_factory=dict)
     """By source operator: the fastest other backend's time over ours, for its whole group."""
 
@@ -106,7 +109,15 @@ class Subject:
     @property
     def disabled(self) -> tuple[str, ...]:
         """The passes that were left out."""
-        return tuple(x for x in self.setting("disabled_passes").split(",") if x)
+        return tuple(dict.fromkeys(x for x in self.setting("disabled_passes").split(",") if x))
+
+    def lacks(self, name: str) -> PassFacts:
+        """What is known of a pass that was left out; little where the session does not tell."""
+        return next((p for p in self.passes if p.name == name), PassFacts(name=name, words=""))
+
+    def left_to(self, rule: str) -> list[str]:
+        """The passes that were left out and whose traces are a diagnosis rule's own subject."""
+        return [name for name in self.disabled if self.lacks(name).finding == rule]
 
     def setting(self, name: str) -> str:
         """What the row was built or run with; empty where it does not say."""
@@ -234,6 +245,7 @@ def _subject(session: Session, profile: Profile, *, several: bool) -> Subject:
             Kernel(k, loops.get(k.name), limits.least_s(k), run_s) for k in profile.kernels
         ),
         label=profile.key.label if several else "",
+        passes=session.passes,
         peers=_peers(session, profile),
     )
 

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tvmscope import errors
+from tvmscope import errors, plugins
 from tvmscope.errors import RunError, TvmscopeError, one_line
 from tvmscope.measure.deaths import DeathKind, describe_exit, until_dump
 from tvmscope.measure.remote import Remote
@@ -110,7 +110,7 @@ class Worker:
             theirs.close()
         self._connection = Connection(ours.detach())
         with contextlib.suppress(OSError):  # a child that is gone already is found by the first ask
-            self._connection.send(sys.path)
+            self._connection.send((sys.path, plugins.allowed()))
 
     @property
     def pid(self) -> int:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from tvmscope import plugins
 from tvmscope.compiler.codegen.linkers import linker_for
 from tvmscope.core.profile import Roof
 from tvmscope.core.target import Target
@@ -42,7 +43,8 @@ LEVELS = {"L1": 16 << 10, "L2": 256 << 10, "L3": 4 << 20, "DRAM": 256 << 20}
 
 def measure(target: Target, cache: Path | None = None, *, fresh: bool = False) -> tuple[Roof, ...]:
     """The roofs of this CPU for one thread and for all of the target's cores, or of this GPU."""
-    key = json.dumps([_machine(target), target.vector_bits, target.cores, LEVELS, _FORM])
+    parts = [_machine(target), target.vector_bits, target.cores, LEVELS, _FORM]
+    key = json.dumps(parts + plugins.identities())
     file = cache and cache / f"roofs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     if file and not fresh and (kept := _read(file)) is not None:
         return kept

@@ -26,7 +26,7 @@ class PrimType(Type):
 DType: TypeAlias = str | PrimType
 
 class TupleType(Type):
-    fields: Sequence[Type]
+    fields: Sequence[Any]  # as the type of an expression
     def __init__(self, fields: Sequence[Type], span: None = None) -> None: ...
 
 class Attrs(Object): ...

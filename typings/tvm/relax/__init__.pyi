@@ -14,6 +14,8 @@ from tvm.ir.expr import TupleGetItem as TupleGetItem
 from tvm.ir.expr import Var as Var
 from tvm.relax import analysis as analysis
 from tvm.relax import backend as backend
+from tvm.relax import expr as expr
+from tvm.relax import expr_functor as expr_functor
 from tvm.relax import op as op
 from tvm.relax import transform as transform
 from tvm.relax.expr_functor import PyExprMutator as PyExprMutator

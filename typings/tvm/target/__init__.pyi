@@ -1,6 +1,6 @@
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 from tvm.runtime import Object
 from tvm.target import codegen as codegen
@@ -26,5 +26,9 @@ class Target(Object):
         trace: TracebackType | None,
     ) -> None: ...
     def export(self) -> Mapping[str, Any]: ...
+    @overload
+    @staticmethod
+    def current(allow_none: Literal[False]) -> Target: ...
+    @overload
     @staticmethod
     def current(allow_none: bool = True) -> Target | None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 import tvm
-from tvm import relax
+from tvm import relax, te
 from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -14,6 +14,8 @@ OUT_ELEMENTWISE_FUSABLE = 4
 
 Handler = Callable[["Rewriter", relax.Call], relax.Expr | None]
 """Gives what replaces a call, or None to keep it."""
+Compute = Callable[..., te.Tensor | list[te.Tensor]]
+"""Makes tensors of tensors: a kernel as `call_te` takes it."""
 
 
 @mutator
@@ -51,6 +53,13 @@ def bound_call(rewriter: Rewriter, value: relax.Expr, name: str) -> relax.Call |
     if isinstance(bound, relax.Call) and isinstance(bound.op, tvm.ir.Op):
         return bound if bound.op.name == f"relax.{name}" else None
     return None
+
+
+def operator_name(value: relax.Expr) -> str:
+    """The name of the operator that a call is of; empty for all else."""
+    if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
+        return value.op.name
+    return ""
 
 
 def static_shape(value: relax.Expr) -> tuple[int, ...] | None:

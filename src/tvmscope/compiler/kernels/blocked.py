@@ -13,8 +13,8 @@ from types import MappingProxyType
 from tvm import te, tirx
 
 from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
+from tvmscope.compiler.kernels.marks import OP
 
-OP = "tvmscope.op"
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 """Further annotations of the main block: see `knobs`."""
 

@@ -11,8 +11,6 @@ from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
 from tvmscope.messages import msg
 
-_SCHEDULING = ("cpu-rules", "gpu-rules", "dlight")
-
 
 def is_unscheduled(kernel: Kernel) -> bool:
     """Taken by no rule, and with no loop that a schedule has marked."""
@@ -58,7 +56,8 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
 
 def _fix(subject: Subject) -> dict[str, object]:
     """Our pipeline, with its schedules; nothing where it ran whole and left them so."""
-    left = [name for name in subject.disabled if name not in _SCHEDULING]
+    scheduling = subject.left_to(RULE.id)
+    left = [name for name in subject.disabled if name not in scheduling]
     fix: dict[str, object] = {}
     if subject.key.variant.pipeline != "tvmscope":
         fix["pipeline"] = "tvmscope"

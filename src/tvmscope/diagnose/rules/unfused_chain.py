@@ -19,14 +19,13 @@ from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subj
 from tvmscope.messages import msg
 
 MUCH = 0.02
-_FUSING = ("annotate-patterns", "fuse-ops", "fuse-tir")
 _LITTLE = 1.0
 """Flops per byte below which a kernel waits for its data and for nothing else."""
 
 
 def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
-        off = [name for name in subject.disabled if name in _FUSING]
+        off = subject.left_to(RULE.id)
         chains = _chains(subject, 1 if off else 2)
         found = [k for chain in chains for k in chain]
         if sum(k.share for k in found) >= MUCH:
@@ -66,8 +65,8 @@ def _finding(subject: Subject, chains: list[list[Kernel]], off: list[str]) -> Fi
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
-        fix={"disabled_passes": [x for x in subject.disabled if x not in _FUSING]} if off else {},
-    )
+        fix={"disabled_passes": [x for x in subject.disabled if x not in off]} if off else {},
+    )  # fmt: skip
 
 
 def _joined(chain: list[Kernel]) -> float:

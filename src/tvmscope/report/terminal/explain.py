@@ -162,6 +162,8 @@ def _facts(titled: Titled) -> Iterator[Text]:
     if ir.bytes is not None:
         facts.append(_("{bytes} per call").format(bytes=format_bytes(ir.bytes)))
     yield Text(" · ".join(clean(fact) for fact in facts))
+    if words := next((r.words for r in session.rules if r.name == ir.rule), None):
+        yield Text(clean(_(words)), style="dim")
     points = {(p.key, p.kernel): p for p in roofline.points(session)}
     for profile in session.profiles:
         found = [k for k in profile.kernels if k.name == ir.name]

@@ -20,6 +20,7 @@ from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg, msgn
 from tvmscope.progress import Progress, Silent
+from tvmscope.stages.facts import informed
 from tvmscope.stages.job import begun
 from tvmscope.stages.options import Options
 from tvmscope.stages.plan import (
@@ -74,7 +75,7 @@ def tune(
             row=row,
         )
         planned = setup.plan(run, stack)
-        job.session = replace(job.session, tuning=tuned_tasks(planned), complete=dry_run)
+        job.session = informed(replace(job.session, tuning=tuned_tasks(planned), complete=dry_run))
         if dry_run:
             return job.session
         try:
@@ -126,7 +127,8 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
         proof = prove.prove(run, proof)
     finally:
         searched = search.states if search else {}
-        run.job.keep(replace(run.job.session, tuning=tuned_tasks(planned, searched, proof)))
+        tuned = replace(run.job.session, tuning=tuned_tasks(planned, searched, proof))
+        run.job.keep(informed(tuned))
     return run.job.finish()
 
 

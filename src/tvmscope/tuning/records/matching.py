@@ -16,10 +16,11 @@ from statistics import median
 from typing import NamedTuple
 
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import RULES, Choice, Trial
+from tvmscope.core.tuning import Choice, Trial
 from tvmscope.machine.cpu_features import ARM_FLAGS
 from tvmscope.messages import Text, msg
 from tvmscope.tuning.records.database import SHIPPED_NAME, Database
+from tvmscope.tuning.records.validity import outdated
 
 WORTH = 0.01
 """A candidate is used from this gain on; less is within what two good runs differ by."""
@@ -141,12 +142,8 @@ def mismatch(trial: Trial, host: Host) -> Text | None:
     if trial.tvm != host.tvm:
         version = trial.tvm or msg("of an unknown version")
         return msg("tuned with TVM {version}, not {here}", version=version, here=host.tvm)
-    if not trial.of_these_rules:
-        return msg(
-            "tuned with schedule rules of version {version}, not {here}",
-            version=trial.rules,
-            here=RULES,
-        )
+    if reason := outdated(trial):
+        return reason
     if (theirs.kind, _family(theirs)) != (ours.kind, _family(ours)):
         return msg("tuned for {target}", target=theirs.label)
     if missing := sorted(set(theirs.features) - set(ours.features)):

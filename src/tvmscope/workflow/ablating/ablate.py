@@ -72,7 +72,7 @@ def _build(job: Job, rows: Sequence[PlannedRow], alone: bool) -> list[Entry]:
     entries = [unbuilt_entry(row, job.ready, job.options) for row in rows]
     job.keep_race(not_yet(entries))
     with Builder(job.ready, threads_of(job.options)) as builder:
-        skipping = _Skipping(alone)
+        skipping = _Skipping(alone, switches.of_device(rows[0].target.device))
         for number, row in enumerate(rows):
             job.progress.stage("compile", row.key.label)
             build = partial(build_row, row, job.ready, job.options, job.artifacts, builder)
@@ -95,9 +95,9 @@ class Asked:
     target: Target
     compile: CompileOptions
     """Of the whole, with what records choose."""
-    known: Sequence[switches.Switch]
+    known: Sequence[switches.Optimisation]
     """All that could be switched."""
-    chosen: Sequence[switches.Switch]
+    chosen: Sequence[switches.Optimisation]
     with_nothing: bool
     """Whether there is also a row with everything switched off, and one with each thing alone."""
     warnings: tuple[str, ...] = ()
@@ -119,8 +119,7 @@ def ask(
         )
         why = clauses(found.warnings) or none
         raise UsageError(msg("nothing is tuned here: {why}", why=why))
-    every = switches.CPU if target.kind == "llvm" else switches.CUDA
-    known = _applicable(every, target, choices)
+    known = _applicable(switches.of_device(target.device), target, choices)
     chosen = switches.choose(known, only)
     return Asked(
         target=target,
@@ -171,8 +170,8 @@ def _config(row: PlannedRow) -> CompileOptions:
 
 
 def _applicable(
-    known: Sequence[switches.Switch], target: Target, choices: Mapping[str, Choice]
-) -> list[switches.Switch]:
+    known: Sequence[switches.Optimisation], target: Target, choices: Mapping[str, Choice]
+) -> list[switches.Optimisation]:
     """Without the target's features where it has none, or where the lesser target cannot run; and
     without what one thread or no record makes no difference to."""
     return [
@@ -192,7 +191,7 @@ def _changed(row: PlannedRow, change: str, config: CompileOptions) -> PlannedRow
     return _compiled(row, config).changed(change=change)
 
 
-def _lesser(row: PlannedRow, switch: switches.Switch) -> PlannedRow:
+def _lesser(row: PlannedRow, switch: switches.Optimisation) -> PlannedRow:
     target = row.target
     if switch.target is not None:
         target = _named(switch.target, target.cores)
@@ -206,7 +205,7 @@ def _named(target: str, cores: int) -> Target:
     return targets.resolve(target, cores=cores)
 
 
-def _without(whole: PlannedRow, switch: switches.Switch, options: Options) -> PlannedRow:
+def _without(whole: PlannedRow, switch: switches.Optimisation, options: Options) -> PlannedRow:
     row = _changed(whole, WITHOUT + switch.name, switches.off([switch], _config(whole)))
     if switch.target is None and switch.threads is None:
         return row
@@ -220,10 +219,10 @@ def _without(whole: PlannedRow, switch: switches.Switch, options: Options) -> Pl
 
 def _bare(
     whole: PlannedRow,
-    known: Sequence[switches.Switch],
+    known: Sequence[switches.Optimisation],
     change: str,
     config: CompileOptions,
-    kept: switches.Switch | None = None,
+    kept: switches.Optimisation | None = None,
 ) -> PlannedRow:
     """A row with nothing but what `config` leaves on; the target's features go too."""
     row = whole
@@ -236,8 +235,9 @@ def _bare(
 class _Skipping:
     """Spares rows whose time is known or not worth it, once what they compare with is built."""
 
-    def __init__(self, alone: bool) -> None:
+    def __init__(self, alone: bool, known: Sequence[switches.Optimisation]) -> None:
         self.alone = alone
+        self.known = {WITHOUT + each.name: each for each in known}
         self.built: dict[str | None, Path] = {}
 
     def made(self, row: PlannedRow, entry: Entry, build: Callable[[], Entry]) -> Entry:
@@ -265,9 +265,10 @@ class _Skipping:
         """Why a row that leaves out only rules, or only records, leaves out nothing of the whole;
         None where it does, or where that is not known before it is built."""
         whole = self.built.get(None)
-        known = {WITHOUT + s.name: s for s in (*switches.CPU, *switches.CUDA)}
-        switch = known.get(change)
-        if whole is None or switch is None or not (switch.rules or switch.tuned):
+        switch = self.known.get(change)
+        if whole is None or switch is None or switch.passes or switch.overrides:
+            return None
+        if not (switch.rules or switch.tuned):
             return None
         kernels = artifacts.read_kernels(whole)
         if switch.tuned:

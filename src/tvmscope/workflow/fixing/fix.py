@@ -21,11 +21,11 @@ from tvmscope.core.precision import Precision
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 from tvmscope.diagnose import view
-from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import BuildError, TvmscopeError, UsageError, one_line
 from tvmscope.messages import msg
 from tvmscope.stages import places
 from tvmscope.stages.build import build_rows
+from tvmscope.stages.facts import diagnosed
 from tvmscope.stages.job import Job
 from tvmscope.stages.options import Options
 from tvmscope.stages.plan import plan_rows
@@ -208,7 +208,7 @@ def _next(session: Session, now: Version) -> Finding | None:
     """The finding whose fix promises most, of those that were not tried."""
     tried = {(a.rule, a.title) for a in session.fixes if a.key and a.key.device == now.key.device}
     about = view.about(session, now.key, now.row.target)
-    found = [f for f in diagnose(about).findings if f.fix and f.saving_s != 0]
+    found = [f for f in diagnosed(about).findings if f.fix and f.saving_s != 0]
     new = [f for f in found if (f.rule, f.title) not in tried]
     return min(new, key=lambda f: any(key in f.fix for key in _BLIND), default=None)
 

@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from tvm.ir.expr import Expr
+from tvm.ir.expr import Call, Expr
 
 def resize2d(
     data: Expr,
@@ -14,4 +14,4 @@ def resize2d(
     cubic_exclude: int = 0,
     extrapolation_value: float = 0.0,
     out_dtype: str | None = None,
-) -> Expr: ...
+) -> Call: ...

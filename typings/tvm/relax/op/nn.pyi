@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 
-from tvm.ir.expr import Expr
+from tvm.ir.expr import Call, Expr
 
 def avg_pool2d(
     data: Expr,
@@ -12,7 +12,7 @@ def avg_pool2d(
     count_include_pad: bool = False,
     layout: str = "NCHW",
     out_layout: str | None = None,
-) -> Expr: ...
+) -> Call: ...
 def conv2d(
     data: Expr,
     weight: Expr,
@@ -24,7 +24,7 @@ def conv2d(
     kernel_layout: str = "OIHW",
     out_layout: str | None = None,
     out_dtype: str | None = None,
-) -> Expr: ...
+) -> Call: ...
 def max_pool2d(
     data: Expr,
     pool_size: int | Sequence[int] = (1, 1),
@@ -35,4 +35,4 @@ def max_pool2d(
     count_include_pad: bool = False,
     layout: str = "NCHW",
     out_layout: str | None = None,
-) -> Expr: ...
+) -> Call: ...

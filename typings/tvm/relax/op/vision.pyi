@@ -1,4 +1,4 @@
-from tvm.ir.expr import Expr
+from tvm.ir.expr import Call, Expr
 
 def all_class_non_max_suppression(
     boxes: Expr,
@@ -7,4 +7,4 @@ def all_class_non_max_suppression(
     iou_threshold: Expr,
     score_threshold: Expr,
     output_format: str = "onnx",
-) -> Expr: ...
+) -> Call: ...

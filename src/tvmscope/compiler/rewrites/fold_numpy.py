@@ -9,7 +9,6 @@ table stays for FoldConstant.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 import tvm
@@ -45,11 +44,10 @@ class _Fold(PyExprMutator):
         return relax.const(value, str(value.dtype))  # by itself it narrows int64 and float64
 
     def _value(self, value: relax.Expr) -> Array | None:
-        if isinstance(value, relax.Var):
-            value = self.lookup_binding(value)
-        if isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm):
-            return np.asarray(value.value, dtype=str(value.ty.dtype))
-        return value.value.numpy() if isinstance(value, GenericConst) else None
+        bound = self.lookup_binding(value) if isinstance(value, relax.Var) else value
+        if isinstance(bound, tvm.tirx.FloatImm | tvm.tirx.IntImm):
+            return np.asarray(bound.value, dtype=str(bound.ty.dtype))
+        return bound.value.numpy() if isinstance(bound, GenericConst) else None
 
 
 def _is_static(call: relax.Call) -> bool:
@@ -57,7 +55,7 @@ def _is_static(call: relax.Call) -> bool:
     return (
         isinstance(kind, relax.TensorType)
         and isinstance(kind.shape, relax.ShapeExpr)
-        and all(isinstance(d, tvm.tirx.IntImm) for d in kind.shape)
+        and all(isinstance(d, tvm.tirx.IntImm) for d in kind.shape.values)
     )
 
 
@@ -65,7 +63,7 @@ def fold_numpy() -> tvm.transform.Pass:
     """The pass over all Relax functions of a module; what becomes unused is removed."""
 
     @tvm.transform.module_pass(opt_level=0, name="FoldNumpy")
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         for var, function in module.functions_items():
             if isinstance(function, relax.Function):
                 module.update_func(var, _Fold(module).visit_expr(function))
