@@ -16,7 +16,7 @@ def profiling(
         option(
             _WHY,
             "--profile/--no-profile",
-            help=_("Time every kernel too, after measuring."),
+            help=_("Also time every kernel, after measuring."),
             default=_("profile"),
         ),
     ] = True,
