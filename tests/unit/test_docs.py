@@ -17,7 +17,9 @@ import tvmscope
 from tvmscope import errors
 from tvmscope.cli.show import InterruptedWork
 from tvmscope.core.options import CompileOptions, LoadOptions, MeasureOptions, TuneOptions
+from tvmscope.plugins import discover
 from tvmscope.stages.options import Options
+from tvmscope.workflow.ablating.switches import built_in
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -110,6 +112,25 @@ def test_exit_codes() -> None:
     assert documented == {e.__name__: e.exit_code for e in own}
     codes = {int(cell) for cell in first if cell.isdigit()}
     assert codes == {0, *documented.values(), InterruptedWork.exit_code}
+
+
+def first_column(page: str) -> set[str]:
+    """The names in the first column of every table of a page."""
+    rows = re.findall(r"^\| (`.+?) \| ", text_of(DOCS / page), re.MULTILINE)
+    return {name for row in rows for name in names(row)}
+
+
+def test_every_optimisation_is_explained() -> None:
+    known = {switch.name for device in ("cpu", "cuda") for switch in built_in(device)}
+    kinds = {name for name in known if not name.endswith("-schedule")}
+    assert sorted(kinds - first_column("ablation.md")) == []
+
+
+def test_every_diagnosis_rule_is_explained() -> None:
+    found, failures = discover("tvmscope.diagnose.rules", "RULE")
+    assert failures == []
+    ids = {rule.id for rule in found.values()}
+    assert first_column("diagnosis.md") == ids
 
 
 def schema() -> dict[str, Any]:
