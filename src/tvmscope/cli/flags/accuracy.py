@@ -1,4 +1,4 @@
-"""The flags about how close to the reference a result must be (`_flags` says what a group is)."""
+"""The flags about how close to the reference a result must be."""
 
 from __future__ import annotations
 

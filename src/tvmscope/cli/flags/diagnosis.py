@@ -1,4 +1,4 @@
-"""The flags about explaining a result and acting on it (see `_flags` for what a group is)."""
+"""The flags about explaining a result and acting on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags about where results go and how they are shown (see `_flags` for what a group is)."""
+"""The flags about where results go and how they are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags about pictures (see `_flags` for what a group is)."""
+"""The flags about pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flags about tuning (see `_flags` for what a group is)."""
+"""The flags about tuning."""
 
 from __future__ import annotations
 
