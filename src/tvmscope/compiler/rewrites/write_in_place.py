@@ -58,7 +58,10 @@ class _InPlace(relax.PyExprMutator):
             return
         args = self.visit_expr(call.args[1])
         made = relax.op.call_tir_inplace(self.kernels[_callee(call)], args, 0, call.ty)
-        self.set_var_remap(binding.var, self.builder_.emit(made, binding.var.name))
+        is_output = not isinstance(binding.var, relax.DataflowVar)
+        inside = self.builder_.current_block_is_dataflow()
+        emit = self.builder_.emit_output if is_output and inside else self.builder_.emit
+        self.set_var_remap(binding.var, emit(made, name_hint=binding.var.name))
 
 
 def _chosen(module: tvm.IRModule, function: relax.Function) -> dict[relax.Var, relax.Call]:
