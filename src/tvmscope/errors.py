@@ -8,6 +8,11 @@ class TvmscopeError(Exception):
 
     exit_code = 1
 
+    @property
+    def message(self) -> str:
+        """What it says; where that was made with `messages.msg`, still that message."""
+        return self.args[0] if self.args and isinstance(self.args[0], str) else str(self)
+
 
 class UsageError(TvmscopeError):
     """The request itself is wrong: an unknown name, a bad shape, a missing file."""
@@ -66,8 +71,13 @@ class SchemaError(TvmscopeError):
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:
-    """The gist of an error in one printable line (TVM's messages run over pages)."""
+    """The gist of an error in one printable line (TVM's messages run over pages).
+
+    What an error of ours says in one line is returned as it is: a message can be translated.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     gist = next((x for x in reversed(lines) if "Error" in x), lines[-1] if lines else "")
     text = "".join(c if c.isprintable() else " " for c in gist) or type(error).__name__
+    if isinstance(error, TvmscopeError) and error.message == text:
+        return error.message
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,26 +1,240 @@
-"""Text for people, looked up in message catalogues: a translation adds files, not code."""
+"""Text for people as data: an English sentence with named arguments, put into words when shown.
+
+A finding, remark, warning or reason outlives the process that writes it, and may be read by someone
+who speaks another language. So it is made with `msg("{kernel} takes {time}", kernel=k, time=t)`,
+stored with its arguments, and said by `render` at the moment it is shown. Catalogues are gettext's:
+a translation adds files, not code. Extractors (Babel, xgettext) find the texts by the names of the
+functions here: `_`, `plural:1,2`, `msg`, `msgn:1,2`, `marked`; an f-string is invisible to them.
+"""
 
 from __future__ import annotations
 
 import gettext
-from functools import cache
+import numbers
+import os
+import re
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from tvmscope.units import format_bytes, format_s
 
 DOMAIN = "tvmscope"
 LOCALE_FOLDER = Path(__file__).parent / "locale"
 """`<language>/LC_MESSAGES/tvmscope.mo`; a language without one reads English."""
+_ENGLISH = gettext.NullTranslations()
+_SPEC = re.compile(r"[+]?\d?,?(?:\.\d)?[defg%]?")
+"""Formats of numbers. Texts also come from files, where a width of a billion would be an attack."""
+_chosen: str | None = None
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """A time, shown with a fitting unit."""
+
+    value: float | None
+
+    def __str__(self) -> str:
+        return format_s(self.value)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A size, shown in binary units."""
+
+    value: float | None
+
+    def __str__(self) -> str:
+        return format_bytes(self.value)
+
+
+Arg = str | float | Seconds | Bytes | os.PathLike[str] | Sequence["Arg"]
+"""What a message can be told: a text or another message, a number, a quantity, a path, or several
+of these, which are listed with commas."""
+
+
+class Message(str):
+    """A sentence that knows how it was made, so that it can be said in another language.
+
+    To a program it is the English sentence, in JSON, in logs and where two are compared; `render`
+    says it to a person.
+    """
+
+    id: str
+    """The English text with named places for the arguments: gettext's msgid."""
+    plural: str | None
+    """The same for another number than one, where `args["count"]` decides."""
+    args: Mapping[str, Arg]
+
+    def __new__(cls, msgid: str, args: Mapping[str, Arg], plural: str | None = None) -> Message:
+        known = {name: _plain(value) for name, value in args.items()}
+        _check(msgid, plural, known)
+        self = super().__new__(cls, _fill(msgid, plural, known, _ENGLISH))
+        for name, value in (("id", msgid), ("plural", plural), ("args", MappingProxyType(known))):
+            str.__setattr__(self, name, value)
+        return self
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a message cannot be changed")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Message, (self.id, dict(self.args), self.plural)
+
+
+Text = Message | str
+"""What is said to people and stored. A plain string is foreign: another library's words, or a
+sentence of a session that was written before messages were data."""
+
+
+def msg(text: str, /, **args: Arg) -> Message:
+    """A sentence with named places, such as `msg("{row} took {time}", row=..., time=Seconds(2))`.
+
+    Numbers may have a format (`{share:.0%}`). A missing or unknown argument is a ValueError.
+    """
+    return Message(text, args)
+
+
+def msgn(one: str, many: str, /, count: int, **args: Arg) -> Message:
+    """The same for a number of things, which both texts may show as `{count}`."""
+    return Message(one, {"count": count, **args}, many)
+
+
+def marked(text: str) -> str:
+    """The text itself; extractors find it here, and `word` says it later."""
+    return text
+
+
+def word(text: str) -> Message:
+    """A word of a vocabulary (a verdict, a status) whose texts are marked where it is defined."""
+    return Message(text, {})
+
+
+def sentences(*parts: Text | None) -> Text:
+    """One after the other; those that are None or empty are left out."""
+    *others, last = [part for part in parts if part] or [""]
+    for part in reversed(others):
+        last = msg("{first} {rest}", first=part, rest=last)
+    return last
+
+
+def clauses(parts: Sequence[Text]) -> Text:
+    """Joined by semicolons."""
+    *others, last = parts or [""]
+    for part in reversed(others):
+        last = msg("{first}; {rest}", first=part, rest=last)
+    return last
+
+
+_LIST = marked("{first}, {rest}")
+
+
+# ---- saying ------------------------------------------------------------------------------------
+
+
+def use_language(language: str | None) -> None:
+    """What `render` and `_` speak from now on; None is the user's own language."""
+    global _chosen
+    _chosen = language
+
+
+def render(text: Text, language: str | None = None) -> str:
+    """A text in words: a message in `language` (None: the user's), a foreign text as it is.
+
+    A translation that does not fit its message is passed over for the English text.
+    """
+    if not isinstance(text, Message):
+        return text
+    try:
+        return _said(text, catalogue(language or _chosen))
+    except (LookupError, ValueError, AttributeError, TypeError):
+        return str(text)
 
 
 @cache
-def _catalogue() -> gettext.NullTranslations:
-    return gettext.translation(DOMAIN, localedir=LOCALE_FOLDER, fallback=True)
+def catalogue(language: str | None) -> gettext.NullTranslations:
+    """The translations of a language; None asks LANGUAGE, LC_ALL, LC_MESSAGES and LANG."""
+    languages = None if language is None else [language]
+    return gettext.translation(DOMAIN, LOCALE_FOLDER, languages, fallback=True)
 
 
 def _(text: str) -> str:
-    """`text` in the user's language (LANGUAGE, LC_ALL, LC_MESSAGES, LANG)."""
-    return _catalogue().gettext(text) if text else ""
+    """`text` in the user's language, at once: for what is shown and not kept."""
+    return catalogue(_chosen).gettext(text) if text else ""
 
 
 def plural(one: str, many: str, count: int) -> str:
     """`one` or `many`, whichever the user's language says for `count`."""
-    return _catalogue().ngettext(one, many, count)
+    return catalogue(_chosen).ngettext(one, many, count)
+
+
+def _said(message: Message, language: gettext.NullTranslations) -> str:
+    return _fill(message.id, message.plural, message.args, language)
+
+
+def _fill(
+    msgid: str, many: str | None, args: Mapping[str, Any], language: gettext.NullTranslations
+) -> str:
+    if many is None:
+        template = language.gettext(msgid)
+    else:
+        template = language.ngettext(msgid, many, args["count"])
+    return template.format(**{name: _value(arg, language) for name, arg in args.items()})
+
+
+def _value(arg: Any, language: gettext.NullTranslations) -> Any:
+    """An argument as it is filled in: messages in words, several joined, numbers as they are."""
+    if isinstance(arg, Message):
+        return _said(arg, language)
+    if not isinstance(arg, tuple):
+        return arg
+    *others, last = [str(_value(item, language)) for item in arg] or [""]
+    for item in reversed(others):
+        last = language.gettext(_LIST).format(first=item, rest=last)
+    return last
+
+
+# ---- checking ----------------------------------------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    """The argument as plain Python: numbers of numpy, paths and others become what JSON knows."""
+    if isinstance(value, str | bool | Seconds | Bytes):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple):
+        return tuple(_plain(item) for item in value)
+    return str(value)  # a shape, a type: a reason that is being told must not fail for it
+
+
+def _check(msgid: str, many: str | None, args: Mapping[str, Arg]) -> None:
+    if not msgid:
+        raise ValueError("a message has a text")
+    wanted = set(_places(msgid)) | (set() if many is None else {"count", *_places(many)})
+    if missing := sorted(wanted - args.keys()):
+        raise ValueError(f"message {msgid!r} lacks {', '.join(missing)}")
+    if unknown := sorted(args.keys() - wanted):
+        raise ValueError(f"message {msgid!r} has no place for {', '.join(unknown)}")
+    if many is not None and not isinstance(args["count"], int):
+        raise ValueError(f"message {msgid!r}: count is no whole number")
+
+
+@lru_cache(maxsize=2048)
+def _places(template: str) -> tuple[str, ...]:
+    """The names of a template's arguments; refuses all but plain names and formats of numbers."""
+    names = []
+    for _literal, name, spec, conversion in string.Formatter().parse(template):
+        if name is None:
+            continue
+        if not name.isidentifier() or conversion or not _SPEC.fullmatch(spec or ""):
+            raise ValueError(f"message {template!r}: {{{name}}} is no plain name")
+        names.append(name)
+    return tuple(names)

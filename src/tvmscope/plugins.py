@@ -1,21 +1,211 @@
-"""Finds plug-in files: every module of a package that carries a manifest under an agreed name."""
+"""Finds what extends the program: files of its own packages, and entry points of other packages.
+
+What is built in is found by file, so that a source tree without metadata works. Another installed
+package brings manifests through entry points (`GROUPS`), whose names are the manifests' own. What
+does not load, or takes a name that is given already, is a failure with a reason and not a crash.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tvmscope.errors import one_line
+
+if TYPE_CHECKING:
+    from importlib import metadata
+
+GROUPS = {
+    "backend": "tvmscope.backends",
+    "schedule rule": "tvmscope.schedule_rules",
+    "pass": "tvmscope.passes",
+    "diagnosis rule": "tvmscope.diagnosis_rules",
+    "format": "tvmscope.formats",
+    "model": "tvmscope.models",
+}
+"""The entry-point group of each kind of manifest."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class PluginFailure:
-    """A plug-in file that did not load; `doctor` shows it."""
+    """A plug-in that is left out; `doctor` shows it."""
 
     module: str
     reason: str
+
+    def __str__(self) -> str:
+        return f"{self.module}: {self.reason}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugin:
+    """A manifest that another distribution brought."""
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+
+    @property
+    def origin(self) -> str:
+        """The distribution and its version: `fast-rules 1.2`."""
+        return f"{self.distribution} {self.version}"
+
+
+@dataclass(frozen=True)
+class Brought(Generic[T]):
+    """A manifest and who brought it."""
+
+    manifest: T
+    plugin: Plugin
+
+
+@dataclass(frozen=True)
+class Found(Generic[T]):
+    """What was found of a kind, and what was left out."""
+
+    brought: tuple[Brought[T], ...] = ()
+    failures: tuple[PluginFailure, ...] = ()
+
+
+@dataclass(frozen=True)
+class Merged(Generic[T]):
+    """The built-in manifests of a kind by name, those of other packages behind them."""
+
+    manifests: dict[str, T]
+    plugins: dict[str, Plugin] = field(default_factory=dict)
+    """Who brought those that are not built in."""
+    failures: tuple[PluginFailure, ...] = ()
+
+
+_allowed = True
+_failed: dict[PluginFailure, None] = {}
+
+
+def allow(yes: bool) -> None:
+    """Use what other packages bring, or leave it out; also looks for them anew."""
+    global _allowed
+    _allowed = yes
+    _failed.clear()
+    _entry_points.cache_clear()
+    _outside.cache_clear()
+
+
+def allowed() -> bool:
+    """Whether what other packages bring is used."""
+    return _allowed
+
+
+def failures() -> tuple[PluginFailure, ...]:
+    """What other packages bring and this process has left out so far."""
+    return tuple(_failed)
+
+
+def remember(found: Iterable[PluginFailure]) -> tuple[PluginFailure, ...]:
+    """Let the user hear of failures at the end, once each."""
+    kept = tuple(found)
+    _failed.update(dict.fromkeys(kept))
+    return kept
+
+
+def names(kind: str) -> list[str]:
+    """What other packages bring of a kind, by name; nothing is imported."""
+    return sorted(point.name for point in _entry_points(kind))
+
+
+def identities() -> list[str]:
+    """Everything that other packages bring, with its version, for keys of caches; nothing is
+    imported, and a machine without plug-ins keeps its keys."""
+    every = (_plugin(kind, point) for kind in GROUPS for point in _entry_points(kind))
+    return sorted(described(plugin) for plugin in every)
+
+
+def outside(kind: str, expected: type[T]) -> Found[T]:
+    """What other packages bring of a kind, in the order of their names; loaded once."""
+    found: Found[T] = _outside(kind, expected)  # type: ignore[arg-type]  # a type is hashable
+    return found
+
+
+@cache
+def _outside(kind: str, expected: type[Any]) -> Found[Any]:
+    brought: list[Brought[Any]] = []
+    failures: list[PluginFailure] = []
+    loaded = (pair for point in _entry_points(kind) for pair in _load(kind, point))
+    for plugin, value in loaded:
+        if isinstance(value, expected):
+            brought.append(Brought(value, plugin))
+        else:
+            reason = value if isinstance(value, str) else f"it is no {expected.__name__}"
+            failures.append(PluginFailure(described(plugin), reason))
+    return Found(tuple(brought), remember(failures))
+
+
+def merged(
+    kind: str, built_in: Mapping[str, T], expected: type[T], name_of: Callable[[T], str]
+) -> Merged[T]:
+    """Built-in manifests with those of other packages; a name stays with whom it belongs to."""
+    found = outside(kind, expected)
+    manifests, plugins, failures = dict(built_in), dict[str, Plugin](), list(found.failures)
+    for each in found.brought:
+        name = name_of(each.manifest)
+        if name in manifests:
+            failures.append(taken(each.plugin, name, plugins.get(name)))
+            continue
+        manifests[name], plugins[name] = each.manifest, replace(each.plugin, name=name)
+    return Merged(manifests, plugins, remember(failures))
+
+
+def taken(plugin: Plugin, name: str, owner: Plugin | None) -> PluginFailure:
+    """The failure of a manifest whose name another one has."""
+    whose = "is built in" if owner is None else f"is brought by {owner.origin}"
+    reason = f"the name '{name}' is taken: the {plugin.kind} of that name {whose}"
+    return PluginFailure(described(plugin), reason)
+
+
+def described(plugin: Plugin) -> str:
+    """`pass mine of fast-rules 1.2`."""
+    return f"{plugin.kind} {plugin.name} of {plugin.origin}"
+
+
+@cache
+def _entry_points(kind: str) -> tuple[metadata.EntryPoint, ...]:
+    if not _allowed:
+        return ()
+    from importlib import metadata  # takes as long as all else that a worker needs to begin
+
+    return tuple(
+        sorted(
+            metadata.entry_points(group=GROUPS[kind]), key=lambda point: (point.name, point.value)
+        )
+    )
+
+
+def _load(kind: str, point: metadata.EntryPoint) -> Iterator[tuple[Plugin, Any]]:
+    """An entry point's manifests; a text where it does not load: the reason."""
+    plugin = _plugin(kind, point)
+    try:
+        value = point.load()
+    except Exception as e:  # a broken plug-in must not take the program down
+        yield plugin, f"{type(e).__name__}: {one_line(e)}"
+        return
+    for manifest in value if isinstance(value, tuple) else (value,):
+        yield plugin, manifest
+
+
+def _plugin(kind: str, point: metadata.EntryPoint) -> Plugin:
+    dist = point.dist
+    return Plugin(
+        kind=kind,
+        name=point.name,
+        distribution=dist.name if dist else "an unknown distribution",
+        version=dist.version if dist else "?",
+    )
 
 
 def discover(package: str, attribute: str) -> tuple[dict[str, Any], list[PluginFailure]]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from tvmscope.messages import Text
+
 
 class Progress(Protocol):
     """Receives the current stage, how far it is, remarks worth a line, and where work is kept."""
 
-    def stage(self, name: str, detail: str = "") -> None:
+    def stage(self, name: Text, detail: Text = "") -> None:
         """A new stage begins."""
 
-    def step(self, done: float, total: float, detail: str = "") -> None:
+    def step(self, done: float, total: float, detail: Text = "") -> None:
         """The stage is `done` of `total`."""
 
-    def note(self, text: str) -> None:
+    def note(self, text: Text) -> None:
         """A remark for the user."""
 
     def saved(self, folder: Path) -> None:
@@ -25,10 +27,10 @@ class Progress(Protocol):
 class Silent:
     """Shows nothing."""
 
-    def stage(self, name: str, detail: str = "") -> None: ...
+    def stage(self, name: Text, detail: Text = "") -> None: ...
 
-    def step(self, done: float, total: float, detail: str = "") -> None: ...
+    def step(self, done: float, total: float, detail: Text = "") -> None: ...
 
-    def note(self, text: str) -> None: ...
+    def note(self, text: Text) -> None: ...
 
     def saved(self, folder: Path) -> None: ...

@@ -18,7 +18,7 @@ OWN = ("--db", "tuning_logs")
 FAULTS = {
     "torn": to_line(trial(50))[:-30] + b"\n",
     "not JSON": b"hello\n",
-    "schema version 7": to_line(trial(51)).replace(b'"schema_version":1}', b'"schema_version":7}'),
+    "schema version 7": to_line(trial(51)).replace(b'"schema_version":2}', b'"schema_version":7}'),
     "seconds holds -0.001": to_line(trial(52)).replace(b'"seconds":[0.001', b'"seconds":[-0.001'),
     "seconds holds nan": to_line(trial(53)).replace(b'"seconds":[0.001', b'"seconds":[NaN'),
     "status ok without seconds": to_line(failed(54)).replace(b'"failed"', b'"ok"'),

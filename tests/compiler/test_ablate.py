@@ -12,6 +12,7 @@ import tvm
 from support.command import TORCH_NET, refuses, run
 from tvmscope.analysis.ablation import effects
 from tvmscope.compiler import frontends, pipeline, targets
+from tvmscope.compiler.passes import all_passes, required
 from tvmscope.compiler.schedules import cpu, cuda
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
@@ -22,13 +23,13 @@ from tvmscope.workflow.ablating import switches
 
 
 def test_every_switch_names_real_passes_and_every_rule_has_one() -> None:
-    steps = {step.name for step in pipeline.STEPS} - pipeline.REQUIRED
-    for switch in (*switches.CPU, *switches.CUDA):
+    steps = {each.name for each in all_passes()} - required()
+    for switch in (*switches.of_device("cpu"), *switches.of_device("cuda")):
         assert set(switch.passes) <= steps
-    named = {rule for switch in switches.CPU for rule in switch.rules}
-    assert named == {name for name, _ in cpu.RULES}
-    named = {rule for switch in switches.CUDA for rule in switch.rules}
-    assert named == {name for name, _ in cuda.RULES} - {"dlight-fallback"}
+    named = {rule for switch in switches.of_device("cpu") for rule in switch.rules}
+    assert named == {rule.name for rule in cpu.RULES}
+    named = {rule for switch in switches.of_device("cuda") for rule in switch.rules}
+    assert named == {rule.name for rule in cuda.RULES} - {"dlight-fallback"}
 
 
 def lower(ready: Prepared, host: Target, options: CompileOptions) -> set[str | None]:
@@ -42,7 +43,7 @@ def test_the_next_rule_takes_what_a_disabled_one_leaves(conv_net: Prepared, host
     assert "conv2d" in usual
     left = CompileOptions(overrides={"disabled_rules": ("conv2d",)})
     assert lower(conv_net, host, left) == usual - {"conv2d"} | {"fallback"}
-    every = CompileOptions(overrides={"disabled_rules": tuple(name for name, _ in cpu.RULES)})
+    every = CompileOptions(overrides={"disabled_rules": tuple(r.name for r in cpu.RULES)})
     assert lower(conv_net, host, every) == {None}
 
 
@@ -82,3 +83,13 @@ def test_ablate_refuses_what_it_cannot_switch(tmp_path: Path) -> None:
     refuses(run(*common, "--only", "magic", cwd=tmp_path), 2, "no optimisation named magic")
     refuses(run(*common, "--pipeline", "tvm", cwd=tmp_path), 2, "leave --pipeline out")
     refuses(run(*common, "--only", "tuning", "--db", "none", cwd=tmp_path), 2, "nothing is tuned")
+
+
+OPTIMISATIONS = {each.name: each for each in switches.of_device("cpu")}
+
+
+@pytest.mark.parametrize("name", [n for n, each in OPTIMISATIONS.items() if each.passes])
+def test_the_model_can_be_lowered_without_each_pass(
+    name: str, conv_net: Prepared, host: Target
+) -> None:
+    assert lower(conv_net, host, switches.off([OPTIMISATIONS[name]], CompileOptions()))

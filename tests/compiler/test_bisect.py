@@ -47,6 +47,7 @@ BROKEN_RULE = f"""
 from tvm import s_tir, te, topi
 from tvm.relax import transform as rx
 from tvmscope.compiler import targets
+from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.schedules.apply import apply_schedules
 
 def clumsy(func, target):
@@ -56,7 +57,10 @@ def clumsy(func, target):
     return s_tir.Schedule(te.create_prim_func([x, topi.minimum(x, te.const(0.0))]))
 
 def make(target):
-    kernels = [apply_schedules((("clumsy", clumsy),), targets.host_target(cores=2), [])]
+    rule = ScheduleRule(
+        name="clumsy", devices=("cpu",), version=1, words="A test.", schedule=clumsy
+    )
+    kernels = [apply_schedules([rule], targets.host_target(cores=2), [])]
     return [{FINISH}]
 """
 

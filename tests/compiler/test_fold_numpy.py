@@ -13,7 +13,8 @@ from tvm.ir.expr import GenericConst
 from tvm.tirx import FloatImm
 
 from support.graph_passes import Build, check, const, module, tidy
-from tvmscope.compiler.passes.fold_numpy import MOST_ELEMENTS_GROWN, TABLE, fold_numpy
+from tvmscope.compiler.graph.arithmetic import TABLE
+from tvmscope.compiler.rewrites.fold_numpy import MOST_ELEMENTS_GROWN, fold_numpy
 
 op = relax.op
 X = np.linspace(0.5, 4, 15, dtype=np.float32).reshape(3, 5)

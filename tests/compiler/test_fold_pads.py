@@ -7,7 +7,7 @@ import torch.nn.functional as nnf
 from tvm import relax
 
 from support.paired_graph import Graph, Node
-from tvmscope.compiler.passes.fold_pads import fold_pads
+from tvmscope.compiler.rewrites.fold_pads import fold_pads
 from tvmscope.core.target import Target
 
 

@@ -10,9 +10,9 @@ from tvm.tirx import FloatImm, IntImm
 
 from support.graph_passes import Build, check, const
 from tvmscope.compiler import targets
-from tvmscope.compiler.passes.scalar_operands import scalar_operands
-from tvmscope.compiler.passes.sink_reshapes import UNARY, sink_reshapes
-from tvmscope.compiler.passes.wide_sums import wide_sums
+from tvmscope.compiler.rewrites.scalar_operands import scalar_operands
+from tvmscope.compiler.rewrites.sink_reshapes import UNARY, sink_reshapes
+from tvmscope.compiler.rewrites.wide_sums import wide_sums
 from tvmscope.core.target import Target
 
 op = relax.op

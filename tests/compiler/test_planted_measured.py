@@ -16,10 +16,11 @@ from tvmscope.backends import all_backends
 from tvmscope.backends.api import LoadRequest
 from tvmscope.compiler import targets
 from tvmscope.compiler.build import build
+from tvmscope.core.findings import Finding
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.precision import FLOAT32
-from tvmscope.core.profile import Finding, Roof
+from tvmscope.core.profile import Roof
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.diagnose import loops

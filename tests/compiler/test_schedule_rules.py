@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,14 @@ from tvm import relax, s_tir, tirx
 from support.paired_graph import Graph, Node
 from tvmscope.benchmark.verify import verify
 from tvmscope.compiler import build, pipeline, targets
+from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.schedules import cpu
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.runtime.artifact import load_callable
+
+Schedule = Callable[[tirx.PrimFunc, Target], s_tir.Schedule | None]
 
 
 def convolution(graph: Graph) -> Node:
@@ -90,12 +94,12 @@ def takers(graph: Graph, node: Node, target: Target) -> list[str]:
     options = CompileOptions(disabled_passes=("cpu-rules",))
     kernels = pipeline.run(graph.module(node), target, tvm_target, options).module.functions
     return [
-        name
+        rule.name
         for kernel in kernels.values()
-        for name, rule in cpu.RULES
+        for rule in cpu.RULES
         if isinstance(kernel, tirx.PrimFunc)
-        and name != "fallback"
-        and rule(kernel, target) is not None
+        and rule.name != "fallback"
+        and rule.schedule(kernel, target) is not None
     ]
 
 
@@ -118,11 +122,15 @@ def test_each_rule_takes_its_own_operator_and_declines_the_others(host: Target) 
         found = set(takers(graph, make(graph), host))
         assert sorted(found - {"movement"} if make in CONVERTED else found) == names
     covered = {name for names in expected.values() for name in names}
-    assert covered == {name for name, _ in cpu.RULES} - {"fallback"}
+    assert covered == {rule.name for rule in cpu.RULES} - {"fallback"}
 
 
 def test_the_fallback_comes_last() -> None:
-    assert [name for name, _ in cpu.RULES].index("fallback") == len(cpu.RULES) - 1
+    assert [rule.name for rule in cpu.RULES].index("fallback") == len(cpu.RULES) - 1
+
+
+def a_rule(name: str, schedule: Schedule) -> ScheduleRule:
+    return ScheduleRule(name=name, devices=("cpu",), version=1, words="A test.", schedule=schedule)
 
 
 def test_a_rule_that_raises_costs_a_remark_and_not_the_result(
@@ -131,7 +139,7 @@ def test_a_rule_that_raises_costs_a_remark_and_not_the_result(
     def broken(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
         raise RuntimeError("no such loop")
 
-    monkeypatch.setattr(cpu, "RULES", (("broken", broken), *cpu.RULES))
+    monkeypatch.setattr(cpu, "RULES", (a_rule("broken", broken), *cpu.RULES))
     graph = Graph()
     node = product(graph)
     ran = graph.run(node, target=host)
@@ -148,9 +156,9 @@ def wrong(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     return s_tir.Schedule(tvm.script.from_source(text.replace("T.max(", "T.min(")))
 
 
-@pytest.mark.parametrize("extra", [(), (("wrong", wrong),)], ids=["ours", "wrong"])
+@pytest.mark.parametrize("extra", [(), (a_rule("wrong", wrong),)], ids=["ours", "wrong"])
 def test_a_wrong_schedule_does_not_pass_verification(
-    extra: tuple[tuple[str, object], ...],
+    extra: tuple[ScheduleRule, ...],
     monkeypatch: pytest.MonkeyPatch,
     conv_net: Prepared,
     host: Target,

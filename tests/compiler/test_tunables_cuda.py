@@ -37,8 +37,9 @@ def heaviest(tasks: list[TuningTask]) -> TuningTask:
 def bound_trace(function: Path) -> Candidate:
     """What DLight's fallback does, as a trace that MetaSchedule could have proposed."""
     with tvm.target.Target(targets.to_tvm(SM_90), host={"kind": "llvm"}):
-        schedule = dict(cuda.RULES)["dlight-fallback"]
-        sch: s_tir.Schedule = schedule(extract.read_function(function), SM_90)
+        (fallback,) = (rule for rule in cuda.RULES if rule.last_resort)
+        sch: s_tir.Schedule | None = fallback.schedule(extract.read_function(function), SM_90)
+    assert sch is not None
     return Candidate(trace=_text(sch.trace))
 
 

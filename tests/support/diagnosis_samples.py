@@ -11,6 +11,7 @@ from support.rows import key
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import Buffer, KernelIR, KernelTime, Roof
 from tvmscope.core.session import Session
+from tvmscope.stages.facts import informed
 
 GOOD = (("parallel", 56), ("serial", 64), ("unrolled", 6), ("vectorized", 16))
 """Loops of a kernel that is well scheduled."""
@@ -110,7 +111,7 @@ def built(found: Session, threads: int = 2, **settings: str) -> Session:
     rows = tuple(
         replace(r, settings=settings, task=replace(r.task, threads=threads)) for r in found.results
     )
-    return replace(found, results=rows)
+    return informed(replace(found, results=rows))
 
 
 def direct(rows: int) -> Session:

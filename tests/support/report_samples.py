@@ -7,9 +7,9 @@ from typing import Any
 
 from support import profiles, samples
 from support.rows import key
-from tvmscope.core.fixes import Attempt
+from tvmscope.core.findings import Attempt, Finding
 from tvmscope.core.model import TensorSpec
-from tvmscope.core.profile import Finding, KernelTime
+from tvmscope.core.profile import KernelTime
 from tvmscope.core.session import Session
 
 EVIL = (

@@ -9,13 +9,15 @@ from typing import Any
 from support.rows import key
 from tvmscope.core.comparison import Comparison, compare
 from tvmscope.core.environment import Environment
+from tvmscope.core.findings import Finding
 from tvmscope.core.measurement import Accuracy, Measurement, Result
 from tvmscope.core.model import Model, TensorSpec
-from tvmscope.core.profile import Finding, KernelTime, Profile, Roof
+from tvmscope.core.profile import KernelTime, Profile, Roof
 from tvmscope.core.row import RowKey, Task
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Part, TunedTask, TuningPoint
+from tvmscope.stages.facts import informed
 
 CPU = Target(kind="llvm", arch="znver4", features=("avx2", "fma"), cores=2)
 CUDA = Target(kind="cuda", arch="sm_90", attrs={"thread_warp_size": 32})
@@ -256,7 +258,9 @@ def tuned() -> Session:
             **common,
         ),
     )
-    return session(result("tvmscope", 0.05), result("tvmscope-tuned", 0.045), tuning=tasks)
+    return informed(
+        session(result("tvmscope", 0.05), result("tvmscope-tuned", 0.045), tuning=tasks)
+    )
 
 
 ALL = {

@@ -153,7 +153,7 @@ from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.trials.runners import LocalRunner
-from tvmscope.tuning.search import Limits, Search
+from tvmscope.tuning.search.loop import Limits, Search
 from tvmscope.tuning.trials.workshop import Setting, Workshop
 
 function, folder, file = map(Path, sys.argv[1:])

@@ -20,6 +20,8 @@ from tvmscope.report.formats.html import render as page
 from tvmscope.report.sections import view
 from tvmscope.workflow.ablating import switches
 
+CPU = switches.of_device("cpu")
+
 
 def row(
     change: str | None, median_s: float | None, target: str = "cpu:znver4", **more: Any
@@ -103,7 +105,7 @@ def test_the_whole_is_the_subject_even_where_a_part_does_harm(session: Session) 
 
 def test_switches_add_up_and_keep_what_was_off_already() -> None:
     base = CompileOptions(disabled_passes=("dead-code",), overrides={"winograd": False})
-    chosen = switches.choose(switches.CPU, ["fusion", "rows-schedule", "conv2d-schedule"])
+    chosen = switches.choose(CPU, ["fusion", "rows-schedule", "conv2d-schedule"])
     made = switches.off(chosen, base)
     assert set(made.disabled_passes) == {"dead-code", "fuse-ops", "fuse-tir"}
     assert set(made.overrides["disabled_rules"]) == {"rows", "conv2d"}
@@ -111,8 +113,8 @@ def test_switches_add_up_and_keep_what_was_off_already() -> None:
 
 
 def test_alone_keeps_what_an_optimisation_needs() -> None:
-    (winograd,) = switches.choose(switches.CPU, ["winograd"])
-    made = switches.alone(winograd, switches.CPU, CompileOptions())
+    (winograd,) = switches.choose(CPU, ["winograd"])
+    made = switches.alone(winograd, CPU, CompileOptions())
     assert "block-layout" not in made.disabled_passes
     assert "pack-matmul" in made.disabled_passes
     assert "winograd" not in made.overrides
@@ -122,13 +124,13 @@ def test_alone_keeps_what_an_optimisation_needs() -> None:
 
 def test_an_unknown_optimisation_is_answered_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="no optimisation named magic; there are target-features"):
-        switches.choose(switches.CPU, ["magic"])
+        switches.choose(CPU, ["magic"])
 
 
 def test_leaving_tuning_out_leaves_no_choice_and_all_else() -> None:
     choice = Choice(candidate=Candidate(params={"tile": 4}), source="mine.jsonl")
     base = CompileOptions(choices={"conv2d": choice}, disabled_passes=("dead-code",))
     assert switches.off([switches.TUNING], base) == replace(base, choices={})
-    (fusion,) = switches.choose(switches.CPU, ["fusion"])
+    (fusion,) = switches.choose(CPU, ["fusion"])
     assert switches.off([fusion], base).choices == base.choices
-    assert switches.alone(fusion, switches.CPU, base).choices == {}
+    assert switches.alone(fusion, CPU, base).choices == {}

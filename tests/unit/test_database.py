@@ -20,7 +20,8 @@ from tvmscope.core.tuning import Candidate
 from tvmscope.errors import TuneError
 from tvmscope.tuning.records import database, functions, upkeep
 from tvmscope.tuning.records.database import Database, append, read
-from tvmscope.tuning.records.lines import to_line
+from tvmscope.tuning.records.lines import from_line, to_line
+from tvmscope.tuning.records.validity import outdated
 
 HERE = str(Path(__file__).parents[1])
 SOURCE = str(Path(tvmscope.__file__).parents[1])
@@ -145,7 +146,7 @@ def test_foreign_lines_are_counted_and_skipped(tmp_path: Path) -> None:
     assert list(db.trials()) == [trial(1), trial(2)]
     assert sum(db.rejected.values()) == 5
     assert db.rejected["torn, or not JSON"] == 2
-    assert "schema version 99; this tvmscope reads 1" in db.rejected
+    assert "schema version 99; this tvmscope reads 1 to 2" in db.rejected
 
 
 def test_a_record_written_with_spaces_is_found_too(tmp_path: Path) -> None:
@@ -234,3 +235,23 @@ def test_the_function_of_a_trace_is_kept_beside_the_file(tmp_path: Path) -> None
     merged = tmp_path / "elsewhere" / "all.jsonl"
     upkeep.merge([db.path], merged)
     assert functions.of(merged, traced) is not None
+
+
+def test_records_of_the_first_schema_are_read_with_the_rule_that_they_belong_to() -> None:
+    file = Path(__file__).parents[1] / "data" / "records-schema1.jsonl"
+    trials = list(read(file))
+    assert [(t.rule, t.rule_version) for t in trials] == [
+        ("matmul", 1),
+        ("conv2d", 1),
+        ("conv2d", 1),
+        ("winograd", 1),
+        ("conv2d", 1),
+        ("depthwise", 1),
+        (None, None),
+        ("conv2d", 0),  # of an earlier generation of rules
+    ]
+    assert [outdated(t) is None for t in trials] == [True] * 7 + [False]
+    database = Database(file)
+    assert len(list(database.trials(validated=True))) == len(trials)
+    assert not database.rejected
+    assert [from_line(to_line(t)) for t in trials] == trials

@@ -15,10 +15,10 @@ from support import fakes, profiles, samples
 from support.rows import key
 from tvmscope.backends import all_backends
 from tvmscope.benchmark.plan import Entry
+from tvmscope.core.findings import Finding
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, MeasureOptions
 from tvmscope.core.precision import FLOAT16
-from tvmscope.core.profile import Finding
 from tvmscope.core.row import Task
 from tvmscope.core.session import Session, load
 from tvmscope.errors import BuildError, UsageError
@@ -68,7 +68,7 @@ class Shop:
         self.start = session = profiles.session(ours, findings=tuple(self.found))
         for name in ("build_rows", "built_entry"):
             self.monkeypatch.setattr(fix, name, getattr(self, f"_{name}"))
-        self.monkeypatch.setattr(fix, "diagnose", lambda s: replace(s, findings=tuple(self.found)))
+        self.monkeypatch.setattr(fix, "diagnosed", lambda s: replace(s, findings=tuple(self.found)))
         self.monkeypatch.setattr(fix, "profile_entries", self._profile)
         job = Job(
             ready=Prepared(self.folder, samples.MODEL), options=QUICK, progress=Silent(),

@@ -10,9 +10,9 @@ import pytest
 from support import samples
 from tvmscope.analysis.changes import changes
 from tvmscope.errors import Incomparable, UsageError
-from tvmscope.machine import cpu_features
+from tvmscope.machine import cpu_features, environment
 from tvmscope.report.sections import view
-from tvmscope.workflow import doctor, environment
+from tvmscope.workflow.examining import doctor
 
 ZEN4 = frozenset({"avx", "avx2", "fma", "f16c", "avx512f", "avx512bf16", "avx512vnni", "gfni"})
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from support.trials import ARM, AVX2, AVX512, CONV, H100, TVM, ZEN, trial, validated
+from tvmscope.compiler.schedules import cpu, rule_named
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import RULES, Candidate, Trial, origins
+from tvmscope.core.tuning import Candidate, Trial, origins
 from tvmscope.errors import UsageError
 from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import SHIPPED_NAME, Database, append
@@ -95,13 +96,37 @@ def test_a_record_is_used_where_its_features_are(
         assert reason in warning
 
 
-def test_parameters_of_other_rules_are_never_used_but_traces_are(tmp_path: Path) -> None:
-    other = replace(validated(1), rules=RULES + 1)
+def test_parameters_of_a_changed_rule_are_never_used_but_traces_are(tmp_path: Path) -> None:
+    rule = rule_named("conv2d")
+    assert rule is not None
+    same = replace(validated(1), rule="conv2d", rule_version=rule.version)
+    assert tile(found(tmp_path, same)) == 1
+    other = replace(same, rule_version=rule.version + 1)
     result = found(tmp_path, other)
     assert result.choices == {}
-    assert f"rules of version {RULES + 1}" in result.warnings[0]
+    told = f"the schedule rule conv2d in version {rule.version + 1}, not {rule.version}"
+    assert told in result.warnings[0]
     traced = replace(other, candidate=Candidate(trace="[]"))
     assert found(tmp_path, traced).choices[CONV].candidate.trace == "[]"
+
+
+def test_a_changed_rule_voids_its_own_records_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = replace(validated(1), rule="conv2d", rule_version=1)
+    other = replace(validated(1, workload="matmul"), rule="matmul", rule_version=1)
+    changed = tuple(replace(r, version=2) if r.name == "conv2d" else r for r in cpu.RULES)
+    monkeypatch.setattr(cpu, "RULES", changed)
+    assert list(found(tmp_path, mine, other).choices) == ["matmul"]
+
+
+def test_parameters_of_a_rule_that_is_not_here_are_never_used(tmp_path: Path) -> None:
+    theirs = replace(validated(1), rule="theirs", rule_version=1, rule_from="fast-rules 1.2")
+    result = found(tmp_path, theirs)
+    assert result.choices == {}
+    assert "rule theirs of fast-rules 1.2, which is not here" in result.warnings[0]
+    renamed = replace(theirs, rule="conv2d")
+    assert "of fast-rules 1.2, not of tvmscope" in found(tmp_path, renamed).warnings[0]
 
 
 def test_another_tvm_is_never_used(tmp_path: Path) -> None:

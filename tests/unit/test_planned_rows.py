@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tvmscope.workflow.options import Options
 
 from support import profiles, samples
 from support.rows import key
@@ -18,8 +17,11 @@ from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.errors import UsageError
 from tvmscope.progress import Silent
 from tvmscope.runtime.artifact import save_kernels
+from tvmscope.stages import plan, profile, tuned_rows
+from tvmscope.stages.job import Job
+from tvmscope.stages.options import Options
+from tvmscope.stages.rows import PlannedRow
 from tvmscope.tuning.records.matching import Found
-from tvmscope.workflow import profile, records, stages, tuned_rows
 
 CHOICES = {"conv": Choice(candidate=Candidate(), source="a.jsonl", cpu="x", threads=2, date="")}
 
@@ -45,16 +47,19 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Backend]:
             backend("tvmscope-tuned", tuned=True, **compiled),
         )
     }
-    monkeypatch.setattr(stages, "all_backends", lambda: (found, {}))
-    monkeypatch.setattr(stages, "cpu_problem", lambda target: None)
-    chosen = Found(choices=CHOICES)
-    monkeypatch.setattr(records, "find_choices", lambda *_: chosen)
+    monkeypatch.setattr(plan, "all_backends", lambda: (found, {}))
+    monkeypatch.setattr(plan, "cpu_problem", lambda target: None)
     return found
+
+
+def planned(options: Options) -> list[PlannedRow]:
+    """The rows of an ONNX model on a CPU for which there are records."""
+    return plan.plan_rows(options, (samples.CPU,), "onnx", lambda *_: Found(choices=CHOICES))
 
 
 def test_a_key_is_made_of_backend_target_and_precision(known: dict[str, Backend]) -> None:
     options = Options(precisions=(FLOAT32, FLOAT16))
-    rows = stages.plan_rows(options, (samples.CPU,), "onnx")
+    rows = planned(options)
     ours = {"pipeline": "tvmscope"}
     tuned = {**ours, "tuning": "a.jsonl"}
     assert [row.key for row in rows] == [
@@ -68,7 +73,7 @@ def test_a_key_is_made_of_backend_target_and_precision(known: dict[str, Backend]
 
 
 def test_a_row_that_is_moved_or_changed_has_another_key(known: dict[str, Backend]) -> None:
-    row = stages.plan_rows(Options(backends=("tvmscope",)), (samples.CPU,), "onnx")[0]
+    row = planned(Options(backends=("tvmscope",)))[0]
     moved = row.moved(samples.CUDA)
     assert (moved.key.target, moved.key.device, moved.target) == (
         "cuda:sm_90", "cuda", samples.CUDA,
@@ -80,7 +85,7 @@ def test_onnx_is_exported_for_backends_that_are_here_and_want_it(
     known: dict[str, Backend],
 ) -> None:
     def wanted(**more: Any) -> bool:
-        made = stages.without_needless_export(Options(**more), (samples.CPU,))
+        made = plan.without_needless_export(Options(**more), (samples.CPU,))
         return made.load.need_onnx
 
     assert wanted()
@@ -93,7 +98,7 @@ def test_onnx_is_exported_for_backends_that_are_here_and_want_it(
 
 
 def test_a_tuned_row_knows_the_untuned_one(known: dict[str, Backend], tmp_path: Path) -> None:
-    _peer, plain, tuned = stages.plan_rows(Options(), (samples.CPU,), "onnx")
+    _peer, plain, tuned = planned(Options())
     assert tuned.untuned == plain.key
     assert not tuned_rows.are_useless(tuned, tmp_path), "nothing is compiled yet"
     folder = tmp_path / plain.key.folder_name
@@ -105,7 +110,7 @@ def test_a_tuned_row_knows_the_untuned_one(known: dict[str, Backend], tmp_path: 
 
 
 def test_a_tuned_row_alone_has_no_untuned_one(known: dict[str, Backend], tmp_path: Path) -> None:
-    (tuned,) = stages.plan_rows(Options(backends=("tvmscope-tuned",)), (samples.CPU,), "onnx")
+    (tuned,) = planned(Options(backends=("tvmscope-tuned",)))
     assert tuned.untuned is None
     assert not tuned_rows.are_useless(tuned, tmp_path)
 
@@ -113,7 +118,7 @@ def test_a_tuned_row_alone_has_no_untuned_one(known: dict[str, Backend], tmp_pat
 def test_profiles_join_results_by_key_in_whatever_order(
     known: dict[str, Backend], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    rows = stages.plan_rows(Options(), (samples.CPU,), "onnx")
+    rows = planned(Options())
     peer, plain, tuned = rows
     session = samples.session(
         samples.result(tuned.key, 0.04),
@@ -127,8 +132,14 @@ def test_profiles_join_results_by_key_in_whatever_order(
         yield session
 
     monkeypatch.setattr(profile, "profile_entries", profiled)
-    ready = Prepared(tmp_path, samples.MODEL)
-    list(profile.profile_rows(session, rows, ready, Options(), tmp_path, Silent()))
+    job = Job(
+        ready=Prepared(tmp_path, samples.MODEL),
+        options=Options(),
+        progress=Silent(),
+        folder=tmp_path,
+        session=session,
+    )
+    list(profile.profile_rows(job, rows))
     assert [entry.key for entry in seen] == [peer.key, tuned.key]
     built = seen[1].request.artifact
     assert built == str(tmp_path / "artifacts" / "tvmscope-tuned-cpu-znver4")

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tvmscope.workflow.options import Options
 
 from support import samples
 from support.rows import key
@@ -16,6 +15,7 @@ from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
 from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.target import Target
 from tvmscope.errors import SchemaError, UsageError
+from tvmscope.stages.options import Options
 from tvmscope.storage.codec import decode, encode
 
 TF32, STRICT = Precision("float32", "tf32"), Precision("float32", "strict")

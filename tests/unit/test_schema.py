@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from support import report_samples, samples
+from tvmscope.core.facts import PassFacts, RuleFacts
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Model
 from tvmscope.core.row import RowKey, Variant
@@ -50,6 +51,8 @@ def test_json_round_trip_keeps_the_session(name: str) -> None:
         (RowKey, "row_key"),
         (Accuracy, "accuracy"),
         (TunedTask, "tuned_task"),
+        (PassFacts, "pass"),
+        (RuleFacts, "rule"),
     ],
 )
 def test_schema_knows_every_field(cls: type[Any], definition: str) -> None:

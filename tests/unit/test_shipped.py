@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 from support.trials import CONV, ZEN, failed, trial, validated
-from tvmscope.core.tuning import RULES, Candidate
+from tvmscope.core.tuning import Candidate
 from tvmscope.tuning.records import upkeep
 from tvmscope.tuning.records.database import SHIPPED, read
 
@@ -36,7 +36,7 @@ def test_the_best_is_one_trial_per_workload_and_machine_whatever_the_order() -> 
         trial(9, 1e-6, workload="a"),
         failed(8, workload="b"),
         validated(1, 2e-3, 2e-3, workload="c"),
-        replace(validated(1, 1e-9, workload="a"), rules=RULES + 1),
+        replace(validated(1, 1e-9, workload="a"), rule="conv2d", rule_version=99),
     ]
     everything = [*wanted, *others]
     found = upkeep.best(everything)
@@ -54,6 +54,6 @@ def test_a_later_validation_of_a_candidate_replaces_the_earlier_one() -> None:
     assert upkeep.best([late, validated(2, 1e-3, 1.5e-3), early]) == [validated(2, 1e-3, 1.5e-3)]
 
 
-def test_traces_hold_for_other_rules_too() -> None:
-    traced = replace(validated(1), rules=RULES + 1, candidate=Candidate(trace="[]"))
+def test_traces_hold_for_changed_rules_too() -> None:
+    traced = replace(validated(1), rule="conv2d", rule_version=99, candidate=Candidate(trace="[]"))
     assert upkeep.best([traced]) == [traced]

@@ -15,9 +15,10 @@ from tvmscope.core.comparison import Comparison, Verdict, compare
 from tvmscope.core.measurement import Result
 from tvmscope.core.session import Session
 from tvmscope.errors import Incomparable
+from tvmscope.messages import Text, msg
 
 WITHOUT, ONLY, NOTHING = "without ", "only ", "with nothing"
-SAME_CODE = "it changes nothing in this model: the code is the same"
+SAME_CODE = msg("it changes nothing in this model: the code is the same")
 WARM_UP = "warm-up"
 Worth = Literal["helps", "hurts", "undecided", "no effect", "one sample", "not measured"]
 _WORTHS: dict[Verdict, Worth] = {"faster": "helps", "slower": "hurts", "undecided": "undecided"}
@@ -35,7 +36,7 @@ class Effect:
     """Time without it over time with it."""
     ci95: tuple[float, float] | None
     worth: Worth
-    reason: str | None = None
+    reason: Text | None = None
     """Why there is no factor, or what kept it undecided."""
 
 
@@ -82,11 +83,13 @@ def _effect(faster: Result, slower: Result, compared: Comparison | None) -> Effe
     changed = faster if only else slower
     change = changed.task.variant.change or ""
     worth: Worth = "no effect" if changed.reason == SAME_CODE else "not measured"
-    reason = changed.reason or f"{(slower if only else faster).key.name} was not measured"
+    other = slower if only else faster
+    reason: Text = changed.reason or msg("{row} was not measured", row=other.key.name)
     if compared is not None:
         worth, reason = _WORTHS[compared.verdict], ""
         if worth == "undecided" and compared.smallest_detectable is not None:
-            reason = f"{compared.smallest_detectable:.1%} would have been seen"
+            seen = compared.smallest_detectable
+            reason = msg("{share:.1%} would have been seen", share=seen)
     return Effect(
         name="everything" if change == NOTHING else change.removeprefix(ONLY).removeprefix(WITHOUT),
         direction="only" if only else "without",

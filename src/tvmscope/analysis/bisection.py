@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from tvmscope.core.measurement import Accuracy
+from tvmscope.messages import Text
 
 Outcome = Literal["nothing", "reference", "importer", "pass", "schedule"]
 
@@ -15,11 +16,11 @@ Outcome = Literal["nothing", "reference", "importer", "pass", "schedule"]
 class Probe:
     """The model after some passes, finished by TVM's required lowering alone."""
 
-    name: str
+    name: Text
     """The last of the passes; for kernels, how many of them had their new form."""
     passed: bool | None
     """None where it cannot be run."""
-    detail: str | None = None
+    detail: Text | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class Bisection:
     """The schedule rule that took the kernel."""
     source_ops: tuple[str, ...] = ()
     """The model's own operators that diverge first."""
-    detail: str | None = None
+    detail: Text | None = None
     """How they differ there."""
     reproducer: Path | None = None
     reproduced: bool | None = None

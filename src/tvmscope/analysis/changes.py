@@ -19,6 +19,7 @@ from tvmscope.core.session import Session
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.core.vision import Sighting
 from tvmscope.errors import Incomparable
+from tvmscope.messages import Text, msg
 
 CLEAR = 0.1
 """A kernel has no interval: only a change of a tenth is called."""
@@ -68,8 +69,8 @@ class Changes:
     entered: tuple[str, ...] = ()
     """Kernels that are among the `TOP` longest only before, and only after."""
     sightings: tuple[Sighting, ...] = ()
-    warnings: tuple[str, ...] = ()
-    problem: str | None = None
+    warnings: tuple[Text, ...] = ()
+    problem: Text | None = None
     """Why the second does not compute what the first does; then there are no rows."""
 
 
@@ -86,7 +87,7 @@ def changes(before: Session, after: Session) -> Changes:
             operators += _operators(profiles[0], profiles[1], slower)
             kernels += _kernels(profiles[0], profiles[1], slower)
     if not rows:
-        raise Incomparable("no row of one session was measured and verified in the other, too")
+        raise Incomparable(msg("no row of one session was measured and verified in the other, too"))
     return Changes(rows=tuple(rows), operators=tuple(operators), kernels=tuple(kernels))
 
 
@@ -112,21 +113,26 @@ def _top(profile: Profile) -> list[str]:
 def _check(before: Session, after: Session) -> None:
     a, b = before.environment, after.environment
     checks = [
-        ("CPU", a.cpu, b.cpu),
-        ("CPU features", sorted(a.cpu_features), sorted(b.cpu_features)),
-        ("cores", a.cores, b.cores),
-        ("threads", a.threads, b.threads),
-        ("GPU", a.gpu, b.gpu),
-        ("model", before.model.digest, after.model.digest),
-        ("shapes", before.model.shapes, after.model.shapes),
+        (msg("CPU"), a.cpu, b.cpu),
+        (msg("CPU features"), sorted(a.cpu_features), sorted(b.cpu_features)),
+        (msg("cores"), a.cores, b.cores),
+        (msg("threads"), a.threads, b.threads),
+        (msg("GPU"), a.gpu, b.gpu),
+        (msg("model"), before.model.digest, after.model.digest),
+        (msg("shapes"), before.model.shapes, after.model.shapes),
     ]
     models = [f"{s.model.name} ({s.model.digest[:12]})" for s in (before, after)]
     for name, left, right in checks:
         if left != right:
             old, new = models if name == "model" else (_short(left), _short(right))
             raise Incomparable(
-                f"the sessions differ in {name}: {old} and {new}; measure both "
-                "on one machine, with one model"
+                msg(
+                    "the sessions differ in {what}: {old} and {new}; measure both on one machine, "
+                    "with one model",
+                    what=name,
+                    old=old,
+                    new=new,
+                )
             )
 
 
@@ -184,14 +190,14 @@ def _row(old: Result, new: Result, through: Pair | None) -> RowChange:
             ratio_interval(_times(old).rounds_s, _times(through[0]).rounds_s),
             ratio_interval(_times(new).rounds_s, _times(through[1]).rounds_s),
         )
-    known = interval.lo is not None and interval.hi is not None
+    lo, hi = interval.lo, interval.hi
     return RowChange(
         label=old.key.name,
         target=old.task.target,
         before_s=before_s,
         after_s=after_s,
         speedup=interval.ratio,
-        ci95=(interval.lo, interval.hi) if known else None,  # type: ignore[arg-type]
+        ci95=(lo, hi) if lo is not None and hi is not None else None,
         verdict=verdict(interval),
         through=through[0].key.name if through else None,
         ours=old.key.is_ours,

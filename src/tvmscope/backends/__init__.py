@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from tvmscope.backends.api import Backend
-from tvmscope.plugins import PluginFailure, discover
+from tvmscope.plugins import Merged, PluginFailure, discover, merged
+
+
+def known() -> Merged[Backend]:
+    """Every backend by name, those of other packages last, and what failed to load."""
+    found, failures = discover(__name__, "BACKENDS")
+    built_in = {b.name: b for backends in found.values() for b in backends}
+    every = merged("backend", built_in, Backend, lambda backend: backend.name)
+    return Merged(every.manifests, every.plugins, (*failures, *every.failures))
 
 
 def all_backends() -> tuple[dict[str, Backend], list[PluginFailure]]:
-    """Every backend by name, and the plug-in files that failed to load."""
-    found, failures = discover(__name__, "BACKENDS")
-    return {b.name: b for backends in found.values() for b in backends}, failures
+    """Every backend by name, and the plug-ins that failed to load."""
+    every = known()
+    return every.manifests, list(every.failures)

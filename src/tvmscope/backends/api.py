@@ -13,6 +13,7 @@ from tvmscope.core.precision import FLOAT32, Precision
 from tvmscope.core.row import Family
 from tvmscope.errors import ImportModelError
 from tvmscope.measure.remote import Remote
+from tvmscope.messages import Text, msg
 
 
 class Runner(Protocol):
@@ -107,7 +108,7 @@ class Backend:
     """Model formats it takes: torch, onnx."""
     load: Remote[[LoadRequest], Runner]
     """Makes the runner; called in the worker. `here(load)` refers to a function at hand."""
-    unavailable: Callable[[str], str | None]
+    unavailable: Callable[[str], Text | None]
     """For a device: None when usable, else the reason with what to install."""
     precisions: tuple[Precision, ...] = (FLOAT32,)
     graphs: bool = False
@@ -144,6 +145,7 @@ def require_onnx(folder: Path) -> Path:
     file = folder / "model.onnx"
     if not file.exists():
         note = folder / "onnx_error.txt"
-        why = note.read_text(encoding="utf-8").strip() if note.exists() else "no ONNX file was made"
-        raise ImportModelError(f"the model has no ONNX form: {why}")
+        said = note.read_text(encoding="utf-8").strip() if note.exists() else ""
+        why = said or msg("no ONNX file was made")
+        raise ImportModelError(msg("the model has no ONNX form: {why}", why=why))
     return file

@@ -10,6 +10,7 @@ import numpy as np
 from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
 from tvmscope.measure.remote import here
+from tvmscope.messages import Text, msg
 
 
 class _Runner:
@@ -66,7 +67,7 @@ def load(request: LoadRequest) -> _Runner:
     return _Runner(request)
 
 
-def unavailable(device: str) -> str | None:
+def unavailable(device: str) -> Text | None:
     """Needs the package, and its GPU build on CUDA."""
     if reason := extras.missing("onnxruntime"):
         return reason
@@ -74,7 +75,7 @@ def unavailable(device: str) -> str | None:
         import onnxruntime as ort
 
         if "CUDAExecutionProvider" not in ort.get_available_providers():
-            return "this onnxruntime is a CPU build: pip install onnxruntime-gpu"
+            return msg("this onnxruntime is a CPU build: pip install onnxruntime-gpu")
     return None
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
 from tvmscope.measure.remote import here
+from tvmscope.messages import Text
 
 
 class _Runner:
@@ -74,7 +75,7 @@ def load(request: LoadRequest) -> _Runner:
     return _Runner(request)
 
 
-def unavailable(device: str) -> str | None:
+def unavailable(device: str) -> Text | None:
     """Needs the package."""
     return extras.missing("openvino")
 

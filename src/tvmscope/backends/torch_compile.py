@@ -8,6 +8,7 @@ from tvmscope.backends import torch_module
 from tvmscope.backends.api import Backend, LoadRequest
 from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32
 from tvmscope.measure.remote import here
+from tvmscope.messages import Text, msg
 
 
 def load(request: LoadRequest) -> torch_module.TorchRunner:
@@ -34,11 +35,11 @@ def load(request: LoadRequest) -> torch_module.TorchRunner:
     return runner
 
 
-def unavailable(device: str) -> str | None:
+def unavailable(device: str) -> Text | None:
     """torch.compile also needs a C++ compiler on the CPU."""
     reason = torch_module.unavailable(device)
     if reason is None and device == "cpu" and not (shutil.which("g++") or shutil.which("clang++")):
-        return "torch.compile needs a C++ compiler: install g++"
+        return msg("torch.compile needs a C++ compiler: install g++")
     return reason
 
 

@@ -11,16 +11,17 @@ import numpy as np
 from tvmscope import extras
 from tvmscope.backends.api import LoadRequest, Profiler
 from tvmscope.core.precision import Dtype
+from tvmscope.messages import Text, msg
 
 
-def unavailable(device: str) -> str | None:
+def unavailable(device: str) -> Text | None:
     """Why PyTorch cannot run on a device, without importing it."""
     if reason := extras.missing("torch"):
         return reason
     if device == "cuda":
         from tvmscope.machine.cuda_device import find
 
-        return None if find() else "no CUDA device here"
+        return None if find() else msg("no CUDA device here")
     return None
 
 
@@ -72,7 +73,8 @@ class TorchRunner:
         module = self.loaded.module.to(self.device, self.dtype)
         form = self.torch.channels_last if channels_last else self.torch.contiguous_format
         if any(p.dim() == 4 for p in module.parameters()):
-            module = module.to(memory_format=form)
+            # torch leaves this argument out of the hints
+            module = module.to(memory_format=form)  # type: ignore[call-overload]
         args = tuple(self.place(a, channels_last) for a in self.loaded.args)
         kwargs = {k: self.place(v, channels_last) for k, v in self.loaded.kwargs.items()}
         return module, args, kwargs

@@ -14,6 +14,8 @@ from tvmscope.core.row import Family
 from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import here
+from tvmscope.messages import Text, msg
+from tvmscope.plugins import described
 
 
 class _Runner:
@@ -21,7 +23,7 @@ class _Runner:
         from tvmscope.runtime.artifact import load_callable, read_kernels
 
         if request.artifact is None:
-            raise RunError("the TVM backends run artifacts, and none was given")
+            raise RunError(msg("the TVM backends run artifacts, and none was given"))
         self.loaded = load_callable(Path(request.artifact), threads=request.threads)
         artifact = self.loaded.artifact
         self.inputs = self.loaded.place(read_inputs(Path(request.folder)))
@@ -35,6 +37,8 @@ class _Runner:
         }
         if artifact.disabled_passes:
             self.settings["disabled_passes"] = ",".join(artifact.disabled_passes)
+        if artifact.plugins:
+            self.settings["plugins"] = ", ".join(described(plugin) for plugin in artifact.plugins)
         self.settings |= {name: str(value) for name, value in artifact.overrides.items()}
         if tuned := origins(k.tuned for k in read_kernels(artifact.path) if k.tuned):
             self.settings[TUNED_KERNELS] = tuned
@@ -67,7 +71,7 @@ def load(request: LoadRequest) -> _Runner:
     return _CudaRunner(request) if request.device == "cuda" else _Runner(request)
 
 
-def unavailable(device: str) -> str | None:
+def unavailable(device: str) -> Text | None:
     """Needs the wheel; on CUDA a device."""
     from tvmscope.machine import cuda_device
     from tvmscope.runtime import tvm_compat
@@ -76,7 +80,7 @@ def unavailable(device: str) -> str | None:
     if reason := extras.missing("tvm"):
         return reason
     if device == "cuda" and cuda_device.find() is None:
-        return "no CUDA device here"
+        return msg("no CUDA device here")
     return None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tvmscope.core.row import RowKey, Task
 from tvmscope.measure.remote import Remote
+from tvmscope.messages import Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +24,12 @@ class Entry:
     request: Any = None
     """Plain data for `load`; it crosses the process boundary."""
     env: dict[str, str] = field(default_factory=dict)
-    unavailable: str | None = None
+    unavailable: Text | None = None
     """The reason when it cannot be measured here; such an entry is not loaded."""
-    failure: str | None = None
+    failure: Text | None = None
     """Why building what it runs failed; such an entry is a failed row."""
     build_s: float | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     items: int | None = None
     """Items per run, where throughput was asked for."""
 

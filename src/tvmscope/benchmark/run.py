@@ -18,6 +18,7 @@ from tvmscope.core.row import Task
 from tvmscope.errors import RunError
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.interleave import interleave
+from tvmscope.messages import Text, msg, msgn, word
 from tvmscope.progress import Progress
 
 Results = tuple[Result, ...]
@@ -44,7 +45,9 @@ def run(
     "interrupted". On Ctrl-C it sees them a last time before the interrupt goes on.
     """
     if not reference.is_file():
-        raise RunError(f"the reference outputs {reference} are missing: prepare the model again")
+        raise RunError(
+            msg("the reference outputs {file} are missing: prepare the model again", file=reference)
+        )
     rows = [RunningRow(entry) for entry in entries]
 
     def against(row: RunningRow) -> Reference:
@@ -141,11 +144,12 @@ def _measure(
     if not lanes:
         return
     pids = [row.worker.pid for row in rows if row.worker is not None and row.lane is not None]
-    progress.stage("measure", f"{len(lanes)} in turns")
+    progress.stage("measure", msg("{count} in turns", count=len(lanes)))
     before = snapshot(pids)
     for _ in interleave(lanes, options):
         rounds = max(len(lane.rounds_s) for lane in lanes)
-        progress.step(*_done(rows, options), f"round {rounds}" if rounds else "warm-up")
+        now = msg("round {number}", number=rounds) if rounds else msg("warm-up")
+        progress.step(*_done(rows, options), now)
         publish()
     found = disturbances(before, snapshot(pids))
     for text in found:
@@ -167,8 +171,14 @@ def _warn_of_idle_cores(rows: Sequence[RunningRow]) -> None:
     busiest = max(used, key=lambda key: used[key])
     for row in rows:
         if row.key in used and used[row.key] < FEWER_CORES * used[busiest]:
-            most = f"{busiest.label} used {used[busiest]:.1f}"
-            row.warnings.append(f"used {row.cores:.1f} cores; {most}")
+            row.warnings.append(
+                msg(
+                    "used {cores:.1f} cores; {busiest} used {most:.1f}",
+                    cores=used[row.key],
+                    busiest=busiest.label,
+                    most=used[busiest],
+                )
+            )
 
 
 def _done(rows: list[RunningRow], options: MeasureOptions) -> tuple[float, float]:
@@ -183,16 +193,26 @@ def _done(rows: list[RunningRow], options: MeasureOptions) -> tuple[float, float
 def _mark_interrupted(rows: list[RunningRow]) -> None:
     for row in rows:
         if row.lane is not None and row.lane.rounds_s:
-            row.warnings.append(f"interrupted after {len(row.lane.rounds_s)} rounds")
+            row.warnings.append(
+                msgn(
+                    "interrupted after {count} round",
+                    "interrupted after {count} rounds",
+                    count=len(row.lane.rounds_s),
+                )
+            )
 
 
 def _tell(row: RunningRow, progress: Progress) -> None:
     """Remark at once what keeps a row from being a plain result."""
     result = row.result()
     if result.status in ("failed", "unavailable"):
-        progress.note(f"{row.label}: {result.status}: {result.reason}")
+        _tell_why(row, result.status, result.reason, progress)
     elif row.accuracy is not None and not row.accuracy.passed:
-        progress.note(f"{row.label}: wrong: {row.accuracy.detail}")
+        _tell_why(row, "wrong", row.accuracy.detail, progress)
+
+
+def _tell_why(row: RunningRow, status: str, why: Text | None, progress: Progress) -> None:
+    progress.note(msg("{row}: {status}: {why}", row=row.label, status=word(status), why=why or ""))
 
 
 def _log_path(folder: Path | None, row: RunningRow) -> Path | None:

@@ -14,10 +14,11 @@ from tvmscope.core.stats import cov, spread
 from tvmscope.errors import BackendUnavailable, TvmscopeError, one_line
 from tvmscope.measure.interleave import Lane
 from tvmscope.measure.worker import LoadInfo, MemoryUse, Worker, WorkerDied
+from tvmscope.messages import Text, msg
 
 CPU_SPREAD = 0.10
 CUDA_COV = 0.025
-NOT_MEASURED = "stopped before it was measured"
+NOT_MEASURED = msg("stopped before it was measured")
 
 
 @dataclass
@@ -32,7 +33,7 @@ class RunningRow:
     lane: Lane | None = None
     cores: float | None = None
     failure: TvmscopeError | None = None
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[Text] = field(default_factory=list)
 
     @property
     def key(self) -> RowKey:
@@ -73,7 +74,7 @@ class RunningRow:
             self.memory = self.worker.peak_memory_bytes()
             self.cores = self.worker.cores_used()
         except TvmscopeError as e:  # all times are in: keep them, and the peak after loading
-            self.warnings.append(f"ended after the last round: {one_line(e)}")
+            self.warnings.append(msg("ended after the last round: {reason}", reason=one_line(e)))
 
     def end(self) -> None:
         """End the worker at once, if there is one."""
@@ -104,7 +105,7 @@ class RunningRow:
             items=self.entry.items,
         )
 
-    def _status(self) -> tuple[Status, str | None]:
+    def _status(self) -> tuple[Status, Text | None]:
         failure = self.failure or (self.lane.failure if self.lane else None)
         if self.entry.unavailable is not None:
             return "unavailable", self.entry.unavailable
@@ -144,13 +145,20 @@ def _device_measurement(lane: Lane | None) -> Measurement | None:
     return Measurement(rounds_s=tuple(lane.device_rounds_s), clock="cuda-events")
 
 
-def _noise(m: Measurement, device: Device) -> tuple[str, ...]:
+def _noise(m: Measurement, device: Device) -> tuple[Text, ...]:
     if device == "cuda":
         share = cov(m)
         if share is not None and share > CUDA_COV:
-            return (f"noisy: standard deviation is {share:.1%} of the mean (over {CUDA_COV:.1%})",)
+            note = msg(
+                "noisy: standard deviation is {share:.1%} of the mean (over {limit:.1%})",
+                share=share,
+                limit=CUDA_COV,
+            )
+            return (note,)
         return ()
     share = spread(m)
     if share > CPU_SPREAD:
-        return (f"noisy: half of the values spread over {share:.0%} of the median",)
+        return (
+            msg("noisy: half of the values spread over {share:.0%} of the median", share=share),
+        )
     return ()

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tvmscope.core.measurement import Accuracy
 from tvmscope.errors import RunError
+from tvmscope.messages import Text, clauses, msg
 
 Array = npt.NDArray[Any]
 
@@ -23,7 +24,7 @@ class _Difference:
     max_abs: float | None = None
     error: float | None = None
     cosine: float | None = None
-    problem: str | None = None
+    problem: Text | None = None
 
 
 def verify(
@@ -32,12 +33,16 @@ def verify(
     """Compare two npz files output by output; the worst output counts."""
     actual, expected = _read(outputs), _read(reference)
     if not expected:
-        raise RunError(f"{reference} holds no outputs: nothing to verify against")
+        raise RunError(msg("{file} holds no outputs: nothing to verify against", file=reference))
     differences = {
         name: _difference(actual.get(name), array, tolerance, atol)
         for name, array in expected.items()
     }
-    problems = [f"output '{n}': {d.problem}" for n, d in differences.items() if d.problem]
+    problems = [
+        msg("output '{name}': {problem}", name=name, problem=d.problem)
+        for name, d in differences.items()
+        if d.problem
+    ]
     every = differences.values()
     known = [d for d in every if d.error is not None]
     whole = len(known) == len(differences)  # a worst case over a part would look too good
@@ -50,11 +55,11 @@ def verify(
         if whole
         else None,
         tolerance=tolerance,
-        detail="; ".join(problems) or None,
+        detail=clauses(problems) or None,
     )
 
 
-def mismatch(actual: Array, expected: Array, tolerance: float, *, atol: float = 0.0) -> str | None:
+def mismatch(actual: Array, expected: Array, tolerance: float, *, atol: float = 0.0) -> Text | None:
     """How a value inside a model differs from the reference's; None where it does not.
 
     Other than in outputs, zeros prove enough here, and masks are full of infinities: what is not
@@ -64,42 +69,67 @@ def mismatch(actual: Array, expected: Array, tolerance: float, *, atol: float = 
         return _difference(actual, expected, tolerance, atol).problem
     finite = np.isfinite(expected)
     if not np.array_equal(actual[~finite], expected[~finite], equal_nan=True):
-        return "NaN or infinity in the reference is something else here"
+        return msg("NaN or infinity in the reference is something else here")
     odd = int(np.count_nonzero(finite & ~np.isfinite(actual)))
     if odd:
-        return f"{odd} of {expected.size} values are NaN or infinite here alone"
+        return msg(
+            "{odd} of {size} values are NaN or infinite here alone", odd=odd, size=expected.size
+        )
     a, b = (x[finite].astype(np.float64) for x in (actual, expected))
     scale = float(np.abs(b).max(initial=0.0)) or 1.0
     error = float(np.abs(a - b).max(initial=0.0)) / scale
     if error * scale <= tolerance * scale + atol:
         return None
-    return f"max|a-b| / max|ref| is {error:.2e}, over the tolerance {tolerance:.0e}"
+    return _over(error, tolerance)
 
 
 def _difference(
     actual: Array | None, expected: Array, tolerance: float, atol: float
 ) -> _Difference:
     if actual is None:
-        return _Difference(problem="missing")
+        return _Difference(problem=msg("missing"))
     if actual.shape != expected.shape:
-        return _Difference(problem=f"shape {actual.shape} instead of {expected.shape}")
+        shapes = {"shape": str(actual.shape), "wanted": str(expected.shape)}
+        return _Difference(problem=msg("shape {shape} instead of {wanted}", **shapes))
     if expected.size == 0:
         return _Difference(max_abs=0.0, error=0.0)
     if expected.dtype.kind in "biu":
         return _exact(actual, expected)
     a, b = actual.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
-    for name, values in (("the reference", b), ("the result", a)):
-        bad = int(values.size - np.isfinite(values).sum())
-        if bad:
-            return _Difference(problem=f"{name} has {bad} of {values.size} values NaN or infinite")
+    if problem := _infinite(a, b):
+        return _Difference(problem=problem)
     scale = float(np.abs(b).max())
     if scale == 0.0:
-        return _Difference(problem="the reference is all zeros: matching it proves nothing")
+        return _Difference(problem=msg("the reference is all zeros: matching it proves nothing"))
     max_abs = float(np.abs(a - b).max())
     error = max_abs / scale
-    over = f"max|a-b| / max|ref| is {error:.2e}, over the tolerance {tolerance:.0e}"
     passed = max_abs <= tolerance * scale + atol
-    return _Difference(max_abs, error, _cosine(a, b), None if passed else over)
+    problem = None if passed else _over(error, tolerance)
+    return _Difference(max_abs, error, _cosine(a, b), problem)
+
+
+def _infinite(a: Array, b: Array) -> Text | None:
+    """What is no number, first in the reference `b`, then in the result."""
+    in_result, in_reference = (int(x.size - np.isfinite(x).sum()) for x in (a, b))
+    if in_reference:
+        return msg(
+            "the reference has {bad} of {size} values NaN or infinite",
+            bad=in_reference,
+            size=b.size,
+        )
+    if in_result:
+        return msg(
+            "the result has {bad} of {size} values NaN or infinite", bad=in_result, size=a.size
+        )
+    return None
+
+
+def _over(error: float, tolerance: float) -> Text:
+    return msg(
+        "max|a-b| / max|ref| is {error:.2e}, over the tolerance {tolerance:.0e}",
+        error=error,
+        tolerance=tolerance,
+    )
 
 
 def _exact(actual: Array, expected: Array) -> _Difference:
@@ -107,9 +137,11 @@ def _exact(actual: Array, expected: Array) -> _Difference:
     wrong = int((actual != expected).sum())
     gap = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
     if not np.isfinite(gap).all():
-        return _Difference(problem="has NaN or infinite values where integers are expected")
+        return _Difference(problem=msg("has NaN or infinite values where integers are expected"))
     scale = max(1.0, float(np.abs(expected.astype(np.float64)).max()))
-    problem = f"{wrong} of {expected.size} integers differ" if wrong else None
+    problem = None
+    if wrong:
+        problem = msg("{wrong} of {size} integers differ", wrong=wrong, size=expected.size)
     return _Difference(float(gap.max()), float(gap.max()) / scale, None, problem)
 
 
@@ -127,4 +159,6 @@ def _read(path: Path) -> dict[str, Array]:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
     except (OSError, ValueError, zipfile.BadZipFile) as e:
-        raise RunError(f"{path} cannot be read as saved outputs: {e}") from e
+        raise RunError(
+            msg("{path} cannot be read as saved outputs: {reason}", path=path, reason=str(e))
+        ) from e

@@ -61,6 +61,7 @@ def bind(command: Command, name: str) -> Callable[..., int]:
         return command.run(**mine, **injected) or 0
 
     keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    # what typer reads; functions have no such attribute by their type
     call.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
     call.__doc__ = command.run.__doc__
     return call

@@ -9,15 +9,16 @@ from typing import Annotated
 
 import typer
 
-from tvmscope import __version__
+from tvmscope import __version__, plugins
 from tvmscope.cli.aliases import modern
 from tvmscope.cli.command import PANELS, Command, Family, bind
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.extras import explain
-from tvmscope.messages import _
+from tvmscope.messages import _, render
 from tvmscope.plugins import discover
 from tvmscope.report.escape import clean
 
+NO_PLUGINS = "--no-plugins"
 _MESSAGE_LIMIT = 2000
 
 
@@ -42,6 +43,10 @@ def build_app() -> typer.Typer:
             typer.Option(
                 "--version", help=_("Print the version."), callback=_print_version, is_eager=True
             ),
+        ] = False,
+        no_plugins: Annotated[
+            bool,
+            typer.Option(NO_PLUGINS, help=_("Leave out what other installed packages bring.")),
         ] = False,
     ) -> None:
         """Compile a model with Apache TVM, verify it, measure it beside what you run today."""
@@ -75,10 +80,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # a terminal without UTF-8 shows "?", not a traceback
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    # Before anything is built: help texts name what plug-ins bring.
+    plugins.allow(NO_PLUGINS not in args)
+    args = [word for word in args if word != NO_PLUGINS] or ["--help"]
     try:
         code = build_app()(args=modern(args), prog_name="tvmscope", standalone_mode=False)
     except Exception as e:  # the one catch site: every failure ends as a line and an exit code
         return _fail(e, verbose="-v" in args or "--verbose" in args)
+    finally:
+        for failure in plugins.failures():
+            text = _("warning: plug-in left out: {failure}").format(failure=failure)
+            print(clean(text, _MESSAGE_LIMIT), file=sys.stderr)
     if code == 130:
         print(_("interrupted"), file=sys.stderr)
     return code if isinstance(code, int) else 0
@@ -95,7 +107,7 @@ def _fail(error: Exception, *, verbose: bool) -> int:
         command = getattr(getattr(error, "ctx", None), "command_path", "tvmscope")
         text = f"{usage()} " + _("(see {command} --help)").format(command=command)
     elif isinstance(error, TvmscopeError):
-        text = str(error) or type(error).__name__
+        text = render(error.message) or type(error).__name__
     else:
         text = f"{type(error).__name__}: {one_line(error)}"
         text += "" if verbose else " " + _("(run with -v for the traceback)")

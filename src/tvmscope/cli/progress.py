@@ -10,6 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from tvmscope.messages import Text as Words
+from tvmscope.messages import render
 from tvmscope.report.escape import clean
 
 _LINE_EVERY_S = 10.0
@@ -22,18 +24,18 @@ class Notes:
         self.console = console
         self.folder: Path | None = None
 
-    def stage(self, name: str, detail: str = "") -> None: ...
+    def stage(self, name: Words, detail: Words = "") -> None: ...
 
-    def step(self, done: float, total: float, detail: str = "") -> None: ...
+    def step(self, done: float, total: float, detail: Words = "") -> None: ...
 
-    def note(self, text: str) -> None:
+    def note(self, text: Words) -> None:
         self._line(text)
 
     def saved(self, folder: Path) -> None:
         self.folder = folder
         self._line(f"session: {folder}")
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: Words) -> None:
         self.console.print(Text(clean(text)), soft_wrap=True)
 
 
@@ -45,15 +47,15 @@ class Lines(Notes):
         self._began_s = self._last_s = time.monotonic()
         self._name = ""
 
-    def stage(self, name: str, detail: str = "") -> None:
-        self._name, self._last_s = name, time.monotonic()
-        self._timed(f"{name}: {detail}" if detail else name)
+    def stage(self, name: Words, detail: Words = "") -> None:
+        self._name, self._last_s = render(name), time.monotonic()
+        self._timed(f"{self._name}: {render(detail)}" if detail else self._name)
 
-    def step(self, done: float, total: float, detail: str = "") -> None:
+    def step(self, done: float, total: float, detail: Words = "") -> None:
         now = time.monotonic()
         if total > 0 and now - self._last_s >= _LINE_EVERY_S:
             self._last_s = now
-            self._timed(f"{self._name}: {done / total:.0%} {detail}")
+            self._timed(f"{self._name}: {done / total:.0%} {render(detail)}")
 
     def _timed(self, text: str) -> None:
         self._line(f"[{time.monotonic() - self._began_s:.0f} s] {text}")
@@ -79,12 +81,12 @@ class Bars(Notes):
         )
         self._task = self.bar.add_task("", total=None, detail="", visible=False)
 
-    def stage(self, name: str, detail: str = "") -> None:
+    def stage(self, name: Words, detail: Words = "") -> None:
         self.bar.reset(
             self._task, total=None, description=clean(name), visible=True, detail=clean(detail, 60)
         )
 
-    def step(self, done: float, total: float, detail: str = "") -> None:
+    def step(self, done: float, total: float, detail: Words = "") -> None:
         self.bar.update(self._task, completed=done, total=total, detail=clean(detail, 140))
 
 

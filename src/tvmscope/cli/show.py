@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvmscope.errors import TvmscopeError, UsageError
-from tvmscope.messages import _
+from tvmscope.messages import _, render
 from tvmscope.progress import Progress
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Show:
 
         for line in lines:
             if isinstance(line, str):
-                self.console.print(Text(line), soft_wrap=True)
+                self.console.print(Text(render(line)), soft_wrap=True)
             else:
                 self.console.print(line)
 

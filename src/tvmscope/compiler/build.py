@@ -9,15 +9,16 @@ import tempfile
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
+from tvm.runtime import Executable
 
 from tvmscope.compiler import frontends, pipeline
+from tvmscope.compiler.codegen.lift_weights import lift_weights
 from tvmscope.compiler.codegen.linkers import link, linker_for
 from tvmscope.compiler.describe import sources
-from tvmscope.compiler.passes.lift_weights import lift_weights
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared, TensorSpec
@@ -25,8 +26,9 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.vision import vision_of
 from tvmscope.errors import BuildError, one_line
+from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.runtime import cuda_code, tvm_compat, weights
+from tvmscope.runtime import cubins, cuda_code, tvm_compat, weights
 from tvmscope.storage.files import digest_file
 
 
@@ -38,7 +40,7 @@ def build(
     imported = frontends.import_model(prepared)
     tvm_target = tvm.target.Target(to_tvm(target), host=to_tvm(host))
     lowered = pipeline.run(imported.module, target, tvm_target, options)
-    module, constants = lowered.module, []
+    module, constants = lowered.module, list[np.ndarray]()
     if target.kind == "llvm":  # a GPU gets a copy of its own, and CUDA graphs want constants
         module, constants = lift_weights(module)
     executable = _generate(prepared, module, tvm_target, options)
@@ -47,6 +49,8 @@ def build(
         library, apart = Path(scratch) / artifacts.LIBRARY, Path(scratch) / artifacts.WEIGHTS
         stored = weights.save(constants, apart) if constants else ()
         _link(executable, library, target if target.kind == "llvm" else host)
+        cubins.save(_cubins(lowered), Path(scratch))
+        code = Path(scratch) / cubins.CODE
         described = Artifact(
             path=output,
             model=prepared.model.name,
@@ -64,11 +68,13 @@ def build(
             overrides=options.overrides,
             threads=options.threads,
             build_s=time.perf_counter() - start,
-            size_bytes=sum(f.stat().st_size for f in (library, apart) if f.exists()),
+            size_bytes=sum(f.stat().st_size for f in (library, apart, code) if f.exists()),
             stored=stored,
             stored_digest=digest_file(apart) if stored else None,
+            generated_digest=digest_file(code) if code.exists() else None,
             pass_times_s=lowered.times_s,
             versions=versions() | _cuda_version(library, target),
+            plugins=pipeline.plugins(options, target),
             kernels=sources.name_calls(lowered.calls, imported.sources),
             warnings=(*imported.warnings, *lowered.remarks),
             vision=vision_of(prepared),
@@ -81,28 +87,54 @@ def build(
     return described
 
 
+def _cubins(lowered: pipeline.Lowered) -> dict[str, tuple[cubins.Cubin, bytes]]:
+    return {
+        name: (
+            cubins.Cubin(
+                name=name,
+                symbol=kernel.name,
+                offset=0,
+                size=len(kernel.cubin),
+                pointers=len(kernel.arguments),
+                hidden_pointers=kernel.hidden_pointers,
+                dependent=kernel.config.pdl > 0,
+                registers=kernel.registers,
+                shared_bytes=kernel.shared_bytes,
+                local_bytes=kernel.local_bytes,
+                what=kernel.config.label,
+            ),
+            kernel.cubin,
+        )
+        for name, kernel in lowered.generated.items()
+    }
+
+
 def _generate(
-    prepared: Prepared, module: tvm.IRModule, tvm_target: Any, options: CompileOptions
-) -> Any:
+    prepared: Prepared, module: tvm.IRModule, tvm_target: tvm.target.Target, options: CompileOptions
+) -> Executable:
     tvm_compat.choose_cuda_compiler()
     tvm_compat.remember_cuda_binaries(tvm)
     try:
         return relax.build(module, tvm_target, relax_pipeline=None, exec_mode=options.exec_mode)
     except Exception as e:  # TVM raises many types here, from InternalError to RuntimeError
         raise BuildError(
-            f"{prepared.model.name}: code generation for {tvm_target.kind.name} failed: "
-            f"{one_line(e)}"
+            msg(
+                "{model}: code generation for {kind} failed: {reason}",
+                model=prepared.model.name,
+                kind=tvm_target.kind.name,
+                reason=one_line(e),
+            )
         ) from e
 
 
-def _link(executable: Any, library: Path, target: Target) -> None:
+def _link(executable: Executable, library: Path, target: Target) -> None:
     linker = partial(link, linker_for(target))
     try:
         executable.export_library(str(library), fcompile=linker)
     except BuildError:
         raise
     except Exception as e:  # TVM's own errors, while it writes object files
-        raise BuildError(f"the library cannot be written: {one_line(e)}") from e
+        raise BuildError(msg("the library cannot be written: {reason}", reason=one_line(e))) from e
 
 
 def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]:
@@ -111,8 +143,12 @@ def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]
     types = list(result.fields) if hasattr(result, "fields") else [result]
     if len(types) != len(prepared.model.outputs):
         raise BuildError(
-            f"{prepared.model.name}: the compiled model returns {len(types)} outputs, "
-            f"the source {len(prepared.model.outputs)}"
+            msg(
+                "{model}: the compiled model returns {count} outputs, the source {wanted}",
+                model=prepared.model.name,
+                count=len(types),
+                wanted=len(prepared.model.outputs),
+            )
         )
     return tuple(
         TensorSpec(spec.name, spec.shape, str(getattr(kind, "dtype", spec.dtype)))
@@ -123,8 +159,9 @@ def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]
 def _replace_folder(scratch: Path, output: Path) -> None:
     """Move the files over; an artifact that was there before goes only when the new one is done."""
     output.mkdir(exist_ok=True)
-    if not (scratch / artifacts.WEIGHTS).exists():
-        (output / artifacts.WEIGHTS).unlink(missing_ok=True)  # of an artifact that was here before
+    for name in (artifacts.WEIGHTS, cubins.CODE, cubins.TABLE):
+        if not (scratch / name).exists():
+            (output / name).unlink(missing_ok=True)  # of an artifact that was here before
     for file in sorted(scratch.iterdir(), key=lambda f: f.name == artifacts.META):
         shutil.move(str(file), output / file.name)
 
@@ -140,7 +177,7 @@ def _cuda_version(library: Path, target: Target) -> dict[str, str]:
 def versions() -> dict[str, str]:
     """What the artifact was made with."""
     found = {"python": sys.version.split()[0], "tvm": str(tvm.__version__)}
-    for package in ("tvmscope", "apache-tvm-ffi", "torch", "onnx"):
+    for package in ("tvmscope", "apache-tvm-ffi", "torch", "onnx", "triton"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

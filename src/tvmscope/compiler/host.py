@@ -25,13 +25,14 @@ def llvm_host() -> tuple[str, str]:
 
 def llvm_features(arch: str, triple: str | None) -> tuple[str, ...] | None:
     """Instruction-set features that LLVM gives a CPU name; None when LLVM does not know it."""
-    tvm = tvm_compat.import_tvm(torch=False)
+    tvm_compat.import_tvm(torch=False)
+    from tvm.target import Target as TvmTarget
     from tvm.target import codegen
 
     if not codegen.llvm_is_valid_cpu(arch, triple or codegen.llvm_get_system_triple()):
         return None
     config = {"kind": "llvm", "mcpu": arch} | ({"mtriple": triple} if triple else {})
-    found = {str(name) for name in codegen.llvm_get_cpu_features(tvm.target.Target(config))}
+    found = {str(name) for name in codegen.llvm_get_cpu_features(TvmTarget(config))}
     return tuple(sorted(found & cpu_features.ISA_FEATURES))
 
 
@@ -42,7 +43,8 @@ def probe(target: dict[str, Any]) -> float:
     """
     import numpy as np
 
-    tvm = tvm_compat.import_tvm(torch=False)
+    tvm_compat.import_tvm(torch=False)
+    import tvm
     from tvm import te
 
     n = 4096

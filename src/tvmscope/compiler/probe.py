@@ -10,7 +10,9 @@ from tvmscope.runtime import tvm_compat
 def tvm_facts() -> dict[str, Any]:
     """Version, place, threads it would use by itself, and whether its JSON writer survives."""
     source = tvm_compat.prefer_source_build()
-    tvm = tvm_compat.import_tvm(torch=False)
+    tvm_compat.import_tvm(torch=False)
+    import tvm
+
     facts = {
         "version": str(tvm.__version__),
         "file": str(tvm.__file__),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Any
 
 import tvm
 
 from tvmscope.errors import UsageError, one_line
 
 
-def user_passes(text: str, tvm_target: Any) -> list[tvm.transform.Pass]:
+def user_passes(text: str, tvm_target: tvm.target.Target) -> list[tvm.transform.Pass]:
     """Run `file.py:function(target)`; it returns a pass or a list of passes.
 
     This executes the file: it is the user's own code, named on the command line.

@@ -10,6 +10,8 @@ from tvmscope.core.model import TensorSpec
 from tvmscope.core.precision import Precision
 from tvmscope.core.target import Target
 from tvmscope.core.vision import Vision
+from tvmscope.messages import Text
+from tvmscope.plugins import Plugin
 
 ARTIFACT_SCHEMA = 2
 
@@ -58,10 +60,14 @@ class Artifact:
     stored: tuple[StoredTensor, ...] = ()
     """The constants beside the library; the main function takes them behind its inputs."""
     stored_digest: str | None = None
+    generated_digest: str | None = None
+    """Of the generated CUDA kernels beside the library; None where there are none."""
     pass_times_s: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    plugins: tuple[Plugin, ...] = ()
+    """Passes that ran and schedule rules that were offered kernels, of other distributions."""
     kernels: tuple[KernelCall, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     weights: Literal["pretrained", "random", "file"] = "file"
     format: Literal["torch", "onnx"] = "torch"
     """Of the model that it was made from."""

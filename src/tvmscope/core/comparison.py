@@ -9,8 +9,11 @@ from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.row import RowKey
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.errors import Incomparable
+from tvmscope.messages import Text, marked, msg, word
 
 Verdict = Literal["faster", "slower", "undecided"]
+_SAID = marked("faster"), marked("slower"), marked("undecided")
+"""For translators: `messages.word` says them."""
 
 # Below this a difference is not worth a verdict, however sure it is: two builds of the same
 # code can differ by as much through nothing but the placement of their memory.
@@ -41,7 +44,9 @@ def compare(a: Result, b: Result, *, across: bool = False, any_threads: bool = F
     try:
         interval = ratio_interval(second.rounds_s, first.rounds_s)
     except ValueError as e:
-        raise Incomparable(f"{a.task.label} and {b.task.label}: {e}") from e
+        raise Incomparable(
+            msg("{a} and {b}: {reason}", a=a.task.label, b=b.task.label, reason=str(e))
+        ) from e
     detectable = interval.smallest_detectable
     return Comparison(
         key=a.key,
@@ -73,12 +78,18 @@ def _limits(interval: RatioInterval) -> tuple[float, float] | None:
 def _measured(result: Result) -> Measurement:
     """The measurement of a result that may be compared: verified, and with values."""
     if result.status != "ok":
-        reason = f" ({result.reason})" if result.reason else ""
+        status: Text = msg("'{status}'", status=word(result.status))
+        if result.reason:
+            status = msg("{status} ({reason})", status=status, reason=result.reason)
         raise Incomparable(
-            f"{result.task.label} is '{result.status}'{reason}: only verified results are compared"
+            msg(
+                "{row} is {status}: only verified results are compared",
+                row=result.task.label,
+                status=status,
+            )
         )
     if result.measurement is None or not result.measurement.values_s:
-        raise Incomparable(f"{result.task.label} was not timed")
+        raise Incomparable(msg("{row} was not timed", row=result.task.label))
     return result.measurement
 
 
@@ -86,12 +97,12 @@ def _check_identity(a: Result, b: Result, *, across: bool, any_threads: bool) ->
     x, y = a.task, b.task
     alike = any_threads or x.threads == y.threads or x.target != y.target
     checks = [
-        ("model", (x.model, x.digest[:12]), (y.model, y.digest[:12]), x.digest == y.digest),
-        ("shapes", x.shapes, y.shapes, x.shapes == y.shapes),
-        ("threads", x.threads, y.threads, alike),
-        ("target", x.target, y.target, across or x.target == y.target),
+        (msg("model"), (x.model, x.digest[:12]), (y.model, y.digest[:12]), x.digest == y.digest),
+        (msg("shapes"), x.shapes, y.shapes, x.shapes == y.shapes),
+        (msg("threads"), x.threads, y.threads, alike),
+        (msg("target"), x.target, y.target, across or x.target == y.target),
         (
-            "precision",
+            msg("precision"),
             str(x.variant.precision),
             str(y.variant.precision),
             across or x.variant.precision == y.variant.precision,
@@ -100,5 +111,12 @@ def _check_identity(a: Result, b: Result, *, across: bool, any_threads: bool) ->
     for name, left, right, same in checks:
         if not same:
             raise Incomparable(
-                f"{x.label} and {y.label} differ in {name}: {left} and {right}; measure both alike"
+                msg(
+                    "{a} and {b} differ in {what}: {left} and {right}; measure both alike",
+                    a=x.label,
+                    b=y.label,
+                    what=name,
+                    left=str(left),
+                    right=str(right),
+                )
             )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tvmscope.core.row import RowKey, Task
+from tvmscope.messages import Text, marked
 
 ITSELF = "its own first run"
 """A reference that proves nothing but that the same comes out again."""
@@ -21,11 +22,15 @@ class Accuracy:
     error: float | None
     cosine: float | None
     tolerance: float
-    detail: str | None = None
+    detail: Text | None = None
     """Why it failed: the output's name and what differs; None when passed."""
 
 
 Status = Literal["ok", "wrong", "failed", "unavailable", "interrupted"]
+_SAID = (
+    marked("ok"), marked("wrong"), marked("failed"), marked("unavailable"), marked("interrupted"),
+)  # fmt: skip
+"""For translators: `messages.word` says them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +56,7 @@ class Result:
 
     task: Task
     status: Status
-    reason: str | None = None
+    reason: Text | None = None
     measurement: Measurement | None = None
     device_measurement: Measurement | None = None
     """CUDA only: the same rounds by events, beside the wall clock."""
@@ -62,7 +67,7 @@ class Result:
     cores_used: float | None = None
     """Cores that were busy on average while it was timed."""
     settings: dict[str, str] | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     items: int | None = None
     """Throughput mode only: how many items one run computes, the batch size."""
 

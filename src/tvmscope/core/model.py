@@ -7,6 +7,8 @@ from math import prod
 from pathlib import Path
 from typing import Literal
 
+from tvmscope.messages import Text
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -33,7 +35,7 @@ class Model:
     outputs: tuple[TensorSpec, ...]
     digest: str
     weights: Literal["pretrained", "random", "file"]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from tvmscope.core.row import RowKey
 from tvmscope.core.tuning import Choice
@@ -121,25 +120,3 @@ class Roof:
     """The memory that a bandwidth was read from: `L1` ... `DRAM`."""
     size_bytes: int | None = None
     """How much was read, over all threads: the level holds at least so much."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """A diagnosed cause with its evidence, its worth and, where there is one, its fix."""
-
-    rule: str
-    severity: str
-    """`high`, `medium`, `low` or `info`."""
-    effort: str
-    """`minutes`, `hours`, `retune` or `none`."""
-    title: str
-    evidence: str
-    advice: str
-    kernels: tuple[str, ...] = ()
-    source_ops: tuple[str, ...] = ()
-    saving_s: float | None = None
-    """The estimate, made before any fix was built."""
-    fix: dict[str, Any] = field(default_factory=dict)
-    """Overrides of compile options; empty where there is no fix to apply."""
-    achieved_s: float | None = None
-    """What the fix brought when it was built and measured; negative where it made things slower."""

@@ -10,14 +10,17 @@ from typing import Any
 from tvmscope.core import session_v1, stats
 from tvmscope.core.comparison import Comparison
 from tvmscope.core.environment import Environment
-from tvmscope.core.fixes import Attempt
+from tvmscope.core.facts import PassFacts, RuleFacts
+from tvmscope.core.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Model
-from tvmscope.core.profile import Finding, KernelIR, Profile, Roof
+from tvmscope.core.profile import KernelIR, Profile, Roof
 from tvmscope.core.row import RowKey
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import TunedTask
 from tvmscope.errors import SchemaError
+from tvmscope.messages import Text
+from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import read_text, write_text_atomic
 
@@ -41,10 +44,14 @@ class Session:
     kernel_ir: tuple[KernelIR, ...] = ()
     findings: tuple[Finding, ...] = ()
     tuning: tuple[TunedTask, ...] = ()
+    passes: tuple[PassFacts, ...] = ()
+    """What there is to know of the passes that some row lacks."""
+    rules: tuple[RuleFacts, ...] = ()
+    """What there is to know of the schedule rules that kernels and tasks name."""
     fixes: tuple[Attempt, ...] = ()
     """In the order in which they were tried; each builds on those that were kept before it."""
-    warnings: tuple[str, ...] = ()
-    failure: str | None = None
+    warnings: tuple[Text, ...] = ()
+    failure: Text | None = None
     """Why the model could not be loaded at all; then there are no results."""
     complete: bool = True
     """False while measuring, and for ever in a session that was interrupted."""
@@ -59,8 +66,12 @@ class Session:
 
 
 def to_json(session: Session) -> dict[str, Any]:
-    """The documented JSON form: stored values, with the derived statistics beside them."""
+    """The documented JSON form: stored values, with the derived statistics beside them.
+
+    Texts are English sentences; `messages` says how each was made (`storage.message_table`).
+    """
     data = encode(session)
+    messages = message_table.table(data)
     environment = data.pop("environment")
     context = {"command": data.pop("command"), "started": data.pop("started"), **environment}
     rows = [
@@ -71,7 +82,13 @@ def to_json(session: Session) -> dict[str, Any]:
         data[part] = [_named(item.key) | raw for item, raw in items]
     compared = zip(session.comparisons, data["comparisons"], strict=True)
     data["comparisons"] = [_compared(item, raw) for item, raw in compared]
-    return {"schema_version": SCHEMA_VERSION, "context": context, "results": rows, **data}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "context": context,
+        "results": rows,
+        **data,
+        message_table.KEY: messages,
+    }
 
 
 def _named(key: RowKey | None) -> dict[str, str]:
@@ -136,7 +153,7 @@ def from_json(data: Any) -> Session:
         "results": [_unrow(row) for row in data["results"]],
         "comparisons": [_uncompared(item) for item in _objects(data, "comparisons")],
     }
-    return decode(Session, flat)
+    return decode(Session, flat, message_table.read(data.get(message_table.KEY)))
 
 
 def _objects(data: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -9,13 +9,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tvmscope.core.target import Target
+from tvmscope.messages import Message, Text, msg
 
 Params = dict[str, int | str]
 """A rule's parameters by name; what is not named follows from the rule's own model."""
-
-RULES = 3
-"""Raised whenever a schedule rule changes what it does by itself: a candidate names only what
-differs from that, so that records of other rules mean something else."""
 
 TUNED_KERNELS = "tuned_kernels"
 """The setting under which a compiled row says where its tuned kernels are from."""
@@ -46,6 +43,8 @@ class Lowering:
     """Those that were decided while the graph was lowered: layout, Winograd or direct ..."""
     function: str
     """Path of a file with the function as TVM's JSON."""
+    rule: str | None = None
+    """The schedule rule that its candidates' parameters belong to; None where no rule has any."""
     own: Params = field(default_factory=dict)
     """What the rule takes for the schedule's parameters where a candidate does not name them."""
     flops: float | None = None
@@ -96,8 +95,13 @@ class Trial:
     """The CPU's or GPU's model name."""
     clock_hz: float | None = None
     tvm: str = ""
-    rules: int = RULES
-    """The schedule rules that the parameters belong to."""
+    rule: str | None = None
+    """The schedule rule that the parameters belong to; None where the candidate is a trace, which
+    says all by itself, or where no rule took the kernel."""
+    rule_version: int | None = None
+    """Of that rule: a candidate names only what differs from what the rule does by itself."""
+    rule_from: str | None = None
+    """The distribution that brought the rule, and its version; None for a built-in one."""
     date: str = ""
     """UTC, ISO 8601."""
     seed: int | None = None
@@ -105,11 +109,6 @@ class Trial:
     """`validated` trials were measured again, interleaved with the untuned kernel."""
     baseline_s: tuple[float, ...] = ()
     """Of a validated trial: the untuned kernel's times in the same interleaved run."""
-
-    @property
-    def of_these_rules(self) -> bool:
-        """Whether its parameters mean today what they meant; a trace says all by itself."""
-        return self.candidate.trace is not None or self.rules == RULES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +143,19 @@ def origins(choices: Iterable[Choice]) -> str:
     return "; ".join(f"{len(g)} from {max(g, key=lambda c: c.date).origin}" for g in ordered)
 
 
+def because(gist: Text, detail: Text) -> Message:
+    """A task's note that has more to say: `too small: 0.10% of the model`."""
+    return msg("{gist}: {detail}", gist=gist, detail=detail)
+
+
+def gist(note: Text) -> Text:
+    """The first part of such a note, by which tasks are put together; else all of it."""
+    if not isinstance(note, Message):
+        return note.split(":")[0]
+    first = note.args.get("gist", note)
+    return first if isinstance(first, str) else note
+
+
 @dataclass(frozen=True, kw_only=True)
 class TuningPoint:
     """A moment at which a task's best time fell, or the search's end."""
@@ -167,7 +179,7 @@ class Part:
     """The time without it over the time with it, in interleaved runs."""
     interval: tuple[float, float] | None = None
     """95 % of `factor`."""
-    reason: str | None = None
+    reason: Text | None = None
     """Why it could not be taken back: what was left could not be built, or was wrong."""
 
 
@@ -214,7 +226,7 @@ class TunedTask:
     """The calls of a chosen trace, as TVM writes them; none where a rule made the schedule."""
     parts: tuple[Part, ...] = ()
     """What the parts of the chosen candidate are worth, where they were taken back."""
-    note: str = ""
+    note: Text = ""
     """Why it was not searched, or why nothing was chosen."""
 
     @property

@@ -5,27 +5,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.errors import one_line
-from tvmscope.messages import _
-from tvmscope.plugins import discover
+from tvmscope.messages import msg, render
+from tvmscope.plugins import Merged, PluginFailure, discover, merged
 
 
-def rules() -> tuple[dict[str, Rule], list[str]]:
-    """All rules by id, and a line about each file that holds none that can be used."""
+def known() -> Merged[Rule]:
+    """All rules by id, those of other packages last, and what holds none that can be used."""
     found, failures = discover("tvmscope.diagnose.rules", "RULE")
-    problems = [f"{failure.module}: {failure.reason}" for failure in failures]
     usable: dict[str, Rule] = {}
     for name, rule in found.items():
         if not isinstance(rule, Rule):
-            problems.append(_("{name}: RULE is not a Rule").format(name=name))
+            failures.append(PluginFailure(name, render(msg("RULE is not a Rule"))))
         elif rule.id in usable:
-            problems.append(_("{name}: the id {id} is taken").format(name=name, id=rule.id))
+            failures.append(PluginFailure(name, render(msg("the id {id} is taken", id=rule.id))))
         else:
             usable[rule.id] = rule
-    return usable, problems
+    every = merged("diagnosis rule", usable, Rule, lambda rule: rule.id)
+    return Merged(every.manifests, every.plugins, (*failures, *every.failures))
+
+
+def rules() -> tuple[dict[str, Rule], list[str]]:
+    """All rules by id, and a line about each file or plug-in that holds none that can be used."""
+    every = known()
+    return every.manifests, [str(failure) for failure in every.failures]
 
 
 def diagnose(session: Session) -> Session:
@@ -35,15 +41,21 @@ def diagnose(session: Session) -> Session:
     """
     available, problems = rules()
     findings: list[Finding] = []
-    warnings = [_("diagnosis: {problem}").format(problem=p) for p in problems]
+    warnings = [msg("diagnosis: {problem}", problem=p) for p in problems]
     for rule in available.values():
         if any(not getattr(session, part) for part in rule.needs):
             continue
         try:
             findings += rule.check(session)
         except Exception as e:  # a rule's bug must not cost the session, nor the other rules
-            text = _("diagnosis: rule '{id}' failed: {type}: {reason}")
-            warnings.append(text.format(id=rule.id, type=type(e).__name__, reason=one_line(e)))
+            warnings.append(
+                msg(
+                    "diagnosis: rule '{id}' failed: {type}: {reason}",
+                    id=rule.id,
+                    type=type(e).__name__,
+                    reason=one_line(e),
+                )
+            )
     proven = {_identity(f): f.achieved_s for f in session.findings}
     findings = [replace(f, achieved_s=proven.get(_identity(f))) for f in findings]
     new = tuple(w for w in warnings if w not in session.warnings)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tvmscope.core.stats import geometric_mean
 from tvmscope.diagnose.view import Kernel, Subject
-from tvmscope.messages import _
+from tvmscope.messages import Text, msg
 
 COMPUTE = 0.9
 """The share of the compute roof that our blocked kernels reach: 91 % over ResNet-50's direct
@@ -49,12 +49,17 @@ def _by_peer(subject: Subject, kernel: Kernel) -> float | None:
     return None if ratio is None else kernel.total_s * ratio
 
 
-def basis(subject: Subject) -> str:
+def basis(subject: Subject) -> Text:
     """Where the estimate comes from, for the evidence."""
-    text = _("{compute:.0%} of the compute roof or {memory:.0%} of the memory roof")
     if subject.peers:
-        text = _(
+        return msg(
             "the mean of {compute:.0%} of the compute roof (memory: {memory:.0%}) and the fastest "
-            "other backend's time for the same operators"
+            "other backend's time for the same operators",
+            compute=COMPUTE,
+            memory=MEMORY,
         )
-    return text.format(compute=COMPUTE, memory=MEMORY)
+    return msg(
+        "{compute:.0%} of the compute roof or {memory:.0%} of the memory roof",
+        compute=COMPUTE,
+        memory=MEMORY,
+    )

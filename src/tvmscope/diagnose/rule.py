@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
+from tvmscope.messages import Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +15,7 @@ class Rule:
     """A rule's manifest; `check` is a pure function of a session."""
 
     id: str
-    title: str
+    title: Text
     """What it looks for, in a few words."""
     needs: tuple[str, ...]
     """The parts of a session that it cannot do without, such as `profiles` or `roofs`."""

@@ -9,14 +9,14 @@ from functools import cached_property
 from tvmscope.analysis import roofline
 from tvmscope.analysis.alignment import groups
 from tvmscope.core import stats
+from tvmscope.core.facts import PassFacts
 from tvmscope.core.measurement import Result
 from tvmscope.core.precision import Precision
 from tvmscope.core.profile import KernelIR, KernelTime, Profile
 from tvmscope.core.row import Device, RowKey
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
-from tvmscope.messages import _
-from tvmscope.units import format_s
+from tvmscope.messages import Arg, Seconds, Text, msg
 
 HEAVY = 0.01
 """A kernel below this share of the run is not worth a finding."""
@@ -81,6 +81,8 @@ class Subject:
     """In the order of their first call; one kernel may stand for several source operators."""
     label: str
     """Names the row, where a session has several to diagnose; else empty."""
+    passes: tuple[PassFacts, ...] = ()
+    """What is known of passes that were left out."""
     peers: dict[str, float] = field(default_factory=dict)
     """By source operator: the fastest other backend's time over ours, for its whole group."""
 
@@ -107,7 +109,15 @@ class Subject:
     @property
     def disabled(self) -> tuple[str, ...]:
         """The passes that were left out."""
-        return tuple(x for x in self.setting("disabled_passes").split(",") if x)
+        return tuple(dict.fromkeys(x for x in self.setting("disabled_passes").split(",") if x))
+
+    def lacks(self, name: str) -> PassFacts:
+        """What is known of a pass that was left out; little where the session does not tell."""
+        return next((p for p in self.passes if p.name == name), PassFacts(name=name, words=""))
+
+    def left_to(self, rule: str) -> list[str]:
+        """The passes that were left out and whose traces are a diagnosis rule's own subject."""
+        return [name for name in self.disabled if self.lacks(name).finding == rule]
 
     def setting(self, name: str) -> str:
         """What the row was built or run with; empty where it does not say."""
@@ -128,15 +138,15 @@ class Subject:
         """Values in a vector register."""
         return max(1, (self.target.vector_bits if self.target else 128) // bits)
 
-    def spent(self, kernels: Iterable[Kernel]) -> str:
+    def spent(self, kernels: Iterable[Kernel]) -> Text:
         """`12.3 ms (45 % of the run)`."""
         total = sum(k.total_s for k in kernels)
         share = total / self.run_s if self.run_s > 0 else 0.0
-        return _("{time} ({share:.0%} of the run)").format(time=format_s(total), share=share)
+        return msg("{time} ({share:.0%} of the run)", time=Seconds(total), share=share)
 
-    def says(self, text: str) -> str:
+    def says(self, text: Text) -> Text:
         """The evidence, with the row's name before it where that is needed."""
-        return f"{self.label}: {text}" if self.label else text
+        return msg("{row}: {text}", row=self.label, text=text) if self.label else text
 
     def severity(self, saving_s: float | None) -> str:
         """By what there is to win."""
@@ -235,6 +245,7 @@ def _subject(session: Session, profile: Profile, *, several: bool) -> Subject:
             Kernel(k, loops.get(k.name), limits.least_s(k), run_s) for k in profile.kernels
         ),
         label=profile.key.label if several else "",
+        passes=session.passes,
         peers=_peers(session, profile),
     )
 
@@ -261,10 +272,9 @@ def sources(kernels: Iterable[Kernel]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(op for k in kernels for op in k.time.source_ops))
 
 
-def listed(found: Iterable[str], most: int = 3) -> str:
-    """`a, b, c and 4 more`; a name of any length takes little room."""
+def listed(found: Iterable[str], most: int = 3) -> Arg:
+    """`a, b, c and 4 more`, for a message; a name of any length takes little room."""
     items = list(found)
     shown = [x if len(x) <= _NAME_LIMIT else x[: _NAME_LIMIT - 1] + "…" for x in items[:most]]
     rest = len(items) - len(shown)
-    text = ", ".join(shown)
-    return _("{names} and {count} more").format(names=text, count=rest) if rest else text
+    return msg("{names} and {count} more", names=shown, count=rest) if rest else shown

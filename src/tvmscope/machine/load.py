@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvmscope.messages import Text, msg
+
 FOREIGN_LOAD = 0.10
 STEAL = 0.02
 _CPUS = Path("/sys/devices/system/cpu")
@@ -44,50 +46,58 @@ def snapshot(pids: Iterable[int]) -> Snapshot:
     )
 
 
-def disturbances(before: Snapshot, after: Snapshot) -> tuple[str, ...]:
+def disturbances(before: Snapshot, after: Snapshot) -> tuple[Text, ...]:
     """What happened between two snapshots that may have changed the times."""
+    hot, used_up = msg("the CPU ran too hot"), msg("the CPU quota was used up")
     return tuple(
         text
         for text in (
             _foreign_load(before, after),
             _stolen(before, after),
-            _throttled(before.core_throttles, after.core_throttles, "the CPU ran too hot"),
-            _throttled(before.quota_throttles, after.quota_throttles, "the CPU quota was used up"),
+            _throttled(before.core_throttles, after.core_throttles, hot),
+            _throttled(before.quota_throttles, after.quota_throttles, used_up),
         )
         if text is not None
     )
 
 
-def _foreign_load(before: Snapshot, after: Snapshot) -> str | None:
+def _foreign_load(before: Snapshot, after: Snapshot) -> Text | None:
     """Other processes' share of all cores; the load average only where nothing better is told."""
     if before.busy is None or after.busy is None or before.total is None or after.total is None:
         cores = os.cpu_count() or 1
         # Our own single busy worker loads every core it uses, so only a load beyond that tells.
         if before.load is None or before.load < 0.5 * cores:
             return None
-        return (
-            f"load average {before.load:.1f} on {cores} cores before measuring: times may be high"
+        return msg(
+            "load average {load:.1f} on {cores} cores before measuring: times may be high",
+            load=before.load,
+            cores=cores,
         )
     total = after.total - before.total
     ours = sum(ticks - before.ours.get(pid, 0) for pid, ticks in after.ours.items() if ticks)
     foreign = (after.busy - before.busy - ours) / total if total > 0 else 0.0
     if foreign <= FOREIGN_LOAD:
         return None
-    return f"other processes used {foreign:.0%} of the CPU while measuring: times may be high"
+    return msg(
+        "other processes used {foreign:.0%} of the CPU while measuring: times may be high",
+        foreign=foreign,
+    )
 
 
-def _stolen(before: Snapshot, after: Snapshot) -> str | None:
+def _stolen(before: Snapshot, after: Snapshot) -> Text | None:
     if before.steal is None or after.steal is None or before.total is None or after.total is None:
         return None
     total = after.total - before.total
     share = (after.steal - before.steal) / total if total > 0 else 0.0
-    return f"the hypervisor took {share:.0%} of the CPU while measuring" if share > STEAL else None
+    if share <= STEAL:
+        return None
+    return msg("the hypervisor took {share:.0%} of the CPU while measuring", share=share)
 
 
-def _throttled(before: int | None, after: int | None, why: str) -> str | None:
+def _throttled(before: int | None, after: int | None, why: Text) -> Text | None:
     if before is None or after is None or after <= before:
         return None
-    return f"throttled {after - before} times while measuring: {why}"
+    return msg("throttled {count} times while measuring: {why}", count=after - before, why=why)
 
 
 def _cpu_ticks() -> tuple[int | None, int | None, int | None]:

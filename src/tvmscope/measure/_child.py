@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from tvmscope import plugins
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.extras import explain
 from tvmscope.measure.remote import Remote
@@ -167,7 +168,7 @@ def _failure(error: Exception) -> tuple[str, Any]:
     text = one_line(error)
     if isinstance(error, TvmscopeError):
         known = next(c for c in type(error).__mro__ if c.__module__ == TvmscopeError.__module__)
-        return "error", (known.__name__, str(error))
+        return "error", (known.__name__, error.message)
     if isinstance(error, MemoryError) or any(w in str(error).lower() for w in _MEMORY_WORDS):
         return "memory", text
     name = type(error).__name__
@@ -190,7 +191,9 @@ def main(descriptor: int, parent: int) -> None:
     faulthandler.enable()
     connection = Connection(descriptor)
     try:
-        sys.path.extend(p for p in connection.recv() if p not in sys.path)
+        path, with_plugins = connection.recv()
+        sys.path.extend(p for p in path if p not in sys.path)
+        plugins.allow(with_plugins)
     except EOFError:
         return
     serve(connection)

@@ -7,19 +7,23 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Literal
 
+from tvmscope.messages import Text, msg
+
 DeathKind = Literal["crash", "hang", "exit", "memory"]
 
 
-def describe_exit(code: int, tail: list[str]) -> tuple[DeathKind, str]:
+def describe_exit(code: int, tail: list[str]) -> tuple[DeathKind, Text]:
     """What an exit code and the output before it say."""
     if code >= 0:
-        return "exit", f"exited with code {code}"
+        return "exit", msg("exited with code {code}", code=code)
     words = (signal.strsignal(-code) or "unknown").lower()
     if any("bad_alloc" in line or "out of memory" in line.lower() for line in tail):
-        return "memory", "out of memory"
+        return "memory", msg("out of memory")
     if -code == signal.SIGKILL:
-        return "memory", f"killed by signal 9 ({words}), most likely for lack of memory"
-    return "crash", f"killed by signal {-code} ({words})"
+        return "memory", msg(
+            "killed by signal 9 ({words}), most likely for lack of memory", words=words
+        )
+    return "crash", msg("killed by signal {number} ({words})", number=-code, words=words)
 
 
 def until_dump(lines: list[str]) -> Iterator[str]:

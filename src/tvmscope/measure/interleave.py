@@ -16,6 +16,7 @@ from tvmscope.core.options import MeasureOptions
 from tvmscope.core.stats import settled
 from tvmscope.errors import TvmscopeError
 from tvmscope.measure import stop
+from tvmscope.messages import Text, msg, msgn
 
 Clock = Callable[[], float]
 
@@ -36,9 +37,10 @@ SLOW_RUN_S = 0.1
 """Below this there is little time to save, and three runs would be mostly noise."""
 SLOW_ROUNDS = 3
 MAX_DEVICE_VALUES = 64
-_SLOW_NOTE = (
-    f"over {SLOW_FACTOR:g} times slower than the fastest: "
-    f"measured in {SLOW_ROUNDS} rounds of one run"
+_SLOW_NOTE = msg(
+    "over {factor:g} times slower than the fastest: measured in {rounds} rounds of one run",
+    factor=SLOW_FACTOR,
+    rounds=SLOW_ROUNDS,
 )
 
 
@@ -81,7 +83,7 @@ class Lane:
     rounds_s: list[tuple[float, ...]] = field(default_factory=list)
     device_rounds_s: list[tuple[float, ...]] = field(default_factory=list)
     failure: TvmscopeError | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
 
 
 def interleave(
@@ -232,4 +234,10 @@ def _note_few_rounds(lanes: Sequence[Lane], options: MeasureOptions) -> None:
             continue
         if taken < options.min_rounds:
             limit_s = stop.OVERTIME * options.duration_s
-            lane.notes += (f"only {taken} rounds fitted into {limit_s:g} s; give more time",)
+            note = msgn(
+                "only {count} round fitted into {limit:g} s; give more time",
+                "only {count} rounds fitted into {limit:g} s; give more time",
+                count=taken,
+                limit=limit_s,
+            )
+            lane.notes += (note,)

@@ -17,10 +17,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from tvmscope import errors
+from tvmscope import errors, plugins
 from tvmscope.errors import RunError, TvmscopeError, one_line
 from tvmscope.measure.deaths import DeathKind, describe_exit, until_dump
 from tvmscope.measure.remote import Remote
+from tvmscope.messages import Text, msg
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,8 +37,8 @@ _TAIL_BYTES = 8192
 class WorkerDied(RunError):
     """The worker is gone; `kind` says how and `reason` says it in words."""
 
-    def __init__(self, name: str, kind: DeathKind, reason: str) -> None:
-        super().__init__(f"{name}: {reason}")
+    def __init__(self, name: str, kind: DeathKind, reason: Text) -> None:
+        super().__init__(msg("{name}: {reason}", name=name, reason=reason))
         self.kind = kind
         self.reason = reason
 
@@ -102,12 +103,14 @@ class Worker:
         except OSError as e:
             ours.close()
             self._log.close()
-            raise RunError(f"{name}: no process could be started: {e}") from e
+            raise RunError(
+                msg("{name}: no process could be started: {reason}", name=name, reason=str(e))
+            ) from e
         finally:
             theirs.close()
         self._connection = Connection(ours.detach())
         with contextlib.suppress(OSError):  # a child that is gone already is found by the first ask
-            self._connection.send(sys.path)
+            self._connection.send((sys.path, plugins.allowed()))
 
     @property
     def pid(self) -> int:
@@ -210,12 +213,19 @@ class Worker:
         except (EOFError, OSError):
             raise self._died() from None
         except (ImportError, AttributeError, pickle.UnpicklingError) as e:
-            raise RunError(f"{self.name}: the result of '{name}' cannot be read: {e}") from e
+            raise RunError(
+                msg(
+                    "{name}: the result of '{request}' cannot be read: {reason}",
+                    name=self.name,
+                    request=name,
+                    reason=str(e),
+                )
+            ) from e
         except (KeyboardInterrupt, SystemExit):
-            self._gone("exit", "interrupted")  # an answer may still come: never reuse it
+            self._gone("exit", msg("interrupted"))  # an answer may still come: never reuse it
             raise
         if kind == "memory":
-            raise self._gone("memory", f"out of memory: {value}")
+            raise self._gone("memory", msg("out of memory: {reason}", reason=value))
         if kind == "error":
             raise _as_error(*value)
         return value
@@ -233,17 +243,21 @@ class Worker:
             elif self._process.poll() is not None and not self._connection.poll(0):
                 raise EOFError  # a grandchild may hold the socket open
             elif left_s <= 0:
-                raise self._gone("hang", f"did not answer for {self.timeout_s:g} s")
+                raise self._gone(
+                    "hang", msg("did not answer for {timeout:g} s", timeout=self.timeout_s)
+                )
 
     def _died(self) -> WorkerDied:
         """Find out how a process that closed its connection ended."""
         try:
             code = self._process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:
-            return self._gone("hang", "closed its connection but did not exit")
+            return self._gone("hang", msg("closed its connection but did not exit"))
         kind, reason = describe_exit(code, tail := self._tail())
         last = next((line for line in reversed(tail) if line), None)
-        return self._gone(kind, f"{reason}: {last}" if last else reason)
+        if last:
+            reason = msg("{reason}: {last}", reason=reason, last=last)
+        return self._gone(kind, reason)
 
     def _tail(self) -> list[str]:
         """The last lines of the output, up to where Python's crash dump begins."""
@@ -252,7 +266,7 @@ class Worker:
         lines = self._log.read().decode("utf-8", "replace").splitlines()
         return [one_line(RuntimeError(x)) if x.strip() else "" for x in until_dump(lines)]
 
-    def _gone(self, kind: DeathKind, reason: str) -> WorkerDied:
+    def _gone(self, kind: DeathKind, reason: Text) -> WorkerDied:
         self._death = WorkerDied(self.name, kind, reason)
         self.kill()
         return self._death
@@ -270,7 +284,7 @@ def run_within(timeout_s: float, function: Remote[P, R], *args: P.args, **kw: P.
         return worker.call(function, *args, **kw)
 
 
-def _as_error(name: str, text: str) -> TvmscopeError:
+def _as_error(name: str, text: Text) -> TvmscopeError:
     kind: type[TvmscopeError] = getattr(errors, name)
     return kind(text)
 

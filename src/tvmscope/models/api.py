@@ -11,14 +11,19 @@ from tvmscope.core.options import LoadOptions
 from tvmscope.core.vision import Vision
 from tvmscope.errors import BackendUnavailable, one_line
 from tvmscope.extras import install as install_command
+from tvmscope.messages import Message, Text, msg
 
 if TYPE_CHECKING:
     from torch import nn
 
 EXTRA = install_command("torch")
-RANDOM_NOTE = (
-    "seeded random weights ({reason}): times hold, predictions mean nothing"  # design, rule 12
-)
+
+
+def random_note(reason: Text) -> Message:
+    """What must be said of a model whose weights are made up."""
+    return msg(
+        "seeded random weights ({reason}): times hold, predictions mean nothing", reason=reason
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +34,7 @@ class TorchModel:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     weights: Literal["pretrained", "random", "file"]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
     vision: Vision | None = None
     """How to show it pictures, for models that take them."""
 
@@ -57,5 +62,14 @@ def require(*modules: str, install: str = EXTRA) -> None:
             importlib.import_module(name)
         except (ImportError, OSError) as e:  # OSError: a shared library of it does not load
             absent = isinstance(e, ModuleNotFoundError) and e.name == name
-            reason = "is not installed" if absent else f"does not load ({one_line(e)})"
-            raise BackendUnavailable(f"this model needs {name}, which {reason}: {install}") from e
+            reason = (
+                msg("is not installed") if absent else msg("does not load ({why})", why=one_line(e))
+            )
+            raise BackendUnavailable(
+                msg(
+                    "this model needs {name}, which {reason}: {install}",
+                    name=name,
+                    reason=reason,
+                    install=install,
+                )
+            ) from e

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tvmscope.models.api import BuiltIn
-from tvmscope.plugins import PluginFailure, discover
+from tvmscope.plugins import Merged, PluginFailure, discover, merged
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,21 @@ def _discovered() -> tuple[dict[str, BuiltIn], tuple[PluginFailure, ...]]:
     return {manifest.name: manifest for manifest in found.values()}, tuple(failures)
 
 
+def known() -> Merged[BuiltIn]:
+    """Every model by name, those of other packages last, and what failed to load."""
+    built_in, failures = _discovered()
+    every = merged("model", built_in, BuiltIn, lambda model: model.name)
+    return Merged(every.manifests, every.plugins, (*failures, *every.failures))
+
+
 def built_ins() -> dict[str, BuiltIn]:
     """Manifests by model name."""
-    return _discovered()[0]
+    return known().manifests
 
 
 def failures() -> tuple[PluginFailure, ...]:
-    """Model files that did not load, for `doctor`."""
-    return _discovered()[1]
+    """Models that did not load, for `doctor`."""
+    return known().failures
 
 
 def catalog() -> list[Entry]:

@@ -38,5 +38,5 @@ def _tensors_digest(tensors: Mapping[str, Any]) -> str:
         if isinstance(tensor, Tensor):
             flat = tensor.detach().cpu().contiguous().reshape(-1)
             total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            total.update(flat.view(torch.uint8).numpy())
+            total.update(flat.view(torch.uint8).numpy().data)
     return total.hexdigest()

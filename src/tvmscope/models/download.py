@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tvmscope.errors import ImportModelError, one_line
+from tvmscope.messages import msg
 from tvmscope.storage.files import digest_file, write_text_atomic
 
 TIMEOUT_S = 10.0
@@ -44,13 +45,17 @@ def fetch(url: str, *, offline: bool = False) -> Path:
         return path
     if offline:
         raise ImportModelError(
-            f"{url} is not in the cache, and downloads are off; run it online once"
+            msg("{url} is not in the cache, and downloads are off; run it online once", url=url)
         )
     try:
         _download(url, path)
     except OSError as e:
         raise ImportModelError(
-            f"cannot download {url}: {one_line(e)}; fetch it yourself and give the file"
+            msg(
+                "cannot download {url}: {reason}; fetch it yourself and give the file",
+                url=url,
+                reason=one_line(e),
+            )
         ) from e
     write_text_atomic(stamp, digest_file(path) + "\n")
     return path

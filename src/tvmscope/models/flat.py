@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 _PLAIN = (tuple, list, dict)
 
@@ -42,6 +43,7 @@ class Adapter(nn.Module):
             return run(tensors)
 
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        # what torch.export reads; functions have no such attribute by their type
         forward.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [inspect.Parameter(name, kind) for name in names]
         )
@@ -57,7 +59,11 @@ def flat_call(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
         inspect.signature(module.forward).bind(*args, **kwargs)
     except TypeError as e:
         raise UsageError(
-            f"the example inputs do not fit {type(module).__name__}.forward: {e}"
+            msg(
+                "the example inputs do not fit {module}.forward: {reason}",
+                module=type(module).__name__,
+                reason=str(e),
+            )
         ) from e
     paths, leaves, names = [], [], []
     leaves_with_paths, spec = pytree.tree_flatten_with_path((args, dict(kwargs)))

@@ -9,6 +9,7 @@ from pathlib import Path
 from tvmscope.core.model import Model, Prepared
 from tvmscope.core.vision import Vision
 from tvmscope.errors import SchemaError
+from tvmscope.messages import msg
 from tvmscope.models.resolve import Source
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import write_text_atomic
@@ -47,7 +48,11 @@ def read_origin(folder: str | Path) -> TorchOrigin:
     """How to rebuild the torch module."""
     data = _read(Path(folder))
     if "torch" not in data:
-        raise SchemaError(f"'{folder}' holds an ONNX model; there is no torch module to rebuild")
+        raise SchemaError(
+            msg(
+                "'{folder}' holds an ONNX model; there is no torch module to rebuild", folder=folder
+            )
+        )
     return decode(TorchOrigin, data["torch"])
 
 
@@ -55,4 +60,6 @@ def _read(folder: Path) -> dict[str, object]:
     try:
         return dict(json.loads((folder / "model.json").read_text(encoding="utf-8")))
     except (OSError, ValueError) as e:
-        raise SchemaError(f"'{folder}' is not a prepared model (no readable model.json)") from e
+        raise SchemaError(
+            msg("'{folder}' is not a prepared model (no readable model.json)", folder=folder)
+        ) from e

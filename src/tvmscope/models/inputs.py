@@ -13,6 +13,7 @@ import numpy as np
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.units import format_shape
 
 Array = np.ndarray[Any, Any]
@@ -71,12 +72,20 @@ def check_batch(options: LoadOptions, inputs: Iterable[str]) -> None:
     if options.batch_size is None:
         return
     if options.batch_size < 1:
-        raise UsageError(f"--batch-size {options.batch_size}: a batch holds at least one item")
+        raise UsageError(
+            msg(
+                "--batch-size {batch_size}: a batch holds at least one item",
+                batch_size=options.batch_size,
+            )
+        )
     shapes = [options.shapes.get(name) for name in inputs]
     if shapes and all(shape and shape[:1] != (options.batch_size,) for shape in shapes):
         raise UsageError(
-            f"--batch-size {options.batch_size} contradicts --shapes, which fix every input; "
-            "give one of them"
+            msg(
+                "--batch-size {batch_size} contradicts --shapes, which fix every input; give "
+                "one of them",
+                batch_size=options.batch_size,
+            )
         )
 
 
@@ -97,14 +106,19 @@ def read_npz(path: str) -> dict[str, Array]:
     try:
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise UsageError(f"'{path}' is one array; save it by name: np.savez(path, name=array)")
+            raise UsageError(
+                msg("'{path}' is one array; save it by name: np.savez(path, name=array)", path=path)
+            )
         with archive:
             return {name: archive[name] for name in archive.files}
     except FileNotFoundError as e:
-        raise UsageError(f"there is no inputs file '{path}'") from e
+        raise UsageError(msg("there is no inputs file '{path}'", path=path)) from e
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as e:
         raise UsageError(
-            f"'{path}' is not a readable .npz file; write it with np.savez(path, name=array)"
+            msg(
+                "'{path}' is not a readable .npz file; write it with np.savez(path, name=array)",
+                path=path,
+            )
         ) from e
 
 
@@ -114,18 +128,36 @@ def from_file(path: str, specs: Iterable[TensorSpec]) -> dict[str, Array]:
     check_names(f"'{path}'", arrays, wanted)
     for name, spec in wanted.items():
         if name not in arrays:
-            raise UsageError(f"'{path}' lacks the input '{name}' (it has: {', '.join(arrays)})")
+            raise UsageError(
+                msg(
+                    "'{path}' lacks the input '{name}' (it has: {names})",
+                    path=path,
+                    name=name,
+                    names=list(arrays),
+                )
+            )
         array = arrays[name]
         if array.shape != spec.shape:
             raise UsageError(
-                f"'{path}': '{name}' is {format_shape(array.shape)}, the model takes "
-                f"{format_shape(spec.shape)}; for other shapes give "
-                f"--shapes {name}:{format_shape(array.shape)}"
+                msg(
+                    "'{path}': '{name}' is {shape}, the model takes {wanted}; for "
+                    "other shapes give --shapes {name}:{shape}",
+                    path=path,
+                    name=name,
+                    shape=format_shape(array.shape),
+                    wanted=format_shape(spec.shape),
+                )
             )
         if array.dtype != np.dtype(spec.dtype):
             raise UsageError(
-                f"'{path}': '{name}' is {array.dtype}, the model takes {spec.dtype}; "
-                f"save it as array.astype('{spec.dtype}')"
+                msg(
+                    "'{path}': '{name}' is {dtype}, the model takes {wanted}; save it as "
+                    "array.astype('{wanted}')",
+                    path=path,
+                    name=name,
+                    dtype=str(array.dtype),
+                    wanted=spec.dtype,
+                )
             )
     return {name: arrays[name] for name in wanted}
 

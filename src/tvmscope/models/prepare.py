@@ -23,6 +23,7 @@ from tvmscope.core.operators import Operators
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.extras import install
+from tvmscope.messages import Text, msg
 from tvmscope.models import inputs as make
 from tvmscope.models.api import require
 from tvmscope.models.download import fetch
@@ -81,7 +82,7 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
     data = graph.serialize(model, source.text)
     reference, remarks = graph.run_reference(data, arrays, source.text)
     (folder / "model.onnx").write_bytes(data)
-    nodes = {node: (name,) for node, name in named.items()}
+    nodes: dict[str, tuple[str, ...]] = {node: (name,) for node, name in named.items()}
     operators.write(Operators(names=tuple(named.values()), onnx=nodes), folder)
     _save_arrays(folder, arrays, reference)
     prepared = Model(
@@ -112,7 +113,9 @@ def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
     outputs = _run_eager(source, call, options)
     reference = {n: flat.to_numpy(t) for n, t in flat.flatten(outputs).items()}
     if not reference:
-        raise ImportModelError(f"'{source.text}' returns no tensor; there is nothing to verify")
+        raise ImportModelError(
+            msg("'{source}' returns no tensor; there is nothing to verify", source=source.text)
+        )
     exportable = call if flat.is_plain(outputs) else flat.flat_outputs(call)
     program = _export(source, exportable)
     names = operator_names.stamp(program, wrappers=flat.wrappers(exportable.module))
@@ -142,7 +145,9 @@ def _choose_inputs(call: Call, options: LoadOptions) -> dict[str, make.Array]:
 
     for name, tensor in zip(call.names, call.tensors, strict=True):
         if tensor.dtype == torch.bfloat16:
-            raise UsageError(f"input '{name}' is bfloat16; give it as float32 and set --precision")
+            raise UsageError(
+                msg("input '{name}' is bfloat16; give it as float32 and set --precision", name=name)
+            )
     examples = {n: to_numpy(t) for n, t in zip(call.names, call.tensors, strict=True)}
     return make.choose(examples, options)
 
@@ -154,13 +159,19 @@ def _run_eager(source: Source, call: Call, options: LoadOptions) -> Any:
         with torch.no_grad():
             return call.module(*call.tensors)
     except Exception as e:  # the model's own code may raise anything
-        shapes = ", ".join(
-            f"{n} {tuple(t.shape)}" for n, t in zip(call.names, call.tensors, strict=True)
+        shapes = [f"{n} {tuple(t.shape)}" for n, t in zip(call.names, call.tensors, strict=True)]
+        text = msg(
+            "'{source}' fails in PyTorch on {shapes}: {type}: {reason}",
+            source=source.text,
+            shapes=shapes,
+            type=type(e).__name__,
+            reason=one_line(e),
         )
-        text = f"'{source.text}' fails in PyTorch on {shapes}: {type(e).__name__}: {one_line(e)}"
         if options.shapes or options.batch_size or options.inputs_file:
-            raise UsageError(f"{text}; check --shapes, --batch-size and --inputs") from e
-        raise ImportModelError(f"{text}; check its example inputs") from e
+            raise UsageError(
+                msg("{text}; check --shapes, --batch-size and --inputs", text=text)
+            ) from e
+        raise ImportModelError(msg("{text}; check its example inputs", text=text)) from e
 
 
 def _export(source: Source, call: Call) -> ExportedProgram:
@@ -171,14 +182,24 @@ def _export(source: Source, call: Call) -> ExportedProgram:
             program = torch.export.export(call.module, call.tensors, strict=False)
     except Exception as e:  # torch.export raises errors of every part of torch
         raise ImportModelError(
-            f"torch.export cannot capture '{source.text}': {type(e).__name__}: {one_line(e)}"
+            msg(
+                "torch.export cannot capture '{source}': {type}: {reason}",
+                source=source.text,
+                type=type(e).__name__,
+                reason=one_line(e),
+            )
         ) from e
     kind = torch.export.graph_signature.InputKind.USER_INPUT
     names = [s.arg.name for s in program.graph_signature.input_specs if s.kind is kind]
     if names != list(call.names):
         raise ImportModelError(
-            f"torch.export renamed the inputs of '{source.text}' from {', '.join(call.names)} "
-            f"to {', '.join(names)}; rename the parameters of forward"
+            msg(
+                "torch.export renamed the inputs of '{source}' from {before} to {after}; "
+                "rename the parameters of forward",
+                source=source.text,
+                before=call.names,
+                after=names,
+            )
         )
     return program
 
@@ -237,7 +258,7 @@ def _bytes_digest(data: bytes, specs: list[TensorSpec]) -> str:
     return total.hexdigest()
 
 
-def _dead_notes(reference: Mapping[str, make.Array]) -> tuple[str, ...]:
+def _dead_notes(reference: Mapping[str, make.Array]) -> tuple[Text, ...]:
     """Say so when an output is constant, about zero or not finite: comparing it proves little."""
     notes = []
     for name, array in reference.items():
@@ -246,10 +267,18 @@ def _dead_notes(reference: Mapping[str, make.Array]) -> tuple[str, ...]:
         values = array.astype(np.float64)
         if not np.isfinite(values).all():
             notes.append(
-                f"output '{name}' is not finite on these inputs; give others with --inputs"
+                msg(
+                    "output '{name}' is not finite on these inputs; give others with --inputs",
+                    name=name,
+                )
             )
         elif np.ptp(values) <= _DEAD * max(1.0, float(np.abs(values).max())):
-            notes.append(f"output '{name}' is constant or about zero: verifying it proves little")
+            notes.append(
+                msg(
+                    "output '{name}' is constant or about zero: verifying it proves little",
+                    name=name,
+                )
+            )
     return tuple(notes)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import RunError
+from tvmscope.messages import msg
 from tvmscope.models.api import require
 from tvmscope.models.folder import read_origin, read_prepared
 
@@ -60,8 +61,11 @@ def load_module(folder: str) -> LoadedModule:
         loaded = load_torch(origin.source, options)
     if state_digest(loaded.module) != origin.state_digest:
         raise RunError(
-            f"'{origin.source.text}' no longer has the weights it was prepared with; "
-            "its file changed, or it draws numbers outside the seed: prepare it again"
+            msg(
+                "'{source}' no longer has the weights it was prepared with; its file changed, "
+                "or it draws numbers outside the seed: prepare it again",
+                source=origin.source.text,
+            )
         )
     call = flat_call(loaded.module, loaded.args, loaded.kwargs)
     with np.load(prepared.inputs_path, allow_pickle=False) as arrays:

@@ -21,6 +21,7 @@ from tvmscope.core.profile import Roof
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, RunError
 from tvmscope.machine.cuda_device import find
+from tvmscope.messages import msg
 
 _MATMUL_SIDE = 8192
 _REPEATS = 9
@@ -66,14 +67,16 @@ def _flops(dtype: str, rate: float, how: str) -> Roof:
 def _build(target: Target, folder: Path) -> ctypes.CDLL:
     nvcc = shutil.which("nvcc")
     if nvcc is None:
-        raise BuildError("the roofs of a GPU need nvcc; install the CUDA toolkit")
+        raise BuildError(msg("the roofs of a GPU need nvcc; install the CUDA toolkit"))
     source, library = folder / "roofs.cu", folder / "roofs.so"
     source.write_text(resources.files("tvmscope.profiling").joinpath("roofs.cu").read_text())
     command = [nvcc, "-O3", f"-arch={target.arch}", "-shared", "-Xcompiler", "-fPIC"]
     command += ["-o", str(library), str(source)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode:
-        raise BuildError(f"nvcc could not build the roof kernels: {built.stderr[-200:]}")
+        raise BuildError(
+            msg("nvcc could not build the roof kernels: {said}", said=built.stderr[-200:])
+        )
     return ctypes.CDLL(str(library))
 
 
@@ -81,7 +84,7 @@ def _rate(function: ctypes._NamedFuncPointer, *args: ctypes._SimpleCData[int]) -
     function.restype = ctypes.c_double
     found = float(function(*args))
     if found <= 0:
-        raise RunError(f"the GPU's roof was not measured: CUDA error {-found:.0f}")
+        raise RunError(msg("the GPU's roof was not measured: CUDA error {code:.0f}", code=-found))
     return found
 
 

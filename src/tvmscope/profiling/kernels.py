@@ -18,6 +18,7 @@ from tvmscope.core.row import RowKey
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import Remote, here
 from tvmscope.measure.worker import Worker
+from tvmscope.messages import msg
 
 BUDGET_S = 3.0
 """Aimed time of all runs together; a model that takes longer than this runs once each way."""
@@ -101,7 +102,9 @@ def summarize(
     A single trace is the mean over all profiled runs already, so it is set beside their mean.
     """
     if len(traces) not in (1, len(profiled)):
-        raise RunError(f"{len(traces)} traces of {len(profiled)} profiled runs")
+        raise RunError(
+            msg("{count} traces of {runs} profiled runs", count=len(traces), runs=len(profiled))
+        )
     settled = list(profiled[stride - 1 :: stride])
     if len(traces) == 1:
         profiled_s, typical = fmean(profiled), list(traces)

@@ -21,11 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from tvmscope import plugins
 from tvmscope.compiler.codegen.linkers import linker_for
 from tvmscope.core.profile import Roof
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, SchemaError
 from tvmscope.machine import cpu_features, cuda_device
+from tvmscope.messages import msg
 from tvmscope.profiling import gpu_roofs
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import write_text_atomic
@@ -41,7 +43,8 @@ LEVELS = {"L1": 16 << 10, "L2": 256 << 10, "L3": 4 << 20, "DRAM": 256 << 20}
 
 def measure(target: Target, cache: Path | None = None, *, fresh: bool = False) -> tuple[Roof, ...]:
     """The roofs of this CPU for one thread and for all of the target's cores, or of this GPU."""
-    key = json.dumps([_machine(target), target.vector_bits, target.cores, LEVELS, _FORM])
+    parts = [_machine(target), target.vector_bits, target.cores, LEVELS, _FORM]
+    key = json.dumps(parts + plugins.identities())
     file = cache and cache / f"roofs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     if file and not fresh and (kept := _read(file)) is not None:
         return kept
@@ -101,7 +104,13 @@ def _build(target: Target, folder: Path) -> ctypes.CDLL:
     command += [f"-DVECTOR_BYTES={target.vector_bits // 8}", "-o", str(library), str(source)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode:
-        raise BuildError(f"{command[0]} could not build the roof kernels: {built.stderr[-200:]}")
+        raise BuildError(
+            msg(
+                "{command} could not build the roof kernels: {said}",
+                command=command[0],
+                said=built.stderr[-200:],
+            )
+        )
     return ctypes.CDLL(str(library))
 
 

@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from tvmscope.messages import Text, render
+
 NAME_LIMIT = 36
 TEXT_LIMIT = 240
 
 
-def clean(text: str, limit: int = TEXT_LIMIT) -> str:
-    """One line without control, format (bidi) or surrogate characters, at most `limit` long."""
+def clean(text: Text, limit: int = TEXT_LIMIT) -> str:
+    """In the reader's language, one line without control, format (bidi) or surrogate characters, at
+    most `limit` long."""
+    return plain(render(text), limit)
+
+
+def plain(text: Text, limit: int = TEXT_LIMIT) -> str:
+    """The same for programs: a message stays in English."""
     one_line = " ".join(str(text).split())
     visible = "".join(c if _is_visible(c) else f"\\x{ord(c):02x}" for c in one_line)
     return visible if len(visible) <= limit else visible[: limit - 1] + "…"
@@ -20,7 +28,7 @@ def _is_visible(char: str) -> bool:
     return unicodedata.category(char)[0] != "C"
 
 
-def markdown(text: str, limit: int = TEXT_LIMIT) -> str:
+def markdown(text: Text, limit: int = TEXT_LIMIT) -> str:
     """The same, without meaning in Markdown, a table cell or HTML."""
     safe = clean(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     safe = re.sub(r"([\\`|*\[\]~])", r"\\\1", safe)

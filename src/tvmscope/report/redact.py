@@ -27,8 +27,10 @@ _FIXED = frozenset(
         "effort",
         "started",
     }
+    | {"id", "plural"}
 )
-"""Words of the vocabulary; a user who is called `torch` must not rename the backend."""
+"""Words of the vocabulary, and the texts of messages; a user who is called `torch` must not rename
+the backend."""
 
 
 def redact(session: Session, *, user: str = "") -> Session:
@@ -53,7 +55,8 @@ def redact(session: Session, *, user: str = "") -> Session:
 
 def _walk(value: Any, change: Callable[[str], str], key: str = "") -> Any:
     if isinstance(value, dict):
-        return {k: _walk(v, change, k) for k, v in value.items()}
+        # what a message was told is a part of a sentence, whatever the argument is called
+        return {k: _walk(v, change, "" if key == "args" else k) for k, v in value.items()}
     if isinstance(value, list):
         return [_walk(v, change, key) for v in value]
     return change(value) if isinstance(value, str) and key not in _FIXED else value

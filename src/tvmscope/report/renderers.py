@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
-from tvmscope.plugins import discover
+from tvmscope.plugins import Merged, discover, merged
+from tvmscope.report.format_names import FORMATS
 from tvmscope.storage.files import write_compressed, write_text_atomic
 
 
@@ -41,10 +42,17 @@ class Renderer:
         return [file.parent / name for name in documents]
 
 
+def known() -> Merged[Renderer]:
+    """Every renderer by the name of its format, and what failed to load."""
+    found, failures = discover(FORMATS, "RENDERER")
+    built_in = {renderer.name: renderer for renderer in found.values()}
+    every = merged("format", built_in, Renderer, lambda renderer: renderer.name)
+    return Merged(every.manifests, every.plugins, (*failures, *every.failures))
+
+
 def renderers() -> dict[str, Renderer]:
-    """Every renderer of this package, by the name of its format."""
-    found, _failures = discover("tvmscope.report.formats", "RENDERER")
-    return {renderer.name: renderer for renderer in found.values()}
+    """Every renderer, by the name of its format."""
+    return known().manifests
 
 
 def by_file(file: Path) -> str | None:

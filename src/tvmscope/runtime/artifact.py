@@ -11,7 +11,7 @@ import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,15 @@ from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, UsageError, one_line
 from tvmscope.machine import cpu_features, cuda_device
-from tvmscope.runtime import cuda_code, tvm_compat, weights
+from tvmscope.messages import Text, msg
+from tvmscope.runtime import cubins, cuda_code, tvm_compat, weights
+from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import digest_file, write_text_atomic
+
+if TYPE_CHECKING:
+    from tvm.runtime import Device
+    from tvm.runtime.vm import VirtualMachine
 
 LIBRARY = "model.so"
 WEIGHTS = "weights.bin"
@@ -35,6 +41,7 @@ def save(artifact: Artifact, folder: Path) -> None:
     """Write meta.json into `folder`."""
     data = {"schema_version": ARTIFACT_SCHEMA, **encode(artifact)}
     del data["path"]  # a folder may be moved
+    data[message_table.KEY] = message_table.table(data)
     write_text_atomic(folder / META, json.dumps(data, indent=1))
 
 
@@ -52,28 +59,50 @@ def read_kernels(folder: Path) -> tuple[KernelIR, ...]:
     try:
         return tuple(decode(KernelIR, item) for item in json.loads(file.read_text("utf-8")))
     except (json.JSONDecodeError, UnicodeDecodeError, SchemaError, TypeError) as e:
-        raise SchemaError(f"{file} is damaged ({one_line(e)}); compile the model again") from e
+        raise SchemaError(
+            msg(
+                "{file} is damaged ({reason}); compile the model again",
+                file=file,
+                reason=one_line(e),
+            )
+        ) from e
 
 
 def read(folder: Path) -> Artifact:
     """Read meta.json; refuses other schemas and files that are no artifact."""
     file = folder / META
     if not file.is_file():
-        raise UsageError(f"{folder} is not an artifact: no {META}; make one with tvmscope compile")
+        raise UsageError(
+            msg(
+                "{folder} is not an artifact: no {meta}; make one with tvmscope compile",
+                folder=folder,
+                meta=META,
+            )
+        )
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as e:
-        raise SchemaError(f"{file} is damaged ({e}); compile the model again") from e
+        raise SchemaError(
+            msg("{file} is damaged ({reason}); compile the model again", file=file, reason=str(e))
+        ) from e
     version = data.get("schema_version") if isinstance(data, dict) else None
     if version != ARTIFACT_SCHEMA:
         raise SchemaError(
-            f"{file} has artifact schema {version}, this tvmscope reads {ARTIFACT_SCHEMA}; "
-            "compile the model again with this version"
+            msg(
+                "{file} has artifact schema {version}, this tvmscope reads {readable}; "
+                "compile the model again with this version",
+                file=file,
+                version=str(version),
+                readable=ARTIFACT_SCHEMA,
+            )
         )
     try:
-        return decode(Artifact, data | {"path": str(folder)})
+        known = message_table.read(data.get(message_table.KEY))
+        return decode(Artifact, data | {"path": str(folder)}, known)
     except SchemaError as e:
-        raise SchemaError(f"{file} is damaged ({e}); compile the model again") from e
+        raise SchemaError(
+            msg("{file} is damaged ({reason}); compile the model again", file=file, reason=str(e))
+        ) from e
 
 
 def check(artifact: Artifact) -> None:
@@ -81,6 +110,8 @@ def check(artifact: Artifact) -> None:
     _check_file(artifact.path / LIBRARY, artifact.library_digest)
     if artifact.stored_digest is not None:
         _check_file(artifact.path / WEIGHTS, artifact.stored_digest)
+    if artifact.generated_digest is not None:
+        _check_file(artifact.path / cubins.CODE, artifact.generated_digest)
     if artifact.target.kind == "cuda":
         _check_gpu(artifact)
     else:
@@ -89,49 +120,85 @@ def check(artifact: Artifact) -> None:
 
 def _check_file(file: Path, digest: str) -> None:
     if not file.is_file():
-        raise SchemaError(f"{file.parent} has no {file.name}; compile the model again")
+        raise SchemaError(
+            msg(
+                "{folder} has no {file}; compile the model again",
+                folder=file.parent,
+                file=file.name,
+            )
+        )
     if digest_file(file) != digest:
         raise SchemaError(
-            f"{file} is corrupted: its digest is not the one in {META}; compile the model again"
+            msg(
+                "{file} is corrupted: its digest is not the one in {meta}; compile the model again",
+                file=file,
+                meta=META,
+            )
         )
 
 
 def _check_cpu(artifact: Artifact) -> None:
     if problem := cpu_problem(artifact.target):
         raise RunError(
-            f"{artifact.path} is built for {problem}; "
-            "run it on such a machine, or compile with --target cpu on this one"
+            msg(
+                "{path} is built for {problem}; run it on such a machine, or compile with "
+                "--target cpu on this one",
+                path=artifact.path,
+                problem=problem,
+            )
         )
 
 
-def cpu_problem(target: Target) -> str | None:
+def cpu_problem(target: Target) -> Text | None:
     """Why this machine cannot run code for a CPU target; None when it can."""
     machine = target.triple.split("-")[0] if target.triple else None
     if machine and machine.replace("arm64", "aarch64") != platform.machine():
-        return f"{machine}, this machine is {platform.machine()}"
+        return msg("{machine}, this machine is {here}", machine=machine, here=platform.machine())
     missing = [f for f in target.features if f not in cpu_features.reported()]
     if not missing:
         return None
     cap = cpu_features.cap()
-    hidden = cap is not None and any(cap.hides(f) for f in missing)
-    why = f" ({cpu_features.ISA_VARIABLE} is set)" if hidden else ""
-    return f"{target.label}; this CPU lacks {', '.join(missing)}{why}"
+    if cap is not None and any(cap.hides(f) for f in missing):
+        return msg(
+            "{target}; this CPU lacks {missing} ({variable} is set)",
+            target=target.label,
+            missing=missing,
+            variable=cpu_features.ISA_VARIABLE,
+        )
+    return msg("{target}; this CPU lacks {missing}", target=target.label, missing=missing)
 
 
 def _check_gpu(artifact: Artifact) -> None:
     device = cuda_device.find()
     if device is None:
         raise RunError(
-            f"{artifact.path} is built for {artifact.target.label} and no CUDA device is here; "
-            "run it on a machine with one, or compile with --target cpu"
+            msg(
+                "{path} is built for {target} and no CUDA device is here; run it on a machine "
+                "with one, or compile with --target cpu",
+                path=artifact.path,
+                target=artifact.target.label,
+            )
         )
     if not _runs_on(artifact.target.arch, device.arch):
         raise RunError(
-            f"{artifact.path} is built for {artifact.target.arch}; {device.name} is {device.arch}; "
-            "compile with --target cuda on this machine"
+            msg(
+                "{path} is built for {arch}; {device} is {here}; compile with --target cuda "
+                "on this machine",
+                path=artifact.path,
+                arch=artifact.target.arch,
+                device=device.name,
+                here=device.arch,
+            )
         )
     if problem := cuda_code.problem(artifact.versions.get("cuda"), device):
-        raise RunError(f"{artifact.path} cannot run on {device.name}: {problem}")
+        raise RunError(
+            msg(
+                "{path} cannot run on {device}: {problem}",
+                path=artifact.path,
+                device=device.name,
+                problem=problem,
+            )
+        )
 
 
 def _runs_on(built: str, arch: str) -> bool:
@@ -149,11 +216,10 @@ def _capability(arch: str) -> int:
 class LoadedArtifact:
     """A callable model: numpy arrays or DLPack tensors in, numpy arrays out, by output name."""
 
-    def __init__(self, artifact: Artifact, tvm: Any, machine: Any, device: Any) -> None:
+    def __init__(self, artifact: Artifact, machine: VirtualMachine, device: Device) -> None:
         self.artifact = artifact
         self.device = device
         self.machine = machine
-        self._tvm = tvm
         self._main = machine["main"]
 
     def place(self, arrays: Mapping[str, Any]) -> list[Any]:
@@ -162,9 +228,19 @@ class LoadedArtifact:
         unknown = sorted(set(arrays) - {s.name for s in specs})
         missing = [s.name for s in specs if s.name not in arrays]
         if unknown or missing:
-            wanted = ", ".join(s.name for s in specs)
-            problem = f"missing {', '.join(missing)}" if missing else f"unknown {unknown[0]}"
-            raise UsageError(f"inputs do not fit ({problem}); the model takes: {wanted}")
+            wanted = [s.name for s in specs]
+            problem = (
+                msg("missing {missing}", missing=missing)
+                if missing
+                else msg("unknown {unknown}", unknown=unknown[0])
+            )
+            raise UsageError(
+                msg(
+                    "inputs do not fit ({problem}); the model takes: {wanted}",
+                    problem=problem,
+                    wanted=wanted,
+                )
+            )
         return [self._place_one(spec, arrays[spec.name]) for spec in specs]
 
     def _place_one(self, spec: TensorSpec, value: Any) -> Any:
@@ -172,12 +248,18 @@ class LoadedArtifact:
         shape, dtype = tuple(int(d) for d in tensor.shape), str(tensor.dtype)
         if shape != spec.shape or dtype != spec.dtype:
             raise UsageError(
-                f"input '{spec.name}' must be {spec.dtype}{list(spec.shape)}, "
-                f"got {dtype}{list(shape)}"
+                msg(
+                    "input '{name}' must be {wanted}, got {given}",
+                    name=spec.name,
+                    wanted=f"{spec.dtype}{list(spec.shape)}",
+                    given=f"{dtype}{list(shape)}",
+                )
             )
         if isinstance(tensor, np.ndarray):
             # not ascontiguousarray, which turns a scalar into a vector
-            return self._tvm.runtime.tensor(np.asarray(tensor, order="C"), self.device)
+            from tvm import runtime
+
+            return runtime.tensor(np.asarray(tensor, order="C"), self.device)
         return tensor if tensor.device == self.device else tensor.copyto(self.device)
 
     def _import(self, spec: TensorSpec, value: Any) -> Any:
@@ -185,13 +267,19 @@ class LoadedArtifact:
         if isinstance(value, np.ndarray):
             return value
         with contextlib.suppress(Exception):  # numpy's words below are the better ones
-            return self._tvm.runtime.from_dlpack(value)
+            from tvm import runtime
+
+            return runtime.from_dlpack(value)
         try:
             return np.from_dlpack(value)
         except Exception as e:  # each library has its own reasons, from gradients to devices
             raise UsageError(
-                f"input '{spec.name}' cannot be taken by DLPack: {one_line(e)}; "
-                "give a contiguous tensor, or a numpy array"
+                msg(
+                    "input '{name}' cannot be taken by DLPack: {reason}; give a contiguous tensor, "
+                    "or a numpy array",
+                    name=spec.name,
+                    reason=one_line(e),
+                )
             ) from e
 
     def run(self, placed: list[Any]) -> Any:
@@ -209,10 +297,21 @@ class LoadedArtifact:
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, np.ndarray[Any, Any]]:
         """Inputs by position or by name."""
         if len(args) > len(self.artifact.inputs):
-            raise UsageError(f"the model takes {len(self.artifact.inputs)} inputs, got {len(args)}")
+            raise UsageError(
+                msg(
+                    "the model takes {count} inputs, got {given}",
+                    count=len(self.artifact.inputs),
+                    given=len(args),
+                )
+            )
         named = {spec.name: a for spec, a in zip(self.artifact.inputs, args, strict=False)}
         if twice := named.keys() & kwargs.keys():
-            raise UsageError(f"input '{min(twice)}' is given by position and by name; give it once")
+            raise UsageError(
+                msg(
+                    "input '{name}' is given by position and by name; give it once",
+                    name=min(twice),
+                )
+            )
         return self.name_outputs(self.run(self.place(named | kwargs)))
 
 
@@ -220,12 +319,19 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
     """Check an artifact and load it; `threads` defaults to all usable cores."""
     artifact = read(folder)
     check(artifact)
-    tvm = tvm_compat.import_tvm(torch=False)
+    tvm_compat.import_tvm(torch=False)
+    import tvm
+
     built = artifact.versions.get("tvm")
     if built != tvm.__version__:
         raise RunError(
-            f"{folder} was built with TVM {built}, this is TVM {tvm.__version__}; "
-            "compile the model again, or install that version"
+            msg(
+                "{folder} was built with TVM {built}, this is TVM {version}; compile the model "
+                "again, or install that version",
+                folder=folder,
+                built=str(built),
+                version=tvm.__version__,
+            )
         )
     tvm_compat.set_thread_count(tvm, threads or cpu_features.usable_cores())
     device = tvm.cpu(0)
@@ -233,21 +339,34 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
         tvm_compat.choose_cuda_compiler()
         device = tvm.cuda(0)
     try:
+        cubins.register(tvm, folder)
         library = tvm.runtime.load_module(str(folder / LIBRARY))
         machine = tvm.relax.VirtualMachine(library, device)
     except Exception as e:  # the loader raises RuntimeError and its own error types
         raise RunError(
-            f"{folder / LIBRARY} cannot be loaded: {one_line(e)}; compile the model again"
+            msg(
+                "{file} cannot be loaded: {reason}; compile the model again",
+                file=folder / LIBRARY,
+                reason=one_line(e),
+            )
         ) from e
     if artifact.stored:
-        _bind_weights(tvm, machine, artifact, folder / WEIGHTS)
-    return LoadedArtifact(replace(artifact, path=folder), tvm, machine, device)
+        _bind_weights(machine, artifact, folder / WEIGHTS)
+    return LoadedArtifact(replace(artifact, path=folder), machine, device)
 
 
-def _bind_weights(tvm: Any, machine: Any, artifact: Artifact, file: Path) -> None:
+def _bind_weights(machine: VirtualMachine, artifact: Artifact, file: Path) -> None:
     """Let `main`, under its own name, take inputs only, with the weights bound behind them."""
+    from tvm import runtime
+
     try:
-        tensors = [tvm.runtime.from_dlpack(a) for a in weights.load(artifact.stored, file)]
+        tensors = [runtime.from_dlpack(a) for a in weights.load(artifact.stored, file)]
         machine.save_function("main", "main", *tensors)
     except Exception as e:  # numpy and TVM have their own types for what does not fit
-        raise RunError(f"{file} cannot be loaded: {one_line(e)}; compile the model again") from e
+        raise RunError(
+            msg(
+                "{file} cannot be loaded: {reason}; compile the model again",
+                file=file,
+                reason=one_line(e),
+            )
+        ) from e

@@ -16,6 +16,7 @@ import subprocess
 from pathlib import Path
 
 from tvmscope.machine.cuda_device import CudaDevice
+from tvmscope.messages import Text, msg
 
 _FATBIN = struct.pack("<I", 0xBA55ED50)
 _ELF = b"\x7fELF\x02\x01"
@@ -46,7 +47,7 @@ def compiler() -> tuple[str, str] | None:
     return ("nvcc", release[1]) if release else None
 
 
-def problem(built_with: str | None, device: CudaDevice) -> str | None:
+def problem(built_with: str | None, device: CudaDevice) -> Text | None:
     """Why a device's driver cannot run the code, and what to do; None when it can.
 
     `built_with` is the CUDA version of compiled kernels, None for source. Code runs on drivers of
@@ -56,20 +57,25 @@ def problem(built_with: str | None, device: CudaDevice) -> str | None:
     if built_with is not None:
         if _major(built_with) <= driver:
             return None
-        return (
-            f"it is built with CUDA {built_with}, the driver is for {device.driver}; "
-            "update the driver, or compile with --target cuda on this machine"
+        return msg(
+            "it is built with CUDA {built_with}, the driver is for {driver}; update the "
+            "driver, or compile with --target cuda on this machine",
+            built_with=built_with,
+            driver=device.driver,
         )
     found = compiler()
     if found is None:
-        return (
-            "it holds CUDA source, and no compiler is here; install the CUDA toolkit (nvcc), or "
-            "pip install cuda-bindings"
+        return msg(
+            "it holds CUDA source, and no compiler is here; install the CUDA toolkit "
+            "(nvcc), or pip install cuda-bindings"
         )
     if _major(found[1]) > driver:
-        return (
-            f"it holds CUDA source; {found[0]} {found[1]} makes code that the driver "
-            f"({device.driver}) cannot run; update the driver, or install an older {found[0]}"
+        return msg(
+            "it holds CUDA source; {compiler} {version} makes code that the driver "
+            "({driver}) cannot run; update the driver, or install an older {compiler}",
+            compiler=found[0],
+            version=found[1],
+            driver=device.driver,
         )
     return None
 

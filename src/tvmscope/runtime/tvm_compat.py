@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tvmscope import extras
@@ -104,6 +105,7 @@ def remember_cuda_binaries(tvm: Any) -> None:
         return binaries[key]
 
     tvm.register_global_func("tvm_callback_cuda_compile", compile_once, override=True)
+    # a function's own attribute, which mypy has no name for
     remember_cuda_binaries.done = True  # type: ignore[attr-defined]
 
 
@@ -136,8 +138,8 @@ def _light_inspect() -> Iterator[None]:
             )
         return frames
 
-    def light_getmodule(value: object, _filename: str | None = None) -> Any:
-        return sys.modules.get(getattr(value, "__module__", None) or "")
+    def light_getmodule(object: object, _filename: str | None = None) -> ModuleType | None:  # noqa: A002
+        return sys.modules.get(getattr(object, "__module__", None) or "")
 
     inspect.stack, inspect.getmodule = light_stack, light_getmodule
     try:

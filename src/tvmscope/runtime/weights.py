@@ -27,7 +27,7 @@ def save(arrays: Sequence[Array], file: Path) -> tuple[StoredTensor, ...]:
         for array in arrays:
             stream.write(bytes(-stream.tell() % ALIGNMENT))
             stored.append(StoredTensor(array.shape, str(array.dtype), stream.tell()))
-            stream.write(memoryview(np.ascontiguousarray(array)).cast("B"))
+            stream.write(np.ascontiguousarray(array).data.cast("B"))
     return tuple(stored)
 
 

@@ -14,6 +14,7 @@ from tvmscope.benchmark.plan import Entry
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared
 from tvmscope.errors import BackendUnavailable, TvmscopeError, UsageError
+from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress
 from tvmscope.runtime.artifact import read_kernels
 from tvmscope.stages import tuned_rows
@@ -115,9 +116,9 @@ def build_row(
     except UsageError:  # a pass or a pipeline that does not exist: no row could be built
         raise
     except BackendUnavailable as e:
-        return replace(entry, unavailable=str(e))
+        return replace(entry, unavailable=e.message)
     except TvmscopeError as e:  # our own words, in one line; the list of a pre-flight stays whole
-        return replace(entry, unavailable=None, failure=str(e))
+        return replace(entry, unavailable=None, failure=e.message)
     if row.choices and not any(kernel.tuned for kernel in read_kernels(built.path)):
         return replace(entry, unavailable=tuned_rows.NO_KERNEL)
     return replace(
@@ -129,7 +130,8 @@ def build_row(
     )
 
 
-def _unavailable(row: PlannedRow, built: Artifact) -> str | None:
-    if row.cross:
-        return f"cross-compiled into {built.path}, not run: {row.unavailable}"
-    return row.unavailable
+def _unavailable(row: PlannedRow, built: Artifact) -> Text | None:
+    if not row.cross:
+        return row.unavailable
+    why = row.unavailable or ""
+    return msg("cross-compiled into {path}, not run: {why}", path=built.path, why=why)

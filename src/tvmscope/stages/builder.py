@@ -15,6 +15,7 @@ from tvmscope.core.tuning import TuningTask
 from tvmscope.errors import BuildError
 from tvmscope.measure.remote import Remote, here, remote
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.stages.places import cache_folder
 
@@ -55,7 +56,7 @@ class Builder:
 
     def _call(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
         if self._closed:
-            raise BuildError("compilation was stopped")
+            raise BuildError(msg("compilation was stopped"))
         try:
             return self._started().call(function, *args, **kw)
         except WorkerDied:

@@ -12,6 +12,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, UsageError
 from tvmscope.measure.remote import remote
 from tvmscope.measure.worker import WorkerDied, run_within
+from tvmscope.messages import msg
 from tvmscope.models.torch_module import pickle_module
 from tvmscope.progress import Progress
 from tvmscope.stages.options import Options
@@ -56,6 +57,10 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
             )
         except WorkerDied as e:
             raise ImportModelError(
-                f"'{source}' could not be loaded: {e.reason}; run its code by itself to see why"
+                msg(
+                    "'{source}' could not be loaded: {reason}; run its code by itself to see why",
+                    source=source,
+                    reason=e.reason,
+                )
             ) from e
         yield Prepared(folder, described)

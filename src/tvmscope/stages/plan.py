@@ -11,6 +11,7 @@ from tvmscope.core.precision import Precision
 from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
+from tvmscope.messages import Text, msg
 from tvmscope.runtime.artifact import cpu_problem
 from tvmscope.stages.options import Options
 from tvmscope.stages.rows import PlannedRow
@@ -58,11 +59,11 @@ def with_export(options: Options, wanted: bool) -> Options:
     return replace(options, load=replace(options.load, need_onnx=wanted))
 
 
-def why_unavailable(backend: Backend, target: Target) -> str | None:
+def why_unavailable(backend: Backend, target: Target) -> Text | None:
     """Why a backend cannot run on a target here, whatever the model; None where it can."""
     reason = backend.unavailable(target.device)
     if reason is None and target.kind == "llvm" and (problem := cpu_problem(target)):
-        return f"the target is {problem}"
+        return msg("the target is {problem}", problem=problem)
     return reason
 
 
@@ -105,7 +106,11 @@ def _row(
     cross = reason is not None and can_cross_compile(backend)
     if form not in backend.formats:
         cross = False
-        reason = f"runs {' and '.join(backend.formats)} models only, this is an {form.upper()} one"
+        reason = msg(
+            "runs {formats} models only, this is an {form} one",
+            formats=backend.formats,
+            form=form.upper(),
+        )
     pipeline = backend.compiles
     if pipeline == "tvmscope":  # `--pipeline` says what our row runs: ours, or the user's own
         pipeline = options.compile.pipeline

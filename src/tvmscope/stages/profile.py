@@ -16,6 +16,7 @@ from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.machine import cuda_device
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_within
+from tvmscope.messages import Text, msg
 from tvmscope.profiling import roofs
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress
@@ -55,7 +56,8 @@ def profile_entries(
         try:
             session = _with_profile(session, entry, options, log_dir)
         except TvmscopeError as e:
-            session = warned(session, f"{entry.task.label}: not profiled: {one_line(e)}", progress)
+            text = msg("{row}: not profiled: {reason}", row=entry.task.label, reason=one_line(e))
+            session = warned(session, text, progress)
         yield session
     if session.profiles:
         yield _with_roofs(session, progress)
@@ -102,9 +104,10 @@ def _with_roofs(session: Session, progress: Progress) -> Session:
             machine = _machine(target, session.environment)
             found = run_within(ROOFS_TIMEOUT_S, _ROOFS, machine, places.cache_folder())
         except TvmscopeError as e:
-            session = warned(
-                session, f"{target.label}: its roofs are unknown: {one_line(e)}", progress
+            text = msg(
+                "{target}: its roofs are unknown: {reason}", target=target.label, reason=one_line(e)
             )
+            session = warned(session, text, progress)
             continue
         if not any(roof.device == target.device for roof in session.roofs):
             session = replace(session, roofs=(*session.roofs, *found))
@@ -123,7 +126,7 @@ def _machine(target: Target, here: Environment) -> Target:
     return replace(target, cores=cores, features=(*target.features, *here.cpu_features))
 
 
-def warned(session: Session, text: str, progress: Progress) -> Session:
+def warned(session: Session, text: Text, progress: Progress) -> Session:
     """The session with one more warning, which the user hears at once."""
     progress.note(text)
     return replace(session, warnings=(*session.warnings, text))

@@ -14,6 +14,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.row import RowKey, Task, Variant
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
+from tvmscope.messages import Text
 from tvmscope.stages.options import Options
 from tvmscope.stages.targets import threads_of
 
@@ -26,14 +27,14 @@ class PlannedRow:
     target: Target
     key: RowKey
     """On `target`; `changed` and `moved` keep the two in step."""
-    unavailable: str | None
+    unavailable: Text | None
     cross: bool = False
     """Its code cannot run here; it is compiled all the same, for a machine that can."""
     choices: Mapping[str, Choice] = field(default_factory=dict)
     """What tuning records say, for a row that is there for their sake."""
     untuned: RowKey | None = None
     """For such a row the planned one that differs in the records alone, where there is one."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
     compile: CompileOptions | None = None
     """How it is compiled, where that is not what the options say; with its own choices."""
     threads: int | None = None

@@ -13,13 +13,14 @@ from typing import Protocol
 from tvmscope.core.row import RowKey
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
+from tvmscope.messages import Text, clauses, msg
 from tvmscope.runtime.artifact import read_kernels
 from tvmscope.stages.options import Options
 from tvmscope.stages.rows import PlannedRow
 from tvmscope.stages.targets import threads_of
 
-NO_RECORD = "there are no tuning records for it; see tvmscope tune"
-NO_KERNEL = "no tuning record is about a kernel of this model; see tvmscope tune"
+NO_RECORD = msg("there are no tuning records for it; see tvmscope tune")
+NO_KERNEL = msg("no tuning record is about a kernel of this model; see tvmscope tune")
 
 
 class Recorded(Protocol):
@@ -29,7 +30,7 @@ class Recorded(Protocol):
     def choices(self) -> Mapping[str, Choice]: ...
 
     @property
-    def warnings(self) -> tuple[str, ...]: ...
+    def warnings(self) -> tuple[Text, ...]: ...
 
 
 class Records(Protocol):
@@ -41,7 +42,7 @@ class Records(Protocol):
 @dataclass(frozen=True)
 class _Nothing:
     choices: Mapping[str, Choice] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Text, ...] = ()
 
 
 def no_records(target: Target, threads: int) -> Recorded:
@@ -62,7 +63,7 @@ def with_records(
     found = records(rows[0].target, threads_of(options))
     if not (found.choices or found.warnings or asked):
         return []
-    why = "; ".join(found.warnings) or NO_RECORD
+    why = clauses(found.warnings) or NO_RECORD
     return [
         replace(
             row.changed(tuning=sources(found.choices) or "none"),

@@ -8,17 +8,24 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tvmscope.errors import SchemaError
+from tvmscope.messages import Message
 
 T = TypeVar("T")
+Messages = Mapping[str, Message]
+_NONE: Messages = {}
 
 
 def encode(value: Any) -> Any:
-    """A JSON value: dataclasses become objects, tuples arrays, paths strings."""
+    """A JSON value: dataclasses become objects, tuples arrays, paths strings.
+
+    A message stays one, which is a string; `storage.message_table` keeps what it is made of.
+    """
     if hasattr(value, "to_json"):
         return value.to_json()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -30,15 +37,18 @@ def encode(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def decode(cls: type[T], data: Any) -> T:
-    """The dataclass `cls` from a JSON object; unknown keys are ignored, missing ones refused."""
+def decode(cls: type[T], data: Any, messages: Messages = _NONE) -> T:
+    """The dataclass `cls` from a JSON object; unknown keys are ignored, missing ones refused.
+
+    Texts that are sentences of `messages` become these messages again.
+    """
     if not isinstance(data, dict):
         raise SchemaError(f"{cls.__name__}: expected an object, got {type(data).__name__}")
     values: dict[str, Any] = {}
     hints = _hints(typing.cast(Any, cls))
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # T is always a dataclass
         if field.name in data:
-            values[field.name] = _decode(hints[field.name], data[field.name], field.name)
+            values[field.name] = _decode(hints[field.name], data[field.name], field.name, messages)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise SchemaError(f"{cls.__name__}: '{field.name}' is missing")
     return cls(**values)
@@ -49,25 +59,27 @@ def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 
-def _decode_any(hints: list[Any], data: Any, where: str) -> Any:
+def _decode_any(hints: list[Any], data: Any, where: str, messages: Messages) -> Any:
     """By the first hint that takes it."""
     *others, last = hints
     for hint in others:
         try:
-            return _decode(hint, data, where)
+            return _decode(hint, data, where, messages)
         except SchemaError:
             continue
-    return _decode(last, data, where)
+    return _decode(last, data, where, messages)
 
 
-def _decode(hint: Any, data: Any, where: str) -> Any:
+def _decode(hint: Any, data: Any, where: str, messages: Messages) -> Any:
     if hint is Any or type(data) is hint:  # most values; a look at the hint costs ten times more
         return data
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if data is None and type(None) in args:
             return None
-        return _decode_any([a for a in args if a is not type(None)], data, where)
+        if isinstance(data, str) and Message in args:
+            return messages.get(data, data)
+        return _decode_any([a for a in args if a is not type(None)], data, where, messages)
     if origin is typing.Literal:
         if data not in args:
             raise SchemaError(f"'{where}': {data!r} is none of {', '.join(map(str, args))}")
@@ -78,15 +90,15 @@ def _decode(hint: Any, data: Any, where: str) -> Any:
         inner = args[:1] * len(data) if args[-1] is Ellipsis else args
         if len(inner) != len(data):
             raise SchemaError(f"'{where}': expected {len(inner)} values, got {len(data)}")
-        return tuple(_decode(a, d, where) for a, d in zip(inner, data, strict=True))
+        return tuple(_decode(a, d, where, messages) for a, d in zip(inner, data, strict=True))
     if origin is dict:
         if not isinstance(data, dict):
             raise SchemaError(f"'{where}': expected an object, got {type(data).__name__}")
-        return {k: _decode(args[1], v, where) for k, v in data.items()}
+        return {k: _decode(args[1], v, where, messages) for k, v in data.items()}
     if hasattr(hint, "from_json"):
         return hint.from_json(data)
     if dataclasses.is_dataclass(hint):
-        return decode(typing.cast(type[Any], hint), data)
+        return decode(typing.cast(type[Any], hint), data, messages)
     if hint is Path:
         return Path(data)
     if hint is float and isinstance(data, int | float) and not isinstance(data, bool):

@@ -17,11 +17,11 @@ def overlap(box: np.ndarray, others: np.ndarray) -> np.ndarray:
     high = np.minimum(box[2:], others[:, 2:])
     shared = np.prod(np.clip(high - low, 0, None), -1)
     union = _area(box) + _area(others) - shared
-    return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    return np.asarray(np.divide(shared, union, out=np.zeros_like(shared), where=union > 0))
 
 
 def _area(boxes: np.ndarray) -> np.ndarray:
-    return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
+    return np.asarray((boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1]))
 
 
 def suppress(

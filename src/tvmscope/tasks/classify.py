@@ -30,4 +30,4 @@ def probabilities(values: np.ndarray) -> np.ndarray:
     if values.min() >= 0 and abs(float(values.sum()) - 1) < _SUM_TOLERANCE:
         return values
     grown = np.exp(values - values.max())
-    return grown / grown.sum()
+    return np.asarray(grown / grown.sum())

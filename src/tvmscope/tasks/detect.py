@@ -30,12 +30,13 @@ def detect(
         placed = placement.to_picture(placed)
     name = names(found.class_count)
     seen = (placed[:, 2:] > placed[:, :2]).all(1)  # the others lie outside the picture
+    rounded = [[round(float(c), 2) for c in box] for box in placed[seen]]
     return tuple(
         Box(
             index=int(classes[i]),
             name=name(int(classes[i])),
             score=float(scores[i]),
-            corners=tuple(round(float(c), 2) for c in box),  # type: ignore[arg-type]
+            corners=(left, top, right, bottom),
         )
-        for i, box in zip(kept[seen], placed[seen], strict=True)
+        for i, (left, top, right, bottom) in zip(kept[seen], rounded, strict=True)
     )

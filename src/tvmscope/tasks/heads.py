@@ -139,11 +139,12 @@ def decode_darknet(head: np.ndarray, anchors: Anchors, context: Context) -> np.n
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):  # exp of a large number is infinite, and 1/inf right
-        return 1 / (1 + np.exp(-x))
+        return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def _rows(outputs: Outputs) -> np.ndarray:
-    return next(o for o in outputs if o.ndim == 3)[0].astype(np.float32)
+    rows: np.ndarray = next(o for o in outputs if o.ndim == 3)[0].astype(np.float32)
+    return rows
 
 
 def _best(centred: np.ndarray, scores: np.ndarray, context: Context) -> Candidates:

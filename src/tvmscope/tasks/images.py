@@ -20,7 +20,7 @@ MAX_PIXELS = 178_956_970
 
 def read(path: Path) -> Image:
     """The picture as RGB, as a viewer shows it: turned by its EXIF tag, transparent over white."""
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -35,7 +35,7 @@ def read(path: Path) -> Image:
         raise PictureError(f"there is no picture '{path}'") from e
     except Image.DecompressionBombError as e:
         raise PictureError(_too_large(path, "more pixels than its file should hold")) from e
-    except Image.UnidentifiedImageError as e:
+    except UnidentifiedImageError as e:
         raise PictureError(f"'{path}' is not a picture that Pillow knows") from e
     except Exception as e:  # decoders raise everything from SyntaxError to struct.error
         raise PictureError(f"'{path}' cannot be decoded: {one_line(e)}") from e

@@ -32,7 +32,7 @@ class Placement:
         """Corners (N x 4, input pixels) in the picture's pixels, cut at its edges."""
         scale, shift = np.tile(self.scale, 2), np.tile(self.shift, 2)
         edges = np.array([self.width, self.height] * 2, np.float64)
-        return np.clip((corners - shift) / scale, 0.0, edges)
+        return np.asarray(np.clip((corners - shift) / scale, 0.0, edges))
 
 
 @dataclass(frozen=True)

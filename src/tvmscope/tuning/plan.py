@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple
 from tvmscope.analysis.roofline import TOLERANCE, Limits
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.row import RowKey
-from tvmscope.core.tuning import Candidate, Trial, TuningTask
+from tvmscope.core.tuning import Candidate, Trial, TuningTask, because
+from tvmscope.messages import Text, msg
 
 SMALL = 0.002
 """Tasks below this share of the model are left alone: halving one would gain a thousandth."""
@@ -52,7 +53,7 @@ class PlannedTask:
     tried: int = 0
     reachable: float = HOPED
     """The share of the roof that it is assumed to come to."""
-    reason: str | None = None
+    reason: Text | None = None
     """Why it is not tuned."""
 
     @property
@@ -216,23 +217,24 @@ def _floor(
     return max(Floor(memory_s, "memory"), Floor(compute_s, "compute"))
 
 
-def _not_asked(p: PlannedTask, ops: Collection[str]) -> str | None:
+def _not_asked(p: PlannedTask, ops: Collection[str]) -> Text | None:
     words = (p.task.rule or "", p.task.key, p.task.kernel, *p.task.source_ops)
     wanted = not ops or any(op in word for op in ops for word in words)
-    return None if wanted else "not asked for"
+    return None if wanted else msg("not asked for")
 
 
-def _reason(p: PlannedTask, ops: Collection[str], second_layer: bool) -> str | None:
+def _reason(p: PlannedTask, ops: Collection[str], second_layer: bool) -> Text | None:
     if reason := _not_asked(p, ops):
         return reason
     if p.total_s == 0.0:
-        return "did not run"
+        return msg("did not run")
     if p.share < SMALL:
-        return f"too small: {p.share:.2%} of the model"
+        return because(msg("too small"), msg("{share:.2%} of the model", share=p.share))
     if p.roof_share is not None and p.roof_share >= AT_ROOF:
-        return "at its roof"
+        return msg("at its roof")
     if len(p.task.candidates) <= 1 and not second_layer:
-        return "no space to search"
+        return msg("no space to search")
     if p.task.candidates and p.left == 0 and not second_layer:
-        return f"tuned already: all {len(p.task.candidates)} candidates were tried"
+        count = len(p.task.candidates)
+        return because(msg("tuned already"), msg("all {count} candidates were tried", count=count))
     return None

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from tvmscope.core.session import Session
-from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import UsageError
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages.build import build_rows
+from tvmscope.stages.facts import diagnosed
 from tvmscope.stages.job import Job, begun
 from tvmscope.stages.options import Options
 from tvmscope.stages.plan import plan_rows, without_needless_export
@@ -58,9 +58,9 @@ def measure(job: Job) -> Session:
     if options.profile:
         job.keep_each(profile_rows(job, rows))
     if options.fix:
-        job.keep(diagnose(job.session))
+        job.keep(diagnosed(job.session))
         job.keep_each(fix_rows(job, rows))  # a prediction is saved before its fix is built
-    job.keep(diagnose(job.session))
+    job.keep(diagnosed(job.session))
     return job.finish()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tvmscope.core.model import Model
 from tvmscope.core.session import Session, save
 from tvmscope.errors import TvmscopeError, UsageError, one_line
+from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages import places
 from tvmscope.stages.job import begin
@@ -46,11 +47,13 @@ def bench_models(
     for index, model in enumerate(models):
         name = name_of(model)
         own = replace(options, output=_own_folder(options, name, index))
-        progress.note(f"model {index + 1} of {len(models)}: {name}")
+        progress.note(
+            msg("model {number} of {count}: {name}", number=index + 1, count=len(models), name=name)
+        )
         try:
             sessions.append(analyze(model, own, progress))
         except TvmscopeError as e:
-            progress.note(f"{name}: {one_line(e)}")
+            progress.note(msg("{name}: {reason}", name=name, reason=one_line(e)))
             sessions.append(_failed(name, own, one_line(e)))
     return sessions
 
@@ -59,7 +62,7 @@ def _own_folder(options: Options, name: str, index: int) -> Path | None:
     return options.output / f"{index + 1:02d}-{Path(name).stem}" if options.output else None
 
 
-def _failed(name: str, options: Options, reason: str) -> Session:
+def _failed(name: str, options: Options, reason: Text) -> Session:
     """A session that says why its model could not be measured."""
     started = datetime.now(UTC)
     model = Model(

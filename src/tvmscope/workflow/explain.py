@@ -10,8 +10,8 @@ from pathlib import Path
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import FILE_NAME, Session, load
-from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import UsageError
+from tvmscope.stages.facts import diagnosed
 
 _META = "meta.json"
 _MOST_NAMES = 8
@@ -19,7 +19,7 @@ _MOST_NAMES = 8
 
 def explain(path: Path) -> Session:
     """The session at `path` with the findings of today's rules; an artifact has only kernels."""
-    return diagnose(_of_artifact(path) if _is_artifact(path) else load(path))
+    return diagnosed(_of_artifact(path) if _is_artifact(path) else load(path))
 
 
 def _is_artifact(path: Path) -> bool:

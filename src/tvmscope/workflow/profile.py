@@ -11,6 +11,7 @@ from typing import Any
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime.artifact import META
 from tvmscope.stages.artifact import read_checked, session_of, with_inputs
@@ -37,7 +38,9 @@ def profile(model: Any, options: Options, progress: Progress | None = None) -> S
     ):
         rows = plan_rows(options, where, ready.model.format, records_of(options.db))
         chosen = [row for row in rows if row.has_profiler]
-        silent = tuple(f"{r.key.name}: has no profiler" for r in rows if r not in chosen)
+        silent = tuple(
+            msg("{row}: has no profiler", row=r.key.name) for r in rows if r not in chosen
+        )
         session = replace(begin(ready.model, options, where), warnings=silent)
         built = build_rows(chosen, ready, options, Path(scratch), progress)
         session, entries = _loadable(session, built, progress)
@@ -51,7 +54,8 @@ def _loadable(
     entries = []
     for entry in built:
         if problem := entry.failure or entry.unavailable:
-            session = warned(session, f"{entry.task.label}: {problem}", progress)
+            text = msg("{row}: {problem}", row=entry.task.label, problem=problem)
+            session = warned(session, text, progress)
         else:
             entries.append(entry)
     return session, entries
@@ -63,7 +67,7 @@ def profile_artifact(
     """An artifact's kernels, in a session of their own or added to the one that measured it."""
     artifact = read_checked(path)
     if options.backends:
-        raise UsageError("an artifact runs on TVM alone; --backends needs the model itself")
+        raise UsageError(msg("an artifact runs on TVM alone; --backends needs the model itself"))
     session = session or session_of(artifact, options)
     with with_inputs([artifact], options) as (_, entries):
         return _last(session, profile_entries(session, entries, options, progress))

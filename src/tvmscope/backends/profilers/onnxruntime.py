@@ -12,6 +12,7 @@ from typing import Any
 from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
 from tvmscope.errors import RunError
+from tvmscope.messages import msg
 
 _TICK_US = 1.0
 """The profile's clock counts whole microseconds."""
@@ -81,7 +82,7 @@ def read_events(
         key=lambda e: (e["ts"], -e["dur"]),
     )
     if not runs or not nodes:
-        raise RunError("ONNX Runtime's profile holds no run")
+        raise RunError(msg("ONNX Runtime's profile holds no run"))
     traces = []
     for run in runs:
         start, end = run["ts"], run["ts"] + run["dur"]

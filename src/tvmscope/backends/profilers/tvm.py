@@ -10,6 +10,7 @@ from typing import Any
 
 from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.errors import RunError
+from tvmscope.messages import msg
 from tvmscope.runtime.artifact import LoadedArtifact, read_kernels
 
 Event = tuple[str, bool, int]
@@ -25,8 +26,10 @@ class VmProfiler:
     def __init__(self, loaded: LoadedArtifact, inputs: list[Any]) -> None:
         artifact = loaded.artifact
         if artifact.graph:
-            raise RunError("a CUDA graph runs its kernels as one; profile the row without graphs")
-        self._run = lambda: loaded.run(inputs)
+            raise RunError(
+                msg("a CUDA graph runs its kernels as one; profile the row without graphs")
+            )
+        self._run: Callable[[], Any] = lambda: loaded.run(inputs)
         self._machine = loaded.machine
         on_gpu = artifact.target.kind == "cuda"
         self._wait: Callable[[], None] | None = loaded.device.sync if on_gpu else None
@@ -61,7 +64,10 @@ class VmProfiler:
         calls = list(_kernels(events))
         if not calls:
             raise RunError(
-                "the virtual machine's instrument saw no kernel; compile with --exec-mode bytecode"
+                msg(
+                    "the virtual machine's instrument saw no kernel; compile with --exec-mode "
+                    "bytecode"
+                )
             )
         counts, seen = Counter(name for name, _, _ in calls), Counter[str]()
         spans = []

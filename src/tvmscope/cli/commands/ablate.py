@@ -10,8 +10,10 @@ from tvmscope.cli.flags.option import names, option
 from tvmscope.cli.show import Show, exit_code, refuse_overwrite, write
 from tvmscope.messages import _
 from tvmscope.stages.options import Options
+from tvmscope.workflow.ablating import switches
 
 _WHAT = _("What to measure or build")
+_KNOWN = (*switches.built_in("cpu"), *switches.built_in("cuda"))
 
 
 def ablate(
@@ -19,7 +21,13 @@ def ablate(
     only: Annotated[
         list[str] | None,
         option(
-            _WHAT, "--only", metavar="A,B", help=_("Optimisations to switch."), default=_("all")
+            _WHAT,
+            "--only",
+            metavar="A,B",
+            help=_("The optimisations to switch, of: {names}.").format(
+                names=", ".join(dict.fromkeys(each.name for each in _KNOWN))
+            ),
+            default=_("all"),
         ),
     ] = None,
     alone: Annotated[

@@ -8,7 +8,7 @@ from tvmscope.cli.command import DEPLOY, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags import tuning
 from tvmscope.cli.show import Show
-from tvmscope.messages import _, plural
+from tvmscope.messages import _, plural, render
 from tvmscope.stages.options import Options
 from tvmscope.units import format_bytes, format_s
 
@@ -34,7 +34,7 @@ def compile_(model: flags.Model, *, options: Options, show: Show) -> int:
     )
     count = len(artifact.kernels)
     show.text(text + plural("{n} kernel call", "{n} kernel calls", count).format(n=count))
-    show.text(*(_("warning: ") + warning for warning in artifact.warnings))
+    show.text(*(_("warning: ") + render(warning) for warning in artifact.warnings))
     if show.verbose:
         show.text(*(f"  {name}: {format_s(s)}" for name, s in artifact.pass_times_s.items()))
     if show.json:

@@ -79,7 +79,8 @@ def _show_findings(sessions: list[Session], paths: list[Path], show: Show) -> No
 
 
 def _show_kernels(kernels: list[Titled], show: Show) -> None:
-    from tvmscope.report.terminal.explain import KernelView, in_words
+    from tvmscope.report.sections.schedule import in_words
+    from tvmscope.report.terminal.explain import KernelView
     from tvmscope.storage.codec import encode
 
     if show.json:

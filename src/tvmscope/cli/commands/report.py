@@ -12,6 +12,7 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
+from tvmscope.report.format_names import format_names
 from tvmscope.stages.options import Options
 
 if TYPE_CHECKING:
@@ -29,10 +30,8 @@ def report(
             "--format",
             "-f",
             metavar="NAME",
-            help=_(
-                "console, html, markdown, json, slim, svg, csv, trace, google-benchmark, "
-                "model-explorer. "
-                "[default: what --output is called, else console]"
+            help=_("{names}. [default: what --output is called, else console]").format(
+                names=", ".join(format_names())
             ),
         ),
     ] = None,
@@ -44,6 +43,7 @@ def report(
     from tvmscope.core.session import load
     from tvmscope.report.formats import json_
     from tvmscope.report.renderers import by_file, renderer
+    from tvmscope.stages.facts import informed
 
     by_name = by_file(options.output) if options.output else None
     chosen = renderer("json" if show.json else format_ or by_name or "console")
@@ -51,7 +51,7 @@ def report(
         raise UsageError(f"{chosen.name} is a compressed file: give -o FILE{chosen.suffix}")
     for file in (options.output, show.export_times):
         refuse_overwrite(file, options.force)
-    shown = show.presentable([load(path) for path in paths])
+    shown = show.presentable([informed(load(path)) for path in paths])
     if options.output is not None:
         files = chosen.write(shown, options.output, force=options.force)
         for file in files[1:]:  # the first is where the user asked for it

@@ -11,10 +11,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tvmscope.cli.flags.accuracy import tolerances
+from tvmscope import plugins
+from tvmscope.cli.flags.accuracy import tolerances as tolerances
 from tvmscope.cli.flags.option import given, names, option
-from tvmscope.cli.flags.output import place, planning, results, speech
-from tvmscope.cli.flags.tuning import database
+from tvmscope.cli.flags.output import place as place
+from tvmscope.cli.flags.output import planning as planning
+from tvmscope.cli.flags.output import results as results
+from tvmscope.cli.flags.output import speech as speech
+from tvmscope.cli.flags.tuning import database as database
+from tvmscope.compiler.passes import PASSES
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
 from tvmscope.units import parse_duration_s, parse_shapes, split_targets
@@ -165,7 +170,16 @@ def compilation(
     ] = None,
     disable_pass: Annotated[
         list[str] | None,
-        option(_HOW, "--disable-pass", metavar="NAME", help=_("Leave a pass out; repeatable.")),
+        option(
+            _HOW,
+            "--disable-pass",
+            metavar="NAME",
+            help=_("Leave a pass out; repeatable. The passes are {names}.").format(
+                names=", ".join(
+                    [*(p.name for p in PASSES if p.ours and not p.required), *plugins.names("pass")]
+                )
+            ),
+        ),
     ] = None,
     fast_scatter: Annotated[
         bool,

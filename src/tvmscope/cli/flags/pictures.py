@@ -152,6 +152,7 @@ def both_sides(**flags: Any) -> dict[str, Any]:
 
 
 _all = inspect.signature(pictures, eval_str=True)
+# what `inspect` reads; functions have no such attribute by their type
 both_sides.__signature__ = _all.replace(  # type: ignore[attr-defined]
     parameters=[p for name, p in _all.parameters.items() if name not in _OF_RUN]
 )

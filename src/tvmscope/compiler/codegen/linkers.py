@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, one_line
+from tvmscope.messages import msg
 
 
 def linker_for(target: Target) -> tuple[str, ...]:
@@ -24,16 +25,21 @@ def linker_for(target: Target) -> tuple[str, ...]:
         if zig := _zig():
             return zig
         raise BuildError(
-            "no C++ compiler found to link the artifact; install g++ or clang, "
-            "or `pip install ziglang`"
+            msg(
+                "no C++ compiler found to link the artifact; install g++ or clang, or `pip "
+                "install ziglang`"
+            )
         )
     if path := shutil.which(f"{machine}-linux-gnu-g++"):
         return (path,)
     if zig := _zig():
         return (*zig, "-target", f"{machine}-linux-gnu")
     raise BuildError(
-        f"no linker for {machine} found; install g++-{machine.replace('_', '-')}-linux-gnu, "
-        "or `pip install ziglang`"
+        msg(
+            "no linker for {machine} found; install {package}, or `pip install ziglang`",
+            machine=machine,
+            package=f"g++-{machine.replace('_', '-')}-linux-gnu",
+        )
     )
 
 
@@ -45,10 +51,14 @@ def link(
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError as e:
-        raise BuildError(f"linking with {command[0]} failed: {e}") from e
+        raise BuildError(
+            msg("linking with {command} failed: {reason}", command=command[0], reason=str(e))
+        ) from e
     if done.returncode or not Path(output).is_file():
         said = one_line(RuntimeError(done.stderr or done.stdout or f"code {done.returncode}"))
-        raise BuildError(f"linking with {' '.join(command)} failed: {said}")
+        raise BuildError(
+            msg("linking with {command} failed: {reason}", command=" ".join(command), reason=said)
+        )
 
 
 def _machine(target: Target) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 
 from tvmscope.compiler.describe import kernel_work
 from tvmscope.compiler.tunable.knobs import workload_of
+from tvmscope.compiler.units import emit
 from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.tuning import Choice
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.units import Unit
 from tvmscope.errors import one_line
+from tvmscope.messages import msg
 
 RULE = "tvmscope.rule"
 TRACE = "tvmscope.trace"
@@ -35,7 +38,11 @@ def describe(
     choices: Mapping[str, Choice] | None = None,
 ) -> tuple[KernelIR, ...]:
     """All kernels of a module; their work is counted in the functions as they were `before`."""
-    plain = {var.name_hint: func for var, func in before.functions_items()}
+    plain = {
+        var.name_hint: func
+        for var, func in before.functions_items()
+        if isinstance(func, tirx.PrimFunc)
+    }
     found = []
     for var, func in scheduled.functions_items():
         if not isinstance(func, tirx.PrimFunc):
@@ -44,23 +51,30 @@ def describe(
             written = plain.get(var.name_hint, func)
             found.append(_describe(var.name_hint, written, func, choices or {}))
         except Exception as e:  # a node this does not know costs a description, not the build
-            remarks.append(f"kernel {var.name_hint} cannot be described: {one_line(e)}")
+            remarks.append(
+                msg(
+                    "kernel {kernel} cannot be described: {reason}",
+                    kernel=var.name_hint,
+                    reason=one_line(e),
+                )
+            )
     return tuple(found)
 
 
 def _describe(
     name: str, plain: tirx.PrimFunc, func: tirx.PrimFunc, choices: Mapping[str, Choice]
 ) -> KernelIR:
+    if (placed := emit.read(func)) is not None:
+        return _generated(name, func, *placed, choices)
     work = kernel_work.count(plain)
     workload = workload_of(plain)
-    attributes = func.attrs or {}
     params = [p for p in func.params if isinstance(p.ty, tirx.BufferType)]
     return KernelIR(
         name=name,
         tree=tuple(_loops(func.body)),
         buffers=tuple(_buffer(b) for b in (*params, *_allocated(func.body))),
-        trace=tuple(str(line) for line in attributes.get(TRACE) or ()),
-        rule=_rule(attributes),
+        trace=tuple(str(line) for line in func.attrs.get(TRACE) or ()),
+        rule=_rule(func.attrs),
         workload=workload,
         tuned=choices.get(workload),
         kind="layout" if work.moves_only else "compute",
@@ -69,14 +83,30 @@ def _describe(
     )
 
 
-def _rule(attributes: Any) -> str | None:
+def _generated(
+    name: str, func: tirx.PrimFunc, unit: Unit, config: Config, choices: Mapping[str, Choice]
+) -> KernelIR:
+    """A kernel that is no loop nest of TVM's: what it computes, and its configuration."""
+    return KernelIR(
+        name=name,
+        tree=(Loop(text=unit.label, body=(Loop(text=config.label),)),),
+        buffers=tuple(_buffer(p) for p in func.params if isinstance(p.ty, tirx.BufferType)),
+        rule=emit.RULE,
+        workload=unit.key,
+        tuned=choices.get(unit.key),
+        flops=float(unit.flops),
+        bytes=float(unit.moved_bytes),
+    )
+
+
+def _rule(attributes: tvm.ir.DictAttrs) -> str | None:
     """Ours leave their name; TVM's own GPU pipeline only says that DLight was there."""
     if RULE in attributes:
         return str(attributes[RULE])
     return "dlight" if attributes.get("tirx.is_scheduled") else None
 
 
-def _loops(s: Any) -> Iterator[Loop]:
+def _loops(s: tirx.Stmt) -> Iterator[Loop]:
     if isinstance(s, tirx.For):
         yield from _loop(s)
     elif isinstance(s, tirx.SeqStmt):
@@ -109,7 +139,7 @@ def _loop(s: tirx.For) -> Iterator[Loop]:
     yield Loop(text=_short(name), extent=extent, mode=mode, body=tuple(_loops(s.body)))
 
 
-def _allocated(s: Any) -> Iterator[Any]:
+def _allocated(s: tirx.Stmt) -> Iterator[tirx.Buffer]:
     if isinstance(s, s_tir.SBlockRealize):
         yield from s.block.alloc_buffers
         yield from _allocated(s.block.body)
@@ -120,7 +150,7 @@ def _allocated(s: Any) -> Iterator[Any]:
         yield from _allocated(s.body)
 
 
-def _buffer(buffer: Any) -> Buffer:
+def _buffer(buffer: tirx.Buffer) -> Buffer:
     return Buffer(
         name=str(buffer.name),
         shape=tuple(int(d) if isinstance(d, tirx.IntImm) else -1 for d in buffer.shape),
@@ -129,7 +159,7 @@ def _buffer(buffer: Any) -> Buffer:
     )
 
 
-def _text(e: Any) -> str:
+def _text(e: tirx.Expr) -> str:
     """As TVM prints it, without the types of its numbers: T.int64(3) is 3."""
     return _TYPED.sub(r"\1", str(e).rpartition("\n")[2])  # declarations may come before it
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
 
 from tvm import ir, s_tir, tirx
 from tvm_ffi import structural_hash
@@ -33,16 +32,16 @@ class Work:
 @dataclass
 class _Count:
     flops: float = 0.0
-    loads: dict[Any, float] = field(default_factory=dict)
-    stores: dict[Any, float] = field(default_factory=dict)
+    loads: dict[tirx.Buffer, float] = field(default_factory=dict)
+    stores: dict[tirx.Buffer, float] = field(default_factory=dict)
     computes: bool = False
     gathers: bool = False
-    cases: dict[Any, int] = field(default_factory=dict)
+    cases: dict[ir.Expr, int] = field(default_factory=dict)
     """How many values a block's axis takes; each `axis == value` case uses up one of them."""
     shared: set[int] | None = None
     """Within such cases, what one of them has computed: the others have it for nothing."""
 
-    def statement(self, s: Any, times: float) -> None:
+    def statement(self, s: tirx.Stmt, times: float) -> None:
         """Count a statement that runs `times` times."""
         if isinstance(s, tirx.For):
             self.statement(s.body, times * _extent(s.extent))
@@ -64,11 +63,11 @@ class _Count:
         else:
             self.statement(s.body, times)
 
-    def indices(self, indices: Any, times: float) -> None:
+    def indices(self, indices: Iterable[ir.Expr], times: float) -> None:
         """Indices are integers; only what they load counts, and makes it a gather."""
         self.gathers |= self._loads_of(indices, times)
 
-    def _loads_of(self, positions: Iterable[Any], times: float) -> bool:
+    def _loads_of(self, positions: Iterable[ir.Expr], times: float) -> bool:
         """Count loads only, of what says where and not what; whether there are any."""
         inner = _Count(cases=self.cases)
         for e in positions:
@@ -77,7 +76,7 @@ class _Count:
             self.loads[buffer] = self.loads.get(buffer, 0.0) + count
         return bool(inner.loads)
 
-    def value(self, e: Any, times: float) -> None:
+    def value(self, e: ir.Expr, times: float) -> None:
         """Count an expression that is evaluated `times` times."""
         if isinstance(e, ir.TensorLoad):
             self.loads[e.source] = self.loads.get(e.source, 0.0) + times
@@ -104,10 +103,11 @@ class _Count:
             self.value(e.value, times)
             self.value(e.body, times)
 
-    def _call(self, e: Any, times: float) -> None:
+    def _call(self, e: ir.Call, times: float) -> None:
         name = getattr(e.op, "name", "")
         if name.endswith(".if_then_else"):
-            self._choice(*e.args, times)
+            condition, yes, no = e.args
+            self._choice(condition, yes, no, times)
             return
         if name.rpartition(".")[2] not in _FREE_CALLS:
             self.computes = True
@@ -115,14 +115,14 @@ class _Count:
         for argument in e.args:
             self.value(argument, times)
 
-    def _choice(self, condition: Any, yes: Any, no: Any, times: float) -> None:
+    def _choice(self, condition: ir.Expr, yes: ir.Expr, no: ir.Expr, times: float) -> None:
         """One branch is computed. `axis == constant` holds for one value of the axis: scheduled
         code unrolls such an axis, so that only the case that applies is left, and cases that have
         a part in common compute it once.
         """
         axis = condition.a if isinstance(condition, tirx.EQ) else None
         values = self.cases.get(axis) if axis is not None else None
-        if values is None:
+        if axis is None or values is None:
             self.computes |= self._loads_of((condition,), times)  # a mask; padding loads nothing
             self.value(yes, times)
             self.value(no, 0.0)
@@ -152,7 +152,7 @@ def count(func: tirx.PrimFunc) -> Work:
     )
 
 
-def _bytes(buffer: Any, counted: _Count) -> float:
+def _bytes(buffer: tirx.Buffer, counted: _Count) -> float:
     """Of a large table from which few rows are read, only those count."""
     size = prod(_extent(d) for d in buffer.shape)
     elements = sum(min(size, n.get(buffer, 0.0)) for n in (counted.loads, counted.stores))
@@ -162,11 +162,11 @@ def _bytes(buffer: Any, counted: _Count) -> float:
     return elements * max(1, buffer.dtype.bits * buffer.dtype.lanes // 8)
 
 
-def _extent(value: Any) -> int:
+def _extent(value: ir.Expr) -> int:
     if not isinstance(value, tirx.IntImm):
         raise _Unknown
     return int(value)
 
 
-def _is_float(e: Any) -> bool:
+def _is_float(e: ir.Expr) -> bool:
     return "float" in str(getattr(e.ty, "dtype", ""))  # an address has none

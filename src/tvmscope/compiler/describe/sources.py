@@ -132,7 +132,7 @@ def _variables(value: Any) -> Iterable[relax.Var]:
     if isinstance(value, relax.Var):
         yield value
     elif isinstance(value, list | tuple | relax.Tuple):
-        for item in value:
+        for item in value.fields if isinstance(value, relax.Tuple) else value:
             yield from _variables(item)
 
 
@@ -182,9 +182,10 @@ def trace_fusion(before: tvm.IRModule, after: tvm.IRModule) -> list[Call]:
     calls, flow = [], _Flow(after["main"])
     for binding in bindings(after["main"]):
         value = binding.value
-        inner = _fused_function(after, value)
-        if inner is not None:
-            nested = _Flow(inner, [flow.token(a) for a in value.args])
+        fused = _fused_call(after, value)
+        if fused is not None:
+            call, name, inner = fused
+            nested = _Flow(inner, [flow.token(a) for a in call.args])
             found: set[int] = set()
             for step in bindings(inner):
                 if kernel_of(step.value) is None:
@@ -192,7 +193,7 @@ def trace_fusion(before: tvm.IRModule, after: tvm.IRModule) -> list[Call]:
                 else:
                     found.update(claim(step, nested))
             flow.tokens[binding.var] = nested.token(inner.body.body)
-            calls.append(Call(value.op.name_hint, tuple(sorted(found))))
+            calls.append(Call(name, tuple(sorted(found))))
         elif kernel_of(value) is not None:
             calls.append(Call(str(kernel_of(value)), claim(binding, flow)))
         else:
@@ -219,7 +220,8 @@ class _Flow:
             return ("item", whole, value.index)
         return None  # constants and shapes: the callee and the other arguments identify the call
 
-    def arguments(self, call: relax.Call) -> tuple[Any, ...]:
+    def arguments(self, call: relax.Expr) -> tuple[Any, ...]:
+        assert isinstance(call, relax.Call)  # of a kernel, which its caller has seen
         return tuple(self.token(a) for a in call.args[1:2])
 
     def follow(self, binding: relax.Binding) -> None:
@@ -230,7 +232,7 @@ class _Flow:
 _CALL_TIR = ("relax.call_tir", "relax.call_tir_inplace", "relax.call_dps_packed")
 
 
-def kernel_of(value: Any) -> str | None:
+def kernel_of(value: relax.Expr) -> str | None:
     """The kernel that a binding calls; None where it calls none."""
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return None
@@ -240,11 +242,16 @@ def kernel_of(value: Any) -> str | None:
     return str(getattr(function, "name_hint", None) or getattr(function, "global_symbol", ""))
 
 
-def _fused_function(module: tvm.IRModule, value: Any) -> relax.Function | None:
+def _fused_call(
+    module: tvm.IRModule, value: relax.Expr
+) -> tuple[relax.Call, str, relax.Function] | None:
+    """A call of a function that fusion made: with its name, and the function itself."""
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.GlobalVar):
         return None
     function = module[value.op]
-    return function if isinstance(function, relax.Function) else None
+    if not isinstance(function, relax.Function):
+        return None
+    return value, value.op.name_hint, function
 
 
 def name_calls(calls: list[Call], sources: tuple[tuple[str, ...], ...]) -> tuple[KernelCall, ...]:

@@ -6,16 +6,23 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tvmscope.errors import ImportModelError
+from tvmscope.messages import msg
 
 
 def refuse(model: str, unsupported: Counter[str], where: Mapping[str, str]) -> None:
     """Raise if there are unsupported operators, naming each one."""
     if not unsupported:
         return
-    listed = ", ".join(
-        f"{name} x{count} (first at {where[name]})" for name, count in unsupported.most_common()
-    )
+    listed = [
+        msg("{operator} x{count} (first at {place})", operator=name, count=n, place=where[name])
+        for name, n in unsupported.most_common()
+    ]
     raise ImportModelError(
-        f"{model}: TVM cannot import {len(unsupported)} of its operators: {listed}; "
-        "rewrite them with supported ones, or measure the other backends with --backends"
+        msg(
+            "{model}: TVM cannot import {count} of its operators: {listed}; rewrite them with "
+            "supported ones, or measure the other backends with --backends",
+            model=model,
+            count=len(unsupported),
+            listed=listed,
+        )
     )

@@ -1,1 +1,4 @@
-"""What passes share: a mutator by operator, values known at compile time, images of a batch."""
+"""What passes share: a mutator by operator, values known at compile time, images of a batch.
+
+Passes and frontends call it; it imports neither passes nor schedules.
+"""

@@ -6,9 +6,8 @@ result may be far larger than what it is made of, so nobody folds it unless some
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 import tvm
@@ -16,10 +15,10 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 from tvm.tirx import FloatImm, IntImm
 
+from tvmscope.compiler.graph import arithmetic
+from tvmscope.compiler.graph.arithmetic import Array, Evaluate
 from tvmscope.compiler.graph.rewrite import Rewriter, static_shape
-from tvmscope.compiler.passes.fold_numpy import TABLE as ARITHMETIC
 
-Array = np.ndarray[Any, Any]
 _MOST_ELEMENTS = 1 << 26
 """Larger index tensors than this are not looked into."""
 
@@ -65,7 +64,7 @@ class _Evaluator:
     def _call(self, call: relax.Call) -> Array | None:
         shape = static_shape(call)
         name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
-        evaluate = _INDEXING.get(name) or ARITHMETIC.get(name)
+        evaluate = _INDEXING.get(name) or arithmetic.TABLE.get(name)
         if evaluate is None or shape is None or prod(shape) > _MOST_ELEMENTS:
             return None
         if name == "relax.shape_to_tensor":
@@ -124,7 +123,7 @@ def _filled(args: Sequence[Array], call: relax.Call) -> Array:
     return np.full(static_shape(call) or (), args[-1].item(), str(call.ty.dtype))
 
 
-_INDEXING: dict[str, Callable[[Sequence[Array], relax.Call], Array]] = {
+_INDEXING: dict[str, Evaluate] = {
     "relax.shape_to_tensor": lambda a, c: a[0],
     "relax.strided_slice": _slice,
     "relax.concat": _joined,

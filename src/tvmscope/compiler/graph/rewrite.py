@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, te
 from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -15,6 +14,8 @@ OUT_ELEMENTWISE_FUSABLE = 4
 
 Handler = Callable[["Rewriter", relax.Call], relax.Expr | None]
 """Gives what replaces a call, or None to keep it."""
+Compute = Callable[..., te.Tensor | list[te.Tensor]]
+"""Makes tensors of tensors: a kernel as `call_te` takes it."""
 
 
 @mutator
@@ -36,7 +37,7 @@ def rewrite_calls(name: str, handlers: Mapping[str, Handler]) -> tvm.transform.P
     """A pass that applies `handlers` to all Relax functions of a module."""
 
     @tvm.transform.module_pass(opt_level=0, name=name)
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         rewriter = Rewriter(module, handlers)
         for var, function in module.functions_items():
             if isinstance(function, relax.Function):
@@ -54,14 +55,21 @@ def bound_call(rewriter: Rewriter, value: relax.Expr, name: str) -> relax.Call |
     return None
 
 
+def operator_name(value: relax.Expr) -> str:
+    """The name of the operator that a call is of; empty for all else."""
+    if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
+        return value.op.name
+    return ""
+
+
 def static_shape(value: relax.Expr) -> tuple[int, ...] | None:
     """The shape of a tensor, where all of it is known."""
     shape = getattr(value.ty, "shape", None)
     if not isinstance(shape, relax.ShapeExpr):
         return None
-    if not all(isinstance(d, tvm.tirx.IntImm) for d in shape):
+    if not all(isinstance(d, tvm.tirx.IntImm) for d in shape.values):
         return None
-    return tuple(int(d) for d in shape)
+    return tuple(int(d) for d in shape.values)
 
 
 def flat(args: Iterable[relax.Expr]) -> list[relax.Expr]:
@@ -96,3 +104,15 @@ def coordinates(
     """Index tensors, broadcast to `shape`, side by side: what scatter_nd takes."""
     wide = (emit(relax.op.astype(i, "int64")) for i in indices)
     return emit(relax.op.stack([emit(relax.op.broadcast_to(i, shape)) for i in wide], len(shape)))
+
+
+def replace_binding(mutator: relax.PyExprMutator, var: relax.Var, value: relax.Expr) -> None:
+    """Put `value` in place of `var`; what leaves a dataflow block goes on doing so."""
+    builder = mutator.builder_
+    leaves = not isinstance(var, relax.DataflowVar) and builder.current_block_is_dataflow()
+    if leaves:
+        mutator.set_var_remap(var, builder.emit_output(value, name_hint=var.name))
+    elif isinstance(value, relax.Var):
+        mutator.set_var_remap(var, value)
+    else:
+        mutator.set_var_remap(var, builder.emit(value, name_hint=var.name))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from tvm import te, tirx
 
-from tvmscope.compiler.kernels.blocked import OP, pad_rows
+from tvmscope.compiler.kernels.blocked import pad_rows
+from tvmscope.compiler.kernels.marks import OP
 from tvmscope.compiler.kernels.rows import powers
 
 

@@ -13,8 +13,8 @@ from types import MappingProxyType
 from tvm import te, tirx
 
 from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
+from tvmscope.compiler.kernels.marks import OP
 
-OP = "tvmscope.op"
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 """Further annotations of the main block: see `knobs`."""
 
@@ -45,7 +45,7 @@ def _pad(data: te.Tensor, window: Window, extra_right: int) -> te.Tensor:
     if not any((top, left, bottom, right)):
         return data
     height, width = int(data.shape[2]), int(data.shape[3])
-    shape = [*data.shape]
+    shape: list[tirx.Expr | int] = [*data.shape]
     shape[2], shape[3] = height + top + bottom, width + left + right
 
     def padded(*i: tirx.Expr) -> tirx.Expr:
@@ -59,7 +59,7 @@ def _pad(data: te.Tensor, window: Window, extra_right: int) -> te.Tensor:
 def _crop(result: te.Tensor, width: int) -> te.Tensor:
     if int(result.shape[3]) == width:
         return result
-    shape = (*result.shape[:3], width, result.shape[4])
+    shape: tuple[tirx.Expr | int, ...] = (*result.shape[:3], width, result.shape[4])
     return te.compute(shape, lambda *i: result(*i), name="crop")
 
 

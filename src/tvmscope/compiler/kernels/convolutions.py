@@ -75,10 +75,11 @@ def read(call: relax.Call) -> Convolution | None:
         return None
     if given is None or result is None:
         return None
-    padding = tuple(int(p) for p in attrs.padding)
+    padding = [int(p) for p in attrs.padding]
+    top, left, bottom, right = (*padding, *padding)[:4]
     return Convolution(
         kernel=weight.value.numpy(),
-        window=Window(_pair(attrs.strides), (*padding, *padding)[:4], _pair(attrs.dilation)),
+        window=Window(_pair(attrs.strides), (top, left, bottom, right), _pair(attrs.dilation)),
         groups=int(attrs.groups),
         given=given,
         result=result,

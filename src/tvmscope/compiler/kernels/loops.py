@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Protocol
 
 from tvm import te, tirx
+from tvm.ir import PrimType
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 Expr = tirx.Expr
 Combine = Callable[[Expr, Expr], Expr]
+Build = Callable[[Sequence[tirx.Buffer], Sequence[tirx.Buffer]], tirx.Stmt]
+"""From the buffers of inputs and outputs, the loops that fill the latter."""
+
+
+class Cells(Protocol):
+    """What loops read and write by index: a buffer, as the IR builder hands it out."""
+
+    def __getitem__(self, index: Expr | int) -> Expr: ...
+    def __setitem__(self, index: Expr | int, value: Expr | int) -> None: ...
+
 
 COMBINE: dict[str, Combine] = {
     "update": lambda old, new: new,
@@ -24,9 +35,9 @@ BLOCK = 512
 """Threads that work on one row together."""
 
 
-def phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: bool) -> Any:
+def phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: bool) -> tirx.Stmt:
     """Loops one after the other, each parallel unless it is marked as serial."""
-    loops = []
+    loops: list[tirx.Stmt] = []
     for extent, body, serial in phases:
         with IRBuilder() as builder:
             if gpu:
@@ -38,14 +49,15 @@ def phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: b
     return loops[0] if len(loops) == 1 else tirx.SeqStmt(loops)
 
 
-def blocks(rows: int, body: Callable[[Expr, Expr], None]) -> Any:
+def blocks(rows: int, body: Callable[[Expr, Expr], None]) -> tirx.Stmt:
     """On a GPU: a block of threads for each row; the body is told both."""
     with IRBuilder() as builder:
         _bind(rows, BLOCK, body)
-    return builder.get()
+    made: tirx.Stmt = builder.get()
+    return made
 
 
-def variable(dtype: str = "int32") -> Any:
+def variable(dtype: str = "int32") -> Cells:
     """A number that a loop changes."""
     return T.buffer_proxy(T.alloc_buffer((1,), dtype, scope="local"))
 
@@ -81,22 +93,30 @@ def _bind(count: int, threads: int, body: Callable[[Expr, Expr], None]) -> None:
         body(block, thread)
 
 
-def extern(shapes: Any, inputs: list[te.Tensor], build: Any, dtypes: list[Any], name: str) -> Any:
+def extern(
+    shapes: Sequence[Sequence[Expr | int]],
+    inputs: list[te.Tensor],
+    build: Build,
+    dtypes: Sequence[str | PrimType],
+    name: str,
+) -> list[te.Tensor]:
+    """One tensor for each of `shapes`, written by the loops that `build` makes."""
     outs = [
         tirx.decl_buffer(shape, dtype, f"{name}_{n}", layout=None)
         for n, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
     ]
-    return te.extern(shapes, inputs, build, dtype=dtypes, out_buffers=outs, name=name)
+    made = te.extern(shapes, inputs, build, dtype=dtypes, out_buffers=outs, name=name)
+    return [made] if isinstance(made, te.Tensor) else made
 
 
-def flat(at: Sequence[Expr], shape: Sequence[Any]) -> Expr:
+def flat(at: Sequence[Expr], shape: Sequence[Expr | int]) -> Expr:
     place: Expr = at[0]
     for axis, size in zip(at[1:], shape[1:], strict=True):
         place = place * size + axis
     return place
 
 
-def unflat(place: Expr, shape: Sequence[Any]) -> list[Expr]:
+def unflat(place: Expr, shape: Sequence[Expr | int]) -> list[Expr]:
     at: list[Expr] = []
     for size in reversed(shape):
         at.insert(0, tirx.floormod(place, size))
@@ -104,7 +124,7 @@ def unflat(place: Expr, shape: Sequence[Any]) -> list[Expr]:
     return at
 
 
-def product(shape: Sequence[Any]) -> int:
+def product(shape: Sequence[Expr | int]) -> int:
     total = 1
     for size in shape:
         total *= int(size)

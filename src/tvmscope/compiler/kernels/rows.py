@@ -10,12 +10,7 @@ from collections.abc import Callable
 
 from tvm import te, tirx, topi
 
-from tvmscope.compiler.kernels.blocked import OP
-
-LANES = 16
-STAGE = "tvmscope.stage"
-"""Marks a stage that is worth its memory, and says how it is computed: `lanes` (a reduction in the
-lanes of a vector), `across` (one over these lanes), `scalar` (one value per row), `elements`."""
+from tvmscope.compiler.kernels.marks import LANES, OP, STAGE
 
 Combine = Callable[[tirx.Expr, tirx.Expr], tirx.Expr]
 

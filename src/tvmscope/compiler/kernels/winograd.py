@@ -21,7 +21,8 @@ from tvmscope.compiler.cost.tiles import (
     padded,
     ranked_columns,
 )
-from tvmscope.compiler.kernels.blocked import NO_NOTES, OP, Window
+from tvmscope.compiler.kernels.blocked import NO_NOTES, Window
+from tvmscope.compiler.kernels.marks import OP
 from tvmscope.compiler.kernels.winograd_transforms import BY_NAME, F2, F4, Matrix, Transform
 from tvmscope.core.target import Target
 

@@ -1,1 +1,144 @@
-"""One file per pass; `pipeline.py` has them in order."""
+"""The passes, one manifest per file; `PASSES` is the one ordered list of them.
+
+It leads from an imported module to one that is ready for the virtual machine. Two pipelines are
+read from it: `tvm`, exactly the passes that `tvm.compile` runs for a device, and `tvmscope`, ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from tvmscope.compiler.manifest.names import unique
+from tvmscope.compiler.manifest.order import Ordered, placed
+from tvmscope.compiler.manifest.pass_ import PHASES, Pass
+from tvmscope.compiler.passes import (
+    block_layout,
+    collapse_results,
+    collapse_views,
+    compile_units,
+    cpu_rules,
+    drop_empty_scatters,
+    fast_math,
+    fast_scatter,
+    fast_select,
+    fold_arithmetic,
+    fold_casts,
+    fold_pads,
+    fuse_attention,
+    gpu_rules,
+    join_batch,
+    narrow,
+    narrow_results,
+    nhwc,
+    pack_matmul,
+    place_units,
+    row_kernels,
+    scalar_operands,
+    sink_reshapes,
+    split_batch,
+    subpixel_transposed,
+    tvm_own,
+    wide_sums,
+    write_in_place,
+)
+from tvmscope.plugins import Found, outside
+
+PASSES = unique(
+    (
+        tvm_own.FOLD_BATCH_NORM,
+        tvm_own.DECOMPOSE,
+        tvm_own.CANONICALIZE,
+        fold_arithmetic.PASS,
+        drop_empty_scatters.PASS,
+        tvm_own.FOLD_GRAPH_CONSTANTS,
+        fold_pads.PASS,
+        scalar_operands.PASS,
+        tvm_own.MIXED_PRECISION,
+        wide_sums.PASS,
+        fold_casts.PASS,
+        # After the precision: it gives a shared scalar a variable, which ToMixedPrecision rejects.
+        tvm_own.COMMON_SUBEXPRESSIONS,
+        tvm_own.DEAD_CODE,
+        sink_reshapes.PASS,
+        split_batch.PASS,
+        # After the precision, which rejects kernels; before what makes kernels of its operands.
+        fast_scatter.PASS,
+        fast_select.PASS,
+        subpixel_transposed.PASS,
+        fuse_attention.PASS,
+        pack_matmul.PASS,
+        block_layout.PASS,
+        row_kernels.PASS,
+        fast_math.PASS,
+        nhwc.PASS,
+        narrow.PASS,
+        collapse_views.PASS,
+        place_units.PASS,
+        # Kernels leave their results narrow and in an order of their own: once more.
+        narrow_results.PASS,
+        collapse_results.PASS,
+        tvm_own.DISPATCH_SAMPLING,
+        tvm_own.DISPATCH_SORT_SCAN,
+        tvm_own.LEGALIZE,
+        tvm_own.ANNOTATE_PATTERNS,
+        tvm_own.FOLD_CONSTANTS,
+        tvm_own.FUSE_OPS,
+        tvm_own.FUSE_TIR,
+        write_in_place.PASS,
+        join_batch.PASS,
+        tvm_own.DLIGHT,
+        cpu_rules.PASS,
+        compile_units.PASS,
+        gpu_rules.PASS,
+        tvm_own.RESHAPE_VIEWS,
+        tvm_own.END_DATAFLOW,
+        tvm_own.DROP_PURITY,
+        tvm_own.DESTINATION_PASSING,
+        tvm_own.PLAN_MEMORY,
+        tvm_own.CUDA_GRAPH,
+        tvm_own.LOWER_ALLOC,
+        tvm_own.KILL_AFTER_USE,
+        tvm_own.LOWER_BUILTINS,
+        tvm_own.PRIM_VALUES,
+        tvm_own.LOWER_SHAPES,
+        tvm_own.GLOBAL_SYMBOLS,
+    ),
+    __name__,
+)
+
+
+def ordered() -> Ordered[Pass]:
+    """The list with what other packages bring in its place."""
+    return _ordered(PASSES, outside("pass", Pass))
+
+
+@cache
+def _ordered(built_in: tuple[Pass, ...], found: Found[Pass]) -> Ordered[Pass]:
+    whole = placed(built_in, found.brought, _problem)
+    return replace(whole, failures=(*found.failures, *whole.failures))
+
+
+def all_passes() -> tuple[Pass, ...]:
+    """Every pass, in order."""
+    return ordered().manifests
+
+
+def required() -> frozenset[str]:
+    """The passes without which the virtual machine cannot run a module at all."""
+    return frozenset(each.name for each in all_passes() if each.required)
+
+
+def brought_by(name: str) -> str | None:
+    """The distribution that a pass comes from, and its version; None for a built-in one."""
+    plugin = ordered().plugins.get(name)
+    return None if plugin is None else plugin.origin
+
+
+def _problem(tried: Sequence[Pass]) -> str | None:
+    """Why a list with a pass from outside cannot be a pipeline."""
+    if any(each.theirs for each in tried if each.before or each.after):
+        return "TVM's own pipeline takes no passes from other packages"
+    places = [PHASES.index(each.phase) for each in tried]
+    return None if places == sorted(places) else "its phase is not that of the passes around it"

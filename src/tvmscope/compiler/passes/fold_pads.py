@@ -1,64 +1,27 @@
-"""Lets a convolution do the zero padding that stands before it.
-
-    conv2d(pad(x, zeros around the image), padding=p)  ->  conv2d(x, padding=p + pad)
-
-Models that came from TensorFlow pad explicitly, since its padding is not symmetric.
-"""
+"""A convolution does the zero padding that stands before it."""
 
 from __future__ import annotations
 
-import tvm
-from tvm import relax
-from tvm.ir.expr import GenericConst
-from tvm.tirx import FloatImm, IntImm
+from typing import TYPE_CHECKING
 
-from tvmscope.compiler.graph.rewrite import Rewriter, rewrite_calls
+from tvmscope.compiler.manifest.context import Context
+from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.compiler.manifest.switch import Switch
 
-
-def _fold(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    attrs = call.attrs
-    pad = rewriter.lookup_binding(call.args[0]) if isinstance(call.args[0], relax.Var) else None
-    if attrs.data_layout != "NCHW" or not _is_zero_pad(pad):
-        return None
-    around = [int(w) for w in pad.attrs.pad_width]
-    if len(around) != 8 or any(around[:4]) or min(around) < 0:
-        return None
-    own = [int(p) for p in attrs.padding]
-    top, left, bottom, right = (own * 4)[:4] if len(own) < 4 else own
-    return relax.op.nn.conv2d(
-        pad.args[0],
-        call.args[1],
-        strides=attrs.strides,
-        padding=[top + around[4], left + around[6], bottom + around[5], right + around[7]],
-        dilation=attrs.dilation,
-        groups=attrs.groups,
-        data_layout=attrs.data_layout,
-        kernel_layout=attrs.kernel_layout,
-        out_layout=attrs.out_layout,
-        out_dtype=attrs.out_dtype,
-    )
+if TYPE_CHECKING:
+    import tvm
 
 
-def _is_zero_pad(value: relax.Expr | None) -> bool:
-    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
-        return False
-    if value.op.name != "relax.nn.pad" or value.attrs.pad_mode != "constant":
-        return False
-    return _number(value) == 0
+def make(_: Context) -> tvm.transform.Pass:
+    from tvmscope.compiler.rewrites.fold_pads import fold_pads
+
+    return fold_pads()
 
 
-def _number(pad: relax.Call) -> float | None:
-    """The value that is padded with, where it is known."""
-    if len(pad.args) > 1:
-        given = pad.args[1]
-        if isinstance(given, FloatImm | IntImm):
-            return float(given.value)
-        if isinstance(given, GenericConst) and given.value.numpy().size == 1:
-            return float(given.value.numpy().item())
-        return None
-    return float(pad.attrs.pad_value)
-
-
-def fold_pads() -> tvm.transform.Pass:
-    """The pass."""
-    return rewrite_calls("FoldPads", {"relax.nn.conv2d": _fold})
+PASS = Pass(
+    name="fold-pads",
+    phase="graph",
+    words="Lets a convolution do the zero padding that stands before it.",
+    make=make,
+    switches=(Switch(name="fold-pads"),),
+)

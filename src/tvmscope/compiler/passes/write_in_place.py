@@ -1,135 +1,28 @@
-"""Scatters over a value that nobody reads any more write only the updates, into that value.
-
-    z = scatter_copy(y, u), y not used after it  ->  y with u written over its part
-
-A slice that is assigned to is a small part of most models' tensors (the boxes of a YOLO: 4 of 85
-numbers); the copy of all the rest was the cost. It comes after the fusion, when the order of the
-kernels is settled and each of them is known to have a result of its own.
-"""
+"""Scatters write into a value that nobody reads any more."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-import tvm
-from tvm import relax, tirx
+from tvmscope.compiler.manifest.context import Context
+from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.compiler.manifest.switch import Switch
 
-from tvmscope.compiler.describe.sources import bindings
-from tvmscope.compiler.graph.rewrite import flat
-from tvmscope.compiler.kernels.scatter import boxes
-
-_END = 1 << 62
+if TYPE_CHECKING:
+    import tvm
 
 
-def write_in_place() -> tvm.transform.Pass:
-    """The pass, for CPUs: a GPU's scatters are fused with what surrounds them."""
+def make(_: Context) -> tvm.transform.Pass:
+    from tvmscope.compiler.rewrites.write_in_place import write_in_place
 
-    @tvm.transform.module_pass(opt_level=0, name="WriteInPlace")
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
-        function = module["main"]
-        if not any(_boxes(module, b.value) for b in bindings(function)):
-            return module
-        chosen = _chosen(module, function)
-        kernels = {var: module[var] for var in {call.args[0] for call in chosen.values()}}
-        for var in kernels:  # a variable keeps its type: the new kernels get variables of their own
-            del module[var]
-        rewriter = _InPlace(module, chosen)
-        for var, kernel in kernels.items():
-            rewriter.kernels[var] = rewriter.builder_.add_func(
-                boxes.overwrite(kernel), var.name_hint
-            )
-        rewriter.builder_.update_func(module.get_global_var("main"), rewriter.visit_expr(function))
-        return rewriter.builder_.get()
-
-    return transform
+    return write_in_place()
 
 
-@relax.expr_functor.mutator
-class _InPlace(relax.PyExprMutator):  # type: ignore[misc]  # TVM has no type hints
-    def __init__(self, module: tvm.IRModule, chosen: dict[relax.Var, relax.Call]) -> None:
-        super().__init__(module)
-        self.chosen = chosen
-        self.kernels: dict[tvm.ir.GlobalVar, tvm.ir.GlobalVar] = {}
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        call = self.chosen.get(binding.var)
-        if call is None:
-            super().visit_var_binding_(binding)
-            return
-        args = self.visit_expr(call.args[1])
-        made = relax.op.call_tir_inplace(self.kernels[call.args[0]], args, 0, call.ty)
-        self.set_var_remap(binding.var, self.builder_.emit(made, binding.var.name))
-
-
-def _chosen(module: tvm.IRModule, function: relax.Function) -> dict[relax.Var, relax.Call]:
-    """The calls that may write in place; of a kernel that is called more than once, all or none."""
-    memory = _Memory(module, function)
-    calls = {b.var: b.value for b in bindings(function) if _boxes(module, b.value)}
-    safe = {var for var, call in calls.items() if memory.is_free(var, call)}
-    refused = {call.args[0] for var, call in calls.items() if var not in safe}
-    return {var: call for var, call in calls.items() if call.args[0] not in refused}
-
-
-def _boxes(module: tvm.IRModule, value: relax.Expr) -> bool:
-    called = _kernel(module, value)
-    return called is not None and boxes.BOXES in (called.attrs or {})
-
-
-def _kernel(module: tvm.IRModule, value: relax.Expr) -> tirx.PrimFunc | None:
-    is_call = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    return module[value.args[0]] if is_call and value.op.name == "relax.call_tir" else None
-
-
-class _Memory:
-    """Which variables may share memory, and the last place where any of them is read."""
-
-    def __init__(self, module: tvm.IRModule, function: relax.Function) -> None:
-        self.module = module
-        self.roots: dict[relax.Var, relax.Var] = {}
-        self.owned: set[relax.Var] = set()
-        self.last: dict[relax.Var, int] = {}
-        self.places: dict[relax.Var, int] = {}
-        for place, binding in enumerate(bindings(function)):
-            self.places[binding.var] = place
-            self._see(binding.var, binding.value, place)
-        for var in _variables(function.body.body):
-            self.last[self.root(var)] = _END
-
-    def root(self, var: relax.Var) -> relax.Var:
-        return self.roots.get(var, var)
-
-    def is_free(self, var: relax.Var, call: relax.Call) -> bool:
-        """Whether the data of a scatter is a kernel's own result, and read here for the last time.
-
-        What is written may hold no part of it.
-        """
-        data, *updates = flat([call.args[1]])
-        root = self.root(data)
-        apart = all(self.root(u) != root for u in updates if isinstance(u, relax.Var))
-        return apart and root in self.owned and self.last[root] == self.places[var]
-
-    def _see(self, var: relax.Var, value: relax.Expr, place: int) -> None:
-        kernel = _kernel(self.module, value)
-        used = list(_variables(value))
-        for other in used:
-            # what is not a kernel may keep it: then it is never free
-            self.last[self.root(other)] = max(
-                place if kernel is not None else _END, self.last.get(self.root(other), 0)
-            )
-        if kernel is None or not isinstance(value.ty, relax.TensorType):
-            return
-        if relax.analysis.has_reshape_pattern(kernel):  # becomes a view of its argument
-            self.roots[var] = self.root(used[0]) if used else var
-        else:
-            self.owned.add(var)
-
-
-def _variables(value: relax.Expr) -> list[relax.Var]:
-    found: list[relax.Var] = []
-
-    def visit(expr: relax.Expr) -> None:
-        if isinstance(expr, relax.Var):
-            found.append(expr)
-
-    relax.analysis.post_order_visit(value, visit)
-    return found
+PASS = Pass(
+    name="write-in-place",
+    phase="fuse",
+    words="Lets scatters write their updates into a value that nobody reads any more.",
+    make=make,
+    ours=("cpu",),
+    switches=(Switch(name="write-in-place", needs=("fast-scatter",)),),
+)

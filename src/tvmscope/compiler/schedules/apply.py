@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
 
 from tvmscope.compiler.describe.kernel_ir import RULE, TRACE
-from tvmscope.compiler.schedules.cpu import prefetch
+from tvmscope.compiler.manifest.context import Context
+from tvmscope.compiler.manifest.rule import ScheduleRule
+from tvmscope.compiler.schedules import requests, rules
 from tvmscope.compiler.tunable.knobs import workload_of
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.remarks import rule_failed
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
-from tvmscope.errors import one_line
+from tvmscope.errors import UsageError, one_line
+from tvmscope.runtime import tvm_compat
 
-Rule = tuple[str, Callable[[tirx.PrimFunc, Target], s_tir.Schedule | None]]
+
+def schedule_module(context: Context) -> tvm.transform.Pass:
+    """A pass that offers every kernel to the rules of the target's device."""
+    if context.target.device == "cuda":
+        tvm_compat.import_tensor_intrinsics()
+    offered = _enabled(rules(context.target.device), context.options)
+    return apply_schedules(offered, context.target, context.remarks, context.options.choices)
+
+
+def _enabled(offered: Sequence[ScheduleRule], options: CompileOptions) -> list[ScheduleRule]:
+    """Without the rules that the options leave out; what they would take goes to the next one."""
+    left_out = options.overrides.get("disabled_rules", ())
+    known = [rule.name for rule in offered]
+    unknown = [name for name in left_out if name not in known]
+    if unknown:
+        raise UsageError(f"no schedule rule named {', '.join(unknown)}; rules: {', '.join(known)}")
+    return [rule for rule in offered if rule.name not in left_out]
 
 
 def apply_schedules(
-    rules: Sequence[Rule],
+    offered: Sequence[ScheduleRule],
     target: Target,
     remarks: list[str],
     choices: Mapping[str, Choice] | None = None,
@@ -33,13 +53,13 @@ def apply_schedules(
     traces = {key: c.candidate.trace for key, c in (choices or {}).items() if c.candidate.trace}
 
     @tvm.transform.module_pass(opt_level=0, name="ApplySchedules")
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         done = {}
         for var, func in module.functions_items():
             if isinstance(func, tirx.PrimFunc) and not is_scheduled(func):
                 found = traces.get(workload_of(func)) if traces else None
-                offered = [("tuned", partial(replay, found)), *rules] if found else rules
-                scheduled = schedule_first(offered, func, var.name_hint, target, remarks)
+                first = [replaying(found)] if found else []
+                scheduled = schedule_first([*first, *offered], func, var.name_hint, target, remarks)
                 if scheduled is not None:
                     done[var] = scheduled
         for var, func in done.items():
@@ -49,39 +69,57 @@ def apply_schedules(
     return transform
 
 
-def replay(trace: str, func: tirx.PrimFunc, _: Target) -> s_tir.Schedule:
-    """The schedule that a recorded trace makes."""
+def replaying(trace: str) -> ScheduleRule:
+    """A recorded trace in the place of a rule."""
+    return ScheduleRule(
+        name="tuned",
+        devices=("cpu", "cuda"),
+        version=1,
+        words="A schedule that tuning found, replayed step by step.",
+        schedule=partial(_replay, trace),
+    )
+
+
+def _replay(trace: str, func: tirx.PrimFunc, _: Target) -> s_tir.Schedule:
     sch = s_tir.Schedule(func)
     s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), sch)
     return sch
 
 
 def schedule_first(
-    rules: Sequence[Rule], func: tirx.PrimFunc, name: str, target: Target, remarks: list[str]
+    offered: Sequence[ScheduleRule],
+    func: tirx.PrimFunc,
+    name: str,
+    target: Target,
+    remarks: list[str],
 ) -> tirx.PrimFunc | None:
     """The function as the first rule that takes it leaves it; None where none does."""
-    taken = take(rules, func, name, target, remarks)
+    taken = take(offered, func, name, target, remarks)
     return None if taken is None else finished(*taken)
 
 
 def take(
-    rules: Sequence[Rule], func: tirx.PrimFunc, name: str, target: Target, remarks: list[str]
+    offered: Sequence[ScheduleRule],
+    func: tirx.PrimFunc,
+    name: str,
+    target: Target,
+    remarks: list[str],
 ) -> tuple[str, s_tir.Schedule] | None:
     """The first rule that takes a function, and its schedule; what others raised is remarked."""
-    for rule, schedule in rules:
+    for rule in offered:
         try:
-            sch = schedule(func, target)
+            sch = rule.schedule(func, target)
         except Exception as e:  # a rule's bug costs one kernel its schedule, not the model
-            remarks.append(f"schedule rule '{rule}' failed on {name}: {one_line(e)}")
+            remarks.append(rule_failed(rule.name, name, one_line(e)))
             continue
         if sch is not None:
-            return rule, sch
+            return rule.name, sch
     return None
 
 
 def finished(rule: str, sch: s_tir.Schedule) -> tirx.PrimFunc:
     """The scheduled function, its weights fetched ahead, marked with where it comes from."""
-    result = prefetch.insert(sch.mod["main"]).with_attr("tirx.is_scheduled", True)
+    result = requests.insert(sch.mod["main"]).with_attr("tirx.is_scheduled", True)
     lines = list(sch.trace.as_python()) if sch.trace is not None else []
     return result.with_attr(RULE, rule).with_attr(TRACE, lines)
 

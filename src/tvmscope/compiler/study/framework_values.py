@@ -5,13 +5,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
 from tvmscope.storage.files import write_npz
+
+if TYPE_CHECKING:
+    import onnx
 
 Array = np.ndarray[Any, Any]
 
@@ -46,7 +49,7 @@ def inputs_of(prepared: Prepared) -> dict[str, Array]:
 # ---- ONNX ------------------------------------------------------------------------------------
 
 
-def _simplified(prepared: Prepared) -> Any:
+def _simplified(prepared: Prepared) -> onnx.ModelProto:
     """The graph that is imported."""
     import onnx
 
@@ -55,7 +58,7 @@ def _simplified(prepared: Prepared) -> Any:
     return simplify(onnx.load(prepared.onnx_path))[0]
 
 
-def _onnx_run(prepared: Prepared) -> tuple[Any, dict[str, Array]]:
+def _onnx_run(prepared: Prepared) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """The graph and each of its tensors, by ONNX Runtime with all optimisations off."""
     import onnx
     import onnxruntime as ort
@@ -104,7 +107,7 @@ def _write_onnx_node(prepared: Prepared, name: str, folder: Path) -> None:
             weights[other.output[0]] = numpy_helper.from_array(value, other.output[0])
     given = [n for n in dict.fromkeys(node.input) if n and n not in weights]
 
-    def described(tensor: str) -> Any:
+    def described(tensor: str) -> onnx.ValueInfoProto:
         array = tensors[tensor]
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
         return helper.make_tensor_value_info(tensor, kind, array.shape)
@@ -187,11 +190,12 @@ def _write_torch_node(prepared: Prepared, name: str, folder: Path) -> None:
     for used in node.all_input_nodes:
         if used.name in inputs:
             made[used] = graph.placeholder(used.name)
-    result = graph.node_copy(node, lambda n: made[n])
+    copy = graph.node_copy(node, lambda n: made[n])
     if isinstance(seen[name], list | tuple):
-        items = [graph.call_function(operator.getitem, (result, i)) for i in range(len(seen[name]))]
-        result = tuple(items)
-    graph.output(result)
+        count = len(seen[name])
+        graph.output(tuple(graph.call_function(operator.getitem, (copy, i)) for i in range(count)))
+    else:
+        graph.output(copy)
     alone = torch.export.export(torch.fx.GraphModule(root, graph), tuple(inputs.values()))
     torch.export.save(alone, folder / "model.pt2")
     write_npz(folder / "inputs.npz", {n: t.detach().numpy() for n, t in inputs.items()})

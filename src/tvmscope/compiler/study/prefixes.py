@@ -22,6 +22,8 @@ from tvm.relax import transform as rx
 from tvmscope.compiler import frontends, pipeline
 from tvmscope.compiler.describe import sources
 from tvmscope.compiler.describe.kernel_ir import RULE
+from tvmscope.compiler.manifest.context import Context
+from tvmscope.compiler.passes import all_passes, required
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
@@ -48,7 +50,7 @@ class Study:
     prepared: Prepared
     imported: sources.Imported
     target: Target
-    tvm_target: Any
+    tvm_target: tvm.target.Target
     options: CompileOptions
     names: tuple[str, ...]
     passes: tuple[tvm.transform.Pass, ...]
@@ -59,11 +61,11 @@ class Study:
         if count == len(self.passes):
             return []
         ran = {str(p.info.name) for p in self.passes[:count]}
-        needed = set(pipeline.REQUIRED)
+        needed = set(required())
         if "FuseOps" in ran:
             needed.add("fuse-tir")  # a fused function that is no kernel yet cannot be called
-        context = pipeline.Context(self.target, self.options)
-        steps = (s.make(context) for s in pipeline.STEPS if s.name in needed)
+        context = Context(self.target, self.options)
+        steps = (p.make(context) for p in all_passes() if p.name in needed)
         return [str(p.info.name) for p in steps if str(p.info.name) not in ran]
 
 
@@ -91,8 +93,7 @@ def start(
     options = replace(options, disabled_passes=(*options.disabled_passes, "split-batch"))
     imported = frontends.import_model(prepared)
     tvm_target = tvm.target.Target(to_tvm(target), host=to_tvm(target))
-    context = pipeline.Context(target, options)
-    named = pipeline.passes(context, tvm_target)
+    steps = pipeline.passes(Context(target, options), tvm_target)
     states = [State(imported.module, [])]
     pipeline.run(
         imported.module,
@@ -108,8 +109,8 @@ def start(
         target,
         tvm_target,
         options,
-        tuple(name for _, name, _ in named),
-        tuple(step for *_, step in named),
+        tuple(step.name for step in steps),
+        tuple(step.run for step in steps),
         tuple(states),
     )
     pairs = pairwise(state.module for state in states)
@@ -159,7 +160,7 @@ def changed_kernels(low: int, high: int) -> tuple[str, ...]:
 def kernel_facts(count: int, kernel: str) -> tuple[str | None, tuple[int, ...], int | None]:
     """A kernel's schedule rule, the sources that it computes, and its first call's binding."""
     state = study().states[count]
-    attributes = state.module[kernel].attrs or {}
+    attributes = state.module[kernel].attrs
     calls = state.calls or sources.kernel_calls(state.module)
     found = dict.fromkeys(i for call in calls if call.kernel == kernel for i in call.sources)
     index = next(

@@ -73,7 +73,8 @@ def write_pair(
     given = framework_values.inputs_of(here.prepared)
     try:
         if index is None:
-            before, params = here.states[low].module, list(given)
+            before = here.states[low].module
+            params: list[int | str] = [*given]
         else:
             before, params = prefixes.cut(low, index, known)
             with np.load(values) as archive:

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import tvm
 from tvm import s_tir, tirx
@@ -24,13 +23,13 @@ from tvmscope.compiler import frontends, pipeline
 from tvmscope.compiler.codegen.linkers import link, linker_for
 from tvmscope.compiler.describe import kernel_work, sources
 from tvmscope.compiler.describe.kernel_ir import RULE
-from tvmscope.compiler.passes.split_batch import parts_of
-from tvmscope.compiler.schedules import cpu, cuda
+from tvmscope.compiler.manifest.rule import ScheduleRule, Space
+from tvmscope.compiler.rewrites.split_batch import parts_of
+from tvmscope.compiler.schedules import rule_named, rules
 from tvmscope.compiler.schedules.apply import (
-    Rule,
     finished,
     is_scheduled,
-    replay,
+    replaying,
     schedule_first,
     take,
 )
@@ -58,7 +57,6 @@ _WAYS: tuple[Params, ...] = (
 """How the whole model is lowered, in turn; what does not apply to a workload leaves it as it is."""
 _LAYOUT = "layout"
 """The phase in which parameters begin to matter."""
-_FALLBACKS = ("fallback", "dlight-fallback")
 _MOST_CANDIDATES = 240
 """Per task: more could not be tried in any sensible time."""
 
@@ -85,14 +83,19 @@ def extract(
 
 
 def _lower(
-    module: tvm.IRModule, target: Target, options: CompileOptions, **phases: str
+    module: tvm.IRModule,
+    target: Target,
+    options: CompileOptions,
+    *,
+    since: str | None = None,
+    until: str,
 ) -> pipeline.Lowered:
     """A part of the pipeline, without regard to what was tuned before."""
     own = replace(options, choices={})
-    return pipeline.run(module, target, _tvm_target(target), own, **phases)
+    return pipeline.run(module, target, _tvm_target(target), own, since=since, until=until)
 
 
-def _tvm_target(target: Target) -> Any:
+def _tvm_target(target: Target) -> tvm.target.Target:
     """With a host: a CPU is its own, and a GPU's kernels are launched by one of this kind."""
     host = to_tvm(target) if target.kind == "llvm" else {"kind": "llvm"}
     return tvm.target.Target(to_tvm(target), host=host)
@@ -138,11 +141,17 @@ def _with_lowering(
     digest = hashlib.sha256(task.key.encode()).hexdigest()[:12]
     file = folder / f"{digest}-{len(task.lowerings)}.json"
     file.write_text(tvm.ir.save_json(_named_main(func)), encoding="utf-8")
-    space, work = _space(func, target), kernel_work.count(func)
+    rule, space = _space(func, target)
+    work = kernel_work.count(func)
     candidates = [Candidate(params={**params, **p}) for p in _combinations(space)]
     own = {name: values[0] for name, values in space.items()}
     lowering = Lowering(
-        params=params, function=str(file), own=own, flops=work.flops, bytes=work.bytes
+        params=params,
+        function=str(file),
+        rule=rule or task.rule,
+        own=own,
+        flops=work.flops,
+        bytes=work.bytes,
     )
     return replace(
         task,
@@ -155,23 +164,25 @@ def _rule(func: tirx.PrimFunc, name: str, target: Target) -> str | None:
     """The rule that takes a function; the fallback is none. What rules raise, `compile` tells."""
     with _tvm_target(target):
         taken = schedule_first(_rules(target), func, name, target, remarks=[])
-    rule = None if taken is None else str(taken.attrs[RULE])
-    return None if rule in _FALLBACKS else rule
+    rule = None if taken is None else rule_named(str(taken.attrs[RULE]))
+    return None if rule is None or rule.last_resort else rule.name
 
 
-def _space(func: tirx.PrimFunc, target: Target) -> dict[str, tuple[int | str, ...]]:
-    """What the schedule may choose by itself; nothing where no rule has parameters for it."""
-    if target.kind != "llvm":
-        return {}
-    spaces = (space(func, target) for space in cpu.SPACES.values())
-    return next((found for found in spaces if found is not None), {})
+def _space(func: tirx.PrimFunc, target: Target) -> tuple[str | None, Space]:
+    """What the schedule may choose by itself, and the rule that it is offered by; nothing where no
+    rule has parameters for the kernel."""
+    with _tvm_target(target):
+        for rule in _rules(target):
+            found = None if rule.space is None else rule.space(func, target)
+            if found is not None:
+                return rule.name, found
+    return None, {}
 
 
-def _rules(target: Target) -> Sequence[Rule]:
-    if target.kind == "llvm":
-        return cpu.RULES
-    tvm_compat.import_tensor_intrinsics()
-    return cuda.RULES
+def _rules(target: Target) -> Sequence[ScheduleRule]:
+    if target.kind == "cuda":
+        tvm_compat.import_tensor_intrinsics()
+    return rules(target.device)
 
 
 def _graph_params(func: tirx.PrimFunc) -> Params:
@@ -185,7 +196,7 @@ def _graph_params(func: tirx.PrimFunc) -> Params:
     return {}
 
 
-def _combinations(space: dict[str, tuple[int | str, ...]]) -> list[Params]:
+def _combinations(space: Space) -> list[Params]:
     """All of a space, those that differ least from the rule's own values first."""
     names = list(space)
     combined = [
@@ -208,7 +219,8 @@ def _named_main(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 def read_function(file: Path) -> tirx.PrimFunc:
     """A kernel as `extract` wrote it."""
-    return tvm.ir.load_json(file.read_text(encoding="utf-8"))
+    function: tirx.PrimFunc = tvm.ir.load_json(file.read_text(encoding="utf-8"))
+    return function
 
 
 def schedule_candidate(function: Path, candidate: Candidate, target: Target) -> tirx.PrimFunc:
@@ -223,13 +235,13 @@ def _taken(function: Path, candidate: Candidate, target: Target) -> tuple[str, s
     a candidate with parameters is then not the kernel that it says, and has failed.
     """
     func, remarks = read_function(function), list[str]()
-    rules = _rules(target)
+    offered = _rules(target)
     if candidate.trace is not None:
-        rules = [("tuned", partial(replay, candidate.trace))]
+        offered = [replaying(candidate.trace)]
     elif candidate.params:
         func = knobs.with_params(func, candidate.params)
     with _tvm_target(target):
-        taken = take(rules, func, "main", target, remarks)
+        taken = take(offered, func, "main", target, remarks)
     if taken is None or (remarks and candidate != Candidate()):
         why = "; ".join(remarks) or f"no rule takes it with {json.dumps(candidate.params)}"
         raise BuildError(f"candidate {candidate.id}: {why}")

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from tvm import s_tir, tirx
-from tvm_ffi import structural_hash
+from typing import TYPE_CHECKING
 
 from tvmscope.core.tuning import Choice, Params
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
+    from tvm.s_tir.schedule import SBlockRV
 
 WORKLOAD = "tvmscope.workload"
 PARAMS = "tvmscope.params"
@@ -67,7 +68,7 @@ def notes(workload: str, params: Params) -> dict[str, str]:
     return {WORKLOAD: workload, PARAMS: json.dumps(params, sort_keys=True)}
 
 
-def params_of(sch: s_tir.Schedule, block: Any) -> Params:
+def params_of(sch: s_tir.Schedule, block: SBlockRV) -> Params:
     """The parameters that a block carries."""
     text = sch.get(block).annotations.get(PARAMS)
     params: Params = json.loads(str(text)) if text is not None else {}
@@ -76,16 +77,21 @@ def params_of(sch: s_tir.Schedule, block: Any) -> Params:
 
 def with_params(func: tirx.PrimFunc, params: Params) -> tirx.PrimFunc:
     """The function with its main block's parameters replaced."""
-    sch = s_tir.Schedule(func)
+    from tvm.s_tir import Schedule
+
+    sch = Schedule(func)
     for block in sch.get_child_blocks(sch.get_sblock("root")):
         if PARAMS in sch.get(block).annotations:
             sch.unannotate(block, PARAMS)
             sch.annotate(block, PARAMS, json.dumps(params, sort_keys=True))
-    return sch.mod["main"]
+    changed: tirx.PrimFunc = sch.mod["main"]
+    return changed
 
 
 def workload_of(func: tirx.PrimFunc) -> str:
     """What a function is known by in a database: its block's note, else a digest of its code."""
+    from tvm_ffi import structural_hash
+
     noted = (b.annotations[WORKLOAD] for b in _blocks(func.body) if WORKLOAD in b.annotations)
     found = next(noted, None)
     if found is not None:
@@ -93,11 +99,14 @@ def workload_of(func: tirx.PrimFunc) -> str:
     return f"tir {structural_hash(func.without_attr('global_symbol')) % 2**64:016x}"
 
 
-def _blocks(s: Any) -> Iterator[Any]:
-    if isinstance(s, s_tir.SBlockRealize):
+def _blocks(s: tirx.Stmt) -> Iterator[s_tir.SBlock]:
+    from tvm.s_tir import SBlockRealize
+    from tvm.tirx import SeqStmt
+
+    if isinstance(s, SBlockRealize):
         yield s.block
         yield from _blocks(s.block.body)
-    elif isinstance(s, tirx.SeqStmt):
+    elif isinstance(s, SeqStmt):
         for part in s.seq:
             yield from _blocks(part)
     elif hasattr(s, "body"):

@@ -26,7 +26,7 @@ _REST = "None"
 """How TVM writes the part of a split that is what the others leave."""
 
 
-def text(trace: Any) -> str:
+def text(trace: s_tir.schedule.Trace) -> str:
     """A trace of TVM's as the JSON that records hold."""
     return _dump(_plain(trace.as_json()))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 AT_ROOF = 0.8
 
@@ -34,13 +34,16 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity="info",
         effort="none",
-        title=_("These kernels are at the memory roof: there is nothing to win"),
+        title=msg("These kernels are at the memory roof: there is nothing to win"),
         evidence=subject.says(
-            _("{names} take {spent} at {lowest:.0%} of the memory roof or more.").format(
-                names=listed(names(found)), spent=subject.spent(found), lowest=lowest
+            msg(
+                "{names} take {spent} at {lowest:.0%} of the memory roof or more.",
+                names=listed(names(found)),
+                spent=subject.spent(found),
+                lowest=lowest,
             )
         ),
-        advice=_(
+        advice=msg(
             "Only less data helps: lower precision, more fusion, or a batch that uses each weight "
             "more than once."
         ),
@@ -52,7 +55,7 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
 
 RULE = Rule(
     id="at-memory-roof",
-    title=_("Memory-bound at the roof"),
+    title=msg("Memory-bound at the roof"),
     needs=("profiles", "roofs"),
     check=check,
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 MUCH = 0.03
 """The share of the run from which casts are worth a look; inputs and outputs need some."""
@@ -29,14 +29,17 @@ def _finding(subject: Subject, found: list[Kernel], calls: int) -> Finding:
         rule=RULE.id,
         severity=subject.severity(saving),
         effort="hours",
-        title=_("Time goes into casts"),
+        title=msg("Time goes into casts"),
         evidence=subject.says(
-            _(
+            msg(
                 "{calls} calls of {names} take {spent}. Estimated: one cast stays, at the model's "
-                "edge."
-            ).format(calls=calls, names=listed(names(found)), spent=subject.spent(found))
+                "edge.",
+                calls=calls,
+                names=listed(names(found)),
+                spent=subject.spent(found),
+            )
         ),
-        advice=_(
+        advice=msg(
             "Keep one number type through the model: an operator that insists on another one "
             "costs a cast before and after it."
         ),
@@ -46,4 +49,4 @@ def _finding(subject: Subject, found: list[Kernel], calls: int) -> Finding:
     )
 
 
-RULE = Rule(id="casts", title=_("Casts as kernels"), needs=("profiles",), check=check)
+RULE = Rule(id="casts", title=msg("Casts as kernels"), needs=("profiles",), check=check)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvmscope.analysis import roofline
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import loops
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, subjects
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 MUCH = 0.05
 
@@ -45,27 +45,29 @@ def _finding(subject: Subject, found: list[Kernel], cores: int, saving: float) -
         rule=RULE.id,
         severity=subject.severity(saving),
         effort="minutes",
-        title=_("Cores are left idle"),
+        title=msg("Cores are left idle"),
         evidence=subject.says(
-            _(
+            msg(
                 "The run has {threads} of {cores} cores; {count} kernels with work for more take "
                 "{spent}: {names}. Estimated: time x {threads} / {cores}, not below the roof of "
-                "all cores."
-            ).format(
-                threads=subject.cores, cores=cores, count=len(found), spent=subject.spent(found),
+                "all cores.",
+                threads=subject.cores,
+                cores=cores,
+                count=len(found),
+                spent=subject.spent(found),
                 names=listed(names(sorted(found, key=lambda k: -k.total_s))),
             )
         ),
-        advice=_("Leave --threads out, unless the other cores have other work."),
+        advice=msg("Leave --threads out, unless the other cores have other work."),
         kernels=names(found),
         saving_s=saving,
         fix={"threads": cores},
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
     id="cores-unused",
-    title=_("Fewer threads than cores"),
+    title=msg("Fewer threads than cores"),
     needs=("profiles", "kernel_ir"),
     check=check,
 )

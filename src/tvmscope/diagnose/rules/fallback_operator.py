@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Finding
+from tvmscope.core import remarks
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules import pass_disabled
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
+from tvmscope.messages import Text, msg, sentences
 
 MUCH = 0.03
 REUSE = 4.0
 """Flops per byte from which blocking pays: below it the fallback is the right schedule."""
 REACHED = 0.5
 """The part of the roof that a first rule of its own reaches."""
-_FAILED = re.compile(r"schedule rule '(.+?)' failed on (\S+):")
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -49,36 +48,40 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity=subject.severity(saving) if known else "medium",
         effort="hours",
-        title=_("Operators with much arithmetic run with the fallback schedule"),
+        title=msg("Operators with much arithmetic run with the fallback schedule"),
         evidence=subject.says(
-            _(
-                "{names} take {spent} at {intensity:.0f} flops per byte or more, with no blocking."
-                "{failed} Estimated: down to {reached:.0%} of the roof."
-            ).format(
-                names=listed(names(found)), spent=subject.spent(found), reached=REACHED,
-                intensity=min(k.intensity or 0.0 for k in found), failed=_failed(subject, found),
+            sentences(
+                msg(
+                    "{names} take {spent} at {intensity:.0f} flops per byte or more, with no "
+                    "blocking.",
+                    names=listed(names(found)),
+                    spent=subject.spent(found),
+                    intensity=min(k.intensity or 0.0 for k in found),
+                ),
+                _failed(subject, found),
+                msg("Estimated: down to {reached:.0%} of the roof.", reached=REACHED),
             )
         ),
-        advice=_("Write a schedule rule for this loop pattern."),
+        advice=msg("Write a schedule rule for this loop pattern."),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
-    )  # fmt: skip
+    )
 
 
-def _failed(subject: Subject, found: list[Kernel]) -> str:
+def _failed(subject: Subject, found: list[Kernel]) -> Text | None:
     """Rules that tried and raised, which the build has noted."""
-    lines = subject.row.warnings if subject.row else ()
     wanted = set(names(found))
-    failed = [m[1] for line in lines if (m := _FAILED.search(line)) and m[2] in wanted]
+    told = remarks.failed_rules(subject.row.warnings if subject.row else ())
+    failed = [rule for rule, kernel in told if kernel in wanted]
     if not failed:
-        return ""
-    return _(" Rules that failed on them: {names}.").format(names=listed(dict.fromkeys(failed)))
+        return None
+    return msg("Rules that failed on them: {names}.", names=listed(dict.fromkeys(failed)))
 
 
 RULE = Rule(
     id="fallback-operator",
-    title=_("Arithmetic under the fallback schedule"),
+    title=msg("Arithmetic under the fallback schedule"),
     needs=("profiles", "kernel_ir"),
     check=check,
 )

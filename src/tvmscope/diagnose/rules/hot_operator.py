@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
+from tvmscope.messages import Text, msg
 
 HOT = 0.08
 """A family of operators over this share of the run is hot."""
@@ -24,15 +24,15 @@ PASS = "fast-scatter"
 _REACHED = 0.6
 """The part of the memory roof that a good copy kernel reaches."""
 _ADVICE = {
-    "scatter": _(
+    "scatter": msg(
         "Do not write slices into a tensor one by one: collect them in a list and join them once "
         "with torch.cat or torch.stack; each scatter copies the whole tensor."
     ),
-    "gather": _("Use slices where the indices are constant or form a range."),
-    "resize": _("Use a whole-number scale and nearest mode where the model allows it."),
-    "sort": _("Take only the top k, or move the step out of the model."),
-    "transpose": _("Keep one layout through the model; transpose constants at compile time."),
-    "copy": _("Write results into their place instead of joining or cutting them afterwards."),
+    "gather": msg("Use slices where the indices are constant or form a range."),
+    "resize": msg("Use a whole-number scale and nearest mode where the model allows it."),
+    "sort": msg("Take only the top k, or move the step out of the model."),
+    "transpose": msg("Keep one layout through the model; transpose constants at compile time."),
+    "copy": msg("Write results into their place instead of joining or cutting them afterwards."),
 }
 
 
@@ -66,14 +66,15 @@ def _finding(subject: Subject, family: str, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity=subject.severity(saving),
         effort="minutes" if old else "hours",
-        title=_("{family} takes much of the run").format(family=family),
+        title=msg("{family} takes much of the run", family=family),
         evidence=subject.says(
-            _("{calls} calls of {names} take {spent} and {what}. Estimated: {model}.").format(
-                calls=calls, names=listed(names(found)), spent=subject.spent(found),
-                what=_("go through their indices one by one") if old else _("mostly move data"),
-                model=_("one call in place of {calls}").format(calls=calls)
-                if merge
-                else _rate(subject),
+            msg(
+                "{calls} calls of {names} take {spent} and {what}. Estimated: {model}.",
+                calls=calls,
+                names=listed(names(found)),
+                spent=subject.spent(found),
+                what=msg("go through their indices one by one") if old else msg("mostly move data"),
+                model=msg("one call in place of {calls}", calls=calls) if merge else _rate(subject),
             )
         ),
         advice=_fix_advice(subject) if old else _ADVICE[family],
@@ -81,7 +82,7 @@ def _finding(subject: Subject, family: str, found: list[Kernel]) -> Finding:
         source_ops=sources(found),
         saving_s=saving,
         fix=_fix(subject) if old else {},
-    )  # fmt: skip
+    )
 
 
 def _fix(subject: Subject) -> dict[str, object]:
@@ -91,21 +92,20 @@ def _fix(subject: Subject) -> dict[str, object]:
     )
 
 
-def _fix_advice(subject: Subject) -> str:
+def _fix_advice(subject: Subject) -> Text:
     if subject.key.variant.uses_our_passes:
-        return _(
+        return msg(
             "Leave the pass {name} on: each place of the result then looks up what is written "
-            "to it, in parallel."
-        ).format(name=PASS)
-    return _("Compile with the tvmscope pipeline, whose pass {name} replaces them.").format(
-        name=PASS
-    )
+            "to it, in parallel.",
+            name=PASS,
+        )
+    return msg("Compile with the tvmscope pipeline, whose pass {name} replaces them.", name=PASS)
 
 
-def _rate(subject: Subject) -> str:
+def _rate(subject: Subject) -> Text:
     if subject.limits.levels:
-        return _("one pass over the data at {share:.0%} of the memory roof").format(share=_REACHED)
-    return _("one pass over the data at the rate of this run's fastest kernel")
+        return msg("one pass over the data at {share:.0%} of the memory roof", share=_REACHED)
+    return msg("one pass over the data at the rate of this run's fastest kernel")
 
 
 def _one_pass(subject: Subject, found: list[Kernel]) -> float:
@@ -124,7 +124,7 @@ def _one_pass(subject: Subject, found: list[Kernel]) -> float:
 
 RULE = Rule(
     id="hot-operator",
-    title=_("Hot operator that only moves data"),
+    title=msg("Hot operator that only moves data"),
     needs=("profiles",),
     check=check,
 )

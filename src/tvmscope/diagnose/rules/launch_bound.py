@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tvmscope.core import stats
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Subject, subjects
-from tvmscope.messages import _
-from tvmscope.units import format_s
+from tvmscope.messages import Seconds, msg
 
 MUCH = 0.1
 """The share of a run between kernels from which the launches are to blame."""
@@ -64,32 +63,37 @@ def _finding(subject: Subject, between: float, calls: int, measured_s: float | N
         rule=RULE.id,
         severity=subject.severity(saving),
         effort="minutes" if fix else "hours",
-        title=_("Tiny kernels are bound by their launch"),
+        title=msg("Tiny kernels are bound by their launch"),
         evidence=subject.says(
-            _(
+            msg(
                 "{between} of {run} pass between {calls} kernel calls, {each} per call; a kernel "
                 "takes {mean} in the mean, {tiny} kernels less than {limit}. Estimated: {left:.0%} "
-                "of it stays."
-            ).format(
-                between=format_s(between), run=format_s(subject.run_s), calls=calls,
-                each=format_s(between / calls), mean=format_s(subject.profile.total_s / calls),
-                tiny=len(tiny), limit=format_s(_TINY_S[subject.device]),
+                "of it stays.",
+                between=Seconds(between),
+                run=Seconds(subject.run_s),
+                calls=calls,
+                each=Seconds(between / calls),
+                mean=Seconds(subject.profile.total_s / calls),
+                tiny=len(tiny),
+                limit=Seconds(_TINY_S[subject.device]),
                 left=1.0 if graph else left,
             )
         ),
-        advice=_("Record the run as a CUDA graph (--graph), or make the batch larger.")
+        advice=msg("Record the run as a CUDA graph (--graph), or make the batch larger.")
         if on_gpu
-        else _("Compile the VM's steps to machine code (--exec-mode compiled); use fewer threads, "
-               "or a larger batch."),
+        else msg(
+            "Compile the VM's steps to machine code (--exec-mode compiled); use fewer threads, "
+            "or a larger batch."
+        ),
         kernels=tuple(k.name for k in tiny),
         saving_s=saving,
         fix=fix,
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
     id="launch-bound",
-    title=_("Tiny kernels bound by their launch"),
+    title=msg("Tiny kernels bound by their launch"),
     needs=("profiles",),
     check=check,
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules.hot_operator import hot
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 MUCH = 0.03
 """A share of the run from which layout changes are worth a look."""
@@ -37,29 +37,29 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity=subject.severity(saving),
         effort="hours",
-        title=_("Time goes into layout changes"),
+        title=msg("Time goes into layout changes"),
         evidence=subject.says(
-            _(
+            msg(
                 "{calls} calls of {names} take {spent} and only move data. Estimated: every "
-                "second one can go."
-            ).format(
-                calls=sum(k.time.calls for k in found), names=listed(names(found)),
+                "second one can go.",
+                calls=sum(k.time.calls for k in found),
+                names=listed(names(found)),
                 spent=subject.spent(found),
             )
         ),
-        advice=_(
+        advice=msg(
             "Let neighbouring operators agree on one layout; an operator that the blocked layout "
             "does not know forces a change before and after it."
         ),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
     id="layout-changes",
-    title=_("Layout changes between kernels"),
+    title=msg("Layout changes between kernels"),
     needs=("profiles",),
     check=check,
 )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import estimate, loops
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
-
-_SCHEDULING = ("cpu-rules", "gpu-rules", "dlight")
+from tvmscope.messages import msg
 
 
 def is_unscheduled(kernel: Kernel) -> bool:
@@ -34,28 +32,32 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity=subject.severity(saving),
         effort="minutes" if fix else "hours",
-        title=_("No schedule was applied"),
+        title=msg("No schedule was applied"),
         evidence=subject.says(
-            _(
-                "{count} kernels take {spent} with every loop serial: {names}. Estimated: {basis}."
-            ).format(
-                count=len(found), spent=subject.spent(found), names=listed(names(found)),
+            msg(
+                "{count} kernels take {spent} with every loop serial: {names}. Estimated: {basis}.",
+                count=len(found),
+                spent=subject.spent(found),
+                names=listed(names(found)),
                 basis=estimate.basis(subject),
             )
         ),
-        advice=_("Compile with the tvmscope pipeline, which schedules every kernel.")
+        advice=msg("Compile with the tvmscope pipeline, which schedules every kernel.")
         if fix
-        else _("Write a schedule rule for them (compiler/schedules): no rule takes these kernels."),
+        else msg(
+            "Write a schedule rule for them (compiler/schedules): no rule takes these kernels."
+        ),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
         fix=fix,
-    )  # fmt: skip
+    )
 
 
 def _fix(subject: Subject) -> dict[str, object]:
     """Our pipeline, with its schedules; nothing where it ran whole and left them so."""
-    left = [name for name in subject.disabled if name not in _SCHEDULING]
+    scheduling = subject.left_to(RULE.id)
+    left = [name for name in subject.disabled if name not in scheduling]
     fix: dict[str, object] = {}
     if subject.key.variant.pipeline != "tvmscope":
         fix["pipeline"] = "tvmscope"
@@ -66,7 +68,7 @@ def _fix(subject: Subject) -> dict[str, object]:
 
 RULE = Rule(
     id="no-schedule",
-    title=_("Kernels without a schedule"),
+    title=msg("Kernels without a schedule"),
     needs=("profiles", "kernel_ir"),
     check=check,
 )

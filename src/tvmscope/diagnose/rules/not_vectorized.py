@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import loops, operators
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules import pass_disabled
 from tvmscope.diagnose.rules.no_schedule import is_unscheduled
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 _SCALAR_SLACK = 2.0
 """LLVM vectorises some loops by itself: twice the scalar rate shows that it did."""
@@ -50,30 +50,31 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity=subject.severity(saving),
         effort="hours",
-        title=_("A hot loop is not vectorised"),
+        title=msg("A hot loop is not vectorised"),
         evidence=subject.says(
-            _(
+            msg(
                 "{names} take {spent} with no vector loop around their hottest statement, on a "
                 "CPU with vectors of {lanes} floats. Estimated: {gain:.0f} times as fast, not "
-                "below the roof."
-            ).format(
-                names=listed(names(found)), spent=subject.spent(found), lanes=subject.lanes(),
+                "below the roof.",
+                names=listed(names(found)),
+                spent=subject.spent(found),
+                lanes=subject.lanes(),
                 gain=gain,
             )
         ),
-        advice=_(
+        advice=msg(
             "Bring a loop with unit stride innermost, split it by the vector width and vectorize "
             "it; where no extent divides, pad the data."
         ),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
     id="not-vectorized",
-    title=_("Hot loops without vectors"),
+    title=msg("Hot loops without vectors"),
     needs=("profiles", "kernel_ir", "targets"),
     check=check,
 )

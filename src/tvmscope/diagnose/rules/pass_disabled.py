@@ -5,35 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import estimate
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
-
-_ELSEWHERE = ("annotate-patterns", "fuse-ops", "fuse-tir", "cpu-rules", "gpu-rules", "dlight")
-"""Rules of their own look at what these leave behind."""
-_WITHOUT = {
-    "block-layout": re.compile(r"conv|pool"),
-    "pack-matmul": re.compile(r"matmul|dense|gemm"),
-    "row-kernels": re.compile(r"softmax|layer_norm"),
-    "subpixel-transposed": re.compile(r"conv2d_transpose"),
-}
-"""Kernels that these passes give a schedule of their own, and that are left to the fallback."""
-_CHANGED = {
-    "fuse-attention": re.compile(r"batch_matmul|softmax"),
-    "fast-math": re.compile(r"exp|erf|tanh|sigmoid|gelu|silu|softmax"),
-}
-"""Kernels that these passes join, or save a call of the C library for each value."""
+from tvmscope.messages import msg, sentences, word
 
 
 def lacking(subject: Subject, name: str) -> list[Kernel]:
-    """The kernels that a pass would have changed."""
-    if pattern := _CHANGED.get(name):
-        return [k for k in subject.heavy if pattern.search(k.name)]
-    pattern = _WITHOUT.get(name)
-    return [k for k in subject.heavy if pattern and pattern.search(k.name) and _is_fallback(k)]
+    """The kernels that a pass would have changed, as far as its manifest says."""
+    facts = subject.lacks(name)
+    if facts.kernels is None:
+        return []
+    pattern = re.compile(facts.kernels)
+    named = [k for k in subject.heavy if pattern.search(k.name)]
+    return [k for k in named if not facts.only_unscheduled or _is_fallback(k)]
 
 
 def is_known(subject: Subject, kernel: Kernel) -> bool:
@@ -47,37 +34,38 @@ def _is_fallback(kernel: Kernel) -> bool:
 
 def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
-        for name in dict.fromkeys(subject.disabled):
-            if name not in _ELSEWHERE:
-                yield _finding(subject, name, lacking(subject, name))
+        for name in subject.left_to(RULE.id):
+            yield _finding(subject, name, lacking(subject, name))
 
 
 def _finding(subject: Subject, name: str, found: list[Kernel]) -> Finding:
     saving = estimate.saved_s(subject, found) if found else None
+    told = msg("1 of our passes did not run; what it would bring cannot be told beforehand.")
+    if found:
+        told = msg(
+            "{names} take {spent} without it. Estimated: {basis}.",
+            names=listed(names(found)),
+            spent=subject.spent(found),
+            basis=estimate.basis(subject),
+        )
+    words = subject.lacks(name).words
     return Finding(
         rule=RULE.id,
         severity=subject.severity(saving) if found else "low",
         effort="minutes",
-        title=_("The pass {name} is switched off").format(name=name),
-        evidence=subject.says(
-            _("{names} take {spent} without it. Estimated: {basis}.").format(
-                names=listed(names(found)), spent=subject.spent(found),
-                basis=estimate.basis(subject),
-            )
-            if found
-            else _("1 of our passes did not run; what it would bring cannot be told beforehand.")
-        ),
-        advice=_("Leave --disable-pass {name} out.").format(name=name),
+        title=msg("The pass {name} is switched off", name=name),
+        evidence=subject.says(told if not words else sentences(word(words), told)),
+        advice=msg("Leave --disable-pass {name} out.", name=name),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
         fix={"disabled_passes": [x for x in subject.disabled if x != name]},
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
     id="pass-disabled",
-    title=_("Optimisations that are switched off"),
+    title=msg("Optimisations that are switched off"),
     needs=("profiles",),
     check=check,
 )

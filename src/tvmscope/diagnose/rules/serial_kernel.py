@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import loops, operators
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules.no_schedule import is_unscheduled
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 TOO_SMALL_S = 20e-6
 """Starting and joining threads costs a few microseconds: shorter calls are better off serial."""
@@ -48,29 +48,31 @@ def _finding(subject: Subject, found: list[Kernel], units: int) -> Finding:
         rule=RULE.id,
         severity=subject.severity(saving),
         effort="hours",
-        title=_("A serial kernel leaves cores idle"),
+        title=msg("A serial kernel leaves cores idle"),
         evidence=subject.says(
-            _(
+            msg(
                 "{names} take {spent} on at most {widest} of {units} {what}. Estimated: time x "
-                "(1 - used / {units}), not below the roof."
-            ).format(
-                names=listed(names(found)), spent=subject.spent(found), widest=widest, units=units,
-                what=_("cores") if subject.device == "cpu" else _("multiprocessors"),
+                "(1 - used / {units}), not below the roof.",
+                names=listed(names(found)),
+                spent=subject.spent(found),
+                widest=widest,
+                units=units,
+                what=msg("cores") if subject.device == "cpu" else msg("multiprocessors"),
             )
         ),
-        advice=_(
+        advice=msg(
             "Fuse outer loops until there are more iterations than cores, and mark them parallel; "
             "where the outer extents are 1, split the reduction (rfactor)."
         ),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
     id="serial-kernel",
-    title=_("Parallel extent below the cores"),
+    title=msg("Parallel extent below the cores"),
     needs=("profiles", "kernel_ir"),
     check=check,
 )

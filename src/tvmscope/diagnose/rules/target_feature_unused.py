@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.diagnose import estimate
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Subject, listed, subjects
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 _WORTH = ("avx", "avx2", "fma", "avx512f", "avx512vnni", "avx512bf16", "amx-tile", "neon", "sve")
 """Features that change how fast arithmetic goes, as LLVM names them."""
@@ -57,20 +57,25 @@ def _cpu(session: Session, target: Target, subject: Subject | None) -> Iterator[
         rule=RULE.id,
         severity="high" if subject is None else subject.severity(saving),
         effort="minutes",
-        title=_("The target leaves CPU features unused"),
-        evidence=_(
+        title=msg("The target leaves CPU features unused"),
+        evidence=msg(
             "{target} is built without {missing}, which {cpu} has: vectors of {narrow} instead of "
-            "{wide} bits. Estimated: {basis}, at most {more:.0f} times as fast."
-        ).format(
-            target=target.label, missing=listed(missing, 6), cpu=session.environment.cpu,
-            narrow=target.vector_bits, wide=wide.vector_bits, more=more,
-            basis=_("faster") if subject is None else estimate.basis(subject),
+            "{wide} bits. Estimated: {basis}, at most {more:.0f} times as fast.",
+            target=target.label,
+            missing=listed(missing, 6),
+            cpu=session.environment.cpu,
+            narrow=target.vector_bits,
+            wide=wide.vector_bits,
+            more=more,
+            basis=msg("faster") if subject is None else estimate.basis(subject),
         ),
-        advice=_("Compile with --target cpu, which asks the CPU for its features and proves them."),
+        advice=msg(
+            "Compile with --target cpu, which asks the CPU for its features and proves them."
+        ),
         kernels=() if subject is None else tuple(k.name for k in subject.heavy),
         saving_s=saving,
         fix={"target": "cpu"},
-    )  # fmt: skip
+    )
 
 
 def _gpu(session: Session, target: Target) -> Iterator[Finding]:
@@ -84,18 +89,21 @@ def _gpu(session: Session, target: Target) -> Iterator[Finding]:
         rule=RULE.id,
         severity="high",
         effort="minutes",
-        title=_("The code is built for an older GPU"),
-        evidence=_("{target} on {gpu}, which is sm_{has}.").format(
-            target=target.label, gpu=session.environment.gpu, has=has
+        title=msg("The code is built for an older GPU"),
+        evidence=msg(
+            "{target} on {gpu}, which is sm_{has}.",
+            target=target.label,
+            gpu=session.environment.gpu or "",
+            has=has,
         ),
-        advice=_("Compile with --target cuda, which asks the GPU for its architecture."),
+        advice=msg("Compile with --target cuda, which asks the GPU for its architecture."),
         fix={"target": "cuda"},
     )
 
 
 RULE = Rule(
     id="target-feature-unused",
-    title=_("Target lacks a feature of the machine"),
+    title=msg("Target lacks a feature of the machine"),
     needs=("targets",),
     check=check,
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Buffer, Finding, KernelIR
+from tvmscope.core.findings import Finding
+from tvmscope.core.profile import Buffer, KernelIR
 from tvmscope.core.session import Session
 from tvmscope.diagnose import loops
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 _FIRST_ARCH = 70
 _MATRIX = re.compile(r"conv|matmul|dense|gemm|einsum|attention", re.IGNORECASE)
@@ -69,13 +70,14 @@ def _finding(subject: Subject, cause: str, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity=subject.severity(saving),
         effort=effort,
-        title=_("Tensor cores are not used: {cause}").format(cause=why),
+        title=msg("Tensor cores are not used: {cause}", cause=why),
         evidence=subject.says(
-            _(
+            msg(
                 "{names} take {spent} without a matrix instruction (rule: {rules}). Estimated: "
-                "{gain:.0f} times as fast, not below the roof."
-            ).format(
-                names=listed(names(found)), spent=subject.spent(found), gain=GAIN,
+                "{gain:.0f} times as fast, not below the roof.",
+                names=listed(names(found)),
+                spent=subject.spent(found),
+                gain=GAIN,
                 rules=listed(dict.fromkeys(k.ir.rule or "-" for k in found if k.ir)),
             )
         ),
@@ -84,31 +86,31 @@ def _finding(subject: Subject, cause: str, found: list[Kernel]) -> Finding:
         source_ops=sources(found),
         saving_s=saving,
         fix=dict(fix),
-    )  # fmt: skip
+    )
 
 
 _CAUSES: dict[str, tuple[str, str, dict[str, str], str]] = {
     "dtype": (
-        _("the data is float32"),
-        _("Compile with --precision float16, and look at the accuracy it reports."),
+        msg("the data is float32"),
+        msg("Compile with --precision float16, and look at the accuracy it reports."),
         {"precision": "float16"},
         "minutes",
     ),
     "layout": (
-        _("channels come before height and width"),
-        _("Bring the channels last (NHWC), so that the convolution is a matrix product."),
+        msg("channels come before height and width"),
+        msg("Bring the channels last (NHWC), so that the convolution is a matrix product."),
         {},
         "hours",
     ),
     "alignment": (
-        _("an innermost extent is no multiple of eight"),
-        _("Pad the channels or features to a multiple of eight."),
+        msg("an innermost extent is no multiple of eight"),
+        msg("Pad the channels or features to a multiple of eight."),
         {},
         "hours",
     ),
     "intrinsic": (
-        _("no rule with matrix instructions took the kernel"),
-        _("Write a rule that tensorises its loop pattern."),
+        msg("no rule with matrix instructions took the kernel"),
+        msg("Write a rule that tensorises its loop pattern."),
         {},
         "retune",
     ),
@@ -116,7 +118,7 @@ _CAUSES: dict[str, tuple[str, str, dict[str, str], str]] = {
 
 RULE = Rule(
     id="tensor-cores-unused",
-    title=_("Matrix kernels beside the tensor cores"),
+    title=msg("Matrix kernels beside the tensor cores"),
     needs=("profiles", "kernel_ir"),
     check=check,
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvmscope.core import stats
+from tvmscope.core.findings import Finding
 from tvmscope.core.measurement import Result
-from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules.warm_up_drift import has_drifted
 from tvmscope.diagnose.view import listed
-from tvmscope.messages import _
+from tvmscope.messages import msg
 from tvmscope.units import format_s
 
 COARSE = 0.05
@@ -20,7 +20,7 @@ APART = 0.25
 """Profiles are taken minutes after the measurement; beyond this something else has happened."""
 _SPREAD = {"cpu": 0.10, "cuda": 0.025}
 """Interquartile range over median on a CPU, standard deviation over mean on a GPU."""
-_ADVICE = _(
+_ADVICE = msg(
     "Stop what else runs on the machine, fix the clock rate, and measure with a longer --duration."
 )
 
@@ -46,16 +46,16 @@ def _comparisons(session: Session) -> Iterator[Finding]:
         rule=RULE.id,
         severity="medium",
         effort="minutes",
-        title=_("The measurement is too noisy to conclude"),
-        evidence=_(
+        title=msg("The measurement is too noisy to conclude"),
+        evidence=msg(
             "{pairs} undecided; differences below {coarsest:.0%} could not have been seen. Spread: "
-            "{spread}."
-        ).format(
-            pairs=listed(f"{c.key.name} / {c.against.name}" for c in blind), coarsest=coarsest,
+            "{spread}.",
+            pairs=listed(f"{c.key.name} / {c.against.name}" for c in blind),
+            coarsest=coarsest,
             spread=listed(f"{key.name} {value:.0%}" for key, value in noisy.items()),
         ),
         advice=_ADVICE,
-    )  # fmt: skip
+    )
 
 
 def _profiles(session: Session) -> Iterator[Finding]:
@@ -74,11 +74,12 @@ def _profiles(session: Session) -> Iterator[Finding]:
             rule=RULE.id,
             severity="medium",
             effort="minutes",
-            title=_("A profile does not match the measurement"),
-            evidence=_(
+            title=msg("A profile does not match the measurement"),
+            evidence=msg(
                 "A run took, while profiling / while measuring: {rows}. Estimates that rest on "
-                "such a profile are not to be trusted."
-            ).format(rows=listed(apart)),
+                "such a profile are not to be trusted.",
+                rows=listed(apart),
+            ),
             advice=_ADVICE,
         )
 
@@ -94,7 +95,7 @@ def _noise(row: Result) -> float | None:
 
 RULE = Rule(
     id="too-noisy",
-    title=_("Noise too high to conclude"),
+    title=msg("Noise too high to conclude"),
     needs=("results",),
     check=check,
 )

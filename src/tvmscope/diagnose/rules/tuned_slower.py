@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from tvmscope.core import stats
 from tvmscope.core.comparison import compare
+from tvmscope.core.findings import Finding
 from tvmscope.core.measurement import Result
-from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import listed
 from tvmscope.errors import Incomparable
-from tvmscope.messages import _
-from tvmscope.units import format_s
+from tvmscope.messages import Seconds, msg, sentences
 
 WORSE = 1.1
 """A kernel that became slower by this factor is named."""
@@ -47,20 +46,25 @@ def _finding(session: Session, tuned: Result, plain: Result) -> Finding:
     assert plain.measurement is not None
     new, old = stats.median_s(tuned.measurement), stats.median_s(plain.measurement)
     worse = _worse_kernels(session, tuned, plain)
-    kernels = _(" Slower by a tenth or more: {names}.").format(names=listed(worse)) if worse else ""
     return Finding(
         rule=RULE.id,
         severity="high",
         effort="retune",
-        title=_("Tuning made it slower"),
-        evidence=_("{tuned} takes {new}, {plain} {old}, measured in turns.{kernels}").format(
-            tuned=tuned.key.name, new=format_s(new), plain=plain.key.name,
-            old=format_s(old), kernels=kernels,
+        title=msg("Tuning made it slower"),
+        evidence=sentences(
+            msg(
+                "{tuned} takes {new}, {plain} {old}, measured in turns.",
+                tuned=tuned.key.name,
+                new=Seconds(new),
+                plain=plain.key.name,
+                old=Seconds(old),
+            ),
+            msg("Slower by a tenth or more: {names}.", names=listed(worse)) if worse else None,
         ),
-        advice=_("Leave these records out, or tune again on an idle machine."),
+        advice=msg("Leave these records out, or tune again on an idle machine."),
         kernels=worse,
         saving_s=new - old,
-    )  # fmt: skip
+    )
 
 
 def _worse_kernels(session: Session, tuned: Result, plain: Result) -> tuple[str, ...]:
@@ -80,7 +84,7 @@ def _kernel_times(session: Session, row: Result) -> dict[str, float]:
 
 RULE = Rule(
     id="tuned-slower",
-    title=_("Tuned slower than untuned"),
+    title=msg("Tuned slower than untuned"),
     needs=("results",),
     check=check,
 )

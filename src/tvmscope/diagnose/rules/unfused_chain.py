@@ -11,22 +11,21 @@ from collections.abc import Iterator
 from itertools import groupby
 from math import prod
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 MUCH = 0.02
-_FUSING = ("annotate-patterns", "fuse-ops", "fuse-tir")
 _LITTLE = 1.0
 """Flops per byte below which a kernel waits for its data and for nothing else."""
 
 
 def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
-        off = [name for name in subject.disabled if name in _FUSING]
+        off = subject.left_to(RULE.id)
         chains = _chains(subject, 1 if off else 2)
         found = [k for chain in chains for k in chain]
         if sum(k.share for k in found) >= MUCH:
@@ -46,25 +45,27 @@ def _finding(subject: Subject, chains: list[list[Kernel]], off: list[str]) -> Fi
         rule=RULE.id,
         severity=subject.severity(saving),
         effort="minutes",
-        title=_("Elementwise operators are not fused"),
+        title=msg("Elementwise operators are not fused"),
         evidence=subject.says(
-            _(
-                "{calls} calls of elementwise kernels ({names}) take {spent}. Estimated: {model}."
-            ).format(
-                calls=sum(k.time.calls for k in found), names=listed(names(found)),
+            msg(
+                "{calls} calls of elementwise kernels ({names}) take {spent}. Estimated: {model}.",
+                calls=sum(k.time.calls for k in found),
+                names=listed(names(found)),
                 spent=subject.spent(found),
-                model=_("they join the kernels before them and read only further operands")
+                model=msg("they join the kernels before them and read only further operands")
                 if off
-                else _("those with little arithmetic become one pass, the others keep their time"),
+                else msg(
+                    "those with little arithmetic become one pass, the others keep their time"
+                ),
             )
         ),
-        advice=_("Do not leave out {passes}.").format(passes=", ".join(off))
+        advice=msg("Do not leave out {passes}.", passes=off)
         if off
-        else _("Look for what parts them: a reshape or an output of the model between them."),
+        else msg("Look for what parts them: a reshape or an output of the model between them."),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
-        fix={"disabled_passes": [x for x in subject.disabled if x not in _FUSING]} if off else {},
+        fix={"disabled_passes": [x for x in subject.disabled if x not in off]} if off else {},
     )  # fmt: skip
 
 
@@ -85,7 +86,7 @@ def _absorbed(kernel: Kernel) -> float:
 
 RULE = Rule(
     id="unfused-chain",
-    title=_("Elementwise kernels in a row"),
+    title=msg("Elementwise kernels in a row"),
     needs=("profiles",),
     check=check,
 )

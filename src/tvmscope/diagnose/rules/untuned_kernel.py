@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
@@ -14,8 +14,7 @@ from tvmscope.diagnose.rules.serial_kernel import is_serial
 from tvmscope.diagnose.rules.target_feature_unused import missing_features
 from tvmscope.diagnose.rules.tensor_cores_unused import misses_tensor_cores
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
-from tvmscope.units import format_s
+from tvmscope.messages import Seconds, msg
 
 HEAVY = 0.05
 LOW = 0.6
@@ -56,26 +55,29 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity=subject.severity(saving),
         effort="retune",
-        title=_("Heavy kernels are untuned"),
+        title=msg("Heavy kernels are untuned"),
         evidence=subject.says(
-            _(
+            msg(
                 "{names} take {spent}; {worst} takes {time} at {share:.0%} of its roof. Estimated: "
-                "down to {reached:.0%} of the roof."
-            ).format(
-                names=listed(names(found)), spent=subject.spent(found), worst=listed([worst.name]),
-                time=format_s(worst.total_s), share=worst.roof_share, reached=REACHED,
+                "down to {reached:.0%} of the roof.",
+                names=listed(names(found)),
+                spent=subject.spent(found),
+                worst=listed([worst.name]),
+                time=Seconds(worst.total_s),
+                share=worst.roof_share or 0.0,
+                reached=REACHED,
             )
         ),
-        advice=_("Search for better tile sizes and loop orders with tvmscope tune."),
+        advice=msg("Search for better tile sizes and loop orders with tvmscope tune."),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
-    )  # fmt: skip
+    )
 
 
 RULE = Rule(
     id="untuned-kernel",
-    title=_("Heavy kernels that were not tuned"),
+    title=msg("Heavy kernels that were not tuned"),
     needs=("profiles", "kernel_ir", "roofs"),
     check=check,
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
+from tvmscope.core.findings import Finding
 from tvmscope.core.measurement import Result
-from tvmscope.core.profile import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import listed
-from tvmscope.messages import _
+from tvmscope.messages import Text, msg
 
 MUCH = 0.05
 _FEWEST = 6
@@ -26,16 +26,26 @@ def check(session: Session) -> Iterator[Finding]:
         rule=RULE.id,
         severity="medium",
         effort="minutes",
-        title=_("Times drifted during the measurement"),
-        evidence=_(
-            "Between the first and the last third of the rounds {worst} changed by {most:+.0%}"
-            "{others}."
-        ).format(
-            worst=listed([worst.task.label]),
-            most=_drift(worst),
-            others=_(", less so {names}").format(names=listed(others)) if others else "",
-        ),
-        advice=_("Measure again on an idle machine, with a longer --duration or more --warmup."),
+        title=msg("Times drifted during the measurement"),
+        evidence=_evidence(worst, others),
+        advice=msg("Measure again on an idle machine, with a longer --duration or more --warmup."),
+    )
+
+
+def _evidence(worst: Result, others: list[str]) -> Text:
+    name, most = listed([worst.task.label]), _drift(worst) or 0.0
+    if not others:
+        return msg(
+            "Between the first and the last third of the rounds {worst} changed by {most:+.0%}.",
+            worst=name,
+            most=most,
+        )
+    return msg(
+        "Between the first and the last third of the rounds {worst} changed by {most:+.0%}, less "
+        "so {others}.",
+        worst=name,
+        most=most,
+        others=listed(others),
     )
 
 
@@ -65,7 +75,7 @@ def _drift(row: Result) -> float | None:
 
 RULE = Rule(
     id="warm-up-drift",
-    title=_("Too much drift while measuring"),
+    title=msg("Too much drift while measuring"),
     needs=("results",),
     check=check,
 )

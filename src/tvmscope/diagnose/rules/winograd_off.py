@@ -11,11 +11,12 @@ from dataclasses import replace
 from math import prod
 
 from tvmscope.analysis import winograd
-from tvmscope.core.profile import Finding, KernelIR
+from tvmscope.core.findings import Finding
+from tvmscope.core.profile import KernelIR
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 MUCH = 0.02
 _WEIGHT, _IMAGE = 6, 5
@@ -67,15 +68,17 @@ def _finding(subject: Subject, found: list[Kernel], saving: float) -> Finding:
         rule=RULE.id,
         severity=subject.severity(saving),
         effort="minutes",
-        title=_("Winograd convolutions are switched off"),
+        title=msg("Winograd convolutions are switched off"),
         evidence=subject.says(
-            _(
+            msg(
                 "{names} take {spent} as direct 3x3 convolutions of stride 1. Estimated: the "
                 "compiler's cost of Winograd's way over that of the direct one, not below the "
-                "memory roof."
-            ).format(names=listed(names(found)), spent=subject.spent(found))
+                "memory roof.",
+                names=listed(names(found)),
+                spent=subject.spent(found),
+            )
         ),
-        advice=_("Allow Winograd, unless the last digits matter: it rounds differently."),
+        advice=msg("Allow Winograd, unless the last digits matter: it rounds differently."),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,
@@ -85,7 +88,7 @@ def _finding(subject: Subject, found: list[Kernel], saving: float) -> Finding:
 
 RULE = Rule(
     id="winograd-off",
-    title=_("Direct 3x3 convolutions"),
+    title=msg("Direct 3x3 convolutions"),
     needs=("profiles", "kernel_ir"),
     check=check,
 )

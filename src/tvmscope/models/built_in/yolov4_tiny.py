@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from tvmscope.core.options import LoadOptions
+from tvmscope.messages import msg
 from tvmscope.models.api import BuiltIn, TorchModel, require
 from tvmscope.models.darknet.cfg import Parts, parse_parts, read_text
 
@@ -28,7 +29,13 @@ def load(options: LoadOptions, form: str = "") -> TorchModel:
 
     folder = package_folder()
     if folder is None:
-        raise BackendUnavailable(f"this model needs {_PACKAGE}, which is not installed: {_INSTALL}")
+        raise BackendUnavailable(
+            msg(
+                "this model needs {package}, which is not installed: {install}",
+                package=_PACKAGE,
+                install=_INSTALL,
+            )
+        )
     files = folder / "cfgs" / "yolov4_tiny"
     parts = parse_parts(form)
     published = parts.weights is None

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from tvmscope.core.vision import Anchors
 from tvmscope.errors import ImportModelError, UsageError
+from tvmscope.messages import Text, msg
 
 WEIGHTS_SUFFIX = ".weights"
 FORMS = ("concat", "scatter", "raw")
@@ -41,26 +42,37 @@ class Section:
         """Numbers with commas between; none when the key is missing."""
         return self._numbers(key)
 
-    def problem(self, text: str) -> ImportModelError:
+    def problem(self, text: Text) -> ImportModelError:
         """An error that says where in the file it is."""
-        return ImportModelError(f"[{self.name}] in line {self.line} of the .cfg: {text}")
+        return ImportModelError(
+            msg(
+                "[{section}] in line {line} of the .cfg: {text}",
+                section=self.name,
+                line=self.line,
+                text=text,
+            )
+        )
 
     def _number(self, key: str, default: Number | None, kind: Callable[[str], Number]) -> Number:
         if key not in self.values:
             if default is None:
-                raise self.problem(f"'{key}' is missing")
+                raise self.problem(msg("'{key}' is missing", key=key))
             return default
         try:
             return kind(self.values[key])
         except ValueError as e:
-            raise self.problem(f"{key}={self.values[key]} is not a number") from e
+            raise self.problem(
+                msg("{key}={value} is not a number", key=key, value=self.values[key])
+            ) from e
 
     def _numbers(self, key: str) -> list[float]:
         parts = [part for part in self.values.get(key, "").split(",") if part.strip()]
         try:
             return [float(part) for part in parts]
         except ValueError as e:
-            raise self.problem(f"{key}={self.values[key]} are not numbers") from e
+            raise self.problem(
+                msg("{key}={value} are not numbers", key=key, value=self.values[key])
+            ) from e
 
 
 def parse(text: str) -> tuple[Section, list[Section]]:
@@ -73,10 +85,16 @@ def parse(text: str) -> tuple[Section, list[Section]]:
         elif line:
             key, equals, value = line.partition("=")
             if not equals or not sections:
-                raise ImportModelError(f"line {number} of the .cfg is no setting: '{line[:60]}'")
+                raise ImportModelError(
+                    msg(
+                        "line {number} of the .cfg is no setting: '{line}'",
+                        number=number,
+                        line=line[:60],
+                    )
+                )
             sections[-1].values[key.strip()] = value.strip()
     if not sections or sections[0].name not in ("net", "network"):
-        raise ImportModelError("the .cfg does not begin with [net]: not a darknet network")
+        raise ImportModelError(msg("the .cfg does not begin with [net]: not a darknet network"))
     return sections[0], sections[1:]
 
 
@@ -85,7 +103,9 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        raise ImportModelError(f"'{path}' cannot be read as a .cfg: {e}") from e
+        raise ImportModelError(
+            msg("'{path}' cannot be read as a .cfg: {reason}", path=path, reason=str(e))
+        ) from e
 
 
 def anchors(layers: list[Section]) -> tuple[Anchors, ...]:
@@ -95,12 +115,12 @@ def anchors(layers: list[Section]) -> tuple[Anchors, ...]:
 
 def _anchors(layer: Section) -> Anchors:
     if layer.whole("new_coords", 0):
-        raise layer.problem("new_coords=1 (scaled YOLOv4) is not supported")
+        raise layer.problem(msg("new_coords=1 (scaled YOLOv4) is not supported"))
     numbers = layer.reals("anchors")
     pairs = list(zip(numbers[::2], numbers[1::2], strict=False))
     mask = layer.wholes("mask") or list(range(len(pairs)))
     if not pairs or len(numbers) % 2 or not all(0 <= m < len(pairs) for m in mask):
-        raise layer.problem("anchors and mask do not fit together")
+        raise layer.problem(msg("anchors and mask do not fit together"))
     return Anchors(tuple(pairs[m] for m in mask), layer.real("scale_x_y", 1.0))
 
 
@@ -125,11 +145,15 @@ def parse_parts(text: str) -> Parts:
         elif part.endswith(WEIGHTS_SUFFIX):
             path = Path(part).expanduser()
             if not path.is_file():
-                raise UsageError(f"there is no weights file '{part}'")
+                raise UsageError(msg("there is no weights file '{part}'", part=part))
             found = Parts(str(path.resolve()), found.form)
         else:
             raise UsageError(
-                f"'{part}' after a darknet model is neither a {WEIGHTS_SUFFIX} file "
-                f"nor one of {', '.join(FORMS)}"
+                msg(
+                    "'{part}' after a darknet model is neither a {suffix} file nor one of {forms}",
+                    part=part,
+                    suffix=WEIGHTS_SUFFIX,
+                    forms=FORMS,
+                )
             )
     return found

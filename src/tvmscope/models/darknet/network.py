@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,15 @@ from torch.nn import functional
 from tvmscope.core.options import LoadOptions
 from tvmscope.core.vision import Preprocess, Vision
 from tvmscope.errors import ImportModelError
-from tvmscope.models.api import RANDOM_NOTE, TorchModel
+from tvmscope.messages import Text, msg
+from tvmscope.models.api import TorchModel, random_note
 from tvmscope.models.darknet import cfg
 from tvmscope.models.darknet.cfg import Parts, Section
 from tvmscope.models.darknet.yolo_layer import Yolo
 from tvmscope.models.loaders.random_weights import make_alive
 from tvmscope.models.resolve import Source
 
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "linear": nn.Identity,
     "leaky": lambda: nn.LeakyReLU(0.1),
     "mish": nn.Mish,
@@ -52,12 +54,15 @@ class Convolution(nn.Module):
         name = layer.values.get("activation", "logistic")
         if name not in _ACTIVATIONS:
             known = ", ".join(_ACTIVATIONS)
-            raise layer.problem(f"activation '{name}' is none of {known}")
+            raise layer.problem(
+                msg("activation '{name}' is none of {known}", name=name, known=known)
+            )
         self.activation = _ACTIVATIONS[name]()
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv(x)
-        return self.activation(x if self.norm is None else self.norm(x))
+        result: Tensor = self.activation(x if self.norm is None else self.norm(x))
+        return result
 
 
 class MaxPool(nn.Module):
@@ -99,7 +104,9 @@ class Darknet(nn.Module):
             self.blocks.append(block)
             filters.append(channels)
         if not any(isinstance(block, Yolo) for block in self.blocks):
-            raise ImportModelError("the .cfg has no [yolo] layer: only detectors are supported")
+            raise ImportModelError(
+                msg("the .cfg has no [yolo] layer: only detectors are supported")
+            )
 
     def _block(self, layer: Section, before: int, inputs: list[int]) -> tuple[nn.Module, int]:
         match layer.name:
@@ -114,13 +121,15 @@ class Darknet(nn.Module):
                 return nn.Identity(), sum(inputs) // layer.whole("groups", 1)
             case "shortcut":
                 if layer.values.get("activation", "linear") not in _ACTIVATIONS:
-                    raise layer.problem(f"activation '{layer.values['activation']}' is unknown")
+                    raise layer.problem(
+                        msg("activation '{name}' is unknown", name=layer.values["activation"])
+                    )
                 return _ACTIVATIONS[layer.values.get("activation", "linear")](), before
             case "yolo":
                 return Yolo(layer, before, self.form), before
             case name if name in _IGNORED:
                 return nn.Identity(), before
-        raise layer.problem("layers of this kind are not supported")
+        raise layer.problem(msg("layers of this kind are not supported"))
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
         kept: list[Tensor] = []
@@ -145,8 +154,13 @@ class Darknet(nn.Module):
         wanted = sum(t.numel() for t in targets)
         if wanted != len(values):
             raise ImportModelError(
-                f"'{path}' holds {len(values):,} weights, the .cfg asks for {wanted:,}: "
-                "they do not belong together, or the file is cut short"
+                msg(
+                    "'{path}' holds {count:,} weights, the .cfg asks for {wanted:,}: they do not "
+                    "belong together, or the file is cut short",
+                    path=path,
+                    count=len(values),
+                    wanted=wanted,
+                )
             )
         for target, part in zip(targets, values.split([t.numel() for t in targets]), strict=True):
             target.data.copy_(part.view_as(target))
@@ -159,7 +173,9 @@ def _sources(layer: Section, index: int) -> tuple[int, ...]:
         return ()
     found = tuple(s + index if s < 0 else s for s in layer.wholes(key))
     if not found or not all(0 <= s < index for s in found):
-        raise layer.problem(f"{key}={layer.values.get(key, '')} names no layer before it")
+        raise layer.problem(
+            msg("{key}={value} names no layer before it", key=key, value=layer.values.get(key, ""))
+        )
     return found
 
 
@@ -175,8 +191,10 @@ def _weights_of(block: nn.Module) -> list[Tensor]:
         return []
     norm = block.norm
     if norm is None:
-        return [block.conv.bias, block.conv.weight]  # type: ignore[list-item]
-    return [norm.bias, norm.weight, norm.running_mean, norm.running_var, block.conv.weight]  # type: ignore[list-item]
+        found = [block.conv.bias, block.conv.weight]
+    else:
+        found = [norm.bias, norm.weight, norm.running_mean, norm.running_var, block.conv.weight]
+    return [tensor for tensor in found if tensor is not None]
 
 
 def _read_weights(path: Path) -> np.ndarray:
@@ -184,9 +202,11 @@ def _read_weights(path: Path) -> np.ndarray:
     try:
         data = path.read_bytes()
     except OSError as e:
-        raise ImportModelError(f"'{path}' cannot be read: {e}") from e
+        raise ImportModelError(
+            msg("'{path}' cannot be read: {reason}", path=path, reason=str(e))
+        ) from e
     if len(data) < 16:
-        raise ImportModelError(f"'{path}' is too short to be a darknet weights file")
+        raise ImportModelError(msg("'{path}' is too short to be a darknet weights file", path=path))
     major, minor = np.frombuffer(data, "<i4", 2)
     start = 20 if major * 10 + minor >= 2 else 16
     return np.frombuffer(data[start : start + (len(data) - start) // 4 * 4], "<f4").copy()
@@ -208,10 +228,10 @@ def build(text: str, parts: Parts, options: LoadOptions, *, published: bool = Fa
     module = Darknet(text, parts.form).eval()
     shape = (1, module.net.whole("channels", 3), *module.size)
     example = torch.rand(shape, generator=torch.Generator().manual_seed(options.seed))
-    notes: tuple[str, ...] = ()
+    notes: tuple[Text, ...] = ()
     if parts.weights is None:
         make_alive(module, example, seed=options.seed)
-        notes = (RANDOM_NOTE.format(reason="no .weights file was given"),)
+        notes = (random_note(msg("no .weights file was given")),)
     else:
         module.load_weights(Path(parts.weights))
     return TorchModel(

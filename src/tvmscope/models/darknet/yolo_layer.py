@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tvmscope.messages import msg
 from tvmscope.models.darknet.cfg import Section, anchors
 
 
@@ -22,8 +23,14 @@ class Yolo(nn.Module):
         self.numbers = 5 + layer.whole("classes", 20)
         if channels != len(found.sizes) * self.numbers:
             raise layer.problem(
-                f"{len(found.sizes)} anchors x (5 + {self.numbers - 5} classes) need "
-                f"{len(found.sizes) * self.numbers} channels, the layer before gives {channels}"
+                msg(
+                    "{count} anchors x (5 + {classes} classes) need {wanted} channels, the layer "
+                    "before gives {channels}",
+                    count=len(found.sizes),
+                    classes=self.numbers - 5,
+                    wanted=len(found.sizes) * self.numbers,
+                    channels=channels,
+                )
             )
         self.anchors, self.form = found, form
 

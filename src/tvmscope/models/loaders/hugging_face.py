@@ -11,7 +11,8 @@ import torch
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import ImportModelError, one_line
-from tvmscope.models.api import RANDOM_NOTE, TorchModel, require
+from tvmscope.messages import msg
+from tvmscope.models.api import TorchModel, random_note, require
 from tvmscope.models.download import reachable
 from tvmscope.models.inputs import seeded
 from tvmscope.models.loaders.random_weights import fill_zero_weights
@@ -48,8 +49,13 @@ def load(source: Source, options: LoadOptions) -> TorchModel:
     except (OSError, ValueError, ImportError) as e:
         where = "the folder" if local else "the name, the network and any access rights"
         raise ImportModelError(
-            f"'{source.text}' cannot be loaded ({one_line(e)}); check {where}, "
-            "or download it and give hf:FOLDER"
+            msg(
+                "'{source}' cannot be loaded ({reason}); check {where}, or download it and "
+                "give hf:FOLDER",
+                source=source.text,
+                reason=one_line(e),
+                where=where,
+            )
         ) from e
     kwargs = example_inputs(module, options.seed)
     return TorchModel(module=module.eval(), kwargs=kwargs, weights="pretrained")
@@ -63,7 +69,7 @@ def _random(auto: Any, config: Any, options: LoadOptions) -> TorchModel:
         module=module,
         kwargs=example_inputs(module, options.seed),
         weights="random",
-        notes=(RANDOM_NOTE.format(reason="the folder holds no weights"),),
+        notes=(random_note(msg("the folder holds no weights")),),
     )
 
 
@@ -78,8 +84,12 @@ def example_inputs(module: Any, seed: int) -> dict[str, torch.Tensor]:
         return {main: torch.from_numpy(seeded(TensorSpec(main, shape, "float32"), seed))}
     if main != "input_ids":
         raise ImportModelError(
-            f"{type(module).__name__} takes '{main}', for which inputs cannot be made up; write a "
-            "function that returns (module, inputs) and give file.py:function"
+            msg(
+                "{name} takes '{main}', for which inputs cannot be made up; write a function "
+                "that returns (module, inputs) and give file.py:function",
+                name=type(module).__name__,
+                main=main,
+            )
         )
     text = config.get_text_config()
     length = min(_LENGTH, getattr(text, "max_position_embeddings", None) or _LENGTH)

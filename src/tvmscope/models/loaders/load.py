@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.models.api import TorchModel
 from tvmscope.models.catalog import built_ins
 from tvmscope.models.darknet import network
@@ -42,5 +43,7 @@ def load_torch(source: Source, options: LoadOptions) -> TorchModel:
     if source.kind != "pt2":  # an exported program has no training mode, and refuses eval()
         loaded.module.eval().cpu()  # the reference runs on the CPU, wherever user code put it
     if not loaded.args and not loaded.kwargs:
-        raise UsageError(f"'{source.text}' has no inputs: there is nothing to measure")
+        raise UsageError(
+            msg("'{source}' has no inputs: there is nothing to measure", source=source.text)
+        )
     return loaded

@@ -14,6 +14,7 @@ from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.extras import hidden
+from tvmscope.messages import msg
 from tvmscope.models.inputs import Array, Shape, check_batch, check_names
 from tvmscope.units import format_shape
 
@@ -37,16 +38,25 @@ def read(path: Path, text: str) -> onnx.ModelProto:
         onnx.checker.check_model(model)
     except DecodeError as e:
         raise ImportModelError(
-            f"'{text}' is not an ONNX file, or is cut short; export or download it again"
+            msg(
+                "'{text}' is not an ONNX file, or is cut short; export or download it again",
+                text=text,
+            )
         ) from e
     except (onnx.checker.ValidationError, OSError, ValueError) as e:
         gist = one_line(e)
         if "external" in str(e).lower() or "exist" in str(e):
             raise ImportModelError(
-                f"'{text}': its external data is missing ({gist}); put it beside the model"
+                msg(
+                    "'{text}': its external data is missing ({gist}); put it beside the model",
+                    text=text,
+                    gist=gist,
+                )
             ) from e
         raise ImportModelError(
-            f"'{text}' is not a valid ONNX model ({gist}); export it again"
+            msg(
+                "'{text}' is not a valid ONNX model ({gist}); export it again", text=text, gist=gist
+            )
         ) from e
     _check_operators(model, text)
     constants = {tensor.name for tensor in model.graph.initializer}
@@ -101,8 +111,12 @@ def _check_operators(model: onnx.ModelProto, text: str) -> None:
             f"{name} x{len(nodes)} (first at node '{nodes[0]}')" for name, nodes in foreign.items()
         )
         raise ImportModelError(
-            f"'{text}' has operators that neither ONNX nor ONNX Runtime defines: {listed}; "
-            "export it with standard operators instead"
+            msg(
+                "'{text}' has operators that neither ONNX nor ONNX Runtime defines: {listed}; "
+                "export it with standard operators instead",
+                text=text,
+                listed=listed,
+            )
         )
 
 
@@ -134,9 +148,12 @@ def name_nodes(model: onnx.ModelProto) -> dict[str, str]:
 def serialize(model: onnx.ModelProto, text: str) -> bytes:
     """The model's bytes, the same for the same model."""
     try:
-        return model.SerializeToString(deterministic=True)
+        data: bytes = model.SerializeToString(deterministic=True)
     except (ValueError, EncodeError) as e:
-        raise ImportModelError(f"'{text}' is over 2 GiB, more than one ONNX file can hold") from e
+        raise ImportModelError(
+            msg("'{text}' is over 2 GiB, more than one ONNX file can hold", text=text)
+        ) from e
+    return data
 
 
 def run_reference(
@@ -158,15 +175,21 @@ def run_reference(
         outputs = dict(zip(names, session.run(names, dict(arrays)), strict=True))
     except ort.capi.onnxruntime_pybind11_state.NotImplemented as e:
         outputs = _evaluate(data, arrays, text)
-        notes = (f"verified by ONNX's own evaluator: {one_line(e)}",)
+        notes = (msg("verified by ONNX's own evaluator: {reason}", reason=one_line(e)),)
     except Exception as e:  # onnxruntime has a dozen error classes without a common base
         raise ImportModelError(
-            f"'{text}' does not run in ONNX Runtime ({one_line(e)}); "
-            "if the made-up inputs are at fault, give real ones with --inputs x.npz"
+            msg(
+                "'{text}' does not run in ONNX Runtime ({reason}); if the made-up inputs are "
+                "at fault, give real ones with --inputs x.npz",
+                text=text,
+                reason=one_line(e),
+            )
         ) from e
     for name, value in outputs.items():
         if not isinstance(value, np.ndarray):
-            raise ImportModelError(f"'{text}': output '{name}' is not a tensor")
+            raise ImportModelError(
+                msg("'{text}': output '{name}' is not a tensor", text=text, name=name)
+            )
     return outputs, notes
 
 
@@ -178,7 +201,11 @@ def _evaluate(data: bytes, arrays: Mapping[str, Array], text: str) -> dict[str, 
         return dict(zip(evaluator.output_names, evaluator.run(None, dict(arrays)), strict=True))
     except Exception as e:  # it raises whatever numpy and each operator's code do
         raise ImportModelError(
-            f"'{text}' runs neither in ONNX Runtime nor in ONNX's evaluator ({one_line(e)})"
+            msg(
+                "'{text}' runs neither in ONNX Runtime nor in ONNX's evaluator ({reason})",
+                text=text,
+                reason=one_line(e),
+            )
         ) from e
 
 
@@ -186,7 +213,7 @@ def _dims(value: Any) -> list[int | str]:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type" or value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
         raise ImportModelError(
-            f"input '{value.name}' is not a numeric tensor; cut it off the graph"
+            msg("input '{name}' is not a numeric tensor; cut it off the graph", name=value.name)
         )
     return [  # a dimension without a name gets one of its own
         dim.dim_value
@@ -200,15 +227,23 @@ def _match(name: str, dims: list[int | str], shape: Shape, symbols: dict[str, in
     pattern = "x".join(map(str, dims)) or "scalar"
     misfit = f"input '{name}' is {pattern} in the file; {format_shape(shape)} does not fit"
     if len(shape) != len(dims):
-        raise UsageError(f"{misfit}: give {len(dims)} dimensions")
+        raise UsageError(msg("{misfit}: give {count} dimensions", misfit=misfit, count=len(dims)))
     for dim, size in zip(dims, shape, strict=True):
         known = symbols.setdefault(dim, size) if isinstance(dim, str) else dim
         if known == size:
             continue
         if isinstance(dim, str):
-            raise UsageError(f"{misfit}: '{dim}' is {known} elsewhere")
+            raise UsageError(
+                msg("{misfit}: '{dim}' is {known} elsewhere", misfit=misfit, dim=dim, known=known)
+            )
         raise UsageError(
-            f"{misfit}: give {dim} for {size}, or export the model with a dynamic dimension there"
+            msg(
+                "{misfit}: give {dim} for {size}, or export the model with a dynamic dimension "
+                "there",
+                misfit=misfit,
+                dim=dim,
+                size=size,
+            )
         )
 
 
@@ -219,8 +254,13 @@ def _bind_batch(
         symbols.setdefault(dims[0], batch_size or 1)
     elif batch_size is not None and dims[0] != batch_size:
         raise UsageError(
-            f"--batch-size {batch_size}: input '{name}' is fixed at {dims[0]} in the file; "
-            "export the model with a dynamic batch"
+            msg(
+                "--batch-size {batch_size}: input '{name}' is fixed at {size} in the file; "
+                "export the model with a dynamic batch",
+                batch_size=batch_size,
+                name=name,
+                size=dims[0],
+            )
         )
 
 
@@ -242,7 +282,9 @@ def _fix(model: onnx.ModelProto, dims: dict[str, list[int | str]], symbols: dict
     try:
         fix_output_shapes(model)
     except Exception as e:  # shape inference raises RuntimeError or InferenceError by version
-        raise ImportModelError(f"shapes do not fit together: {one_line(e)}; check --shapes") from e
+        raise ImportModelError(
+            msg("shapes do not fit together: {reason}; check --shapes", reason=one_line(e))
+        ) from e
 
 
 def _fixed(dims: list[int | str]) -> Shape:
@@ -252,5 +294,11 @@ def _fixed(dims: list[int | str]) -> Shape:
 def _dtype(value: Any) -> str:
     dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
     if dtype.kind not in "fiub":
-        raise ImportModelError(f"input '{value.name}' is {dtype}, which cannot be made here")
+        raise ImportModelError(
+            msg(
+                "input '{name}' is {dtype}, which cannot be made here",
+                name=value.name,
+                dtype=str(dtype),
+            )
+        )
     return str(dtype)

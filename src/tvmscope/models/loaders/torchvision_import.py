@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from tvmscope.errors import BackendUnavailable, one_line
+from tvmscope.messages import msg
 
 _SCHEMA = "{}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
@@ -49,6 +50,10 @@ def import_torchvision() -> ModuleType:
         import torchvision
     except (ImportError, RuntimeError) as e:  # RuntimeError: an operator mismatch with torch
         raise BackendUnavailable(
-            f"torchvision cannot be imported ({one_line(e)}); pip install 'tvmscope[torch]'"
+            msg(
+                "torchvision cannot be imported ({reason}); pip install 'tvmscope[torch]'",
+                reason=one_line(e),
+            )
         ) from e
-    return torchvision  # type: ignore[no-any-return]
+    package: ModuleType = torchvision
+    return package

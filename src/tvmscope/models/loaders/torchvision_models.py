@@ -13,7 +13,8 @@ import torch
 from tvmscope.core.options import LoadOptions
 from tvmscope.core.vision import Preprocess, Vision
 from tvmscope.errors import UsageError, one_line
-from tvmscope.models.api import RANDOM_NOTE, TorchModel
+from tvmscope.messages import Text, msg
+from tvmscope.models.api import TorchModel, random_note
 from tvmscope.models.download import TIMEOUT_S, reachable
 from tvmscope.models.loaders.random_weights import make_alive
 from tvmscope.models.loaders.torchvision_import import import_torchvision
@@ -46,7 +47,7 @@ def load(name: str, options: LoadOptions) -> TorchModel:
     if reason is None:
         return TorchModel(module=module, args=(example,), weights="pretrained", vision=vision)
     make_alive(module, example, seed=options.seed)
-    note = RANDOM_NOTE.format(reason=reason)
+    note = random_note(reason)
     return TorchModel(
         module=module, args=(example,), weights="random", notes=(note,), vision=vision
     )
@@ -60,7 +61,7 @@ def _vision(weights: Any) -> Vision | None:
     preprocess = Preprocess(
         fit="crop",
         crop=how.crop_size[0] / how.resize_size[0],
-        filter=str(how.interpolation.value),  # type: ignore[arg-type]
+        filter=how.interpolation.value,
         scale=1 / 255,
         mean=tuple(map(float, how.mean)),
         std=tuple(map(float, how.std)),
@@ -81,14 +82,14 @@ def _shape(weights: Any, family: str) -> tuple[int, ...]:
     return (1, 3, _FRAMES, *sides) if family == "video" else (1, 3, *sides)
 
 
-def _load_weights(module: torch.nn.Module, weights: Any, options: LoadOptions) -> str | None:
+def _load_weights(module: torch.nn.Module, weights: Any, options: LoadOptions) -> Text | None:
     """Load the published weights; else say why not."""
     cached = Path(torch.hub.get_dir(), "checkpoints", Path(urlsplit(weights.url).path).name)
     if not cached.exists():
         if options.offline:
-            return "downloads are off"
+            return msg("downloads are off")
         if not reachable(weights.url):
-            return "the download server was not reached"
+            return msg("the download server was not reached")
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT_S)  # torch.hub downloads without a timeout of its own
     try:

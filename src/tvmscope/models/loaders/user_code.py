@@ -17,6 +17,7 @@ from torch import nn
 
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import ImportModelError, TvmscopeError, UsageError, one_line
+from tvmscope.messages import msg
 from tvmscope.models.api import TorchModel
 from tvmscope.models.resolve import Source
 
@@ -46,12 +47,19 @@ def load_exported(source: Source, options: LoadOptions) -> TorchModel:
         program = torch.export.load(source.ref)
     except Exception as e:  # a damaged archive raises anything from KeyError to RuntimeError
         raise ImportModelError(
-            f"'{source.text}' is not a readable exported program ({one_line(e)}); "
-            "write it with torch.export.save, by this version of torch"
+            msg(
+                "'{source}' is not a readable exported program ({reason}); write it with "
+                "torch.export.save, by this version of torch",
+                source=source.text,
+                reason=one_line(e),
+            )
         ) from e
     if program.example_inputs is None:
         raise ImportModelError(
-            f"'{source.text}' carries no example inputs; save the program again with them"
+            msg(
+                "'{source}' carries no example inputs; save the program again with them",
+                source=source.text,
+            )
         )
     args, kwargs = program.example_inputs
     return TorchModel(
@@ -70,8 +78,12 @@ def pickle_module(module: nn.Module, inputs: Any, path: Path) -> None:
         path.write_bytes(cloudpickle.dumps((module, inputs)))
     except Exception as e:  # pickling runs the objects' own code
         raise ImportModelError(
-            f"{type(module).__name__} cannot be pickled ({one_line(e)}); "
-            "put it into a file.py with a factory function instead"
+            msg(
+                "{name} cannot be pickled ({reason}); put it into a file.py with a factory "
+                "function instead",
+                name=type(module).__name__,
+                reason=one_line(e),
+            )
         ) from e
 
 
@@ -89,7 +101,12 @@ def _guarded(source: Source, build: Callable[[], TorchModel]) -> TorchModel:
         raise
     except Exception as e:  # the user's code may raise anything
         raise ImportModelError(
-            f"'{source.text}' failed while it ran: {type(e).__name__}: {one_line(e)}"
+            msg(
+                "'{source}' failed while it ran: {type}: {reason}",
+                source=source.text,
+                type=type(e).__name__,
+                reason=one_line(e),
+            )
         ) from e
 
 
@@ -107,7 +124,7 @@ def _build_python(source: Source, options: LoadOptions) -> TorchModel:
             getattr(module, "get_init_inputs", list),
         )
         seed_everything(options.seed)
-        init = get_init()
+        init: Any = get_init()
         built, inputs = model(**init) if isinstance(init, dict) else model(*init), None
     if inputs is None:
         seed_everything(options.seed)
@@ -119,7 +136,7 @@ def _execute(path: Path) -> ModuleType:
     name = f"tvmscope_user_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"'{path.name}' is not a Python file")
+        raise UsageError(msg("'{path}' is not a Python file", path=path.name))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickles look their module up by name
     if str(path.parent) not in sys.path:
@@ -132,15 +149,25 @@ def _attribute(module: ModuleType, name: str, source: Source) -> Any:
     value = getattr(module, name, None)
     if not callable(value):
         raise UsageError(
-            f"'{source.text}': the file has no {name}(); it must define Model and get_inputs(), "
-            "or a function given as file.py:function that returns (module, inputs)"
+            msg(
+                "'{source}': the file has no {name}(); it must define Model and get_inputs(), "
+                "or a function given as file.py:function that returns (module, inputs)",
+                source=source.text,
+                name=name,
+            )
         )
     return value
 
 
 def _torch_model(source: Source, module: Any, inputs: Any) -> TorchModel:
     if not isinstance(module, nn.Module):
-        raise UsageError(f"'{source.text}' gives a {type(module).__name__}, not an nn.Module")
+        raise UsageError(
+            msg(
+                "'{source}' gives a {name}, not an nn.Module",
+                source=source.text,
+                name=type(module).__name__,
+            )
+        )
     args, kwargs = _call_form(inputs)
     return TorchModel(module=module, args=args, kwargs=kwargs, weights="file")
 
@@ -153,5 +180,8 @@ def _call_form(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(inputs, tuple | list):
         return tuple(inputs), {}
     raise UsageError(
-        f"example inputs are a {type(inputs).__name__}; give a tensor, a sequence or a mapping"
+        msg(
+            "example inputs are a {name}; give a tensor, a sequence or a mapping",
+            name=type(inputs).__name__,
+        )
     )

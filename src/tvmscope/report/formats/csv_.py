@@ -8,7 +8,7 @@ from io import StringIO
 from typing import Any
 
 from tvmscope.core.session import Session
-from tvmscope.report.escape import clean
+from tvmscope.report.escape import plain
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.sections import view
 from tvmscope.report.sections.view import ResultLine
@@ -80,7 +80,7 @@ def _cell(value: Any) -> Any:
     """Foreign text in one line; a spreadsheet must not take it for a formula."""
     if not isinstance(value, str):
         return "" if value is None else value
-    text = clean(value)
+    text = plain(value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "|")) else text
 
 

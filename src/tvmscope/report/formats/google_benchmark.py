@@ -14,7 +14,7 @@ from typing import Any
 from tvmscope.core.measurement import Result
 from tvmscope.core.session import Session
 from tvmscope.messages import _
-from tvmscope.report.escape import clean
+from tvmscope.report.escape import plain
 from tvmscope.report.renderers import Renderer
 
 _AGGREGATES: dict[str, Callable[[list[float]], float]] = {
@@ -36,21 +36,21 @@ def _context(session: Session) -> dict[str, Any]:
     env = session.environment
     return {
         "date": session.started,
-        "host_name": clean(env.host),
-        "executable": clean(session.command),
+        "host_name": plain(env.host),
+        "executable": plain(session.command),
         "num_cpus": env.cores,
         "cpu_scaling_enabled": None,
         "load_avg": [] if env.load is None else [env.load],
-        "cpu": clean(env.cpu),
+        "cpu": plain(env.cpu),
         "isa_cap": env.isa_cap,
-        "gpu": env.gpu and clean(env.gpu),
+        "gpu": env.gpu and plain(env.gpu),
         "note": _("cpu_time is not measured: it repeats real_time"),
     }
 
 
 def _family(number: int, session: Session, result: Result) -> Iterator[dict[str, Any]]:
     task = result.task
-    name = clean(f"{session.model.name}/{task.key.name}/{task.target}")
+    name = plain(f"{session.model.name}/{task.key.name}/{task.target}")
     measurement = result.measurement
     rounds = [r for r in measurement.rounds_s if r] if measurement else []
     entry = {
@@ -65,7 +65,7 @@ def _family(number: int, session: Session, result: Result) -> Iterator[dict[str,
     if result.status != "ok" or measurement is None or not rounds:
         # A wrong result has a time, but not one that anything may be compared with.
         reason = result.reason or result.status
-        yield entry | {"error_occurred": True, "error_message": clean(reason)}
+        yield entry | {"error_occurred": True, "error_message": plain(reason)}
         return
     times = [statistics.fmean(values) for values in rounds]
     for index, (values, seconds) in enumerate(zip(rounds, times, strict=True)):

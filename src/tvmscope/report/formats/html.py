@@ -56,6 +56,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         extensions=["jinja2.ext.i18n"],
     )
+    # the extension adds this method
     environment.install_gettext_callables(_, plural, newstyle=True)  # type: ignore[attr-defined]
     # In a template `_` makes its text trusted HTML: a value that comes from a session, even where
     # it should be a word of the vocabulary, goes through `word` instead.

@@ -3,8 +3,10 @@ what each part of the choice is worth."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tvmscope.core.facts import RuleFacts
 from tvmscope.core.tuning import Part, TunedTask
 from tvmscope.messages import _
 from tvmscope.report.escape import NAME_LIMIT, clean
@@ -12,27 +14,6 @@ from tvmscope.report.sections.schedule import in_words
 
 _MOST_STEPS = 40
 
-_PARAMETERS = {
-    "columns": _("{value} columns of the result are kept in registers at a time"),
-    "tile": _("{value} columns of the result are kept in registers at a time"),
-    "rows": _("{value} rows of the result are computed together"),
-    "chunk": _("{value} inputs are summed before the next results' turn"),
-    "unroll": _("{value} steps of the sums are written out one behind the other"),
-    "order": _("the work is handed out with the {value} outermost"),
-    "strips": _("each task takes {value} strips of tiles through all of Winograd's stages"),
-}
-_CHOICES = {
-    ("finish", "1"): _("each tile goes from registers through the epilogue into the result"),
-    ("finish", "0"): _("whole rows are summed up in memory before the epilogue"),
-    ("prefetch", "1"): _("the next weights are fetched while the present ones are used"),
-    ("prefetch", "0"): _("weights are not fetched ahead"),
-    ("share", "1"): _("each core takes its share of tiles through all of Winograd's stages"),
-    ("strips", "0"): _("each of Winograd's stages is finished before the next"),
-    ("strips", "1"): _("each task takes a strip of tiles through all of Winograd's stages"),
-    ("kernel", "direct"): _("the convolution is computed directly, without Winograd's transform"),
-    ("kernel", "winograd4"): _("Winograd's transform on tiles of 4x4 saves multiplications"),
-    ("kernel", "winograd2"): _("Winograd's transform on tiles of 2x2 saves multiplications"),
-}
 _WITHOUT = {
     "parallel": _("all on one thread: no loop in parallel"),
     "vectorize": _("one value at a time: no loop in vector registers"),
@@ -44,26 +25,33 @@ _WITHOUT = {
 }
 
 
-def sentences(task: TunedTask) -> list[str]:
-    """What the choice does; none where nothing was chosen."""
+def sentences(task: TunedTask, rules: Sequence[RuleFacts] = ()) -> list[str]:
+    """What the choice does; none where nothing was chosen. `rules` have words for parameters."""
     if task.chosen is None:
         return []
-    begun = [_parameter(task, name, value) for name, value in task.chosen.params.items()]
+    ordered = sorted(rules, key=lambda rule: rule.name != task.rule)
+    begun = [_parameter(task, ordered, name, value) for name, value in task.chosen.params.items()]
     steps = [clean(step) for step in in_words(task.steps)]
     rest = len(steps) - _MOST_STEPS
     more = [_("... and {n} more steps").format(n=rest)] if rest > 0 else []
     return begun + steps[:_MOST_STEPS] + more
 
 
-def _parameter(task: TunedTask, name: str, value: int | str) -> str:
-    shown = clean(str(value), NAME_LIMIT)
-    text = _CHOICES.get((name, str(value))) or _PARAMETERS.get(name, _("{name} is {value}"))
-    text = text.format(name=clean(name, NAME_LIMIT), value=shown)
+def _parameter(task: TunedTask, rules: Sequence[RuleFacts], name: str, value: int | str) -> str:
+    text = _(_words(rules, name, value) or "{name} is {value}")
+    text = text.format(name=clean(name, NAME_LIMIT), value=clean(str(value), NAME_LIMIT))
     own = task.own.get(name)
     if own is None:
         return text
-    said = _CHOICES.get((name, str(own))) or clean(str(own), NAME_LIMIT)
+    same = _words(rules, name, own)
+    said = _(same) if same and "{value}" not in same else clean(str(own), NAME_LIMIT)
     return _("{text} (the rule by itself: {own})").format(text=text, own=said)
+
+
+def _words(rules: Sequence[RuleFacts], name: str, value: int | str) -> str | None:
+    """What a parameter's value means, by the first rule that has words for it."""
+    found = (rule.sentence(name, value) for rule in rules)
+    return next((words for words in found if words), None)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvmscope.core import stats
 from tvmscope.core.session import Session
-from tvmscope.messages import _
+from tvmscope.messages import Text, _, render
 from tvmscope.report.sections.view import best, group, measured, unmeasured
 
 
@@ -21,7 +21,7 @@ class Summary:
     fastest: str
     speedup: str
     verdict: str
-    reason: str
+    reason: Text
     ratio: float | None
 
 
@@ -35,7 +35,7 @@ def summarize(session: Session) -> Summary:
     wrong = [r for r in others if r.result.status == "wrong"]
     failed = [r for r in others if r.result.status == "failed" and (r.is_own or not rows)]
     trouble = next(iter([*wrong, *failed]), None)
-    reason = f"{trouble.name}: {trouble.reason}" if trouble else ""
+    reason: Text = f"{trouble.name}: {render(trouble.reason)}" if trouble else ""
     if not rows:
         reason = session.failure or reason or next((r.reason for r in others), "")
     status = trouble.result.status if trouble else "ok" if rows else "failed"

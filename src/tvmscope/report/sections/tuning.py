@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tvmscope.core.facts import RuleFacts
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import TunedTask
 from tvmscope.messages import _
@@ -26,6 +27,8 @@ class TaskRow:
     """A task that was searched, ready to be printed."""
 
     task: TunedTask
+    rules: tuple[RuleFacts, ...] = ()
+    """Those that have words for parameters."""
 
     @property
     def name(self) -> str:
@@ -68,7 +71,7 @@ class TaskRow:
     @property
     def words(self) -> list[str]:
         """What was chosen, a sentence each."""
-        return choice.sentences(self.task)
+        return choice.sentences(self.task, self.rules)
 
     @property
     def worth(self) -> list[choice.Worth]:
@@ -84,7 +87,7 @@ class TaskRow:
 def searched(session: Session) -> list[TaskRow]:
     """The tasks that have trials, the heaviest first."""
     tasks = [t for t in session.tuning if t.trials or t.earlier]
-    return [TaskRow(t) for t in sorted(tasks, key=lambda t: -t.total_s)]
+    return [TaskRow(t, session.rules) for t in sorted(tasks, key=lambda t: -t.total_s)]
 
 
 def figures(session: Session, key: str) -> Iterator[dict[str, Any]]:

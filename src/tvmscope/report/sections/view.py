@@ -12,7 +12,7 @@ from tvmscope.core.comparison import Comparison
 from tvmscope.core.measurement import ITSELF, Measurement, Result
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import TUNED_KERNELS
-from tvmscope.messages import _, plural
+from tvmscope.messages import Text, _, plural, render
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.units import format_bytes, format_rate, format_s, format_shape
 
@@ -91,8 +91,8 @@ class ResultLine:
         return format_bytes(self.result.peak_memory_bytes)
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        texts = []
+    def notes(self) -> tuple[Text, ...]:
+        texts: list[Text] = []
         device = self.result.device_measurement
         if device is not None and device.values_s:
             time = format_s(stats.summary(device)["median_s"])
@@ -103,7 +103,7 @@ class ResultLine:
         return (*texts, *self.result.warnings)
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Text:
         """Why this row has no place among the measured ones."""
         accuracy = self.result.accuracy
         detail = accuracy.detail if accuracy is not None and not accuracy.passed else None
@@ -268,22 +268,24 @@ def environment(session: Session) -> str:
 
 def failure(session: Session) -> str:
     """Why nothing could be measured; empty when something was."""
-    return "" if session.failure is None else _("failed: ") + session.failure
+    return "" if session.failure is None else _("failed: ") + render(session.failure)
 
 
 def notes(session: Session) -> list[str]:
     """Remarks about single rows; what holds for all of them is a warning instead."""
     shared, rows = _shared(session), measured(session)
-    return [f"{row.name}: {note}" for row in rows for note in row.notes if note not in shared]
+    return [
+        f"{row.name}: {render(note)}" for row in rows for note in row.notes if note not in shared
+    ]
 
 
-def _shared(session: Session) -> list[str]:
+def _shared(session: Session) -> list[Text]:
     rows = measured(session)
     first = rows[0].notes if len(rows) > 1 else ()
     return [note for note in first if all(note in row.notes for row in rows)]
 
 
-def warnings(session: Session) -> list[str]:
+def warnings(session: Session) -> list[Text]:
     """Remarks about the session as a whole."""
     lines = [*session.warnings, *_shared(session)]
     if isa := session.environment.isa_cap:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tvmscope import messages
 from tvmscope.analysis.bisection import Bisection
-from tvmscope.messages import _
+from tvmscope.messages import Message, _, msg
 from tvmscope.report.escape import clean
 
 _MARKS = {True: _("right"), False: _("WRONG"), None: _("cannot be run")}
@@ -13,7 +14,7 @@ _MARKS = {True: _("right"), False: _("WRONG"), None: _("cannot be run")}
 
 def render(found: Bisection, *, verbose: bool = False) -> Iterator[str]:
     """The answer first, then the proof; the single tests where they are asked for."""
-    yield f"{clean(found.model)} @ {clean(found.target)}: {headline(found)}"
+    yield f"{clean(found.model)} @ {clean(found.target)}: {messages.render(headline(found))}"
     if found.detail:
         yield _("  there: {detail}").format(detail=clean(found.detail))
     if found.accuracy.detail and found.outcome not in ("nothing", "reference"):
@@ -26,27 +27,32 @@ def render(found: Bisection, *, verbose: bool = False) -> Iterator[str]:
             yield f"  {clean(test.name)}: {_MARKS[test.passed]}{more}"
 
 
-def headline(found: Bisection) -> str:
+def headline(found: Bisection) -> Message:
     """One line: what is wrong, and where."""
-    ops = clean(", ".join(found.source_ops), 200) or _("an operator of unknown origin")
-    passes = clean(", ".join(found.passes))
+    ops = clean(", ".join(found.source_ops), 200) or msg("an operator of unknown origin")
     if found.outcome == "nothing":
-        text = _("nothing diverges: every output is within {tolerance:g} of {reference}")
-    elif found.outcome == "reference":
+        return msg(
+            "nothing diverges: every output is within {tolerance:g} of {reference}",
+            tolerance=found.accuracy.tolerance,
+            reference=found.accuracy.reference,
+        )
+    if found.outcome == "reference":
         if found.source_ops:
-            text = _("the reference itself verifies nothing, from {ops} on; give other --inputs")
-        else:
-            text = _("the reference itself verifies nothing; give other --inputs")
-    elif found.outcome == "importer":
-        text = _("{ops} is wrong as soon as it is imported, before any pass")
-    elif found.outcome == "pass":
-        text = _("pass {passes} makes it wrong, first at {ops}")
-    else:
-        text = _("the schedule of kernel {kernel} is wrong (rule {rule}), which computes {ops}")
-    return text.format(
-        ops=ops, passes=passes, kernel=clean(found.kernel or ""), rule=clean(found.rule or "?"),
-        tolerance=found.accuracy.tolerance, reference=found.accuracy.reference,
-    )  # fmt: skip
+            return msg(
+                "the reference itself verifies nothing, from {ops} on; give other --inputs", ops=ops
+            )
+        return msg("the reference itself verifies nothing; give other --inputs")
+    if found.outcome == "importer":
+        return msg("{ops} is wrong as soon as it is imported, before any pass", ops=ops)
+    if found.outcome == "pass":
+        passes = clean(", ".join(found.passes))
+        return msg("pass {passes} makes it wrong, first at {ops}", passes=passes, ops=ops)
+    return msg(
+        "the schedule of kernel {kernel} is wrong (rule {rule}), which computes {ops}",
+        kernel=clean(found.kernel or ""),
+        rule=clean(found.rule or "?"),
+        ops=ops,
+    )
 
 
 def _proof(found: Bisection) -> str:

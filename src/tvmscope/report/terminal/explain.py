@@ -14,8 +14,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tvmscope.analysis import roofline
-from tvmscope.core.fixes import Attempt
-from tvmscope.core.profile import Buffer, Finding, KernelIR, Loop
+from tvmscope.core.findings import Attempt, Finding
+from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.report.escape import NAME_LIMIT, clean
@@ -162,6 +162,8 @@ def _facts(titled: Titled) -> Iterator[Text]:
     if ir.bytes is not None:
         facts.append(_("{bytes} per call").format(bytes=format_bytes(ir.bytes)))
     yield Text(" · ".join(clean(fact) for fact in facts))
+    if words := next((r.words for r in session.rules if r.name == ir.rule), None):
+        yield Text(clean(_(words)), style="dim")
     points = {(p.key, p.kernel): p for p in roofline.points(session)}
     for profile in session.profiles:
         found = [k for k in profile.kernels if k.name == ir.name]

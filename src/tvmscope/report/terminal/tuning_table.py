@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tvmscope.core.session import Session
-from tvmscope.core.tuning import TunedTask
+from tvmscope.core.tuning import TunedTask, gist
 from tvmscope.messages import _, plural
 from tvmscope.report.escape import clean
 from tvmscope.report.sections.charts import percent
@@ -56,7 +56,7 @@ def _left_alone(tasks: Sequence[TunedTask]) -> list[Text]:
     """Those that are not tuned, by the reason; many small ones share a line."""
     by_reason: dict[str, list[TunedTask]] = {}
     for task in tasks:
-        by_reason.setdefault(task.note.split(":")[0], []).append(task)
+        by_reason.setdefault(gist(task.note), []).append(task)
     lines = []
     for reason, members in by_reason.items():
         share = percent(sum(t.share for t in members))

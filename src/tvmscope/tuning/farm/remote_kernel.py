@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from tvmscope.errors import RunError, one_line
 from tvmscope.runtime import tvm_compat
 from tvmscope.tuning.farm.tracker import Place
 from tvmscope.tuning.trials.kernels import Arguments, changed, fill
+
+if TYPE_CHECKING:
+    from tvm.rpc import RPCSession
+    from tvm.runtime import Module, Tensor
 
 _NAME = "kernel.so"
 _LONGEST_SHARE = 0.5
@@ -49,7 +54,7 @@ class Answer:
 def measure(place: Place, job: Job, repeat: int, min_repeat_ms: float) -> Answer:
     """`repeat` values in seconds; fewer where so many would not end in time."""
 
-    def work(session: Any, module: Any, tensors: list[Any]) -> tuple[float, ...]:
+    def work(session: RPCSession, module: Module, tensors: list[Tensor]) -> tuple[float, ...]:
         device = session.device(job.device)
         once = module.time_evaluator("main", device, number=1, repeat=1)
         each_s = max(float(once(*tensors).results[0]), min_repeat_ms * 1e-3)
@@ -65,7 +70,9 @@ def measure(place: Place, job: Job, repeat: int, min_repeat_ms: float) -> Answer
 def outputs(place: Place, job: Job) -> Answer:
     """The arguments that one call changes."""
 
-    def work(session: Any, module: Any, tensors: list[Any]) -> list[np.ndarray[Any, Any]]:
+    def work(
+        session: RPCSession, module: Module, tensors: list[Tensor]
+    ) -> list[np.ndarray[Any, Any]]:
         module["main"](*tensors)
         session.device(job.device).sync()
         return list(changed(fill(job.args, job.seed), [t.numpy() for t in tensors]).values())
@@ -76,7 +83,7 @@ def outputs(place: Place, job: Job) -> Answer:
 def describe(place: Place, timeout_s: float) -> Answer:
     """What the server says about itself (a `Device` as JSON); None from TVM's plain server."""
 
-    def work(session: Any) -> str | None:
+    def work(session: RPCSession) -> str | None:
         try:
             return str(session.get_function(DESCRIBE)())
         except AttributeError:  # TVM's plain server has no such function
@@ -85,10 +92,12 @@ def describe(place: Place, timeout_s: float) -> Answer:
     return _with_session(place, timeout_s, work)
 
 
-def _on(place: Place, job: Job, work: Any) -> Answer:
+def _on(
+    place: Place, job: Job, work: Callable[[RPCSession, Module, list[Tensor]], object]
+) -> Answer:
     """Upload, load, fill the arguments and `work`."""
 
-    def prepare(session: Any) -> Any:
+    def prepare(session: RPCSession) -> object:
         from tvm import runtime
 
         session.upload(str(job.library), _NAME)
@@ -100,7 +109,7 @@ def _on(place: Place, job: Job, work: Any) -> Answer:
     return _with_session(place, job.timeout_s, prepare)
 
 
-def _with_session(place: Place, timeout_s: float, work: Any) -> Answer:
+def _with_session(place: Place, timeout_s: float, work: Callable[[RPCSession], object]) -> Answer:
     """What `work` returns; a RunError where the kernel is to blame for its failure."""
     tvm_compat.import_tvm(torch=False)
     from tvm import rpc

@@ -40,7 +40,9 @@ def start_server(
     device: Device | None = None,
 ) -> int:
     """Start it in this process; returns the port it got. `address` is what the tracker tells."""
-    tvm = tvm_compat.import_tvm(torch=False)
+    tvm_compat.import_tvm(torch=False)
+    import tvm
+
     tvm_compat.survive_crashed_sessions()
     if device is not None:
         # the session's processes are forked from this one and so have the function too

@@ -18,6 +18,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, TuningTask
 from tvmscope.errors import TuneError, UsageError
 from tvmscope.machine import cpu_features
+from tvmscope.messages import Text, msg
 from tvmscope.stages.builder import Builder
 from tvmscope.stages.places import cache_folder
 from tvmscope.stages.profile import profile_entries
@@ -52,7 +53,8 @@ def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
     elif run.job.options.tune.tracker:
         run.profile = _profile_there(run, tasks, workshop(run, stack))
     else:
-        run.job.progress.note(f"times are not known: {run.row.unavailable}")
+        why = run.row.unavailable or ""
+        run.job.progress.note(msg("times are not known: {why}", why=why))
     return _planned(run, tasks)
 
 
@@ -64,7 +66,8 @@ def _profile_here(run: Tuned) -> Profile:
         job.session = session
         run.load_s = run.load_s or time.monotonic() - start  # then come the roofs
     if not run.job.session.profiles:
-        raise TuneError("the untuned model could not be profiled: " + run.job.session.warnings[-1])
+        why = run.job.session.warnings[-1]
+        raise TuneError(msg("the untuned model could not be profiled: {why}", why=why))
     return run.job.session.profiles[0]
 
 
@@ -78,8 +81,8 @@ def _profile_there(run: Tuned, tasks: list[TuningTask], workshop: Workshop) -> P
         trials.append(trial)
         run.job.progress.step(len(trials), len(tasks), trial.reason or "")
     if not any(trial.status == "ok" for trial in trials):
-        reason = trials[0].reason if trials else "the model has no kernel"
-        raise TuneError(f"no untuned kernel could be measured: {reason}")
+        why = (trials[0].reason or "") if trials else msg("the model has no kernel")
+        raise TuneError(msg("no untuned kernel could be measured: {why}", why=why))
     return profile_of(tasks, trials, run.row.key)
 
 
@@ -157,21 +160,32 @@ def _device_of(runner: RemoteRunner, target: Target) -> Device | None:
     """The server's machine, if it says; refuses one that cannot run the target's code."""
     device = runner.device_info()
     if device is not None and (problem := misfit(device, target)):
-        raise UsageError(f"servers with key {runner.key} cannot run {target.label}: {problem}")
+        raise UsageError(
+            msg(
+                "servers with key {key} cannot run {target}: {problem}",
+                key=runner.key,
+                target=target.label,
+                problem=problem,
+            )
+        )
     return device
 
 
-def misfit(device: Device, target: Target) -> str | None:
+def misfit(device: Device, target: Target) -> Text | None:
     """Why a server's machine cannot run a target's code; None where it can."""
     if target.kind == "cuda":
         if device.gpu_arch == target.arch:
             return None
-        return f"{device.gpu} is {device.gpu_arch}" if device.gpu else f"{device.cpu} has no GPU"
+        if not device.gpu:
+            return msg("{cpu} has no GPU", cpu=device.cpu)
+        return msg("{gpu} is {arch}", gpu=device.gpu, arch=str(device.gpu_arch))
     machine, theirs = target.triple and target.triple.split("-")[0], device.triple.split("-")[0]
     if machine and theirs and machine != theirs:
-        return f"{device.cpu} is {theirs}, not {machine}"
+        return msg(
+            "{cpu} is {theirs}, not {machine}", cpu=device.cpu, theirs=theirs, machine=machine
+        )
     missing = sorted(set(target.features) - set(device.features))
-    return f"{device.cpu} lacks {', '.join(missing)}" if missing else None
+    return msg("{cpu} lacks {missing}", cpu=device.cpu, missing=missing) if missing else None
 
 
 def _local(run: Tuned) -> LocalRunner:

@@ -18,8 +18,9 @@ from typing import Any
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
+from tvmscope.messages import msg, msgn
 from tvmscope.progress import Progress, Silent
+from tvmscope.stages.facts import informed
 from tvmscope.stages.job import begun
 from tvmscope.stages.options import Options
 from tvmscope.stages.plan import (
@@ -74,7 +75,7 @@ def tune(
             row=row,
         )
         planned = setup.plan(run, stack)
-        job.session = replace(job.session, tuning=tuned_tasks(planned), complete=dry_run)
+        job.session = informed(replace(job.session, tuning=tuned_tasks(planned), complete=dry_run))
         if dry_run:
             return job.session
         try:
@@ -120,13 +121,14 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
             _search_and_validate(run, search, proof)
             _tell_unseeded(run, search)
             if not any(state.tried for state in search.states.values()):
-                proof.reason = "no candidate was tried"
+                proof.reason = msg("no candidate was tried")
             prove.explain(run, proof, list(search.states.values()), workshop)
         workshop.close()
         proof = prove.prove(run, proof)
     finally:
         searched = search.states if search else {}
-        run.job.keep(replace(run.job.session, tuning=tuned_tasks(planned, searched, proof)))
+        tuned = replace(run.job.session, tuning=tuned_tasks(planned, searched, proof))
+        run.job.keep(informed(tuned))
     return run.job.finish()
 
 
@@ -136,16 +138,15 @@ def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:
         return True
     reserve_s = prove.reserve_s(run, tasks, proof)
     least_min = ceil((run.spent_s() + reserve_s + _LEAST_S) / 60)
-    proof.reason = _(
+    proof.reason = msg(
         "a budget of {budget:.0f} s leaves no time to search, since preparing took {spent:.0f} s "
-        "and the proof may take {reserve:.0f} s; give at least {least}m"
-    ).format(
+        "and the proof may take {reserve:.0f} s; give at least {least}m",
         budget=run.job.options.tune.budget_s,
         spent=run.spent_s(),
         reserve=reserve_s,
         least=least_min,
     )
-    warning = _("not tuned: {reason}").format(reason=proof.reason)
+    warning = msg("not tuned: {reason}", reason=proof.reason)
     run.job.session = replace(run.job.session, warnings=(*run.job.session.warnings, warning))
     return False
 
@@ -194,14 +195,23 @@ def _prepare_search(
         on_trial=lambda search, state: _show(run, search, state),
     )
     if earlier := sum(state.earlier for state in search.states.values()):
-        run.job.progress.note(f"{earlier} earlier trials are not repeated")
+        run.job.progress.note(
+            msgn(
+                "{count} earlier trial is not repeated",
+                "{count} earlier trials are not repeated",
+                count=earlier,
+            )
+        )
     return search
 
 
 def _tell_unseeded(run: Tuned, search: Search) -> None:
     """Where MetaSchedule could not begin with what the rules had found, the session says so."""
     told = search.proposer.remarks if search.proposer else {}
-    notes = [f"{key}: MetaSchedule began without some seeds: {why}" for key, why in told.items()]
+    notes = [
+        msg("{task}: MetaSchedule began without some seeds: {why}", task=key, why=why)
+        for key, why in told.items()
+    ]
     for note in notes:
         run.job.progress.note(note)
     run.job.session = replace(run.job.session, warnings=(*run.job.session.warnings, *notes))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvmscope.analysis.roofline import TOLERANCE
 from tvmscope.core.tuning import Choice, Params, TunedTask, TuningTask
+from tvmscope.messages import Text, msg
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.search.state import State
 from tvmscope.units import format_s
@@ -131,13 +132,15 @@ def _own(task: TuningTask, choice: Choice) -> Params:
     return {name: own[name] for name in choice.candidate.params if name in own}
 
 
-def _note(state: State, verdicts: Sequence[object], chosen: bool, proof: Proof | None) -> str:
+def _note(state: State, verdicts: Sequence[object], chosen: bool, proof: Proof | None) -> Text:
     if chosen:
         return ""
     if len(state.tried) <= 1:
-        return "not searched"
+        return msg("not searched")
     if state.fastest(1) == []:
-        return "no candidate was faster"
+        return msg("no candidate was faster")
     if proof is None or not verdicts:
-        return "not validated"
-    return proof.reason if proof.accepted is False else "not surely faster when measured again"
+        return msg("not validated")
+    if proof.accepted is False:
+        return proof.reason
+    return msg("not surely faster when measured again")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from tvmscope.core.tuning import Candidate, Part, TuningTask
+from tvmscope.messages import msg
 from tvmscope.tuning.proof.validate import Validator, Verdict
 
 AT_ONCE = 3
@@ -91,8 +92,9 @@ def weigh(
 
 def _weighed(part: Part, verdict: Verdict | None) -> Part:
     if verdict is None:
-        return replace(part, reason="it could not be set beside the chosen kernel")
+        return replace(part, reason=msg("it could not be set beside the chosen kernel"))
     if verdict.trial.status != "ok" or not verdict.speedup or verdict.interval is None:
-        return replace(part, reason=verdict.trial.reason or "too few rounds for an interval")
+        why = verdict.trial.reason or msg("too few rounds for an interval")
+        return replace(part, reason=why)
     low, high = verdict.interval
     return replace(part, factor=1 / verdict.speedup, interval=(1 / high, 1 / low))

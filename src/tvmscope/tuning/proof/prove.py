@@ -16,6 +16,7 @@ from tvmscope.core.options import MeasureOptions
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Choice, Part, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.messages import Text, msg, word
 from tvmscope.stages.race import Raced, by_framework, race
 from tvmscope.stages.rows import PlannedRow, built_entry
 from tvmscope.tuning.proof.parts import weigh
@@ -29,7 +30,6 @@ VALIDATE_S = 5.0
 """Expected for one task until one was validated: three kernels, warmed up, in turns."""
 TOP = 2
 """Candidates of each task that are measured again."""
-UNSEEN = "bench it on the device to see the whole"
 _SHARE = 0.2
 """Of the budget that validating may take at the most."""
 _EXPLAIN_S = 45.0
@@ -53,7 +53,7 @@ class Proof:
     """What validating took."""
     accepted: bool | None = None
     """Whether the tuned model proved itself; None where there was none."""
-    reason: str = ""
+    reason: Text = ""
 
 
 def begin(run: Tuned, workshop: Workshop, workloads: Iterable[str]) -> Proof:
@@ -101,7 +101,7 @@ def validate(run: Tuned, proof: Proof, states: Sequence[State], workshop: Worksh
             if not candidates or _is_known(proof, state.task.key, candidates[0]):
                 continue
             if time.monotonic() > deadline:
-                proof.reason = "the budget ended before every task was validated"
+                proof.reason = msg("the budget ended before every task was validated")
                 run.job.progress.note(proof.reason)
                 break
             if earlier and earlier.candidate not in candidates:
@@ -158,7 +158,9 @@ def _take_apart(
             found = weigh(validator, task, winner, over=lambda: time.monotonic() > deadline)
             proof.parts[task.key] = tuple(found)
     except TvmscopeError as e:  # the choice stands; only its explanation is missing
-        run.job.progress.note(f"{task.key} could not be taken apart: {one_line(e)}")
+        run.job.progress.note(
+            msg("{task} could not be taken apart: {reason}", task=task.key, reason=one_line(e))
+        )
 
 
 def _measuring(run: Tuned) -> MeasureOptions:
@@ -182,8 +184,8 @@ def settle(proof: Proof, workload: str, verdicts: Sequence[Verdict], source: str
 def prove(run: Tuned, proof: Proof) -> Proof:
     """Compile with the choices, verify, measure beside the untuned model, and record."""
     if not proof.choices:
-        proof.reason = proof.reason or "no kernel was faster than the untuned one"
-        run.job.progress.note(f"nothing to use: {proof.reason}")
+        proof.reason = proof.reason or msg("no kernel was faster than the untuned one")
+        run.job.progress.note(msg("nothing to use: {reason}", reason=proof.reason))
         _record(run, [v for vs in proof.verdicts.values() for v in vs if v.slower])
         return proof
     backend = all_backends()[0]["tvmscope-tuned"]
@@ -201,11 +203,18 @@ def prove(run: Tuned, proof: Proof) -> Proof:
         run.job.keep_race(_race(run, [run.row, tuned]))
         proof.accepted, why = accept(run.job.session)
     else:
-        proof.accepted, why = True, f"by its kernels alone, since it cannot run here: {UNSEEN}"
+        proof.accepted = True
+        why = msg(
+            "by its kernels alone, since it cannot run here: bench it on the device to see the "
+            "whole"
+        )
     proof.reason = why or proof.reason
     verdicts = [v for vs in proof.verdicts.values() for v in vs]
     _record(run, [v for v in verdicts if v.slower or (v.faster and proof.accepted)])
-    run.job.progress.note(f"the tuned model is {'used' if proof.accepted else 'not used'}: {why}")
+    if proof.accepted:
+        run.job.progress.note(msg("the tuned model is used: {why}", why=why))
+    else:
+        run.job.progress.note(msg("the tuned model is not used: {why}", why=why))
     return proof
 
 
@@ -216,18 +225,23 @@ def _race(run: Tuned, rows: Sequence[PlannedRow]) -> Raced:
     return race(entries, options, by_framework(job.ready), job.progress, log_dir=job.logs)
 
 
-def accept(session: Session) -> tuple[bool, str]:
+def accept(session: Session) -> tuple[bool, Text]:
     """Whether the tuned model, the last row, is right and not slower; and why, in words.
 
     Where the difference is too small to be sure of, the better estimate decides.
     """
     tuned = session.results[-1]
     if tuned.status != "ok":
-        return False, f"it is {tuned.status}: {tuned.reason}"
+        why = tuned.reason or ""
+        return False, msg("it is {status}: {why}", status=word(tuned.status), why=why)
     comparison = next(iter(session.comparisons), None)
     if comparison is None:
-        return False, "the untuned model could not be measured beside it"
-    shown = f"{comparison.speedup:.3f} times as fast as untuned, {comparison.verdict}"
+        return False, msg("the untuned model could not be measured beside it")
+    shown = msg(
+        "{speedup:.3f} times as fast as untuned, {verdict}",
+        speedup=comparison.speedup,
+        verdict=word(comparison.verdict),
+    )
     return comparison.verdict != "slower" and comparison.speedup >= 1, shown
 
 

@@ -19,6 +19,7 @@ from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, TuneError
 from tvmscope.tuning.records import functions
 from tvmscope.tuning.records.lines import from_line, glimpse, to_line, workload_key
+from tvmscope.tuning.records.validity import outdated
 
 SHIPPED = Path(__file__).parent / "shipped"
 """The records that come with the package."""
@@ -212,7 +213,7 @@ class Database:
             and same_target(trial.target, target)
             and tvm in (None, trial.tvm)
             and cpu in (None, trial.cpu)
-            and trial.of_these_rules
+            and outdated(trial) is None
         }
 
     @contextlib.contextmanager

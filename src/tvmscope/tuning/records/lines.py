@@ -17,10 +17,12 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, TuneError
 from tvmscope.storage.codec import decode, encode
+from tvmscope.tuning.records import older
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _START, _NEXT = b'{"workload":', b',"candidate":'
 _END = f',"schema_version":{SCHEMA_VERSION}}}'.encode()
+_EARLIER_END = b',"schema_version":1}'
 _VALIDATED = b',"stage":"validated",'
 _STAND_IN = {"kind": "llvm", "arch": ""}
 
@@ -48,10 +50,10 @@ def from_line(line: bytes) -> Trial:
         raise SchemaError("torn, or not JSON") from e
     if not isinstance(data, dict) or "schema_version" not in data:
         raise SchemaError("no record of tvmscope")
-    if data["schema_version"] != SCHEMA_VERSION:
-        found = data["schema_version"]
-        raise SchemaError(f"schema version {found!r}; this tvmscope reads {SCHEMA_VERSION}")
-    trial = _decoded(data)
+    version = data["schema_version"]
+    if version not in (1, SCHEMA_VERSION):
+        raise SchemaError(f"schema version {version!r}; this tvmscope reads 1 to {SCHEMA_VERSION}")
+    trial = _decoded(older.from_first(data) if version == 1 else data)
     if fault := next(problems(trial), None):
         raise SchemaError(fault)
     return trial
@@ -59,10 +61,15 @@ def from_line(line: bytes) -> Trial:
 
 def glimpse(line: bytes) -> Glimpse | None:
     """What a whole line of ours shows; None where it must be parsed to be known."""
-    if not (line.startswith(_START) and line.rstrip(b"\n").endswith(_END)):
+    if not (line.startswith(_START) and line.rstrip(b"\n").endswith((_END, _EARLIER_END))):
         return None
     end = line.find(_NEXT)
     return Glimpse(line[len(_START) : end], _VALIDATED in line) if end > 0 else None
+
+
+def is_current(line: bytes) -> bool:
+    """Whether a line is just what `to_line` writes today, as far as its ends show."""
+    return line.startswith(_START) and line.rstrip(b"\n").endswith(_END)
 
 
 def workload_key(workload: str) -> bytes:

@@ -16,13 +16,15 @@ from statistics import median
 from typing import NamedTuple
 
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import RULES, Choice, Trial
+from tvmscope.core.tuning import Choice, Trial
 from tvmscope.machine.cpu_features import ARM_FLAGS
+from tvmscope.messages import Text, msg
 from tvmscope.tuning.records.database import SHIPPED_NAME, Database
+from tvmscope.tuning.records.validity import outdated
 
 WORTH = 0.01
 """A candidate is used from this gain on; less is within what two good runs differ by."""
-NOT_FASTER = "not at least 1 % faster than untuned"
+NOT_FASTER = msg("not at least 1 % faster than untuned")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,21 +42,24 @@ class Found:
     """The choices, and what was there but not used."""
 
     choices: dict[str, Choice] = field(default_factory=dict)
-    skipped: dict[str, int] = field(default_factory=dict)
+    skipped: dict[Text, int] = field(default_factory=dict)
     """Validated records for another machine or TVM, by the reason."""
     not_worth: int = 0
     """Validated records for this machine that are wrong, failed or not faster."""
-    borrowed: dict[str, int] = field(default_factory=dict)
+    borrowed: dict[Text, int] = field(default_factory=dict)
     """Choices from records of another CPU or thread count, by what is different."""
-    troubles: tuple[str, ...] = ()
+    troubles: tuple[Text, ...] = ()
     """Files and lines that could not be read."""
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[Text, ...]:
         """Everything that a user should hear of, in a line each."""
         return (
             *self.troubles,
-            *(f"{n} records not used: {why}" for why, n in self.skipped.items()),
+            *(
+                msg("{count} records not used: {why}", count=n, why=why)
+                for why, n in self.skipped.items()
+            ),
         )
 
 
@@ -71,7 +76,7 @@ def choose(
 ) -> Found:
     """What the databases, the first one first, choose for a machine; of some workloads or all."""
     wanted = None if workloads is None else list(workloads)
-    skipped: Counter[str] = Counter()
+    skipped: Counter[Text] = Counter()
     verdicts: dict[tuple[str, str], _Verdict] = {}
     for order, database in enumerate(databases):
         for number, trial in enumerate(_validated(database, wanted)):
@@ -131,19 +136,27 @@ def gain(trial: Trial) -> float:
     return 1 - median(trial.seconds) / median(trial.baseline_s)
 
 
-def mismatch(trial: Trial, host: Host) -> str | None:
+def mismatch(trial: Trial, host: Host) -> Text | None:
     """Why a record does not speak for a machine; None where it does."""
     theirs, ours = trial.target, host.target
     if trial.tvm != host.tvm:
-        return f"tuned with TVM {trial.tvm or 'of an unknown version'}, not {host.tvm}"
-    if not trial.of_these_rules:
-        return f"tuned with schedule rules of version {trial.rules}, not {RULES}"
+        version = trial.tvm or msg("of an unknown version")
+        return msg("tuned with TVM {version}, not {here}", version=version, here=host.tvm)
+    if reason := outdated(trial):
+        return reason
     if (theirs.kind, _family(theirs)) != (ours.kind, _family(ours)):
-        return f"tuned for {theirs.label}"
+        return msg("tuned for {target}", target=theirs.label)
     if missing := sorted(set(theirs.features) - set(ours.features)):
-        return f"tuned for {theirs.label}, which has {' '.join(missing)}"
+        features = " ".join(missing)
+        return msg(
+            "tuned for {target}, which has {features}", target=theirs.label, features=features
+        )
     if theirs.vector_bits != ours.vector_bits:
-        return f"tuned for vectors of {theirs.vector_bits} bits, not {ours.vector_bits}"
+        return msg(
+            "tuned for vectors of {bits} bits, not {here}",
+            bits=theirs.vector_bits,
+            here=ours.vector_bits,
+        )
     return None
 
 
@@ -157,15 +170,24 @@ def _family(target: Target) -> str:
     return "aarch64" if set(target.features) & set(ARM_FLAGS) else "x86_64"
 
 
-def _differences(trial: Trial, host: Host) -> list[str]:
-    found = []
+def _differences(trial: Trial, host: Host) -> list[Text]:
+    found: list[Text] = []
     if trial.threads != host.threads:
-        found.append(f"tuned with {trial.threads} threads, not {host.threads}")
+        found.append(
+            msg(
+                "tuned with {threads} threads, not {here}",
+                threads=trial.threads,
+                here=host.threads,
+            )
+        )
     if trial.cpu != host.cpu:
-        found.append(f"tuned on {trial.cpu or 'an unknown CPU'}")
+        found.append(msg("tuned on {cpu}", cpu=trial.cpu or msg("an unknown CPU")))
     return found
 
 
-def _troubles(database: Database) -> list[str]:
-    lines = [f"{database.name}: {n} lines skipped: {why}" for why, n in database.rejected.items()]
+def _troubles(database: Database) -> list[Text]:
+    lines = [
+        msg("{file}: {count} lines skipped: {why}", file=database.name, count=n, why=why)
+        for why, n in database.rejected.items()
+    ]
     return [*([database.trouble] if database.trouble else []), *lines]

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.runtime import tvm_compat
 
+if TYPE_CHECKING:
+    from tvm.s_tir.meta_schedule.database import JSONDatabase
+    from tvm.s_tir.schedule import Trace
 
-def trace_text(trace: Any) -> str:
+
+def trace_text(trace: Trace) -> str:
     """A schedule's trace as a candidate keeps it; `as_json` leaves TVM's own numbers in it."""
     return json.dumps(trace.as_json(), separators=(",", ":"), default=lambda number: number.value)
 
@@ -49,7 +53,7 @@ def write(records: list[TraceRecord], folder: str) -> tuple[int, list[str]]:
     return written, failures
 
 
-def _commit(database: Any, record: TraceRecord) -> None:
+def _commit(database: JSONDatabase, record: TraceRecord) -> None:
     from tvm.ir import IRModule, load_json
     from tvm.s_tir.meta_schedule.arg_info import ArgInfo
     from tvm.s_tir.meta_schedule.database import TuningRecord

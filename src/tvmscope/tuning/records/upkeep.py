@@ -14,8 +14,9 @@ from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, UsageError
 from tvmscope.tuning.records import functions
 from tvmscope.tuning.records.database import append, read, replace_with, scan
-from tvmscope.tuning.records.lines import from_line, glimpse, to_line
+from tvmscope.tuning.records.lines import from_line, is_current, to_line
 from tvmscope.tuning.records.matching import WORTH, gain
+from tvmscope.tuning.records.validity import outdated
 
 _BATCH = 1000
 _LISTED = 100
@@ -101,7 +102,7 @@ def verify(path: Path) -> Report:
             report.records += 1
             if not line.text.endswith(b"\n"):
                 report.fault(line.number, "the last line has no end")
-            content = _digest(line.text) if glimpse(line.text) else _content(trial)
+            content = _digest(line.text) if is_current(line.text) else _content(trial)
             if content in lines:
                 report.fault(line.number, f"the same record as line {lines[content]}")
             lines.setdefault(content, line.number)
@@ -181,7 +182,7 @@ def best(trials: Iterable[Trial]) -> list[Trial]:
     does not depend on that of the trials. What is not worth it, or of other rules, is left out."""
     latest: dict[tuple[bytes, str], Trial] = {}
     for trial in trials:
-        if trial.stage == "validated" and trial.of_these_rules:
+        if trial.stage == "validated" and outdated(trial) is None:
             key = (_circumstances(trial), trial.candidate.id)
             if key not in latest or latest[key].date <= trial.date:
                 latest[key] = trial

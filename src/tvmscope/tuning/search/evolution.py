@@ -11,12 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate
 from tvmscope.errors import one_line
 from tvmscope.runtime import tvm_compat
+
+if TYPE_CHECKING:
+    from tvm.ir import IRModule
+    from tvm.s_tir import Schedule
+    from tvm.s_tir.meta_schedule.runner import RunnerResult
+    from tvm.s_tir.meta_schedule.search_strategy import MeasureCandidate
+    from tvm.s_tir.schedule import Trace
 
 Times = Mapping[str, tuple[float, ...] | None]
 """Seconds by trace; None where it failed."""
@@ -66,8 +73,9 @@ class Evolution:
     """The search of one task."""
 
     def __init__(self, begin: Begin) -> None:
-        self.tvm = tvm_compat.import_tvm(torch=False)
+        tvm_compat.import_tvm(torch=False)
         tvm_compat.import_tensor_intrinsics()
+        import tvm
         from tvm.s_tir import meta_schedule as ms
 
         from tvmscope.compiler.targets import to_tvm
@@ -75,10 +83,11 @@ class Evolution:
         self.ms = ms
         self.begin = begin
         text = begin.file.read_text(encoding="utf-8")
-        function = self.tvm.ir.load_json(text).with_attr("global_symbol", "main")
-        self.target = self.tvm.target.Target(to_tvm(begin.target))
+        function = tvm.ir.load_json(text).with_attr("global_symbol", "main")
+        self.target = tvm.target.Target(to_tvm(begin.target))
+        self.module = tvm.IRModule({"main": function})
         self.context = ms.TuneContext(
-            mod=self.tvm.IRModule({"main": function}),
+            mod=self.module,
             target=self.target,
             space_generator="post-order-apply",
             search_strategy=ms.search_strategy.EvolutionarySearch(
@@ -89,13 +98,13 @@ class Evolution:
         )
         self.args = ms.arg_info.ArgInfo.from_prim_func(function)
         self.database = ms.database.MemoryDatabase()
-        self.workload = self.database.commit_workload(self.context.mod)
+        self.workload = self.database.commit_workload(self.module)
         self.model = ms.cost_model.CostModel.create(
             "xgb", num_tuning_cores=begin.threads, num_warmup_samples=_WARMUP
         )
         self.remark: str | None = None
-        self._pending: dict[str, Any] = {}
-        self._order: list[Any] = []
+        self._pending: dict[str, MeasureCandidate] = {}
+        self._order: list[MeasureCandidate] = []
         self._of_rule: dict[int, tuple[float, ...]] = {}
         """Seconds of the schedules that a rule has tried, by the hash of the scheduled module."""
         self.learn({t: self._candidate(t) for t in _fastest(begin.known)}, begin.known)
@@ -108,11 +117,11 @@ class Evolution:
             cost_model=self.model,
         )
 
-    def _sow(self, first_layer: FirstLayer) -> list[Any]:
+    def _sow(self, first_layer: FirstLayer) -> list[Schedule]:
         """Tell what a rule has tried; the schedules that the population begins with."""
-        told: dict[str, Any] = {}
+        told: dict[str, MeasureCandidate] = {}
         times: dict[str, tuple[float, ...]] = {}
-        seeds: list[Any] = []
+        seeds: list[Schedule] = []
         for place, (candidate, seconds) in enumerate(first_layer[:_TOLD]):
             try:
                 trace = self._seed_trace(candidate, varied=place < _SEEDS)
@@ -135,13 +144,15 @@ class Evolution:
         from tvmscope.compiler.tunable import extract, traces
 
         trace, _ = extract.trace_of(self.begin.file, candidate, self.begin.target)
-        return traces.with_choices(trace, self.context.mod) if varied else trace
+        return traces.with_choices(trace, self.module) if varied else trace
 
-    def _processed(self, trace: str) -> Any:
+    def _processed(self, trace: str) -> Schedule:
         """A schedule as the search would propose it; raises where that is refused."""
         sch = self._candidate(trace).sch
         sch.enter_postproc()
-        for step in self.context.space_generator.postprocs:
+        space = self.context.space_generator
+        assert space is not None  # it was named when the context was made
+        for step in space.postprocs:
             if not step.apply(sch):
                 raise ValueError(f"{type(step).__name__} refuses it")
         return sch
@@ -169,14 +180,14 @@ class Evolution:
         self.context.notify_runner_results(self._order, results)
         self.learn({t: c for t, c in self._pending.items() if t in times}, times)
 
-    def learn(self, candidates: Mapping[str, Any], times: Times) -> None:
+    def learn(self, candidates: Mapping[str, MeasureCandidate], times: Times) -> None:
         """Tell the cost model and the population about trials."""
         if candidates:
             results = [self._result(times[trace]) for trace in candidates]
             self.model.update(self.context, list(candidates.values()), results)
             self._record(candidates, times)
 
-    def _record(self, candidates: Mapping[str, Any], times: Times) -> None:
+    def _record(self, candidates: Mapping[str, MeasureCandidate], times: Times) -> None:
         for trace, candidate in candidates.items():
             seconds = times.get(trace)
             if seconds:
@@ -185,15 +196,15 @@ class Evolution:
                 )
                 self.database.commit_tuning_record(record)
 
-    def _result(self, seconds: tuple[float, ...] | None) -> Any:
+    def _result(self, seconds: tuple[float, ...] | None) -> RunnerResult:
         if seconds:
             return self.ms.runner.RunnerResult(list(seconds), None)
         return self.ms.runner.RunnerResult(None, "failed")
 
-    def _candidate(self, trace: str) -> Any:
+    def _candidate(self, trace: str) -> MeasureCandidate:
         from tvmscope.compiler.tunable import traces
 
-        sch = traces.applied(trace, self.context.mod)
+        sch = traces.applied(trace, self.module)
         return self.ms.search_strategy.MeasureCandidate(sch, self.args)
 
 
@@ -226,13 +237,13 @@ def _fastest(known: Times) -> list[str]:
     return sorted(measured, key=measured.__getitem__)[:_KNOWN_MOST]
 
 
-def _text(trace: Any) -> str:
+def _text(trace: Trace) -> str:
     from tvmscope.compiler.tunable import traces
 
     return traces.text(trace)
 
 
-def _hash(module: Any) -> int:
+def _hash(module: IRModule) -> int:
     from tvm_ffi import structural_hash
 
     return int(structural_hash(module))

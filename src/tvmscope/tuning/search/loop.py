@@ -11,6 +11,7 @@ from typing import Protocol
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.records.database import same_target
+from tvmscope.tuning.records.validity import outdated
 from tvmscope.tuning.search.metaschedule import Proposer
 from tvmscope.tuning.search.proposals import next_of
 from tvmscope.tuning.search.state import UNTUNED, State
@@ -105,7 +106,7 @@ class Search:
         s = self.workshop.setting
         for trial in self.records.trials(state.task.key):
             same = trial.threads == s.threads and trial.tvm == s.tvm and trial.cpu == s.cpu
-            same = same and same_target(trial.target, s.target) and trial.of_these_rules
+            same = same and same_target(trial.target, s.target) and outdated(trial) is None
             if same and trial.stage == "search":
                 state.add(trial, None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from tvmscope.errors import RunError
 from tvmscope.measure.remote import here
 from tvmscope.runtime import tvm_compat
 from tvmscope.runtime.weights import copies as stored_copies
+
+if TYPE_CHECKING:
+    from tvm.runtime import Tensor
 
 Arguments = tuple[tuple[tuple[int, ...], str], ...]
 """Shape and dtype of every argument of a kernel, its outputs last; see `widened` for more."""
@@ -58,17 +61,19 @@ class _Kernel:
     """A loaded kernel with its arguments in place; the worker times `run`."""
 
     def __init__(self, request: KernelRequest) -> None:
-        tvm = tvm_compat.import_tvm(torch=False)
+        tvm_compat.import_tvm(torch=False)
+        import tvm
+
         tvm_compat.set_thread_count(tvm, request.threads)
         self.settings = {"threads": str(request.threads)}
         self._device = tvm.device(request.device)
         self._filled = [*fill(request.args, request.seed)]
         self._tensors = [tvm.runtime.tensor(array, self._device) for array in self._filled]
-        self._turns = cycle(self._in_turn(tvm, request.weights_bytes))
+        self._turns = cycle(self._in_turn(request.weights_bytes))
         self._module = tvm.runtime.load_module(str(request.library))
         self._function = self._module["main"]
 
-    def _in_turn(self, tvm: Any, weights_bytes: int) -> list[list[Any]]:
+    def _in_turn(self, weights_bytes: int) -> list[list[Tensor]]:
         """Arguments whose weights are copies of each other, as many as there would be others.
 
         In a model a kernel's weights come from where all the other weights have driven them, on a
@@ -84,15 +89,17 @@ class _Kernel:
         count = max(1, min(weights_bytes, _MOST_BYTES) // size) if size and weights_bytes else 0
         turns = [[*self._tensors] for _ in range(max(1, count))]
         for i in weights if count else ():
-            for turn, copy in zip(turns, self._copies(tvm, self._filled[i], count), strict=True):
+            for turn, copy in zip(turns, self._copies(self._filled[i], count), strict=True):
                 turn[i] = copy
         return turns
 
-    def _copies(self, tvm: Any, array: np.ndarray[Any, Any], count: int) -> list[Any]:
+    def _copies(self, array: np.ndarray[Any, Any], count: int) -> list[Tensor]:
+        from tvm import runtime
+
         native = array.dtype.kind in "fiu"  # numpy cannot hand out others, such as bfloat16
         if native and self._device.type == "cpu":
-            return [tvm.runtime.from_dlpack(copy) for copy in stored_copies(array, count)]
-        return [tvm.runtime.tensor(array, self._device) for _ in range(count)]
+            return [runtime.from_dlpack(copy) for copy in stored_copies(array, count)]
+        return [runtime.tensor(array, self._device) for _ in range(count)]
 
     def run(self) -> None:
         self._function(*next(self._turns))

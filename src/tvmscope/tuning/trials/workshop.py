@@ -19,6 +19,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, Status, Trial, TuningTask
 from tvmscope.errors import TuneError, TvmscopeError, one_line
 from tvmscope.measure.worker import WorkerDied
+from tvmscope.tuning.records.validity import identity
 from tvmscope.tuning.trials.builders import Builders, Built, Job
 from tvmscope.tuning.trials.kernels import Arguments, widened
 from tvmscope.tuning.trials.runners import Arrays, Runner
@@ -153,6 +154,7 @@ class Workshop:
     def trial(self, task: TuningTask, candidate: Candidate, status: Status, **more: Any) -> Trial:
         """A trial as it is recorded, dated now."""
         s = self.setting
+        rule = None if candidate.trace is not None else task.lowering_for(candidate).rule
         return Trial(
             workload=task.key,
             candidate=candidate,
@@ -164,6 +166,7 @@ class Workshop:
             seed=s.seed,
             date=datetime.now(UTC).isoformat(timespec="seconds"),
             status=status,
+            **identity(rule),
             **more,
         )
 

@@ -16,6 +16,7 @@ from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import UsageError
+from tvmscope.messages import Text, clauses, msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages import tuned_rows
@@ -71,7 +72,7 @@ def _build(job: Job, rows: Sequence[PlannedRow], alone: bool) -> list[Entry]:
     entries = [unbuilt_entry(row, job.ready, job.options) for row in rows]
     job.keep_race(not_yet(entries))
     with Builder(job.ready, threads_of(job.options)) as builder:
-        skipping = _Skipping(alone)
+        skipping = _Skipping(alone, switches.of_device(rows[0].target.device))
         for number, row in enumerate(rows):
             job.progress.stage("compile", row.key.label)
             build = partial(build_row, row, job.ready, job.options, job.artifacts, builder)
@@ -94,9 +95,9 @@ class Asked:
     target: Target
     compile: CompileOptions
     """Of the whole, with what records choose."""
-    known: Sequence[switches.Switch]
+    known: Sequence[switches.Optimisation]
     """All that could be switched."""
-    chosen: Sequence[switches.Switch]
+    chosen: Sequence[switches.Optimisation]
     with_nothing: bool
     """Whether there is also a row with everything switched off, and one with each thing alone."""
     warnings: tuple[str, ...] = ()
@@ -113,10 +114,12 @@ def ask(
     found = records.find_choices(options.db, target, threads_of(options))
     choices = options.compile.choices or found.choices
     if switches.TUNING.name in only and not choices:
-        none = f"there are no tuning records for {target.label}; see tvmscope tune"
-        raise UsageError(f"nothing is tuned here: {'; '.join(found.warnings) or none}")
-    every = switches.CPU if target.kind == "llvm" else switches.CUDA
-    known = _applicable(every, target, choices)
+        none = msg(
+            "there are no tuning records for {target}; see tvmscope tune", target=target.label
+        )
+        why = clauses(found.warnings) or none
+        raise UsageError(msg("nothing is tuned here: {why}", why=why))
+    known = _applicable(switches.of_device(target.device), target, choices)
     chosen = switches.choose(known, only)
     return Asked(
         target=target,
@@ -167,8 +170,8 @@ def _config(row: PlannedRow) -> CompileOptions:
 
 
 def _applicable(
-    known: Sequence[switches.Switch], target: Target, choices: Mapping[str, Choice]
-) -> list[switches.Switch]:
+    known: Sequence[switches.Optimisation], target: Target, choices: Mapping[str, Choice]
+) -> list[switches.Optimisation]:
     """Without the target's features where it has none, or where the lesser target cannot run; and
     without what one thread or no record makes no difference to."""
     return [
@@ -188,7 +191,7 @@ def _changed(row: PlannedRow, change: str, config: CompileOptions) -> PlannedRow
     return _compiled(row, config).changed(change=change)
 
 
-def _lesser(row: PlannedRow, switch: switches.Switch) -> PlannedRow:
+def _lesser(row: PlannedRow, switch: switches.Optimisation) -> PlannedRow:
     target = row.target
     if switch.target is not None:
         target = _named(switch.target, target.cores)
@@ -202,23 +205,24 @@ def _named(target: str, cores: int) -> Target:
     return targets.resolve(target, cores=cores)
 
 
-def _without(whole: PlannedRow, switch: switches.Switch, options: Options) -> PlannedRow:
+def _without(whole: PlannedRow, switch: switches.Optimisation, options: Options) -> PlannedRow:
     row = _changed(whole, WITHOUT + switch.name, switches.off([switch], _config(whole)))
     if switch.target is None and switch.threads is None:
         return row
     row = _tuned(_lesser(row, switch), options)  # not every record speaks for it
     new = [w for w in row.warnings if w not in whole.warnings]
     if _config(whole).choices and not _config(row).choices and not new:
-        new = [f"without what was tuned: no record speaks for {row.target.label}"]
+        target = row.target.label
+        new = [msg("without what was tuned: no record speaks for {target}", target=target)]
     return replace(row, warnings=tuple(new))
 
 
 def _bare(
     whole: PlannedRow,
-    known: Sequence[switches.Switch],
+    known: Sequence[switches.Optimisation],
     change: str,
     config: CompileOptions,
-    kept: switches.Switch | None = None,
+    kept: switches.Optimisation | None = None,
 ) -> PlannedRow:
     """A row with nothing but what `config` leaves on; the target's features go too."""
     row = whole
@@ -231,8 +235,9 @@ def _bare(
 class _Skipping:
     """Spares rows whose time is known or not worth it, once what they compare with is built."""
 
-    def __init__(self, alone: bool) -> None:
+    def __init__(self, alone: bool, known: Sequence[switches.Optimisation]) -> None:
         self.alone = alone
+        self.known = {WITHOUT + each.name: each for each in known}
         self.built: dict[str | None, Path] = {}
 
     def made(self, row: PlannedRow, entry: Entry, build: Callable[[], Entry]) -> Entry:
@@ -256,20 +261,21 @@ class _Skipping:
             return replace(made, unavailable=SAME_CODE)
         return made
 
-    def _needless(self, change: str) -> str | None:
+    def _needless(self, change: str) -> Text | None:
         """Why a row that leaves out only rules, or only records, leaves out nothing of the whole;
         None where it does, or where that is not known before it is built."""
         whole = self.built.get(None)
-        known = {WITHOUT + s.name: s for s in (*switches.CPU, *switches.CUDA)}
-        switch = known.get(change)
-        if whole is None or switch is None or not (switch.rules or switch.tuned):
+        switch = self.known.get(change)
+        if whole is None or switch is None or switch.passes or switch.overrides:
+            return None
+        if not (switch.rules or switch.tuned):
             return None
         kernels = artifacts.read_kernels(whole)
         if switch.tuned:
             return None if any(kernel.tuned for kernel in kernels) else tuned_rows.NO_KERNEL
         return None if any(kernel.rule in switch.rules for kernel in kernels) else SAME_CODE
 
-    def _too_long(self, limit_s: float) -> str | None:
+    def _too_long(self, limit_s: float) -> Text | None:
         """Why a run of plain loops is not worth its time, in words; None where it is."""
         folder = self.built.get(NOTHING)
         if folder is None or self.alone:
@@ -277,7 +283,9 @@ class _Skipping:
         work = {kernel.name: kernel.flops or 0.0 for kernel in artifacts.read_kernels(folder)}
         flops = sum(work.get(call.kernel, 0.0) for call in artifacts.read(folder).kernels)
         seconds = flops / PLAIN_FLOPS_PER_S
-        return f"about {seconds:.0f} s a run: --alone measures it" if seconds > limit_s else None
+        if seconds <= limit_s:
+            return None
+        return msg("about {seconds:.0f} s a run: --alone measures it", seconds=seconds)
 
 
 def _code(built: Path | Entry) -> tuple[Any, ...]:

@@ -1,23 +1,29 @@
-"""The optimisations that an ablation can switch off, and what each one consists of."""
+"""The optimisations that an ablation can switch off: what the manifests of passes and schedule
+rules say, and what is no pass: the target's features, threads and tuning records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.compiler.manifest.rule import ScheduleRule
+from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.compiler.passes import PASSES, all_passes
+from tvmscope.compiler.schedules import cpu, cuda, rules
 from tvmscope.core.options import CompileOptions
 from tvmscope.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Switch:
-    """An optimisation by its name."""
+class Optimisation:
+    """An optimisation by its name, and all that is left out with it."""
 
     name: str
     passes: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
-    overrides: dict[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
     """What switches it off, beside passes and schedule rules to leave out."""
     needs: tuple[str, ...] = ()
     """Others without which it has nothing to work on; alone it runs with these."""
@@ -30,45 +36,61 @@ class Switch:
     """Whether it can do anything where all others are off."""
 
 
-TUNING = Switch(name="tuning", tuned=True, alone=False)
-CPU: tuple[Switch, ...] = (
-    Switch(name="target-features", target="cpu:x86-64"),
-    Switch(name="threads", threads=1, alone=False),
-    Switch(name="fold-batch-norm", passes=("fold-batch-norm",)),
-    Switch(name="batch-in-parts", passes=("split-batch",), alone=False),
-    Switch(name="fusion", passes=("fuse-ops", "fuse-tir")),
-    Switch(name="layout", passes=("block-layout",)),
-    Switch(name="winograd", overrides={"winograd": False}, needs=("layout", "winograd-schedule")),
-    Switch(name="packed-matmul", passes=("pack-matmul",)),
-    Switch(name="attention", passes=("fuse-attention",)),
-    Switch(name="row-kernels", passes=("row-kernels",)),
-    Switch(name="subpixel-transposed", passes=("subpixel-transposed",)),
-    Switch(name="fast-math", passes=("fast-math",)),
-    Switch(name="conv2d-schedule", rules=("conv2d",), needs=("layout",)),
-    Switch(name="depthwise-schedule", rules=("depthwise",), needs=("layout",)),
-    Switch(name="matmul-schedule", rules=("matmul",), needs=("packed-matmul",)),
-    Switch(name="winograd-schedule", rules=("winograd",), alone=False),
-    Switch(name="attention-schedule", rules=("attention",), needs=("attention",)),
-    Switch(name="rows-schedule", rules=("rows",), needs=("row-kernels",)),
-    Switch(name="pooling-schedule", rules=("pooling",)),
-    Switch(name="reduction-schedule", rules=("reduction",)),
-    Switch(name="movement-schedule", rules=("movement",)),
-    Switch(name="fallback-schedule", rules=("fallback",)),
-    TUNING,
-)
-CUDA: tuple[Switch, ...] = (
-    Switch(name="fold-batch-norm", passes=("fold-batch-norm",), alone=False),
-    Switch(name="fusion", passes=("fuse-ops", "fuse-tir"), alone=False),
-    *(
-        Switch(name=f"{rule}-schedule", rules=(rule,), alone=False)
-        for rule in ("dlight-matmul", "dlight-gemv", "dlight-reduction", "dlight-general-reduction")
-    ),
-    TUNING,
-)
-"""Code without any schedule does not run on a GPU, so nothing runs alone there."""
+FEATURES = Optimisation(name="target-features", target="cpu:x86-64")
+THREADS = Optimisation(name="threads", threads=1, alone=False)
+TUNING = Optimisation(name="tuning", tuned=True, alone=False)
 
 
-def choose(known: Sequence[Switch], only: Sequence[str]) -> list[Switch]:
+def of_device(device: str) -> tuple[Optimisation, ...]:
+    """All that can be switched on a device, in the order in which it takes effect."""
+    return derived(all_passes(), rules(device), device)
+
+
+def built_in(device: str) -> tuple[Optimisation, ...]:
+    """What can be switched where no other package brings anything."""
+    return derived(PASSES, {"cpu": cpu.RULES, "cuda": cuda.RULES}[device], device)
+
+
+def derived(
+    known: Iterable[Pass], offered: Iterable[ScheduleRule], device: str
+) -> tuple[Optimisation, ...]:
+    """What manifests say can be switched.
+
+    Code without any schedule does not run on a GPU, so nothing runs alone there.
+    """
+    found: dict[str, Optimisation] = {}
+    for each in known:
+        for switch in each.switches if device in each.ours else ():
+            left_out = () if switch.overrides else (each.name,)
+            found[switch.name] = _joined(found.get(switch.name), switch, passes=left_out)
+    for rule in offered:
+        for switch in (rule.switch,) if rule.switch else ():
+            found[switch.name] = _joined(found.get(switch.name), switch, rules=(rule.name,))
+    if device == "cpu":
+        return (FEATURES, THREADS, *found.values(), TUNING)
+    return (*(replace(each, alone=False) for each in found.values()), TUNING)
+
+
+def _joined(
+    known: Optimisation | None,
+    switch: Switch,
+    *,
+    passes: tuple[str, ...] = (),
+    rules: tuple[str, ...] = (),
+) -> Optimisation:
+    """An optimisation with one more manifest's part in it."""
+    known = known or Optimisation(name=switch.name)
+    return replace(
+        known,
+        passes=(*known.passes, *passes),
+        rules=(*known.rules, *rules),
+        overrides={**known.overrides, **switch.overrides},
+        needs=tuple(dict.fromkeys((*known.needs, *switch.needs))),
+        alone=known.alone and switch.alone,
+    )
+
+
+def choose(known: Sequence[Optimisation], only: Sequence[str]) -> list[Optimisation]:
     """Those that were asked for; all where none was named."""
     names = [switch.name for switch in known]
     unknown = [name for name in only if name not in names]
@@ -81,7 +103,7 @@ def _list(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-def off(switches: Iterable[Switch], base: CompileOptions) -> CompileOptions:
+def off(switches: Iterable[Optimisation], base: CompileOptions) -> CompileOptions:
     """The options with all of these switched off."""
     passes, rules, overrides = list(base.disabled_passes), [], dict(base.overrides)
     choices = base.choices
@@ -97,7 +119,9 @@ def off(switches: Iterable[Switch], base: CompileOptions) -> CompileOptions:
     return replace(base, disabled_passes=left, overrides=overrides, choices=choices)
 
 
-def alone(switch: Switch, known: Sequence[Switch], base: CompileOptions) -> CompileOptions:
+def alone(
+    switch: Optimisation, known: Sequence[Optimisation], base: CompileOptions
+) -> CompileOptions:
     """The options with everything off but this one, and what it needs."""
     kept = {switch.name, *switch.needs}
     return off((s for s in known if s.name not in kept), base)

@@ -24,6 +24,7 @@ from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.measure.remote import remote
+from tvmscope.messages import Message, Text, msg, msgn
 from tvmscope.progress import Progress, Silent
 from tvmscope.report.terminal.bisection import headline
 from tvmscope.stages import places
@@ -84,13 +85,13 @@ def bisect_prepared(
 
 def suspect(
     session: Session, ready: Prepared, options: Options, folder: Path, progress: Progress
-) -> tuple[str, ...]:
+) -> tuple[Text, ...]:
     """For compiled rows that failed verification: the first operator that diverges, or how to ask.
 
     The search itself is done where the model compiles quickly, and once: rows of one model are
     mostly wrong for one reason.
     """
-    lines: list[str] = []
+    lines: list[Text] = []
     for row in session.results:
         target = next((t for t in session.targets if t.label == row.task.target), None)
         variant = row.task.variant
@@ -101,21 +102,31 @@ def suspect(
             precisions=(variant.precision,),
             compile=replace(options.compile, pipeline=variant.pipeline),
         )
-        say = f"{row.task.label} is wrong; where it begins: {command_for(session, own, target)}"
+        say = msg(
+            "{row} is wrong; where it begins: {command}",
+            row=row.task.label,
+            command=command_for(session, own, target),
+        )
         if not lines and target.kind == "llvm" and (row.build_s or CHEAP_BUILD_S) < CHEAP_BUILD_S:
             try:
                 found = bisect_prepared(ready, target, own, folder, progress)
-                if found.outcome == "nothing":
-                    found_text = "right when it is built and run anew: a race, or a bad link"
-                else:
-                    found_text = headline(found)
-                say = f"{row.task.label} is wrong: {found_text}"
-                say += f" (python {folder}/{SCRIPT})" if found.reproduced else ""
+                say = _told(row.task.label, found, folder)
             except TvmscopeError as e:  # the measured rows must not be lost for it
-                progress.note(f"bisect: {one_line(e)}")
+                progress.note(msg("bisect: {reason}", reason=one_line(e)))
         progress.note(say)
         lines.append(say)
     return tuple(lines)
+
+
+def _told(row: str, found: Bisection, folder: Path) -> Message:
+    """What a search found, for the session's warnings."""
+    what = headline(found)
+    if found.outcome == "nothing":
+        what = msg("right when it is built and run anew: a race, or a bad link")
+    if not found.reproduced:
+        return msg("{row} is wrong: {what}", row=row, what=what)
+    script = f"{folder}/{SCRIPT}"
+    return msg("{row} is wrong: {what} (python {script})", row=row, what=what, script=script)
 
 
 def command_for(session: Session, options: Options, target: Target) -> str:
@@ -135,6 +146,10 @@ def command_for(session: Session, options: Options, target: Target) -> str:
         words += ["--inputs", load.inputs_file]
     words += [part for name in options.compile.disabled_passes for part in ("--disable-pass", name)]
     return shlex.join(words)
+
+
+def _scheduled(count: int, total: int) -> Message:
+    return msg("{count} of {total} kernels scheduled", count=count, total=total)
 
 
 class Cut(NamedTuple):
@@ -165,7 +180,8 @@ class _Search:
         count = len(prefixes.names)
         whole = prefixes.after(count)
         if whole is None:
-            raise UsageError(f"the whole model does not run: {prefixes.tested[-1].detail}")
+            why = prefixes.tested[-1].detail or ""
+            raise UsageError(msg("the whole model does not run: {why}", why=why))
         if whole.passed:
             return self._found("nothing", whole)
         plain = prefixes.after(0)
@@ -178,7 +194,9 @@ class _Search:
         return self._passes(whole, marks[low], marks[high])
 
     def _tell(self, left: int) -> None:
-        self.prefixes.progress.note(f"{left} places left to search")
+        self.prefixes.progress.note(
+            msgn("{count} place left to search", "{count} places left to search", count=left)
+        )
 
     def _importer(self, whole: Accuracy) -> Bisection:
         """Wrong without any pass: the first operator that its framework computes otherwise."""
@@ -210,7 +228,7 @@ class _Search:
         prefixes, total = self.prefixes, len(kernels)
         _, bad = first_bad(
             total + 1,
-            lambda n: prefixes.mixed(low, high, kernels[:n], f"{n} of {total} kernels scheduled"),
+            lambda n: prefixes.mixed(low, high, kernels[:n], _scheduled(n, total)),
             self._tell,
         )
         kernel = kernels[bad - 1]
@@ -240,7 +258,7 @@ class _Search:
         try:
             write(str(self.folder), prefixes.tolerance, what)
         except TvmscopeError as e:
-            prefixes.progress.note(f"{what}: {one_line(e)}")
+            prefixes.progress.note(msg("{what}: {reason}", what=what, reason=one_line(e)))
             return False
         try:
             done = subprocess.run(
@@ -248,7 +266,7 @@ class _Search:
                 capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            prefixes.progress.note(f"{what}: the reproducer did not end")
+            prefixes.progress.note(msg("{what}: the reproducer did not end", what=what))
             return False
         (self.folder / "output.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
         return done.returncode == 1 and "DIFFERENT" in done.stdout

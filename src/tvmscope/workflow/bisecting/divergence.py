@@ -10,6 +10,7 @@ import numpy as np
 from tvmscope.benchmark.verify import mismatch
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.remote import remote
+from tvmscope.messages import Text, msg
 from tvmscope.workflow.bisecting.prefixes import VALUES, Prefixes
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Divergence:
     """The source operator's number."""
     index: int | None = None
     """The binding's number in the module that was run."""
-    detail: str | None = None
+    detail: Text | None = None
 
     @property
     def text(self) -> str:
@@ -64,7 +65,11 @@ def not_a_number(prefixes: Prefixes) -> Divergence | None:
     for test in (np.isnan, np.isinf):  # masks hold infinities that do no harm
         for source, array in sorted(values.items()):
             if array.dtype.kind == "f" and (bad := int(np.count_nonzero(test(array)))):
-                detail = f"{bad} of {array.size} values are not finite in the reference itself"
+                detail = msg(
+                    "{bad} of {size} values are not finite in the reference itself",
+                    bad=bad,
+                    size=array.size,
+                )
                 return Divergence(prefixes.operators((source,)), source, None, detail)
     return None
 
@@ -81,7 +86,9 @@ def between(prefixes: Prefixes, low: int, high: int) -> tuple[list[Divergence], 
         before = prefixes.call(VALUES, low, files[0])
         after = prefixes.call(VALUES, high, files[1])
     except TvmscopeError as e:
-        prefixes.progress.note(f"the values inside cannot be seen: {one_line(e)}")
+        prefixes.progress.note(
+            msg("the values inside cannot be seen: {reason}", reason=one_line(e))
+        )
         return [], [], ""
     own = {(v.sources, v.shape): v for v in before if v.sources}
     again = {(v.sources, v.shape): v for v in after if v.sources}
@@ -99,7 +106,7 @@ def between(prefixes: Prefixes, low: int, high: int) -> tuple[list[Divergence], 
     return sorted(found, key=lambda d: d.index or 0), known, files[0]
 
 
-def _compare(prefixes: Prefixes, actual: Any, expected: Any) -> str | None:
+def _compare(prefixes: Prefixes, actual: Any, expected: Any) -> Text | None:
     if actual.size == expected.size:  # a scalar may have become a vector of one
         actual = actual.reshape(expected.shape)
     return mismatch(actual, expected, prefixes.tolerance, atol=prefixes.options.atol)

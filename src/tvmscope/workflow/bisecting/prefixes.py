@@ -15,6 +15,7 @@ from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress
 from tvmscope.stages.builder import IMPORT_WITHOUT_TORCH
 from tvmscope.stages.options import Options
@@ -83,15 +84,17 @@ class Prefixes:
 
     def after(self, count: int) -> Accuracy | None:
         """The model after `count` passes, finished plainly; None where that cannot be run."""
-        name = "as imported" if count == 0 else f"after {self.names[count - 1]}"
+        name = msg("as imported")
+        if count:
+            name = msg("after {name}", name=self.names[count - 1])
         return self._test(name, lambda outputs: self.call(_RUN_PREFIX, count, outputs))
 
-    def mixed(self, low: int, high: int, kernels: Sequence[str], name: str) -> Accuracy | None:
+    def mixed(self, low: int, high: int, kernels: Sequence[str], name: Text) -> Accuracy | None:
         """The model after `low` passes, with some kernels as they are after `high`."""
         some = tuple(kernels)
         return self._test(name, lambda outputs: self.call(_RUN_MIXED, low, high, some, outputs))
 
-    def _test(self, name: str, run: Callable[[str], None]) -> Accuracy | None:
+    def _test(self, name: Text, run: Callable[[str], None]) -> Accuracy | None:
         self.progress.stage("test", name)
         outputs = self.scratch / "outputs.npz"
         try:

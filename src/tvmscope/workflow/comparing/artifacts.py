@@ -16,7 +16,7 @@ from tvmscope.core.comparison import compare
 from tvmscope.core.measurement import Result
 from tvmscope.core.vision import HALF_LIKENESS, LIKENESS, Sighting
 from tvmscope.errors import Incomparable, PictureError, TvmscopeError, UsageError, one_line
-from tvmscope.messages import _
+from tvmscope.messages import Text, msg
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress
 from tvmscope.stages.artifact import read_checked, with_inputs
@@ -34,7 +34,13 @@ def compare_artifacts(before: Path, after: Path, options: Options, progress: Pro
     """What the second changed; it is verified against the outputs of the first."""
     found = [read_checked(path) for path in (before, after)]
     if found[0].model_digest != found[1].model_digest or found[0].inputs != found[1].inputs:
-        raise Incomparable(f"{before} and {after} are artifacts of different models or shapes")
+        raise Incomparable(
+            msg(
+                "{before} and {after} are artifacts of different models or shapes",
+                before=before,
+                after=after,
+            )
+        )
     sightings: tuple[Sighting, ...] = ()
     with TemporaryDirectory(prefix="tvmscope-") as scratch:
         if options.pictures is not None:
@@ -76,7 +82,7 @@ def _row(old: Result, new: Result) -> RowChange:
 def _profiled(entries: Sequence[Entry], progress: Progress, options: Options) -> Changes:
     """Kernels of both; where one cannot be profiled, a warning in their place."""
     if any(entry.task.variant.graph for entry in entries):  # it runs its kernels as one
-        return Changes(rows=(), warnings=(_("kernels of CUDA graphs are not compared"),))
+        return Changes(rows=(), warnings=(msg("kernels of CUDA graphs are not compared"),))
     progress.stage("profile", "kernel by kernel")
     try:
         before, after = (
@@ -84,7 +90,8 @@ def _profiled(entries: Sequence[Entry], progress: Progress, options: Options) ->
             for e in entries
         )
     except TvmscopeError as e:
-        return Changes(rows=(), warnings=(f"kernels are not compared: {one_line(e)}",))
+        text = msg("kernels are not compared: {reason}", reason=one_line(e))
+        return Changes(rows=(), warnings=(text,))
     return kernel_changes(before, after)
 
 
@@ -108,22 +115,22 @@ def _look(
         for old, new in zip(sides[0].answers, sides[1].answers, strict=True)
     )
     if sides[0].inputs is None:
-        raise PictureError(sides[0].answers[0].failure or "no picture could be read")
+        raise PictureError(sides[0].answers[0].failure or msg("no picture could be read"))
     return sightings, sides[0].inputs
 
 
-def _scatter_warning(found: Sequence[Artifact]) -> tuple[str, ...]:
+def _scatter_warning(found: Sequence[Artifact]) -> tuple[Text, ...]:
     """Before and after the fix is what one means to compare; twice after it tells nothing of it."""
     for artifact in found:
         names = [name for call in artifact.kernels for name in (call.kernel, *call.source_ops)]
         if SCATTER_FIX not in artifact.pass_times_s or not any(map(_SCATTERS.search, names)):
             return ()
-    text = _("both artifacts have the fix for scatters; compile one with --no-fast-scatter")
+    text = msg("both artifacts have the fix for scatters; compile one with --no-fast-scatter")
     return (text,)
 
 
-def _problem(wrong: str | None, sightings: Sequence[Sighting]) -> str | None:
+def _problem(wrong: Text | None, sightings: Sequence[Sighting]) -> Text | None:
     if wrong is not None:
-        return f"the second artifact computes something else: {wrong}"
+        return msg("the second artifact computes something else: {wrong}", wrong=wrong)
     changed = [Path(s.picture).name for s in sightings if not s.same and s.failure is None]
-    return f"the answers differ: {', '.join(changed)}" if changed else None
+    return msg("the answers differ: {changed}", changed=changed) if changed else None

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import psutil
 
-from tvmscope import extras
+from tvmscope import extras, plugins
 from tvmscope.compiler import probe, targets
 from tvmscope.core.profile import Roof
 from tvmscope.errors import TvmscopeError, one_line
@@ -24,19 +24,13 @@ from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_within
 from tvmscope.messages import _
-from tvmscope.plugins import discover
 from tvmscope.profiling import roofs
 from tvmscope.runtime import tvm_compat
 from tvmscope.stages.places import RESULTS, TUNING_LOGS, cache_folder
 from tvmscope.units import format_bytes
+from tvmscope.workflow.examining.inventory import inventory
 from tvmscope.workflow.fixing import calibration
 
-PLUGINS = {
-    "backends": "BACKENDS",
-    "models.built_in": "MODEL",
-    "report.formats": "RENDERER",
-    "cli.commands": "COMMAND",
-}
 _PINS = {"apache-tvm": tvm_compat.TVM_PIN, "apache-tvm-ffi": tvm_compat.FFI_PIN}
 _ALTERNATIVES = {"xgboost-cpu": "xgboost", "onnxruntime": "onnxruntime-gpu"}
 """Distributions that provide the same module."""
@@ -220,19 +214,18 @@ def _extras() -> Iterator[Check]:
 
 
 def _plugins() -> Iterator[Check]:
-    for package, attribute in PLUGINS.items():
-        found, failures = discover(f"tvmscope.{package}", attribute)
-        for failure in failures:
+    """What there is of each kind, what failed to load, and who brought what."""
+    brought: dict[str, list[str]] = {}
+    for kind in inventory():
+        for failure in kind.failures:
             yield Check(failure.module, "warn", failure.reason)
-        if found:
-            yield Check(package.split(".")[0], "ok", ", ".join(_names(found)))
-
-
-def _names(found: dict[str, Any]) -> Iterator[str]:
-    """What users call them: a file may hold several, and is named as Python wants it."""
-    for file, manifests in found.items():
-        for manifest in manifests if isinstance(manifests, tuple) else (manifests,):
-            yield getattr(manifest, "name", file)
+        yield Check(kind.label, "ok", ", ".join(kind.built_in))
+        for plugin in kind.plugins:
+            brought.setdefault(plugin.origin, []).append(f"{plugin.kind} {plugin.name}")
+    for origin, names in brought.items():
+        yield Check(_("plug-in {origin}").format(origin=origin), "ok", ", ".join(names))
+    if not plugins.allowed():
+        yield Check(_("plug-ins"), "info", _("other packages are left out (--no-plugins)"))
 
 
 def _places() -> Iterator[Check]:

@@ -7,15 +7,13 @@ from dataclasses import replace
 
 from tvmscope.benchmark.compare import compare_all
 from tvmscope.core.comparison import verdict
-from tvmscope.core.fixes import Attempt
+from tvmscope.core.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
-from tvmscope.core.profile import Finding
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 from tvmscope.core.stats import difference_interval, ratio_interval
 from tvmscope.core.target import Target
-from tvmscope.messages import _
-from tvmscope.units import format_s
+from tvmscope.messages import Message, Seconds, Text, msg, word
 
 
 def promise(finding: Finding, key: RowKey) -> Attempt:
@@ -32,11 +30,12 @@ def promise(finding: Finding, key: RowKey) -> Attempt:
 def judge(attempt: Attempt, old: Result, new: Result) -> Attempt:
     """Keep what is right and surely faster."""
     if new.status == "wrong":
-        return undone(attempt, _("wrong result: {why}").format(why=new.reason))
+        return undone(attempt, msg("wrong result: {why}", why=new.reason or ""))
     for row in (new, old):
         if row.status != "ok" or row.measurement is None:
-            why = _("{row} could not be measured: {why}")
-            return undone(attempt, why.format(row=row.task.label, why=row.reason))
+            why = row.reason or ""
+            text = msg("{row} could not be measured: {why}", row=row.task.label, why=why)
+            return undone(attempt, text)
     assert old.measurement is not None  # asked above
     assert new.measurement is not None
     rounds = old.measurement.rounds_s, new.measurement.rounds_s
@@ -44,17 +43,19 @@ def judge(attempt: Attempt, old: Result, new: Result) -> Attempt:
     achieved, interval = difference_interval(*rounds)
     call = verdict(ratio)
     kept = call == "faster"
-    words = _("{ratio:.3g} times as fast") if kept else _("not faster: {ratio:.3g}x, {call}")
+    reason = msg("{ratio:.3g} times as fast", ratio=ratio.ratio)
+    if not kept:
+        reason = msg("not faster: {ratio:.3g}x, {call}", ratio=ratio.ratio, call=word(call))
     return replace(
         attempt,
         achieved_s=achieved,
         ci95_s=interval,
         outcome="kept" if kept else "reverted",
-        reason=words.format(ratio=ratio.ratio, call=_(call)),
+        reason=reason,
     )
 
 
-def undone(attempt: Attempt, reason: str) -> Attempt:
+def undone(attempt: Attempt, reason: Text) -> Attempt:
     return replace(attempt, outcome="reverted", reason=reason)
 
 
@@ -105,15 +106,19 @@ def with_results(session: Session, results: Sequence[Result]) -> Session:
     return replace(session, results=rows, comparisons=compare_all(rows))
 
 
-def tell(attempt: Attempt, number: int) -> str:
+def tell(attempt: Attempt, number: int) -> Message:
     """A line about an attempt."""
     if attempt.outcome == "open":
-        text = _("fix {number}: {title}; predicted to save {time}")
-        time = format_s(attempt.predicted_s)
-    else:
-        text = _("fix {number}: {outcome}, {reason}; saved {time}")
-        time = format_s(attempt.achieved_s)
-    return text.format(
-        number=number, title=attempt.title, time=time, outcome=_(attempt.outcome),
+        return msg(
+            "fix {number}: {title}; predicted to save {time}",
+            number=number,
+            title=attempt.title,
+            time=Seconds(attempt.predicted_s),
+        )
+    return msg(
+        "fix {number}: {outcome}, {reason}; saved {time}",
+        number=number,
+        outcome=word(attempt.outcome),
         reason=attempt.reason,
-    )  # fmt: skip
+        time=Seconds(attempt.achieved_s),
+    )

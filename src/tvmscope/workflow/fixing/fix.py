@@ -15,18 +15,17 @@ from typing import Any
 
 from tvmscope.benchmark.plan import Entry
 from tvmscope.compiler import targets
-from tvmscope.core.fixes import Attempt
+from tvmscope.core.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
 from tvmscope.core.precision import Precision
-from tvmscope.core.profile import Finding
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 from tvmscope.diagnose import view
-from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import BuildError, TvmscopeError, UsageError, one_line
-from tvmscope.messages import _
+from tvmscope.messages import msg
 from tvmscope.stages import places
 from tvmscope.stages.build import build_rows
+from tvmscope.stages.facts import diagnosed
 from tvmscope.stages.job import Job
 from tvmscope.stages.options import Options
 from tvmscope.stages.plan import plan_rows
@@ -62,7 +61,9 @@ class Version:
 def applied(options: Options, fix: Mapping[str, Any]) -> Options:
     """The options after a fix; a fix is data that may come from a file."""
     if unknown := [key for key in fix if key not in _KNOWN]:
-        raise UsageError(f"a fix cannot set {', '.join(unknown)}; it knows {', '.join(_KNOWN)}")
+        raise UsageError(
+            msg("a fix cannot set {unknown}; it knows {known}", unknown=unknown, known=_KNOWN)
+        )
     whole = {key: fix[key] for key in ("threads", "graph") if key in fix}
     if "precision" in fix:
         whole["precisions"] = (Precision.parse(fix["precision"]),)
@@ -110,7 +111,7 @@ class FixLoop:
             version = _changed(now, attempt.fix, self.job.ready.model.format)
             entry = self._built(version, number)
         except TvmscopeError as e:
-            return attempts.undone(attempt, _("build failed: {why}").format(why=one_line(e))), None
+            return attempts.undone(attempt, msg("build failed: {why}", why=one_line(e))), None
         old, new = self._race([self._entry(now), entry], version.options, f"fix-{number}").results
         judged = attempts.judge(attempt, old, new)
         return judged, (version, new) if judged.outcome == "kept" else None
@@ -192,7 +193,9 @@ def fix_rows(job: Job, rows: Sequence[PlannedRow]) -> Iterator[Session]:
     for subject in view.subjects(session):
         row = next((r for r in rows if r.key == subject.key), None)
         if row is None or subject.row is None or subject.row.status != "ok":
-            job.progress.note(f"{subject.key.name}: no fixes are tried on a row that is not right")
+            job.progress.note(
+                msg("{row}: no fixes are tried on a row that is not right", row=subject.key.name)
+            )
             continue
         pipeline = row.variant.pipeline or job.options.compile.pipeline
         own = replace(job.options, compile=replace(job.options.compile, pipeline=pipeline))
@@ -205,7 +208,7 @@ def _next(session: Session, now: Version) -> Finding | None:
     """The finding whose fix promises most, of those that were not tried."""
     tried = {(a.rule, a.title) for a in session.fixes if a.key and a.key.device == now.key.device}
     about = view.about(session, now.key, now.row.target)
-    found = [f for f in diagnose(about).findings if f.fix and f.saving_s != 0]
+    found = [f for f in diagnosed(about).findings if f.fix and f.saving_s != 0]
     new = [f for f in found if (f.rule, f.title) not in tried]
     return min(new, key=lambda f: any(key in f.fix for key in _BLIND), default=None)
 

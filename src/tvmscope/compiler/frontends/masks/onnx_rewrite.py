@@ -14,15 +14,13 @@ whether there are as many as chosen places is seen at run time: if not, those pl
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
-import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
 
+from tvmscope.compiler.frontends.masks import onnx_places as known
 from tvmscope.compiler.frontends.masks import onnx_rules as rules
-from tvmscope.compiler.frontends.masks import places as known
-from tvmscope.compiler.frontends.masks.places import FLOATS, Array, Lost, Places, Value
+from tvmscope.compiler.frontends.masks.onnx_draft import Draft
+from tvmscope.compiler.frontends.masks.onnx_places import Lost, Value
 
 _ARITHMETIC = (
     "Constant", "Concat", "Gather", "Unsqueeze", "Squeeze", "Slice", "Cast", "Identity", "Add",
@@ -47,177 +45,62 @@ def fix_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     except onnx.shape_inference.InferenceError:  # the importer says what is wrong with it
         return model
-    return Walk(inferred).rewritten() or model
+    return _rewritten(Draft(inferred)) or model
 
 
-class Walk:
-    """Once through the nodes; the old ones stay beside the new ones until all are known."""
+def _rewritten(draft: Draft) -> onnx.ModelProto | None:
+    """Once through the nodes: the new model, or None where there is nothing to rewrite."""
+    for node in draft.model.graph.node:
+        draft.like = node.output[0]
+        value = _sizes(draft, node) or _by_rule(draft, node) or _plain(draft, node)
+        if value is not None:
+            draft.values[node.output[0]] = value
+        if node.output[0] not in draft.replaced:
+            draft.nodes.append(node)
+    return draft.finished()
 
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self.model = model
-        self.opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
-        infos = (*model.graph.input, *model.graph.value_info, *model.graph.output)
-        self.types = {v.name: v.type.tensor_type for v in infos}
-        self.constants = {t.name: t for t in model.graph.initializer}
-        self.maker = {name: node for node in model.graph.node for name in node.output}
-        self.values: dict[str, Value] = {}
-        self.nodes: list[onnx.NodeProto] = []
-        self.added: list[TensorProto] = []
-        self.replaced: set[str] = set()
-        self.like = ""
-        """What the next new nodes are named after."""
 
-    def rewritten(self) -> onnx.ModelProto | None:
-        """The new model, or None where there is nothing to rewrite."""
-        for node in self.model.graph.node:
-            self.like = node.output[0]
-            value = self._sizes(node) or self._by_rule(node) or self._plain(node)
-            if value is not None:
-                self.values[node.output[0]] = value
-            if node.output[0] not in self.replaced:
-                self.nodes.append(node)
-        if not self.replaced:
-            return None
-        made = onnx.ModelProto()
-        made.CopyFrom(self.model)
-        needed, kept = {o.name for o in made.graph.output}, []
-        for node in reversed(self.nodes):
-            if needed & set(node.output):
-                kept.append(node)
-                needed.update(node.input)
-        held = [t for t in (*self.model.graph.initializer, *self.added) if t.name in needed]
-        del made.graph.node[:], made.graph.initializer[:], made.graph.value_info[:]
-        made.graph.node.extend(reversed(kept))
-        made.graph.initializer.extend(held)
-        return made
+def _inputs(draft: Draft, node: onnx.NodeProto) -> list[Value | None]:
+    return [draft.value(name) for name in node.input if name]
 
-    # ---- what is known of a tensor ---------------------------------------------------------------
 
-    def value(self, name: str) -> Value | None:
-        """A tensor of a fixed shape; constants with their elements, unless they are weights."""
-        if name in self.values:
-            return self.values[name]
-        if name in self.constants:
-            tensor = self.constants[name]
-            array = None if tensor.data_type in FLOATS else numpy_helper.to_array(tensor)
-            return self.values.setdefault(name, Value(tuple(tensor.dims), array, tensor=name))
-        kind = self.types.get(name)
-        if kind is None or not kind.HasField("shape"):
-            return None
-        if not all(d.HasField("dim_value") for d in kind.shape.dim):
-            return None
-        return Value(tuple(d.dim_value for d in kind.shape.dim), tensor=name)
+def _plain(draft: Draft, node: onnx.NodeProto) -> Value | None:
+    """A node that has nothing to do with masks; its result where it may be part of a shape."""
+    inputs = _inputs(draft, node)
+    arrays = [v.array for v in inputs if v is not None and v.array is not None]
+    small = all(a.size <= _SMALL and a.dtype != object for a in arrays)
+    unknown = len(arrays) < len(inputs)
+    if unknown or not small or node.op_type not in _ARITHMETIC or node.domain:
+        return None
+    if node.op_type == "ConstantOfShape" and prod(arrays[0]) > _SMALL:
+        return None
+    found = known.evaluate(node, arrays, draft.opset)
+    if found is None or (found.dtype.kind == "f" and found.size > _SMALL):
+        return None
+    return Value(found.shape, found, tensor=node.output[0])
 
-    def dtype(self, name: str) -> int:
-        """The element type of a tensor, 0 where it is not known."""
-        if name in self.constants:
-            return self.constants[name].data_type
-        return self.types[name].elem_type if name in self.types else 0
 
-    # ---- node by node ----------------------------------------------------------------------------
+def _sizes(draft: Draft, node: onnx.NodeProto) -> Value | None:
+    """Arithmetic with shapes that passes sizes on, whatever they are."""
+    values = _inputs(draft, node)
+    arrays = [None if v is None else v.array for v in values]
+    if not any(a is not None and a.dtype == object for a in arrays):
+        return None
+    if any(v is not None and v.places for v in values):
+        return None
+    found = known.of_sizes(node, arrays)
+    return None if found is None else Value(found.shape, found, tensor=node.output[0])
 
-    def _inputs(self, node: onnx.NodeProto) -> list[Value | None]:
-        return [self.value(name) for name in node.input if name]
 
-    def _plain(self, node: onnx.NodeProto) -> Value | None:
-        """A node that has nothing to do with masks; its result where it may be part of a shape."""
-        arrays = [None if v is None else v.array for v in self._inputs(node)]
-        small = all(a is not None and a.size <= _SMALL and a.dtype != object for a in arrays)
-        if not small or node.op_type not in _ARITHMETIC or node.domain:
-            return None
-        if node.op_type == "ConstantOfShape" and prod(arrays[0]) > _SMALL:  # type: ignore[arg-type]
-            return None
-        found = known.evaluate(node, arrays, self.opset)
-        if found is None or (found.dtype.kind == "f" and found.size > _SMALL):
-            return None
-        return Value(found.shape, found, tensor=node.output[0])
-
-    def _sizes(self, node: onnx.NodeProto) -> Value | None:
-        """Arithmetic with shapes that passes sizes on, whatever they are."""
-        values = self._inputs(node)
-        arrays = [None if v is None else v.array for v in values]
-        if not any(a is not None and a.dtype == object for a in arrays):
-            return None
-        if any(v is not None and v.places for v in values):
-            return None
-        found = known.of_sizes(node, arrays)
-        return None if found is None else Value(found.shape, found, tensor=node.output[0])
-
-    def _by_rule(self, node: onnx.NodeProto) -> Value | None:
-        """A node that makes or takes tensors with an element for each place."""
-        rule = rules.RULES.get(node.op_type)
-        values = [v for v in self._inputs(node) if v is not None]
-        if rule is None or len(values) < sum(map(bool, node.input)):
-            return None
-        if not any(v.places for v in values) and node.op_type not in rules.MAKERS:
-            return None
-        try:
-            return rule(self, node, values)
-        except Lost:
-            return None
-
-    # ---- what is written -------------------------------------------------------------------------
-
-    def constant(self, numbers: Array | tuple[int, ...] | float) -> str:
-        """New numbers: sizes, coordinates, or a float32."""
-        name = f"{self.like}/constant{len(self.added)}"
-        dtype = np.float32 if isinstance(numbers, float) else np.int64
-        self.added.append(numpy_helper.from_array(np.asarray(numbers, dtype), name))
-        return name
-
-    def emit(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """A new node, named after the result of the one that it is for."""
-        name = f"{self.like}/{kind}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
-        return name
-
-    def again(self, node: onnx.NodeProto, values: list[Value]) -> str:
-        """The node once more, for these inputs."""
-        made, names = onnx.NodeProto(), (v.tensor for v in values)
-        made.CopyFrom(node)
-        made.input[:] = [next(names) if name else "" for name in node.input]
-        made.name = made.output[0] = f"{self.like}/{node.op_type}{len(self.nodes)}"
-        self.nodes.append(made)
-        return made.output[0]
-
-    def replace(self, node: onnx.NodeProto, kind: str, *inputs: str) -> None:
-        """Another node in place of this one."""
-        self.nodes.append(helper.make_node(kind, inputs, node.output, node.name))
-        self.replaced.add(node.output[0])
-
-    def reshaped(self, tensor: str, shape: tuple[int, ...]) -> str:
-        return self.emit("Reshape", tensor, self.constant(shape))
-
-    def chosen(self, places: Places, shape: tuple[int, ...]) -> str:
-        """The mask in a shape that has one axis of places."""
-        mask = self.value(places.tensor)
-        if mask is None or prod(mask.shape) != places.size:
-            raise Lost
-        tensor = places.tensor
-        if (dtype := self.dtype(tensor)) != TensorProto.BOOL:  # NaN is not zero either
-            zero = self.emit("Cast", self.constant(0), to=dtype)
-            tensor = self.emit("Not", self.emit("Equal", tensor, zero))
-        return tensor if mask.shape == shape else self.reshaped(tensor, shape)
-
-    def picked(self, value: Value, axis: int, places: Places, *, exactly: bool) -> Value:
-        """Of values one after the other along an axis: for each place the one that is next.
-
-        NaN where there are not exactly as many as chosen places, or not enough.
-        """
-        size, dtype = value.shape[axis], self.dtype(value.tensor)
-        enough = not exactly and size >= places.size
-        if not size or not (enough or dtype in FLOATS):
-            raise Lost
-        numbers = self.emit("Cast", self.chosen(places, (places.size,)), to=TensorProto.INT64)
-        before = self.emit("CumSum", numbers, self.constant(0), exclusive=1)
-        if size < places.size:
-            before = self.emit("Min", before, self.constant(size - 1))
-        found = self.emit("Gather", value.tensor, before, axis=axis)
-        if not enough:
-            count = self.emit("ReduceSum", numbers, keepdims=0)
-            test = "Equal" if exactly else "LessOrEqual"
-            right = self.emit(test, count, self.constant(size))
-            nothing = self.emit("Cast", self.constant(np.nan), to=dtype)
-            found = self.emit("Where", right, found, nothing)
-        shape = (*value.shape[:axis], places.size, *value.shape[axis + 1 :])
-        return Value(shape, None, places, axis, found)
+def _by_rule(draft: Draft, node: onnx.NodeProto) -> Value | None:
+    """A node that makes or takes tensors with an element for each place."""
+    rule = rules.RULES.get(node.op_type)
+    values = [v for v in _inputs(draft, node) if v is not None]
+    if rule is None or len(values) < sum(map(bool, node.input)):
+        return None
+    if not any(v.places for v in values) and node.op_type not in rules.MAKERS:
+        return None
+    try:
+        return rule(draft, node, values)
+    except Lost:
+        return None

@@ -9,43 +9,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
-from tvmscope.compiler.frontends.masks import places as known
-from tvmscope.compiler.frontends.masks.places import FLOATS, Array, Count, Lost, Places, Value
-
-if TYPE_CHECKING:
-    from tvmscope.compiler.frontends.masks.onnx_rewrite import Walk
+from tvmscope.compiler.frontends.masks import onnx_places as known
+from tvmscope.compiler.frontends.masks.onnx_draft import Draft
+from tvmscope.compiler.frontends.masks.onnx_places import FLOATS, Array, Count, Lost, Places, Value
 
 _MOST_PLACES = 1 << 22
 """Of a mask whose coordinates are written down."""
 _COMBINE = {"add": "Add", "mul": "Mul", "min": "Min", "max": "Max"}
 
 
-def _nonzero(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | None:
+def _nonzero(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     """The coordinates of all places."""
     (mask,) = values
     if mask.places or not mask.shape or not 0 < prod(mask.shape) <= _MOST_PLACES:
         return None
     array = np.indices(mask.shape).reshape(len(mask.shape), -1)
-    base, times = _base(walk, mask.tensor, mask.shape)
+    base, times = _base(draft, mask.tensor, mask.shape)
     places = Places(base, times, prod(mask.shape), mask.tensor)
-    return Value(array.shape, array, places, 1, walk.constant(array))
+    return Value(array.shape, array, places, 1, draft.constant(array))
 
 
-def _base(walk: Walk, mask: str, shape: tuple[int, ...]) -> tuple[str, int]:
+def _base(draft: Draft, mask: str, shape: tuple[int, ...]) -> tuple[str, int]:
     """The mask that was repeated along further axes to give this one, and how often."""
-    wide = walk.maker.get(mask)
+    wide = draft.maker.get(mask)
     narrow = (
-        walk.maker.get(wide.input[0]) if wide is not None and wide.op_type == "Expand" else None
+        draft.maker.get(wide.input[0]) if wide is not None and wide.op_type == "Expand" else None
     )
     if narrow is None or narrow.op_type not in ("Unsqueeze", "Reshape"):
         return mask, 1
-    base, ones = walk.value(narrow.input[0]), walk.value(narrow.output[0])
+    base, ones = draft.value(narrow.input[0]), draft.value(narrow.output[0])
     if base is None or ones is None or not base.shape:
         return mask, 1
     rest = shape[len(base.shape) :]
@@ -53,26 +50,26 @@ def _base(walk: Walk, mask: str, shape: tuple[int, ...]) -> tuple[str, int]:
     return (narrow.input[0], prod(rest)) if fits else (mask, 1)
 
 
-def _reduce_sum(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | None:
+def _reduce_sum(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     """The number of chosen places, as PyTorch's newer exporter writes it."""
-    cast, given = walk.maker.get(node.input[0]), known.attributes(node)
+    cast, given = draft.maker.get(node.input[0]), known.attributes(node)
     if cast is None or cast.op_type != "Cast" or len(values) != 1 or "axes" in given:
         return None
     if given.get("noop_with_empty_axes"):
         return None
     mask = cast.input[0]
-    flat = walk.maker.get(mask)
+    flat = draft.maker.get(mask)
     if flat is not None and flat.op_type == "Reshape":
         mask = flat.input[0]
     whole = known.attributes(cast)["to"] in (TensorProto.INT64, TensorProto.INT32)
-    if not whole or walk.dtype(mask) != TensorProto.BOOL or values[0].places:
+    if not whole or draft.dtype(mask) != TensorProto.BOOL or values[0].places:
         return None
     array = np.empty((1,) * (len(values[0].shape) if given.get("keepdims", 1) else 0), object)
     array[...] = Count(Places(mask, 1, prod(values[0].shape), mask))
     return Value(array.shape, array, tensor=node.output[0])
 
 
-def _shape(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value:
+def _shape(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value:
     held, given = values[0], known.attributes(node)
     dims = np.array([*held.shape], object)
     dims[held.axis] = Count(known.places_of(held))
@@ -81,24 +78,24 @@ def _shape(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value:
     return Value(array.shape, array, tensor=node.output[0])
 
 
-def _elementwise(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value:
-    if node.op_type == "Div" and walk.dtype(node.output[0]) not in FLOATS:
+def _elementwise(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value:
+    if node.op_type == "Div" and draft.dtype(node.output[0]) not in FLOATS:
         raise Lost  # by zero, at a place that was not chosen
     result = known.broadcast(values)
-    found = known.evaluate(node, [v.array for v in values], walk.opset)
-    return replace(result, array=found, tensor=walk.again(node, values))
+    found = known.evaluate(node, [v.array for v in values], draft.opset)
+    return replace(result, array=found, tensor=draft.again(node, values))
 
 
-def _moved(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value:
+def _moved(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value:
     """Coordinates in another order; other tensors are not met in it."""
-    found = known.evaluate(node, [v.array for v in values], walk.opset)
+    found = known.evaluate(node, [v.array for v in values], draft.opset)
     axis = None if found is None else known.moved(node, values, found.ndim)
     if found is None or axis is None:
         raise Lost
-    return Value(found.shape, found, values[0].places, axis, walk.again(node, values))
+    return Value(found.shape, found, values[0].places, axis, draft.again(node, values))
 
 
-def _expand(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | None:
+def _expand(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     value, dims = values[0], values[1].array
     if dims is None or not (value.places or known.counts_in(dims)):
         return None
@@ -106,40 +103,40 @@ def _expand(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | No
     if target.places and not value.places and -target.end <= len(value.shape):
         axis = target.end + len(value.shape)
         if 1 < value.shape[axis] <= target.places.size:
-            value = walk.picked(value, axis, target.places, exactly=True)
+            value = draft.picked(value, axis, target.places, exactly=True)
     result = known.broadcast([value, target])
     array = None if value.array is None else np.broadcast_to(value.array, result.shape)
-    tensor = walk.emit("Expand", value.tensor, walk.constant(result.shape))
+    tensor = draft.emit("Expand", value.tensor, draft.constant(result.shape))
     return replace(result, array=array, tensor=tensor)
 
 
-def _constant_of_shape(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | None:
+def _constant_of_shape(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     dims = values[0].array
     if dims is None or not known.counts_in(dims):
         return None
     result = known.of_shape(dims)
-    sizes = Value((len(dims),), tensor=walk.constant(result.shape))
-    return replace(result, tensor=walk.again(node, [sizes]))
+    sizes = Value((len(dims),), tensor=draft.constant(result.shape))
+    return replace(result, tensor=draft.again(node, [sizes]))
 
 
-def _slice(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | None:
+def _slice(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     """The first values, as many as there are chosen places."""
-    value, *arrays = values[0], *(v.array for v in values[1:])
-    if len(arrays) < 2 or len(values) < len(node.input) or any(a is None for a in arrays):
+    value, arrays = values[0], [v.array for v in values[1:] if v.array is not None]
+    if len(arrays) < max(2, len(values) - 1) or len(values) < len(node.input):
         return None
     end = arrays[1][0] if arrays[1].size == 1 else None
     if not isinstance(end, Count):
-        return _moved(walk, node, values) if value.places else None
+        return _moved(draft, node, values) if value.places else None
     arrays += [np.zeros(1, int), np.ones(1, int)][len(arrays) - 2 :]
     if any(a.size != 1 for a in arrays) or arrays[0][0] != 0 or arrays[3][0] != 1:
         return None
     axis = int(arrays[2][0]) % len(value.shape)
     if not value.places:
-        return walk.picked(value, axis, end.places, exactly=False)
+        return draft.picked(value, axis, end.places, exactly=False)
     return value if (value.places, value.axis) == (end.places, axis) else None
 
 
-def _reshape(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | None:
+def _reshape(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     """To the same shape, or to one axis where that of the places is the first one."""
     value, dims = values[0], values[1].array
     if dims is None or not value.places or known.attributes(node).get("allowzero"):
@@ -158,10 +155,10 @@ def _reshape(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | N
     rest = prod(value.shape[1:])
     flat = Places(places.mask, places.times * rest, places.size * rest, places.tensor)
     array = None if value.array is None else value.array.reshape(-1)
-    return Value((flat.size,), array, flat, 0, walk.reshaped(value.tensor, (flat.size,)))
+    return Value((flat.size,), array, flat, 0, draft.reshaped(value.tensor, (flat.size,)))
 
 
-def _gather(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | None:
+def _gather(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     """Along one axis, by places of a mask of that axis."""
     data, indices = values
     axis = known.attributes(node).get("axis", 0) % len(data.shape)
@@ -171,21 +168,21 @@ def _gather(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | No
         return None
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     at = axis + indices.axis
-    return Value(shape, None, indices.places, at, walk.again(node, values))
+    return Value(shape, None, indices.places, at, draft.again(node, values))
 
 
-def _gather_nd(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | None:
+def _gather_nd(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     data, indices = values
     if known.attributes(node).get("batch_dims", 0):
         return None
     rows, lead = _rows(data, indices)
     shape = (*indices.shape[:-1], *data.shape[len(lead) :])
     whole = _is_all(rows, lead)
-    tensor = walk.reshaped(data.tensor, shape) if whole else walk.again(node, values)
+    tensor = draft.reshaped(data.tensor, shape) if whole else draft.again(node, values)
     return Value(shape, None, indices.places, indices.axis, tensor)
 
 
-def _scatter_nd(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value | None:
+def _scatter_nd(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
     """Every place gets its value if it is chosen, else what it has."""
     data, indices, updates = values
     rows, lead = _rows(data, indices)
@@ -193,39 +190,39 @@ def _scatter_nd(walk: Walk, node: onnx.NodeProto, values: list[Value]) -> Value 
     wanted = (*indices.shape[:-1], *data.shape[len(lead) :])
     plain = not updates.places and len(updates.shape) == len(wanted)
     if plain and updates.shape[axis] <= places.size:
-        updates = walk.picked(updates, axis, places, exactly=True)
+        updates = draft.picked(updates, axis, places, exactly=True)
     fits = (updates.shape, updates.places, updates.axis) == (wanted, places, axis)
     if not fits or len(np.unique(rows)) < len(rows):
         return None
     whole, old, new = _is_all(rows, lead), data.tensor, updates.tensor
-    mask = _mask(walk, indices, lead if whole else None, len(data.shape) - len(lead))
+    mask = _mask(draft, indices, lead if whole else None, len(data.shape) - len(lead))
     if not whole:
-        old = walk.emit("GatherND", old, indices.tensor)
+        old = draft.emit("GatherND", old, indices.tensor)
     elif wanted != data.shape:
-        new = walk.reshaped(new, data.shape)
+        new = draft.reshaped(new, data.shape)
     how = known.attributes(node).get("reduction", b"none").decode()
     if how != "none":
-        new = walk.emit(_COMBINE[how], old, new)
+        new = draft.emit(_COMBINE[how], old, new)
     if whole:
-        walk.replace(node, "Where", mask, new, old)
+        draft.replace(node, "Where", mask, new, old)
     else:
-        updated = walk.emit("Where", mask, new, old)
-        walk.replace(node, "ScatterND", data.tensor, indices.tensor, updated)
+        updated = draft.emit("Where", mask, new, old)
+        draft.replace(node, "ScatterND", data.tensor, indices.tensor, updated)
     return Value(data.shape, tensor=node.output[0])
 
 
-def _mask(walk: Walk, indices: Value, lead: tuple[int, ...] | None, inner: int) -> str:
+def _mask(draft: Draft, indices: Value, lead: tuple[int, ...] | None, inner: int) -> str:
     """The mask as wide as the coordinates, or in the shape of all the places that they name."""
     places, around, ones = known.places_of(indices), indices.shape[:-1], (1,) * inner
     if lead is not None and prod(around) == places.size:
-        return walk.chosen(places, (*lead, *ones))
+        return draft.chosen(places, (*lead, *ones))
     flat = [1] * len(around)
     flat[indices.axis] = places.size
-    mask = walk.chosen(places, (*flat, *ones))
+    mask = draft.chosen(places, (*flat, *ones))
     if lead is None or lead == around:
         return mask
-    wide = walk.emit("Expand", mask, walk.constant((*around, *ones)))
-    return walk.reshaped(wide, (*lead, *ones))
+    wide = draft.emit("Expand", mask, draft.constant((*around, *ones)))
+    return draft.reshaped(wide, (*lead, *ones))
 
 
 def _rows(data: Value, indices: Value) -> tuple[Array, tuple[int, ...]]:
@@ -244,7 +241,7 @@ def _is_all(rows: Array, shape: tuple[int, ...]) -> bool:
     return rows.size == prod(shape) and bool((rows == np.arange(rows.size)).all())
 
 
-Rule = Callable[["Walk", onnx.NodeProto, list[Value]], Value | None]
+Rule = Callable[[Draft, onnx.NodeProto, list[Value]], Value | None]
 MAKERS: dict[str, Rule] = {
     "NonZero": _nonzero,
     "ReduceSum": _reduce_sum,

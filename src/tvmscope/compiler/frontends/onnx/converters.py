@@ -6,6 +6,7 @@ Each one gives the result, or None to leave the node to TVM's converter.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def _resize(
         return None
     roi = arrays["roi"]
     ends = [0.0] * len(axes) + [1.0] * len(axes) if roi is None or not roi.size else roi.tolist()
-    how = {
+    how: dict[str, Any] = {
         "mode": _text(attrs, "mode", "nearest"),
         "coordinates": _text(
             attrs, "coordinate_transformation_mode", "asymmetric" if opset < 11 else "half_pixel"
@@ -89,11 +90,10 @@ def _nms(
     unknown = any(v is not None and a is None for v, a in zip(rest, arrays, strict=True))
     if boxes is None or scores is None or unknown:
         return None
+    defaults: tuple[float, ...] = (0, 0.0, float(np.finfo(np.float32).min))
     most, overlap, score = (
         default if found is None or not found.size else found.item()
-        for found, default in zip(
-            [*arrays, None, None, None][:3], (0, 0.0, np.finfo(np.float32).min), strict=True
-        )
+        for found, default in zip([*arrays, None, None, None][:3], defaults, strict=True)
     )
     if most <= 0:
         return relax.const(np.zeros((0, 3), np.int64), "int64")
@@ -145,14 +145,15 @@ def _top_k(
     if count is None or inputs[0] is None or str(inputs[0].ty.dtype) in ("float16", "bfloat16"):
         return None
     data, axis = inputs[0], int(attrs.get("axis", -1))
-    dtype, how = str(data.ty.dtype), {"largest": bool(attrs.get("largest", 1)), "dtype": "int64"}
+    dtype, largest = str(data.ty.dtype), bool(attrs.get("largest", 1))
+    top_k = partial(relax.op.topk, k=int(count.item()), axis=axis, largest=largest, dtype="int64")
     if dtype in _SORTED:
-        return relax.op.topk(data, int(count.item()), axis, ret_type="both", **how)
+        return top_k(data, ret_type="both")
     key = builder.emit(relax.op.astype(data, "int64"))
     if dtype == "uint64":  # the upper half became negative: turned round, the order is right again
         lowest = relax.const(np.iinfo(np.int64).min, "int64")
         key = builder.emit(relax.op.bitwise_xor(key, lowest))
-    chosen = builder.emit(relax.op.topk(key, int(count.item()), axis, ret_type="indices", **how))
+    chosen = builder.emit(top_k(key, ret_type="indices"))
     values = builder.emit(relax.op.gather_elements(data, chosen, axis % len(data.ty.shape)))
     return builder.emit(relax.Tuple([values, chosen]))
 

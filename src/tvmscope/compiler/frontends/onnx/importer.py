@@ -17,12 +17,13 @@ from tvmscope.compiler.frontends.onnx.converters import CONVERTERS
 from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
+from tvmscope.messages import msg
 
 _SHAPE_ARITHMETIC = {"Shape", "Size", "ConstantOfShape", "Range", "NonZero", "If", "Loop", "Expand"}
 _HANDLED_INLINE = {"Constant", "If"}
 
 
-class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]  # TVM has no type hints
+class _Importer(onnx_frontend.ONNXGraphImporter):
     """TVM's importer, with each node's result bound at once and remembered."""
 
     def __init__(self, operators: dict[str, tuple[str, ...]]) -> None:
@@ -32,7 +33,9 @@ class _Importer(onnx_frontend.ONNXGraphImporter):  # type: ignore[misc]  # TVM h
         self.nodes: list[str] = []
         self.failing = ""
 
-    def _convert_operator(self, op_name: str, inputs: Any, attrs: Any, opset: int) -> relax.Expr:
+    def _convert_operator(
+        self, op_name: str, inputs: list[relax.Expr], attrs: dict[str, Any], opset: int
+    ) -> relax.Expr:
         name = str(attrs["tvm_custom"]["name"]) or f"#{len(self.owned)}"
         self.failing = f"{op_name} '{name}'"
         ours = CONVERTERS.get(op_name)
@@ -59,8 +62,13 @@ def import_onnx(prepared: Prepared) -> Imported:
             module = importer.from_onnx(model.graph, opset)
     except Exception as e:  # the importer raises everything from KeyError to TVM's own errors
         raise ImportModelError(
-            f"{prepared.model.name}: TVM's ONNX importer failed at {importer.failing}: "
-            f"{one_line(e)}; `onnxslim` or another opset of the export may help"
+            msg(
+                "{model}: TVM's ONNX importer failed at {node}: {reason}; `onnxslim` or "
+                "another opset of the export may help",
+                model=prepared.model.name,
+                node=importer.failing,
+                reason=one_line(e),
+            )
         ) from e
     module, sources = attach(module, importer.owned)
     return Imported(module, sources, remarks, tuple(importer.nodes))
@@ -79,7 +87,9 @@ def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     try:
         slim = onnxslim.slim(model)
     except Exception as e:  # a simplifier's bug must not end a run that may work without it
-        remark = f"ONNX simplification failed ({one_line(e)}); imported without it"
+        remark = msg(
+            "ONNX simplification failed ({reason}); imported without it", reason=one_line(e)
+        )
         return fix_sizes(model), (remark,)
     # It drops inputs that nothing reads any more; callers go on giving them, by position.
     del slim.graph.input[:]

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tvmscope.core import operators
+
+if TYPE_CHECKING:
+    import onnx
 
 _VIEWS = ("ReorderInput", "ReorderOutput", "Reshape")
 """Added by optimisers around the nodes they change; they compute nothing."""
@@ -31,22 +34,26 @@ class SourceGraph:
 
         self.named = operators.read(folder).onnx
         graph = onnx.load(folder / "model.onnx", load_external_data=False).graph
-        self.nodes = {node.name: node for node in graph.node if node.name}
+        self.nodes: dict[str, onnx.NodeProto] = {
+            node.name: node for node in graph.node if node.name
+        }
         self._order = {name: index for index, name in enumerate(self.nodes)}
-        self.maker = {tensor: node for node in graph.node for tensor in node.output if tensor}
-        self.users: dict[str, list[Any]] = {}
+        self.maker: dict[str, onnx.NodeProto] = {
+            tensor: node for node in graph.node for tensor in node.output if tensor
+        }
+        self.users: dict[str, list[onnx.NodeProto]] = {}
         for node in graph.node:
             for tensor in node.input:
                 self.users.setdefault(tensor, []).append(node)
         self.weights = {value.name for value in graph.initializer}
         self.given = self.weights | {value.name for value in graph.input}
 
-    def operators_of(self, nodes: Iterable[Any]) -> tuple[str, ...]:
+    def operators_of(self, nodes: Iterable[onnx.NodeProto]) -> tuple[str, ...]:
         """The operators that some of its nodes compute."""
         names = sorted({node.name for node in nodes}, key=lambda n: self._order.get(n, 0))
         return tuple(dict.fromkeys(op for name in names for op in self.named.get(name, ())))
 
-    def find(self, name: str) -> Any | None:
+    def find(self, name: str) -> onnx.NodeProto | None:
         """The node of this name, or that makes the tensor of this name.
 
         Runtimes append to names (`conv1/WithoutBiases`, `relu_nchwc`): the longest known beginning
@@ -60,9 +67,9 @@ class SourceGraph:
             name = name[:cut] if cut > 0 else ""
         return None
 
-    def between(self, tensor: str, stops: set[str]) -> list[Any]:
+    def between(self, tensor: str, stops: set[str]) -> list[onnx.NodeProto]:
         """The nodes that make `tensor` from the `stops`."""
-        found: dict[int, Any] = {}
+        found: dict[int, onnx.NodeProto] = {}
         waiting = [tensor]
         while waiting:
             node = self.maker.get(waiting.pop())
@@ -74,14 +81,14 @@ class SourceGraph:
         return list(found.values())
 
 
-def match(optimised: Iterable[Any], source: SourceGraph) -> dict[str, tuple[str, ...]]:
+def match(optimised: Iterable[onnx.NodeProto], source: SourceGraph) -> dict[str, tuple[str, ...]]:
     """The source operators of each node of an optimised graph, by its name; nodes in order."""
     value = {tensor: tensor for tensor in source.given}
     found: dict[str, tuple[str, ...]] = {}
     for node in optimised:
         inputs = {value[t] for t in node.input if t in value}
         known = set(value.values())
-        covered: list[Any] = []
+        covered: list[onnx.NodeProto] = []
         for tensor in node.output:
             result = tensor if tensor in source.maker else _result(node, inputs, known, source)
             if result is None:
@@ -93,7 +100,9 @@ def match(optimised: Iterable[Any], source: SourceGraph) -> dict[str, tuple[str,
     return found
 
 
-def _result(node: Any, inputs: set[str], known: set[str], source: SourceGraph) -> str | None:
+def _result(
+    node: onnx.NodeProto, inputs: set[str], known: set[str], source: SourceGraph
+) -> str | None:
     """The source tensor that a node with a made-up output name computes.
 
     It starts at the node it is named after, and goes on while inputs are not used yet (a bias or

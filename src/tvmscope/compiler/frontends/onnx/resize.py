@@ -77,7 +77,7 @@ class Axis:
             "round_prefer_floor": part > 0.5,
             "round_prefer_ceil": part >= 0.5,
         }[self.nearest]
-        return np.clip(below + up, 0, self.size - 1).astype(np.int64)
+        return np.asarray(np.clip(below + up, 0, self.size - 1), np.int64)
 
     def taps(self) -> tuple[Array, Array]:
         """Output x taps: which input elements, and their weights."""
@@ -101,7 +101,7 @@ class Axis:
 
 
 def _linear(x: Array) -> Array:
-    return np.clip(1 - x, 0, None)
+    return np.asarray(np.clip(1 - x, 0, None))
 
 
 def resize(
@@ -162,6 +162,7 @@ def _along(builder: relax.BlockBuilder, data: relax.Expr, number: int, axis: Axi
         factor = relax.const(weights[:, n].reshape(shape).astype(dtype), dtype)
         part = builder.emit(relax.op.multiply(taken, factor))
         total = part if total is None else builder.emit(relax.op.add(total, part))
+    assert total is not None  # the weights of an element make 1 together
     return total
 
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 from tvm import relax
 from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
-from tvm.tirx import IntImm
 
 from tvmscope.compiler.describe.sources import Imported, attach
 from tvmscope.compiler.frontends import preflight
+from tvmscope.compiler.frontends.masks import torch_assignments as masks
 from tvmscope.compiler.graph.rewrite import coordinates
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
+from tvmscope.messages import msg
 
 _REDUCTIONS = {None: "update", "sum": "add", "prod": "mul", "amin": "min", "amax": "max"}
 """PyTorch's names, and those of `scatter_elements`."""
 
 
-class _Importer(ExportedProgramImporter):  # type: ignore[misc]  # TVM has no type hints
+class _Importer(ExportedProgramImporter):
     """TVM's importer, which takes a mask for indices 0 and 1, and wants an index for every axis.
 
     Scatters with a reduction and by a mask it lacks.
@@ -32,19 +32,18 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc]  # TVM has no ty
     def _index_put(self, node: Any) -> relax.Var:
         data, indices, values, *rest = self.retrieve_args(node)
         given = [(axis, i) for axis, i in enumerate(indices) if i is not None]
-        masks = [pair for pair in given if str(pair[1].ty.dtype) == "bool"]
+        by_mask = any(masks.is_mask(index) for _, index in given)
         adds = bool(rest and rest[0])
-        if len(given) == 1 and masks:
-            return self._put_mask(data, *given[0], values, adds)
-        if not masks and len(given) == len(indices) < data.ty.ndim:
+        if len(given) == 1 and by_mask:
+            return masks.put_mask(self.block_builder.emit, data, *given[0], values, adds=adds)
+        if not by_mask and len(given) == len(indices) < data.ty.ndim:
             return self._put_rows(data, list(indices), values, adds)
         return super()._index_put(node)
 
     def _index_tensor(self, node: Any) -> relax.Var:
         """TVM would take the truth values of a mask for places."""
         _, indices = self.retrieve_args(node)
-        if any(i is not None and str(i.ty.dtype) == "bool" for i in indices):
-            raise ValueError("as many values as a mask has places: known at run time only")
+        masks.refuse_masks(indices)
         return super()._index_tensor(node)
 
     def _put_rows(
@@ -58,59 +57,8 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc]  # TVM has no ty
         rows = emit(op.broadcast_to(values, (*shape, *list(data.ty.shape)[len(indices) :])))
         return emit(op.scatter_nd(data, places, rows, "add" if adds else "update"))
 
-    def _put_mask(
-        self, data: relax.Expr, axis: int, mask: relax.Expr, values: relax.Expr, adds: bool
-    ) -> relax.Var:
-        emit, op = self.block_builder.emit, relax.op
-        after = data.ty.ndim - axis - mask.ty.ndim
-        values = self._over_mask(values, mask, after)
-        if adds:
-            values = emit(op.add(data, values))
-        spread = emit(op.reshape(mask, (*mask.ty.shape, *(1,) * after)))
-        return emit(op.where(spread, values, data))
-
-    def _over_mask(self, values: relax.Expr, mask: relax.Expr, after: int) -> relax.Expr:
-        """The values with the one axis of all chosen places as the axes of the mask."""
-        shape = list(values.ty.shape)
-        if len(shape) <= after:
-            return values
-        *before, chosen = shape[: len(shape) - after]
-        if not isinstance(chosen, IntImm):
-            raise ValueError("as many values as a mask has places: known at run time only")
-        axes = [1] * mask.ty.ndim
-        if int(chosen) != 1:
-            axes, values = list(mask.ty.shape), self._picked(values, len(before), mask, True)
-        last = shape[len(shape) - after :]
-        return self.block_builder.emit(relax.op.reshape(values, (*before, *axes, *last)))
-
-    def _picked(self, values: relax.Expr, axis: int, mask: relax.Expr, exactly: bool) -> relax.Expr:
-        """For each place of a mask the value that is next there, along an axis.
-
-        NaN where there are not exactly as many as chosen places, or not enough.
-        """
-        emit, op = self.block_builder.emit, relax.op
-        size, places = int(values.ty.shape[axis]), prod(int(d) for d in mask.ty.shape)
-        enough = not exactly and size >= places
-        dtype = str(values.ty.dtype)
-        if not size or not (enough or "float" in dtype):
-            raise ValueError("as many values as a mask has places: known at run time only")
-        numbers = emit(op.astype(emit(op.reshape(mask, (places,))), "int64"))
-        before = emit(op.cumsum(numbers, 0, exclusive=True))
-        before = emit(op.minimum(before, relax.const(size - 1, "int64")))
-        found = emit(op.take(values, before, axis))
-        if enough:
-            return found
-        test = op.equal if exactly else op.less_equal
-        right = emit(test(emit(op.sum(numbers)), relax.const(size, "int64")))
-        return emit(op.where(right, found, relax.const(np.nan, dtype)))
-
     def _masked_scatter(self, node: Any) -> relax.Var:
-        data, mask, source = self.retrieve_args(node)
-        emit, op = self.block_builder.emit, relax.op
-        shape = np.broadcast_shapes(*([int(d) for d in v.ty.shape] for v in (data, mask)))
-        mask = emit(op.broadcast_to(mask, shape))
-        found = self._picked(emit(op.reshape(source, (-1,))), 0, mask, False)
-        return emit(op.where(mask, emit(op.reshape(found, shape)), data))
+        return masks.masked_scatter(self.block_builder.emit, *self.retrieve_args(node))
 
     def _scatter(self, node: Any) -> relax.Var:
         """Also with a reduction; of the values, as many as there are indices."""
@@ -150,8 +98,12 @@ def import_torch(prepared: Prepared) -> Imported:
         module = importer.from_exported_program(program, False, False, False, None)
     except Exception as e:  # the importer asserts, raises ValueError, and passes TVM's errors on
         raise ImportModelError(
-            f"{prepared.model.name}: TVM's torch importer failed: {one_line(e)}; "
-            "try the model's ONNX export instead"
+            msg(
+                "{model}: TVM's torch importer failed: {reason}; try the model's ONNX export "
+                "instead",
+                model=prepared.model.name,
+                reason=one_line(e),
+            )
         ) from e
     made = [
         (node, value)
@@ -166,11 +118,17 @@ def import_torch(prepared: Prepared) -> Imported:
 def read_program(prepared: Prepared) -> torch.export.ExportedProgram:
     """The exported program, in the operators that TVM imports."""
     try:
-        return torch.export.load(prepared.pt2_path).run_decompositions()
+        program = torch.export.load(prepared.pt2_path)
+        decomposed: torch.export.ExportedProgram = program.run_decompositions()
     except Exception as e:  # torch raises its own and plain errors alike
         raise ImportModelError(
-            f"{prepared.model.name}: the exported program cannot be read: {one_line(e)}"
+            msg(
+                "{model}: the exported program cannot be read: {reason}",
+                model=prepared.model.name,
+                reason=one_line(e),
+            )
         ) from e
+    return decomposed
 
 
 def source_name(node: Any) -> str:

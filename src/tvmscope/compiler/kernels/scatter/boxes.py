@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from tvm import te, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from tvmscope.compiler.kernels.loops import COMBINE, extern, flat, phases, product, unflat
+from tvmscope.compiler.kernels.loops import COMBINE, Cells, extern, flat, phases, product, unflat
 from tvmscope.compiler.kernels.scatter.plan import Box
 
 Expr = tirx.Expr
@@ -43,7 +42,7 @@ def copy_boxes(data: te.Tensor, *updates: te.Tensor, boxes: Sequence[Box], rows:
     count, length = product(shape[:rows]), product(shape[rows:])
     group = _group(count, length)
 
-    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+    def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
         old, out = T.buffer_proxy(ins[0]), T.buffer_proxy(outs[0])
 
         def copy(block: Expr) -> None:
@@ -53,7 +52,7 @@ def copy_boxes(data: te.Tensor, *updates: te.Tensor, boxes: Sequence[Box], rows:
 
         return phases([(count // group, copy, False)], gpu=False)
 
-    return extern([data.shape], [data, *updates], build, [data.dtype], "scatter_copy")
+    return extern([data.shape], [data, *updates], build, [data.dtype], "scatter_copy")[0]
 
 
 def boxes_text(boxes: Sequence[Box], rows: int) -> str:
@@ -78,7 +77,8 @@ def overwrite(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
         with T.parallel(0, count // group) as block:
             target = T.buffer_proxy(out)
             _write_boxes(target, updates, boxes, told["rows"], shape, block * group, group)
-    return builder.get()
+    made: tirx.PrimFunc = builder.get()
+    return made
 
 
 def _group(count: int, length: int) -> int:
@@ -87,8 +87,8 @@ def _group(count: int, length: int) -> int:
 
 
 def _write_boxes(
-    out: Any,
-    updates: Sequence[Any],
+    out: Cells,
+    updates: Sequence[tirx.Buffer],
     boxes: Sequence[Box],
     rows: int,
     shape: Sequence[int],
@@ -119,7 +119,9 @@ def _inside(box: Box, row: Expr, shape: Sequence[int], rows: int) -> tuple[list[
     return inside, flat(places, counts[:rows])
 
 
-def _offsets(box: Box, at: Sequence[Expr], shape: Sequence[Any]) -> tuple[list[Expr], list[Expr]]:
+def _offsets(
+    box: Box, at: Sequence[Expr], shape: Sequence[Expr | int]
+) -> tuple[list[Expr], list[Expr]]:
     """The conditions under which a place is in a box, and where in the box it then is."""
     inside, places = [], []
     for axis, size, start, step, count in zip(

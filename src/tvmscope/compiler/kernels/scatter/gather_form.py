@@ -7,7 +7,6 @@ threads. Where indices are known only at run time, a small kernel makes the look
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tvm import te, tirx
 from tvm.script.ir_builder import tirx as T
@@ -35,7 +34,7 @@ def copy_rows(data: te.Tensor, rows: te.Tensor, updates: te.Tensor) -> te.Tensor
     """The same for CPUs, as copies of whole rows from one or the other."""
     size, inner = int(rows.shape[0]), product(data.shape) // int(rows.shape[0])
 
-    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+    def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
         old, row, new, out = (T.buffer_proxy(b) for b in (*ins, *outs))
 
         def copy(i: Expr) -> None:
@@ -47,7 +46,7 @@ def copy_rows(data: te.Tensor, rows: te.Tensor, updates: te.Tensor) -> te.Tensor
 
         return phases([(size, copy, False)], gpu=False)
 
-    return extern([data.shape], [data, rows, updates], build, [data.dtype], "scatter_rows")
+    return extern([data.shape], [data, rows, updates], build, [data.dtype], "scatter_rows")[0]
 
 
 def write_each(data: te.Tensor, places: te.Tensor, updates: te.Tensor, reduction: str) -> te.Tensor:
@@ -57,7 +56,7 @@ def write_each(data: te.Tensor, places: te.Tensor, updates: te.Tensor, reduction
     """
     combine = COMBINE[reduction]
 
-    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+    def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
         old, place, new, out = (T.buffer_proxy(b) for b in (*ins, *outs))
 
         def copy(i: Expr) -> None:
@@ -70,7 +69,7 @@ def write_each(data: te.Tensor, places: te.Tensor, updates: te.Tensor, reduction
         loops = [(product(data.shape), copy, False), (int(places.shape[0]), write, True)]
         return phases(loops, gpu=False)
 
-    return extern([data.shape], [data, places, updates], build, [data.dtype], "scatter_each")
+    return extern([data.shape], [data, places, updates], build, [data.dtype], "scatter_each")[0]
 
 
 def places_nd(indices: te.Tensor, shape: Sequence[int]) -> te.Tensor:
@@ -97,7 +96,7 @@ def places_elements(indices: te.Tensor, shape: Sequence[int], axis: int) -> te.T
 def last_rows(places: te.Tensor, size: int, *, gpu: bool) -> te.Tensor:
     """By place: the last row that goes there, or -1."""
 
-    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+    def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
         place, rows = T.buffer_proxy(ins[0]), T.buffer_proxy(outs[0])
 
         def clear(i: Expr) -> None:
@@ -112,14 +111,14 @@ def last_rows(places: te.Tensor, size: int, *, gpu: bool) -> te.Tensor:
 
         return phases([(size, clear, False), (int(places.shape[0]), mark, not gpu)], gpu=gpu)
 
-    return extern([(size,)], [places], build, ["int32"], "scatter_last_rows")
+    return extern([(size,)], [places], build, ["int32"], "scatter_last_rows")[0]
 
 
 def chained_rows(places: te.Tensor, size: int, *, gpu: bool) -> list[te.Tensor]:
     """By place its first row, and by row the next one of the same place; -1 ends a chain."""
     count = int(places.shape[0])
 
-    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+    def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
         place, heads, nexts = (T.buffer_proxy(b) for b in (ins[0], *outs))
 
         def clear(i: Expr) -> None:
@@ -154,7 +153,7 @@ def fold_rows(
     inner = product(data.shape) // size
     run = 1 if gpu else inner  # a thread takes one element of a GPU, a whole row of a CPU
 
-    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+    def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
         old, head, after, new = (T.buffer_proxy(b) for b in ins)
         out = T.buffer_proxy(outs[0])
 
@@ -172,7 +171,7 @@ def fold_rows(
         return phases([(size * inner // run, fold, False)], gpu=gpu)
 
     inputs = [data, heads, nexts, updates]
-    return extern([data.shape], inputs, build, [data.dtype], "scatter_fold")
+    return extern([data.shape], inputs, build, [data.dtype], "scatter_fold")[0]
 
 
 def _atomic(function: str, buffer: tirx.Buffer, place: Expr, row: Expr) -> Expr:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import te, tirx
 from tvm.script.ir_builder import tirx as T
 
-from tvmscope.compiler.kernels.loops import BLOCK, blocks, extern, held, phases, variable
+from tvmscope.compiler.kernels.loops import BLOCK, Cells, blocks, extern, held, phases, variable
 
 Expr = tirx.Expr
 
@@ -38,7 +37,7 @@ def suppress(
     rows, length = (int(size) for size in scores.shape)
     classes = rows // int(boxes.shape[0])
 
-    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+    def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
         buffers = [T.buffer_proxy(b) for b in (*ins, *outs)]
         loop = _Suppression(limits, length, classes, gpu, *buffers)
         if gpu:
@@ -55,12 +54,12 @@ class _Suppression:
     length: int
     classes: int
     gpu: bool
-    boxes: Any
-    scores: Any
-    ranked: Any
-    chosen: Any
-    counts: Any
-    gone: Any
+    boxes: Cells
+    scores: Cells
+    ranked: Cells
+    chosen: Cells
+    counts: Cells
+    gone: Cells
 
     def alone(self, row: Expr) -> None:
         """One core: each candidate against the boxes that stay so far."""
@@ -164,7 +163,7 @@ def collect(chosen: te.Tensor, counts: te.Tensor, *, classes: int, gpu: bool) ->
     """Batch, class and box of all that stayed, one after the other, and how many there are."""
     rows, most = (int(size) for size in chosen.shape)
 
-    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+    def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
         box, count, out, total = (T.buffer_proxy(b) for b in (*ins, *outs))
 
         def write(i: Expr) -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tvm import te, tirx
 from tvm.script.ir_builder import tirx as T
 
-from tvmscope.compiler.kernels.loops import extern, held, phases, variable
+from tvmscope.compiler.kernels.loops import Cells, extern, held, phases, variable
 
 Expr = tirx.Expr
 _CHUNK = 16
@@ -31,7 +30,7 @@ def order(data: te.Tensor, most: int, *, descending: bool, gpu: bool) -> list[te
         widths.append(widths[-1] * 2)
     levels = len(widths) - 1
 
-    def build(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
+    def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
         keys = T.buffer_proxy(ins[0])
         turns = [T.buffer_proxy(out) for out in outs]  # merged from one to the other and back
 
@@ -67,7 +66,7 @@ class _Runs:
     def _split(self, i: Expr, size: int) -> tuple[Expr, Expr]:
         return held(i // size, "int32"), held(i % size, "int32")
 
-    def count(self, goal: Any) -> Callable[[Expr], None]:
+    def count(self, goal: Cells) -> Callable[[Expr], None]:
         """An element's place in its chunk is the number of those that go before it."""
 
         def place(i: Expr) -> None:
@@ -86,7 +85,7 @@ class _Runs:
         return place
 
     def merge(
-        self, source: Any, goal: Any, width: int, *, each: bool
+        self, source: Cells, goal: Cells, width: int, *, each: bool
     ) -> tuple[int, Callable[[Expr], None], bool]:
         """The loop that joins neighbours of `width` elements, by element or by pair of runs."""
         if each:
@@ -98,7 +97,7 @@ class _Runs:
     def _valid(self, start: Expr, width: int) -> Expr:
         return held(tirx.max(0, tirx.min(min(width, self.most), self.length - start)))
 
-    def _find(self, source: Any, goal: Any, width: int) -> Callable[[Expr], None]:
+    def _find(self, source: Cells, goal: Cells, width: int) -> Callable[[Expr], None]:
         """By bisection: how many elements of the other run go before this one."""
 
         def place(i: Expr) -> None:
@@ -124,7 +123,7 @@ class _Runs:
 
         return place
 
-    def _join(self, source: Any, goal: Any, width: int, pairs: int) -> Callable[[Expr], None]:
+    def _join(self, source: Cells, goal: Cells, width: int, pairs: int) -> Callable[[Expr], None]:
         """From the heads of both runs, the better one, until there are enough."""
 
         def join(i: Expr) -> None:

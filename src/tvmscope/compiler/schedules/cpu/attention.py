@@ -9,25 +9,31 @@ parallel  batch x heads x tiles of rows
 
 from __future__ import annotations
 
-from tvm import s_tir, tirx
+from typing import TYPE_CHECKING
 
 from tvmscope.compiler.cost import tiles
 from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
-from tvmscope.compiler.kernels.blocked import OP
+from tvmscope.compiler.kernels.marks import OP
+from tvmscope.compiler.manifest.rule import ScheduleRule
+from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
     find_op,
     inline_epilogue,
+    new_schedule,
     schedule_copies,
     vectorize_last,
 )
 from tvmscope.compiler.schedules.cpu.rows import inline_cheap, vectorize_elements, vectorize_stage
 from tvmscope.core.target import Target
 
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
+
 
 def schedule_attention(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes functions with the annotated stages and elementwise blocks behind them."""
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     main, scores, mixed = (find_op(sch, f"attention{name}") for name in ("", "_scores", "_mixed"))
     if main is None or scores is None or mixed is None:
         return None
@@ -61,3 +67,13 @@ def _multiply(sch: s_tir.Schedule, block: Block) -> None:
     sch.unroll(vectors)
     sch.vectorize(lanes)
     sch.decompose_reduction(block, k)
+
+
+RULE = ScheduleRule(
+    name="attention",
+    devices=("cpu",),
+    version=1,
+    words="Attention: one task per head and tile of rows, whose scores stay in the cache.",
+    schedule=schedule_attention,
+    switch=Switch(name="attention-schedule", needs=("attention",)),
+)

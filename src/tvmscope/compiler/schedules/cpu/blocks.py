@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
-from tvm import s_tir, tirx
+from tvmscope.compiler.kernels.marks import OP
 
-from tvmscope.compiler.kernels.blocked import OP
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
+    from tvm.s_tir.schedule import SBlockRV
 
-Block = Any
+Block: TypeAlias = "SBlockRV"
 """A schedule's handle of a block."""
-Space = dict[str, tuple[int | str, ...]]
-"""What a rule's parameters may be, by name; the value that the rule itself takes comes first."""
+
+
+def new_schedule(func: tirx.PrimFunc) -> s_tir.Schedule:
+    """A schedule of a function, in which nothing is decided yet."""
+    from tvm.s_tir import Schedule
+
+    return Schedule(func)
 
 
 def default_first(default: int | str, values: Iterable[int | str]) -> tuple[int | str, ...]:
@@ -23,8 +30,10 @@ def default_first(default: int | str, values: Iterable[int | str]) -> tuple[int 
 
 def all_blocks(sch: s_tir.Schedule) -> list[Block]:
     """The function's blocks, producers first; a scan or a call into a library has none."""
+    from tvm.s_tir import SBlockRealize
+
     body = sch.mod["main"].body
-    if not isinstance(body, s_tir.SBlockRealize) or body.block.name_hint != "root":
+    if not isinstance(body, SBlockRealize) or body.block.name_hint != "root":
         return []
     return list(sch.get_child_blocks(sch.get_sblock("root")))
 
@@ -46,21 +55,25 @@ def weight_bytes(sch: s_tir.Schedule, main: Block) -> int:
 
 def find_reduction(sch: s_tir.Schedule) -> tuple[Block, int] | None:
     """The only reduction, with the number of its reduced axes; None if it reads several buffers."""
+    from tvm.tirx import IterVar
+
     found = [b for b in all_blocks(sch) if sch.get(b).init is not None]
     if len(found) != 1:
         return None
     node = sch.get(found[0])
     kinds = [v.iter_type for v in node.iter_vars]
-    axes = kinds.count(tirx.IterVar.CommReduce)
-    if kinds[-axes:] != [tirx.IterVar.CommReduce] * axes:
+    axes = kinds.count(IterVar.CommReduce)
+    if kinds[-axes:] != [IterVar.CommReduce] * axes:
         return None
     return (found[0], axes) if len(node.reads) == len(node.writes) == 1 else None
 
 
 def static_extents(sch: s_tir.Schedule, block: Block) -> list[int] | None:
     """The lengths of a block's loops, where all are known."""
+    from tvm.tirx import IntImm
+
     found = [sch.get(loop).extent for loop in sch.get_loops(block)]
-    return [int(e) for e in found] if all(isinstance(e, tirx.IntImm) for e in found) else None
+    return [int(e) for e in found] if all(isinstance(e, IntImm) for e in found) else None
 
 
 def inline_epilogue(sch: s_tir.Schedule, main: Block) -> Block:
@@ -104,9 +117,11 @@ def keep_in_registers(sch: s_tir.Schedule, main: Block, epilogue: Block) -> None
 
 def vectorize_last(sch: s_tir.Schedule, block: Block, widest: int = 16) -> None:
     """Vectorise the innermost loop of a block, in pieces of at most `widest` elements."""
+    from tvm.tirx import IntImm
+
     loop = sch.get_loops(block)[-1]
     extent = sch.get(loop).extent
-    if not isinstance(extent, tirx.IntImm):
+    if not isinstance(extent, IntImm):
         return
     for width in (widest, widest // 2, widest // 4):
         if int(extent) % width == 0:

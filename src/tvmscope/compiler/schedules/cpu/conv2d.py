@@ -15,24 +15,29 @@ result.
 from __future__ import annotations
 
 from math import prod
-
-from tvm import s_tir, tirx
+from typing import TYPE_CHECKING
 
 from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.manifest.rule import ScheduleRule, Space
+from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
-    Space,
     default_first,
     find_op,
     inline_epilogue,
     keep_in_registers,
+    new_schedule,
     schedule_copies,
     vectorize_last,
     weight_bytes,
 )
+from tvmscope.compiler.schedules.cpu.parameters import COLUMNS, KERNEL, SUMS
 from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
 
 _CHUNKS = (64, 48, 32, 16)
 _UNROLL = 4
@@ -52,7 +57,7 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     `unroll`ed, the `order` of the tasks (`rows` or `channels` outermost), and whether they
     `prefetch` the weights of the next.
     """
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     conv = find_op(sch, "conv2d")
     if conv is None:
         return None
@@ -95,7 +100,7 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
 
 def space(func: tirx.PrimFunc, target: Target) -> Space | None:
     """Values of the parameters that are legal for a convolution, those of the rule first."""
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     conv = find_op(sch, "conv2d")
     if conv is None:
         return None
@@ -133,3 +138,21 @@ def _order(sch: s_tir.Schedule, conv: Block, finish: bool) -> str:
 
 def _chunk(channels: int) -> int:
     return next((c for c in _CHUNKS if channels % c == 0), channels)
+
+
+RULE = ScheduleRule(
+    name="conv2d",
+    devices=("cpu",),
+    version=1,
+    words="Dense convolution on channel blocks: a tile of columns stays in registers.",
+    schedule=schedule_conv2d,
+    space=space,
+    parameters={
+        **KERNEL,
+        **COLUMNS,
+        **SUMS,
+        "finish=1": "each tile goes from registers through the epilogue into the result",
+        "finish=0": "whole rows are summed up in memory before the epilogue",
+    },
+    switch=Switch(name="conv2d-schedule", needs=("layout",)),
+)

@@ -6,21 +6,27 @@ convolved and finished while it is in the cache.
 
 from __future__ import annotations
 
-from tvm import s_tir, tirx
+from typing import TYPE_CHECKING
 
 from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.manifest.rule import ScheduleRule, Space
+from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
-    Space,
     default_first,
     find_op,
     inline_epilogue,
     keep_in_registers,
+    new_schedule,
     schedule_copies,
     vectorize_last,
 )
+from tvmscope.compiler.schedules.cpu.parameters import COLUMNS, ROWS
 from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
 
 _CHUNK_BYTES = 128 * 1024
 """Padded input of a chunk of rows: a part of a second-level cache."""
@@ -28,7 +34,7 @@ _CHUNK_BYTES = 128 * 1024
 
 def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes functions with a blocked depthwise convolution and injective blocks around it."""
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     conv = find_op(sch, "depthwise")
     if conv is None:
         return None
@@ -62,7 +68,7 @@ def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
 
 def space(func: tirx.PrimFunc, target: Target) -> Space | None:
     """Values of the parameters that divide the image, those of the rule first."""
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     conv = find_op(sch, "depthwise")
     if conv is None:
         return None
@@ -93,3 +99,19 @@ def _rows(sch: s_tir.Schedule, conv: Block, padding: list[Block]) -> int:
     total = int(source.shape[2])
     most = max(1, _CHUNK_BYTES // row_bytes * rows // total)
     return next(r for r in range(min(rows, most), 0, -1) if rows % r == 0)
+
+
+RULE = ScheduleRule(
+    name="depthwise",
+    devices=("cpu",),
+    version=1,
+    words="Depthwise convolution on channel blocks: a chunk of rows is finished in the cache.",
+    schedule=schedule_depthwise,
+    space=space,
+    parameters={
+        **COLUMNS,
+        **ROWS,
+        "tile": "{value} columns of the result are kept in registers at a time",
+    },
+    switch=Switch(name="depthwise-schedule", needs=("layout",)),
+)

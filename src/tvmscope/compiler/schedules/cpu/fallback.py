@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import SBlockInfo, normalize_prim_func
+from typing import TYPE_CHECKING
 
+from tvmscope.compiler.manifest.rule import ScheduleRule
+from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.compiler.schedules.cpu.blocks import new_schedule
 from tvmscope.core.target import Target
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
+    from tvm.s_tir.dlight.analysis import SBlockInfo
 
 _TASKS_PER_CORE = 4
 """More chunks than cores, so that a late thread does not hold up the others."""
@@ -14,7 +20,9 @@ _LONG_ROW = 32
 
 def schedule_fallback(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Inline what is cheap to recompute, then map each remaining block to cores and vectors."""
-    sch = s_tir.Schedule(func)
+    from tvm.s_tir.dlight.analysis import normalize_prim_func
+
+    sch = new_schedule(func)
     blocks = normalize_prim_func(sch)
     if blocks is None:
         return None
@@ -25,6 +33,8 @@ def schedule_fallback(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
 
 def _inline(sch: s_tir.Schedule, blocks: list[SBlockInfo]) -> list[SBlockInfo]:
     """Inline injective blocks into injective ones; into a reduction it would repeat the work."""
+    from tvm.s_tir import ScheduleError
+
     injective = {block.name for block in blocks if block.is_injective()}
     kept = []
     for block in blocks:
@@ -34,7 +44,7 @@ def _inline(sch: s_tir.Schedule, blocks: list[SBlockInfo]) -> list[SBlockInfo]:
             try:
                 sch.compute_inline(block.block_rv)
                 continue
-            except s_tir.ScheduleError:
+            except ScheduleError:
                 pass  # not inlinable (several writes, an opaque access): scheduled on its own
         kept.append(block)
     return kept
@@ -68,8 +78,10 @@ def _take_vector(
     sch: s_tir.Schedule, spatial: list[s_tir.schedule.LoopRV], lanes: int
 ) -> tuple[list[s_tir.schedule.LoopRV], s_tir.schedule.LoopRV | None]:
     """Split the widest vector that divides the innermost loop off it."""
+    from tvm.tirx import IntImm
+
     extent = sch.get(spatial[-1]).extent
-    if not isinstance(extent, tirx.IntImm):
+    if not isinstance(extent, IntImm):
         return spatial, None
     width = next((w for w in (lanes, lanes // 2, lanes // 4) if w > 1 and int(extent) % w == 0), 0)
     if not width:
@@ -84,10 +96,12 @@ def _parallel_loop(
     sch: s_tir.Schedule, outer: list[s_tir.schedule.LoopRV], target: Target
 ) -> s_tir.schedule.LoopRV:
     """Fuse outer loops until there is work for every core."""
+    from tvm.tirx import IntImm
+
     enough, count, extent = target.cores * _TASKS_PER_CORE, 0, 1
     for loop in outer:
         bound = sch.get(loop).extent
-        extent *= int(bound) if isinstance(bound, tirx.IntImm) else enough
+        extent *= int(bound) if isinstance(bound, IntImm) else enough
         count += 1
         if extent >= enough:
             break
@@ -100,5 +114,18 @@ def _element_bits(sch: s_tir.Schedule, block: SBlockInfo) -> int:
 
 
 def _is_short(sch: s_tir.Schedule, loop: s_tir.schedule.LoopRV) -> bool:
+    from tvm.tirx import IntImm
+
     extent = sch.get(loop).extent
-    return isinstance(extent, tirx.IntImm) and int(extent) < _LONG_ROW
+    return isinstance(extent, IntImm) and int(extent) < _LONG_ROW
+
+
+RULE = ScheduleRule(
+    name="fallback",
+    devices=("cpu",),
+    version=1,
+    words="What no other rule takes: outer loops in parallel, the innermost one vectorised.",
+    schedule=schedule_fallback,
+    switch=Switch(name="fallback-schedule"),
+    last_resort=True,
+)

@@ -9,22 +9,28 @@ parallel  batch x rows x panels, or panels x rows where the rows of a tile overf
 
 from __future__ import annotations
 
-from tvm import s_tir, tirx
+from typing import TYPE_CHECKING
 
 from tvmscope.compiler.cost import tiles
 from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
+from tvmscope.compiler.manifest.rule import ScheduleRule, Space
+from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
-    Space,
     default_first,
     find_op,
     inline_epilogue,
+    new_schedule,
     schedule_copies,
     vectorize_last,
 )
+from tvmscope.compiler.schedules.cpu.parameters import ROWS, SUMS
 from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
 
 _CHUNK = 128
 _UNROLL = 4
@@ -38,7 +44,7 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     Parameters: the tile's `rows`, the `chunk` of the reduction, how much of it is `unroll`ed, and
     the `order` of the tasks (`rows` or `panels` outermost).
     """
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     block = find_op(sch, "matmul")
     if block is None:
         return None
@@ -85,7 +91,7 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
 
 def space(func: tirx.PrimFunc, target: Target) -> Space | None:
     """Values of the parameters that divide the reduction, those of the rule first."""
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     block = find_op(sch, "matmul")
     if block is None:
         return None
@@ -112,3 +118,15 @@ def _fetches(sch: s_tir.Schedule, block: Block, order: str, height: int) -> bool
     """Whether a panel is used several times before the next one, which is far away."""
     repeats = int(sch.get(sch.get_loops(block)[-3]).extent) > height
     return order == "panels" and repeats and prefetch.far(sch, block)
+
+
+RULE = ScheduleRule(
+    name="matmul",
+    devices=("cpu",),
+    version=1,
+    words="Matrix product on packed column panels: a tile of rows stays in registers.",
+    schedule=schedule_matmul,
+    space=space,
+    parameters={**ROWS, **SUMS},
+    switch=Switch(name="matmul-schedule", needs=("packed-matmul",)),
+)

@@ -11,12 +11,21 @@ written to, each element of its vectors needs an address of its own.
 
 from __future__ import annotations
 
-from tvm import s_tir, tirx
-from tvm.ir import Range
-from tvm.s_tir.dlight.analysis import collect_vars_used_in_prim_expr
+from typing import TYPE_CHECKING
 
-from tvmscope.compiler.schedules.cpu.blocks import Block, all_blocks, static_extents
+from tvmscope.compiler.manifest.rule import ScheduleRule
+from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.compiler.schedules.cpu.blocks import (
+    Block,
+    all_blocks,
+    new_schedule,
+    static_extents,
+)
 from tvmscope.core.target import Target
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
+    from tvm.ir import Range
 
 _TASKS_PER_CORE = 4
 _TILES = (16, 8, 4)
@@ -24,7 +33,9 @@ _TILES = (16, 8, 4)
 
 def schedule_movement(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes functions of injective blocks with one result that reads something elsewhere."""
-    sch = s_tir.Schedule(func)
+    from tvm.s_tir import ScheduleError
+
+    sch = new_schedule(func)
     blocks = all_blocks(sch)
     if not blocks or not all(_is_injective(sch, b) for b in blocks):
         return None
@@ -34,7 +45,7 @@ def schedule_movement(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
     try:
         for block in inner:
             sch.compute_inline(block)
-    except s_tir.ScheduleError:
+    except ScheduleError:
         return None  # a block with loops of its own
     extents = static_extents(sch, last)
     if extents is None or len(extents) < 2 or not _moves(sch, last) or _repeats(sch, last):
@@ -74,6 +85,8 @@ def _parallelize(sch: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV], target
 
 
 def _is_injective(sch: s_tir.Schedule, block: Block) -> bool:
+    from tvm import tirx
+
     node = sch.get(block)
     kinds = {v.iter_type for v in node.iter_vars}
     return node.init is None and kinds <= {tirx.IterVar.DataPar} and len(node.writes) == 1
@@ -81,8 +94,10 @@ def _is_injective(sch: s_tir.Schedule, block: Block) -> bool:
 
 def _moves(sch: s_tir.Schedule, block: Block) -> bool:
     """Whether a read's index is computed, or its axes come in another order than the result's."""
+    from tvm import tirx
+
     node = sch.get(block)
-    order = {v.var: i for i, v in enumerate(node.iter_vars)}
+    order: dict[tirx.Expr, int] = {v.var: i for i, v in enumerate(node.iter_vars)}
     for read in node.reads:
         indices = [r.min for r in read.region if not isinstance(r.min, tirx.IntImm)]
         if any(i not in order for i in indices) or not all(_is_point(r) for r in read.region):
@@ -107,11 +122,15 @@ def _repeats(sch: s_tir.Schedule, block: Block) -> bool:
 
 
 def _is_point(dimension: Range) -> bool:
+    from tvm import tirx
+
     return isinstance(dimension.extent, tirx.IntImm) and int(dimension.extent) == 1
 
 
 def _read_axis(sch: s_tir.Schedule, block: Block) -> int | None:
     """The axis that something is read along, where it is not the last one."""
+    from tvm.s_tir.dlight.analysis import collect_vars_used_in_prim_expr
+
     node = sch.get(block)
     axes = [v.var for v in node.iter_vars]
     for read in node.reads:
@@ -126,3 +145,13 @@ def _read_axis(sch: s_tir.Schedule, block: Block) -> int | None:
 
 def _tile(extent: int) -> int | None:
     return next((n for n in _TILES if extent % n == 0), None)
+
+
+RULE = ScheduleRule(
+    name="movement",
+    devices=("cpu",),
+    version=1,
+    words="Copies between other indices: vectors along rows, or tiles that read whole cache lines.",
+    schedule=schedule_movement,
+    switch=Switch(name="movement-schedule"),
+)

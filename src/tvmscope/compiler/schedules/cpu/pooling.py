@@ -13,19 +13,23 @@ makes better vectors than a vectorised axis would: the taps of neighbours lie a 
 from __future__ import annotations
 
 from math import prod
-
-from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import collect_vars_used_in_prim_expr
+from typing import TYPE_CHECKING
 
 from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.manifest.rule import ScheduleRule
+from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
     find_reduction,
     inline_epilogue,
+    new_schedule,
     static_extents,
     vectorize_last,
 )
 from tvmscope.core.target import Target
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
 
 _CHUNK_BYTES = 128 * 1024
 """Padded input of a chunk of rows: a part of a second-level cache."""
@@ -36,7 +40,7 @@ _MOST_UNROLLED = 128
 
 def schedule_pooling(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes functions whose one reduction slides a window, with injective blocks around it."""
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     pool, axes = find_reduction(sch) or (None, 0)
     if pool is None or axes != 2:
         return None
@@ -76,6 +80,8 @@ def schedule_pooling(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | No
 
 def _row_axis(sch: s_tir.Schedule, pool: Block) -> int | None:
     """The first of the two neighbouring axes that a window slides over."""
+    from tvm.s_tir.dlight.analysis import collect_vars_used_in_prim_expr
+
     node = sch.get(pool)
     *spatial, tap_y, tap_x = (v.var for v in node.iter_vars)
     used = [collect_vars_used_in_prim_expr(r.min) for r in node.reads[0].region]
@@ -118,3 +124,13 @@ def _rows(
         row_bytes = prod(int(d) for d in source.shape[at + 1 :]) * int(source.dtype.bits) // 8
         most = max(1, _CHUNK_BYTES // row_bytes * rows // int(source.shape[at]))
     return next(r for r in range(min(rows, most), 0, -1) if rows % r == 0)
+
+
+RULE = ScheduleRule(
+    name="pooling",
+    devices=("cpu",),
+    version=1,
+    words="Pooling: a chunk of rows is padded and pooled while it is in the second-level cache.",
+    schedule=schedule_pooling,
+    switch=Switch(name="pooling-schedule"),
+)

@@ -12,16 +12,21 @@ fallback vectorises them.
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
-from tvm import s_tir, tirx
-
+from tvmscope.compiler.manifest.rule import ScheduleRule
+from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
     find_reduction,
     inline_epilogue,
+    new_schedule,
     static_extents,
 )
 from tvmscope.core.target import Target
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
 
 _LANES = 16
 _SHORTEST = 256
@@ -30,7 +35,7 @@ _SHORTEST = 256
 
 def schedule_reduction(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes functions with one reduction, over trailing axes that fill vectors."""
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     main, axes = find_reduction(sch) or (None, 0)
     if main is None:
         return None
@@ -76,3 +81,13 @@ def _reduces_rows(sch: s_tir.Schedule, main: Block, axes: int) -> bool:
         return False
     length = prod(int(d) for d in shape[-axes:])
     return length >= _SHORTEST and length % _LANES == 0
+
+
+RULE = ScheduleRule(
+    name="reduction",
+    devices=("cpu",),
+    version=1,
+    words="Sums and maxima over the last axes: in the lanes of a vector, then across them.",
+    schedule=schedule_reduction,
+    switch=Switch(name="reduction-schedule"),
+)

@@ -9,17 +9,27 @@ parallel  rows
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from tvm import s_tir, tirx
-
-from tvmscope.compiler.kernels.rows import LANES, STAGE
-from tvmscope.compiler.schedules.cpu.blocks import Block, all_blocks, find_op, inline_epilogue
+from tvmscope.compiler.kernels.marks import LANES, STAGE
+from tvmscope.compiler.manifest.rule import ScheduleRule
+from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.compiler.schedules.cpu.blocks import (
+    Block,
+    all_blocks,
+    find_op,
+    inline_epilogue,
+    new_schedule,
+)
 from tvmscope.core.target import Target
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
 
 
 def schedule_rows(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes functions with an annotated row operator and elementwise blocks behind it."""
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     main = find_op(sch, "rows")
     if main is None:
         return None
@@ -89,3 +99,13 @@ def vectorize_elements(sch: s_tir.Schedule, block: Block) -> None:
         loop, _ = sch.loop_partition(loop, factors=[whole, None])
     _, vector = sch.split(loop, factors=[None, LANES])
     sch.vectorize(vector)
+
+
+RULE = ScheduleRule(
+    name="rows",
+    devices=("cpu",),
+    version=1,
+    words="Softmax, layer norm and their like: one task per row, which stays in the cache.",
+    schedule=schedule_rows,
+    switch=Switch(name="rows-schedule", needs=("row-kernels",)),
+)

@@ -9,27 +9,31 @@ share of the tiles, and nothing passes between the cores.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
-
-from tvm import s_tir, tirx
+from typing import TYPE_CHECKING, TypeAlias
 
 from tvmscope.compiler.cost.tiles import NEAR_BYTES, most_columns
-from tvmscope.compiler.kernels.winograd import ranked_product_columns
+from tvmscope.compiler.manifest.rule import ScheduleRule, Space
+from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
-    Space,
     default_first,
     find_op,
     inline_epilogue,
+    new_schedule,
     vectorize_last,
     weight_bytes,
 )
+from tvmscope.compiler.schedules.cpu.parameters import COLUMNS, KERNEL, SUMS
 from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Params
 
-Loop = Any
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
+    from tvm.s_tir.schedule import LoopRV
+
+Loop: TypeAlias = "LoopRV"
 _CHUNK = 32
 _WHOLE_DEPTH = 128
 """Up to so many channels a tile stays in registers until it is finished."""
@@ -54,7 +58,7 @@ def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
     begin), and the product's `columns` (tiles in registers), `chunk` (channels summed before the
     next tiles' turn), `unroll`, `order` and `prefetch`.
     """
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     stages = _stages(sch)
     if stages is None:
         return None
@@ -71,8 +75,9 @@ def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
 
 
 def _stages(sch: s_tir.Schedule) -> list[Block] | None:
-    found = [find_op(sch, f"winograd_{stage}") for stage in ("input", "product", "output")]
-    return None if any(block is None for block in found) else found
+    named = (find_op(sch, f"winograd_{stage}") for stage in ("input", "product", "output"))
+    found = [block for block in named if block is not None]
+    return found if len(found) == 3 else None
 
 
 def _own_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> int:
@@ -160,8 +165,8 @@ def _multiply(
     whole = chunk == depth
     written = sch.cache_write(product, 0, "local") if whole else product
     if task is not None:
-        for block in dict.fromkeys((written, product)):
-            sch.compute_at(block, task, preserve_unit_loops=True)
+        for stage in dict.fromkeys((written, product)):
+            sch.compute_at(stage, task, preserve_unit_loops=True)
     sch.storage_align(written, 0, 0, _WAY_ELEMENTS, _LINE_ELEMENTS)
     p, o, t, lanes, k = sch.get_loops(product)[-5:]
     width = int_of(params, "columns") or _columns(sch, t, target, few=task is not None)
@@ -189,8 +194,14 @@ def _multiply(
 
 
 def _next_weights(by_points: bool, chunk: int, width: int, repeats: int) -> prefetch.Plan:
-    following = {"block_axis": 1, "carry": True} if by_points else {"block_axis": 0}
-    return prefetch.Plan(**following, rows=chunk, repeat=_TILE, step=width, repeats=repeats)
+    return prefetch.Plan(
+        block_axis=int(by_points),
+        carry=by_points,
+        rows=chunk,
+        repeat=_TILE,
+        step=width,
+        repeats=repeats,
+    )
 
 
 def _chunk(depth: int) -> int:
@@ -198,12 +209,14 @@ def _chunk(depth: int) -> int:
     return depth if depth <= _WHOLE_DEPTH or depth % _CHUNK else _CHUNK
 
 
-def _columns(sch: s_tir.Schedule, tiles: object, target: Target, *, few: bool) -> int:
+def _columns(sch: s_tir.Schedule, tiles: Loop, target: Target, *, few: bool) -> int:
     """How many tiles are kept in registers; `few` do where the weights are near anyway.
 
     One does where no better number divides the tiles: the compiler computes more tiles then
     (`convolutions`), but a product that is not padded is still better multiplied here.
     """
+    from tvmscope.compiler.kernels.winograd import ranked_product_columns
+
     count = int(sch.get(tiles).extent)
     most = next((w for w in ranked_product_columns(count, target) if count % w == 0), 1)
     return next((w for w in range(_FEW, most) if count % w == 0), most) if few else most
@@ -211,7 +224,7 @@ def _columns(sch: s_tir.Schedule, tiles: object, target: Target, *, few: bool) -
 
 def space(func: tirx.PrimFunc, target: Target) -> Space | None:
     """What the parameters may be, the rule's own values first."""
-    sch = s_tir.Schedule(func)
+    sch = new_schedule(func)
     stages = _stages(sch)
     if stages is None:
         return None
@@ -266,10 +279,30 @@ def _transform_output(
     return task
 
 
-def _unroll_inside(sch: s_tir.Schedule, block: Block, outer: object) -> None:
+def _unroll_inside(sch: s_tir.Schedule, block: Block, outer: Loop) -> None:
     """Unroll a block's loops below `outer` and vectorise the last one."""
     loops = sch.get_loops(block)
     depth = next(i for i, loop in enumerate(loops) if sch.get(loop).same_as(sch.get(outer)))
     for loop in loops[depth + 1 : -1]:
         sch.unroll(loop)
     sch.vectorize(loops[-1])
+
+
+RULE = ScheduleRule(
+    name="winograd",
+    devices=("cpu",),
+    version=1,
+    words="Winograd convolution: tiles are transformed, multiplied and transformed back.",
+    schedule=schedule_winograd,
+    space=space,
+    parameters={
+        **KERNEL,
+        **COLUMNS,
+        **SUMS,
+        "strips": "each task takes {value} strips of tiles through all of Winograd's stages",
+        "strips=0": "each of Winograd's stages is finished before the next",
+        "strips=1": "each task takes a strip of tiles through all of Winograd's stages",
+        "share=1": "each core takes its share of tiles through all of Winograd's stages",
+    },
+    switch=Switch(name="winograd-schedule", alone=False),
+)

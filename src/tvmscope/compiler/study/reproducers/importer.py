@@ -11,11 +11,12 @@ import numpy as np
 import tvm
 from tvm import relax
 
+Arrays = dict[str, np.ndarray]
 HERE = Path(__file__).resolve().parent
 META = json.loads((HERE / "meta.json").read_text())
 
 
-def with_onnx(inputs):
+def with_onnx(inputs: Arrays) -> tuple[list[np.ndarray], tvm.IRModule, list[str]]:
     import onnx
     import onnxruntime as ort
     from tvm.relax.frontend.onnx import from_onnx
@@ -28,7 +29,7 @@ def with_onnx(inputs):
     return session.run(None, inputs), module, [i.name for i in model.graph.input]
 
 
-def with_torch(inputs):
+def with_torch(inputs: Arrays) -> tuple[list[np.ndarray], tvm.IRModule, list[str]]:
     import torch
     from tvm.relax.frontend.torch import from_exported_program
 
@@ -40,14 +41,14 @@ def with_torch(inputs):
     return [r.numpy() for r in results], module, list(inputs)
 
 
-def run(module, inputs):
+def run(module: tvm.IRModule, inputs: list[np.ndarray]) -> list[np.ndarray]:
     target = tvm.target.Target(META["target"], host=META["target"])
     machine = relax.VirtualMachine(tvm.compile(module, target), tvm.cpu())
     result = machine["main"](*(tvm.runtime.tensor(a) for a in inputs))
     return [x.numpy() for x in ([result] if hasattr(result, "numpy") else result)]
 
 
-def compare(expected, actual):
+def compare(expected: np.ndarray, actual: np.ndarray) -> float:
     """The largest difference relative to the largest value; NaN where one has it alone."""
     if expected.size != actual.size:
         return float("inf")

@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 META = json.loads((HERE / "meta.json").read_text())
 
 
-def run(name):
+def run(name: str) -> list[np.ndarray]:
     module = tvm.ir.load_json((HERE / f"{name}.json").read_text())
     target = tvm.target.Target(META["target"], host=META["target"])
     with target, tvm.transform.PassContext(opt_level=3):
@@ -30,7 +30,7 @@ def run(name):
     return [x.numpy() for x in ([result] if hasattr(result, "numpy") else result)]
 
 
-def compare(before, after):
+def compare(before: np.ndarray, after: np.ndarray) -> float:
     """The largest difference relative to the largest value; NaN where one has it alone."""
     scale = float(np.abs(before[np.isfinite(before)]).max(initial=0)) or 1.0
     with np.errstate(invalid="ignore"):

@@ -8,9 +8,7 @@ table stays for FoldConstant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 import tvm
@@ -18,44 +16,10 @@ from tvm import relax
 from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-Array = np.ndarray[Any, Any]
+from tvmscope.compiler.graph.arithmetic import FLOAT_ONLY, TABLE, Array, shape_of
+
 MOST_ELEMENTS_GROWN = 1 << 16
 """A broadcast that makes a constant larger than this is cheaper to do at run time."""
-
-
-def _broadcast(args: Sequence[Array], call: relax.Call) -> Array:
-    return np.broadcast_to(args[0], _shape(call))
-
-
-def _cast(args: Sequence[Array], call: relax.Call) -> Array:
-    return args[0].astype(str(call.attrs.dtype))
-
-
-def _permute(args: Sequence[Array], call: relax.Call) -> Array:
-    axes = call.attrs.axes
-    return np.transpose(args[0], [int(a) for a in axes] if axes is not None else None)
-
-
-TABLE: dict[str, Callable[[Sequence[Array], relax.Call], Array]] = {
-    "relax.add": lambda a, c: a[0] + a[1],
-    "relax.subtract": lambda a, c: a[0] - a[1],
-    "relax.multiply": lambda a, c: a[0] * a[1],
-    "relax.divide": lambda a, c: a[0] / a[1],
-    "relax.sqrt": lambda a, c: np.sqrt(a[0]),
-    "relax.rsqrt": lambda a, c: (1 / np.sqrt(a[0])).astype(a[0].dtype),
-    "relax.negative": lambda a, c: -a[0],
-    "relax.reshape": lambda a, c: a[0].reshape(_shape(c)),
-    "relax.expand_dims": lambda a, c: a[0].reshape(_shape(c)),
-    "relax.squeeze": lambda a, c: a[0].reshape(_shape(c)),
-    "relax.permute_dims": _permute,
-    "relax.broadcast_to": _broadcast,
-    "relax.astype": _cast,
-}
-_FLOAT_ONLY = {"relax.divide", "relax.sqrt", "relax.rsqrt"}
-
-
-def _shape(call: relax.Call) -> tuple[int, ...]:
-    return tuple(int(d) for d in call.ty.shape)
 
 
 @mutator
@@ -70,21 +34,20 @@ class _Fold(PyExprMutator):
         arrays = [a for a in found if a is not None]
         if len(arrays) < len(found) or not _is_static(call):
             return call
-        if operator in _FLOAT_ONLY and arrays[0].dtype.kind != "f":
+        if operator in FLOAT_ONLY and arrays[0].dtype.kind != "f":
             return call
-        if prod(_shape(call)) > max(MOST_ELEMENTS_GROWN, *(a.size for a in arrays)):
+        if prod(shape_of(call)) > max(MOST_ELEMENTS_GROWN, *(a.size for a in arrays)):
             return call
         value = np.asarray(evaluate(arrays, call), order="C")  # ascontiguousarray adds an axis
-        if value.shape != _shape(call) or str(value.dtype) != str(call.ty.dtype):
+        if value.shape != shape_of(call) or str(value.dtype) != str(call.ty.dtype):
             return call  # numpy's rules differ here: leave it to the compiler
         return relax.const(value, str(value.dtype))  # by itself it narrows int64 and float64
 
     def _value(self, value: relax.Expr) -> Array | None:
-        if isinstance(value, relax.Var):
-            value = self.lookup_binding(value)
-        if isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm):
-            return np.asarray(value.value, dtype=str(value.ty.dtype))
-        return value.value.numpy() if isinstance(value, GenericConst) else None
+        bound = self.lookup_binding(value) if isinstance(value, relax.Var) else value
+        if isinstance(bound, tvm.tirx.FloatImm | tvm.tirx.IntImm):
+            return np.asarray(bound.value, dtype=str(bound.ty.dtype))
+        return bound.value.numpy() if isinstance(bound, GenericConst) else None
 
 
 def _is_static(call: relax.Call) -> bool:
@@ -92,7 +55,7 @@ def _is_static(call: relax.Call) -> bool:
     return (
         isinstance(kind, relax.TensorType)
         and isinstance(kind.shape, relax.ShapeExpr)
-        and all(isinstance(d, tvm.tirx.IntImm) for d in kind.shape)
+        and all(isinstance(d, tvm.tirx.IntImm) for d in kind.shape.values)
     )
 
 
@@ -100,7 +63,7 @@ def fold_numpy() -> tvm.transform.Pass:
     """The pass over all Relax functions of a module; what becomes unused is removed."""
 
     @tvm.transform.module_pass(opt_level=0, name="FoldNumpy")
-    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
         for var, function in module.functions_items():
             if isinstance(function, relax.Function):
                 module.update_func(var, _Fold(module).visit_expr(function))

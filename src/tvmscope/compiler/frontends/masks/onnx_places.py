@@ -140,10 +140,11 @@ def evaluate(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     try:
-        found = ReferenceEvaluator(model).run(None, dict(zip(names, arrays, strict=True)))
+        results = ReferenceEvaluator(model).run(None, dict(zip(names, arrays, strict=True)))
+        found = next(iter(results))  # a list: by name they come only where that is asked for
     except Exception:  # the evaluator raises any type; what is not known is left to the importer
         return None
-    return np.asarray(found[0])
+    return np.asarray(found)
 
 
 def of_sizes(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Array | None:

@@ -40,9 +40,10 @@ class _Lift(PyExprMutator):
         return self.weights[const][0]
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
-        if getattr(call.op, "name_hint", "") not in self.inner:
+        name = getattr(call.op, "name_hint", "")
+        if name not in self.inner:
             return self.visit_expr_post_order(call)
-        callee, needed = self.inner[call.op.name_hint]
+        callee, needed = self.inner[name]
         args = [self.visit_expr(a) for a in (*call.args, *needed)]
         return relax.Call(callee, args, call.attrs, call.ty_args)
 

@@ -1,0 +1,11 @@
+"""The annotations by which a schedule rule recognises the blocks of a kernel of ours."""
+
+from __future__ import annotations
+
+OP = "tvmscope.op"
+"""Which operator a block computes."""
+LANES = 16
+"""Partial results of a row's reduction: the lanes of a vector."""
+STAGE = "tvmscope.stage"
+"""Marks a stage that is worth its memory, and says how it is computed: `lanes` (a reduction in the
+lanes of a vector), `across` (one over these lanes), `scalar` (one value per row), `elements`."""

@@ -1,0 +1,36 @@
+"""What a pass may depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tvmscope.compiler.tunable.knobs import Knobs
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
+from tvmscope.cuda.kernel_compiler import CompiledKernel
+
+
+@dataclass
+class Context:
+    """What a pass may depend on, and where it leaves remarks."""
+
+    target: Target
+    options: CompileOptions
+    remarks: list[str] = field(default_factory=list)
+    kernels: dict[str, CompiledKernel] = field(default_factory=dict)
+    """Generated CUDA kernels, by the packed function that launches each."""
+
+    @property
+    def knobs(self) -> Knobs:
+        """The parameters of kernels: those of records, or one set for all."""
+        return Knobs(self.options.choices, self.options.overrides.get("params", {}))
+
+
+def always(_: CompileOptions) -> bool:
+    """Whatever the options say."""
+    return True
+
+
+def in_reduced_precision(options: CompileOptions) -> bool:
+    """Where the model is computed in another precision than its own."""
+    return options.precision.is_half

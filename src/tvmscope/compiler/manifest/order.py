@@ -1,0 +1,96 @@
+"""Puts what other packages bring into an ordered list, beside the name that each one gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
+
+from tvmscope.plugins import Brought, Plugin, PluginFailure, described, remember, taken
+
+
+class Anchored(Protocol):
+    """What has a name and a place beside another one."""
+
+    @property
+    def name(self) -> str:
+        """Public, and unique in its list."""
+
+    @property
+    def before(self) -> str | None:
+        """The name that it stands before."""
+
+    @property
+    def after(self) -> str | None:
+        """The name that it stands behind."""
+
+
+T = TypeVar("T", bound=Anchored)
+
+
+@dataclass(frozen=True)
+class Ordered(Generic[T]):
+    """A list with what other packages bring in its place."""
+
+    manifests: tuple[T, ...]
+    plugins: dict[str, Plugin] = field(default_factory=dict)
+    """Who brought those that are not built in."""
+    failures: tuple[PluginFailure, ...] = ()
+
+
+def placed(
+    built_in: Sequence[T],
+    brought: Iterable[Brought[T]],
+    check: Callable[[Sequence[T]], str | None] = lambda _: None,
+) -> Ordered[T]:
+    """Each one directly beside its anchor; several at one place in the order of their names.
+
+    An anchor may itself come from another package. `check` says why a list cannot stay as it is.
+    """
+    found: list[T] = list(built_in)
+    plugins: dict[str, Plugin] = {}
+    waiting, failures = list(brought), list[PluginFailure]()
+    while waiting:
+        ready = [each for each in waiting if _anchor(each.manifest) in _names(found)]
+        for each in ready or waiting:
+            reason = _insert(found, plugins, each, check)
+            if reason is not None:
+                failures.append(reason)
+        waiting = [each for each in waiting if each not in ready] if ready else []
+    return Ordered(tuple(found), plugins, remember(failures))
+
+
+def _insert(
+    found: list[T],
+    plugins: dict[str, Plugin],
+    each: Brought[T],
+    check: Callable[[Sequence[T]], str | None],
+) -> PluginFailure | None:
+    """Put one into the list, or say why it is left out."""
+    manifest, plugin = each.manifest, each.plugin
+    names, anchor = _names(found), _anchor(manifest)
+    if manifest.name in names:
+        return taken(plugin, manifest.name, plugins.get(manifest.name))
+    if anchor is None:
+        return PluginFailure(described(plugin), "it names no anchor: give before= or after=")
+    if anchor not in names:
+        return PluginFailure(described(plugin), f"its anchor '{anchor}' is not there")
+    place = names.index(anchor)
+    if manifest.after is not None:
+        place += 1
+        while place < len(found) and found[place].after == anchor:
+            place += 1
+    tried = [*found[:place], manifest, *found[place:]]
+    if (problem := check(tried)) is not None:
+        return PluginFailure(described(plugin), problem)
+    found[:] = tried
+    plugins[manifest.name] = replace(plugin, name=manifest.name)
+    return None
+
+
+def _anchor(manifest: Anchored) -> str | None:
+    return manifest.before if manifest.after is None else manifest.after
+
+
+def _names(found: Iterable[Anchored]) -> list[str]:
+    return [manifest.name for manifest in found]

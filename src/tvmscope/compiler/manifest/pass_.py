@@ -1,0 +1,106 @@
+"""What a pass is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tvmscope.compiler.manifest.context import Context, always
+from tvmscope.compiler.manifest.names import check_name, check_text
+from tvmscope.compiler.manifest.rule import DEVICES
+from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.core.facts import PassFacts
+from tvmscope.core.options import CompileOptions
+
+if TYPE_CHECKING:
+    import tvm
+
+PHASES = (
+    "graph",
+    "precision",
+    "tidy",
+    "layout",
+    "dispatch",
+    "legalize",
+    "fuse",
+    "schedule",
+    "lower",
+    "memory",
+    "finish",
+)
+"""The phases of the pipeline, in order."""
+EVERYWHERE = DEVICES
+NOWHERE: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shows:
+    """Which kernels show that a pass did not run."""
+
+    kernels: str
+    """A pattern of their names."""
+    only_unscheduled: bool = False
+    """Whether it shows only in those that no schedule rule has an idea for: the pass makes kernels
+    for a rule of their own."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pass:
+    """A pass's manifest; its file ends with one. Each is equal to itself only."""
+
+    name: str
+    phase: str
+    """One of `PHASES`."""
+    words: str
+    """What it does to a model, in a sentence."""
+    make: Callable[[Context], tvm.transform.Pass]
+    ours: tuple[str, ...] = EVERYWHERE
+    """The devices for which our pipeline runs it."""
+    theirs: tuple[str, ...] = NOWHERE
+    """The devices for which TVM's own pipeline runs it."""
+    when: Callable[[CompileOptions], bool] = always
+    """Whether the options ask for it."""
+    required: bool = False
+    """Whether the virtual machine cannot run the module at all without it."""
+    switches: tuple[Switch, ...] = ()
+    """How an ablation leaves it, or a part of it, out."""
+    tracks: Literal["bindings", "fusion", "calls"] = "bindings"
+    """What it does to the names of source operators: they stay on the bindings; it fuses bindings
+    into kernels, which carry them from then on; or, where nothing was fused, the calls that it
+    rewrites are the kernels."""
+    shows: Shows | None = None
+    """Which kernels show that it did not run; None where that is not known beforehand."""
+    finding: str = "pass-disabled"
+    """The diagnosis rule that looks at what is left behind without it."""
+    before: str | None = None
+    after: str | None = None
+    """The pass beside which one from another package runs."""
+
+    def __post_init__(self) -> None:
+        what = f"pass '{self.name}'"
+        check_name(self.name, "pass")
+        check_text(self.words, what)
+        if self.phase not in PHASES:
+            raise ValueError(f"{what}: no phase '{self.phase}'; phases: {', '.join(PHASES)}")
+        for devices in (self.ours, self.theirs):
+            if not set(devices) <= set(DEVICES):
+                raise ValueError(f"{what}: devices are of {', '.join(DEVICES)}, not {devices}")
+        if self.required and self.switches:
+            raise ValueError(f"{what}: what is required cannot be switched off")
+        if self.before is not None and self.after is not None:
+            raise ValueError(f"{what}: give one anchor, before or after")
+        if self.shows is not None:
+            re.compile(self.shows.kernels)
+
+    def facts(self, brought_by: str | None = None) -> PassFacts:
+        """What a session keeps of it where a row was compiled without it."""
+        return PassFacts(
+            name=self.name,
+            words=self.words,
+            kernels=None if self.shows is None else self.shows.kernels,
+            only_unscheduled=self.shows is not None and self.shows.only_unscheduled,
+            finding=self.finding,
+            brought_by=brought_by,
+        )

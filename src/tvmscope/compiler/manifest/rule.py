@@ -1,0 +1,70 @@
+"""What a schedule rule is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tvmscope.compiler.manifest.names import check_name, check_text
+from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.core.facts import RuleFacts
+from tvmscope.core.target import Target
+
+if TYPE_CHECKING:
+    from tvm import s_tir, tirx
+
+DEVICES = ("cpu", "cuda")
+Space = dict[str, tuple[int | str, ...]]
+"""What a rule's parameters may be, by name; the value that the rule itself takes comes first."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScheduleRule:
+    """A schedule rule's manifest; its file ends with one. Each is equal to itself only."""
+
+    name: str
+    devices: tuple[str, ...]
+    """Where it is offered kernels: `cpu`, `cuda`."""
+    schedule: Callable[[tirx.PrimFunc, Target], s_tir.Schedule | None]
+    """The kernel's schedule; None where the kernel is for another rule."""
+    words: str
+    """What it does to a kernel, in a sentence."""
+    version: int
+    """Raise it with every change of what the rule does by itself. A tuning record names only what
+    differs from that, so that records of another version mean something else."""
+    space: Callable[[tirx.PrimFunc, Target], Space | None] | None = None
+    """What tuning may choose for a kernel; None where the kernel is for another rule."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """What a parameter's value means, by `name`, or by `name=value` for a single value; `{value}`
+    stands for it."""
+    switch: Switch | None = None
+    """How an ablation leaves it out; None where nothing would run then."""
+    last_resort: bool = False
+    """Whether it takes what no rule has an idea for."""
+    before: str | None = None
+    after: str | None = None
+    """The rule beside which one from another package is offered kernels."""
+
+    def __post_init__(self) -> None:
+        what = f"schedule rule '{self.name}'"
+        check_name(self.name, "schedule rule")
+        check_text(self.words, what)
+        if not self.devices or not set(self.devices) <= set(DEVICES):
+            raise ValueError(f"{what}: devices are of {', '.join(DEVICES)}, not {self.devices}")
+        if self.version < 1:
+            raise ValueError(f"{what}: versions begin with 1, not {self.version}")
+        if self.space is not None and not self.parameters:
+            raise ValueError(f"{what}: it has a space, and no words for its parameters")
+        if self.before is not None and self.after is not None:
+            raise ValueError(f"{what}: give one anchor, before or after")
+
+    def facts(self, brought_by: str | None = None) -> RuleFacts:
+        """What a session keeps of it."""
+        return RuleFacts(
+            name=self.name,
+            words=self.words,
+            version=self.version,
+            parameters=dict(self.parameters),
+            brought_by=brought_by,
+        )

@@ -1,0 +1,274 @@
+"""TVM's own passes: those of its default pipelines, and a few more that ours runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tvmscope.compiler.manifest.context import Context, in_reduced_precision
+from tvmscope.compiler.manifest.pass_ import EVERYWHERE, NOWHERE, Pass
+from tvmscope.compiler.manifest.switch import Switch
+
+if TYPE_CHECKING:
+    import tvm
+
+    Make = Callable[[Context], tvm.transform.Pass]
+
+
+def _relax(name: str) -> Make:
+    """A pass of `tvm.relax.transform` that takes no arguments."""
+
+    def make(_: Context) -> tvm.transform.Pass:
+        from tvm.relax import transform
+
+        made: tvm.transform.Pass = getattr(transform, name)()
+        return made
+
+    return make
+
+
+def _dispatch(name: str) -> Make:
+    """A pass of `tvm.relax.backend`."""
+
+    def make(_: Context) -> tvm.transform.Pass:
+        from tvm.relax import backend
+
+        made: tvm.transform.Pass = getattr(backend, name)()
+        return made
+
+    return make
+
+
+def _mixed_precision(context: Context) -> tvm.transform.Pass:
+    from tvm.relax.transform import ToMixedPrecision
+
+    return ToMixedPrecision(out_dtype=context.options.precision.dtype)
+
+
+def _dlight(_: Context) -> tvm.transform.Pass:
+    """The wheel's own GPU schedules, in the wheel's own order."""
+    from tvm.s_tir import dlight
+
+    from tvmscope.runtime import tvm_compat
+
+    tvm_compat.import_tensor_intrinsics()
+    gpu = dlight.gpu
+    rules = (gpu.Matmul, gpu.GEMV, gpu.Reduction, gpu.GeneralReduction, gpu.Fallback)
+    return dlight.ApplyDefaultSchedule(*(rule() for rule in rules))
+
+
+# ---- graph, precision, tidy: not part of TVM's default pipelines, but for mixed-precision ----
+
+FOLD_BATCH_NORM = Pass(
+    name="fold-batch-norm",
+    phase="graph",
+    words="Folds batch norms into the weights of the convolutions before them.",
+    make=_relax("FoldBatchnormToConv2D"),
+    switches=(Switch(name="fold-batch-norm"),),
+)
+DECOMPOSE = Pass(
+    name="decompose",
+    phase="graph",
+    words="Replaces operators that matter in training only by what they are in inference.",
+    make=_relax("DecomposeOpsForInference"),
+)
+CANONICALIZE = Pass(
+    name="canonicalize",
+    phase="graph",
+    words="Removes bindings that only rename a value.",
+    make=_relax("CanonicalizeBindings"),
+)
+FOLD_GRAPH_CONSTANTS = Pass(
+    name="fold-graph-constants",
+    phase="graph",
+    words="Computes operators of constants once, before the layout is chosen.",
+    make=_relax("FoldConstant"),
+    switches=(Switch(name="fold-constants"),),
+)
+MIXED_PRECISION = Pass(
+    name="mixed-precision",
+    phase="precision",
+    words="Computes convolutions and matrix products in the precision that was asked for.",
+    make=_mixed_precision,
+    theirs=EVERYWHERE,
+    when=in_reduced_precision,
+)
+COMMON_SUBEXPRESSIONS = Pass(
+    name="common-subexpressions",
+    phase="tidy",
+    words="Computes what occurs twice once.",
+    make=_relax("EliminateCommonSubexpr"),
+    switches=(Switch(name="common-subexpressions"),),
+)
+DEAD_CODE = Pass(
+    name="dead-code",
+    phase="tidy",
+    words="Removes what no output depends on.",
+    make=_relax("DeadCodeElimination"),
+)
+
+# ---- dispatch, legalize, fuse, schedule -------------------------------------------------------
+
+DISPATCH_SAMPLING = Pass(
+    name="dispatch-sampling",
+    phase="dispatch",
+    words="Gives sampling operators to the device's own kernels.",
+    make=_dispatch("DispatchSampling"),
+    theirs=EVERYWHERE,
+)
+DISPATCH_SORT_SCAN = Pass(
+    name="dispatch-sort-scan",
+    phase="dispatch",
+    words="Gives sorts and scans that are left to the device's own kernels.",
+    make=_dispatch("DispatchSortScan"),
+    theirs=EVERYWHERE,
+)
+LEGALIZE = Pass(
+    name="legalize",
+    phase="legalize",
+    words="Turns operators into kernels.",
+    make=_relax("LegalizeOps"),
+    theirs=EVERYWHERE,
+    required=True,
+)
+ANNOTATE_PATTERNS = Pass(
+    name="annotate-patterns",
+    phase="fuse",
+    words="Notes on each kernel how it can be fused with others.",
+    make=_relax("AnnotateTIROpPattern"),
+    theirs=("cuda",),
+    finding="unfused-chain",
+)
+FOLD_CONSTANTS = Pass(
+    name="fold-constants",
+    phase="fuse",
+    words="Computes kernels of constants once.",
+    make=_relax("FoldConstant"),
+    theirs=("cuda",),
+    switches=(Switch(name="fold-constants"),),
+)
+FUSE_OPS = Pass(
+    name="fuse-ops",
+    phase="fuse",
+    words="Groups kernels that can be computed together.",
+    make=_relax("FuseOps"),
+    theirs=("cuda",),
+    switches=(Switch(name="fusion"),),
+    tracks="fusion",
+    finding="unfused-chain",
+)
+FUSE_TIR = Pass(
+    name="fuse-tir",
+    phase="fuse",
+    words="Makes one kernel of each group.",
+    make=_relax("FuseTIR"),
+    theirs=("cuda",),
+    switches=(Switch(name="fusion"),),
+    finding="unfused-chain",
+)
+DLIGHT = Pass(
+    name="dlight",
+    phase="schedule",
+    words="Schedules every kernel with DLight's rules for GPUs.",
+    make=_dlight,
+    ours=NOWHERE,
+    theirs=("cuda",),
+    finding="no-schedule",
+)
+
+# ---- lower, memory, finish --------------------------------------------------------------------
+
+RESHAPE_VIEWS = Pass(
+    name="reshape-views",
+    phase="lower",
+    words="Turns reshapes into views of the same memory.",
+    make=_relax("RewriteDataflowReshape"),
+    theirs=EVERYWHERE,
+    required=True,
+)
+END_DATAFLOW = Pass(
+    name="end-dataflow",
+    phase="lower",
+    words="Turns dataflow blocks into plain bindings.",
+    make=_relax("ToNonDataflow"),
+    theirs=EVERYWHERE,
+    required=True,
+)
+DROP_PURITY = Pass(
+    name="drop-purity",
+    phase="lower",
+    words="Allows calls that write into memory.",
+    make=_relax("RemovePurityChecking"),
+    theirs=EVERYWHERE,
+    required=True,
+)
+DESTINATION_PASSING = Pass(
+    name="destination-passing",
+    phase="lower",
+    words="Gives every kernel the memory that it writes its result into.",
+    make=_relax("CallTIRRewrite"),
+    theirs=EVERYWHERE,
+    required=True,
+    tracks="calls",
+)
+PLAN_MEMORY = Pass(
+    name="plan-memory",
+    phase="memory",
+    words="Lets results whose times do not overlap share memory.",
+    make=_relax("StaticPlanBlockMemory"),
+    theirs=EVERYWHERE,
+)
+CUDA_GRAPH = Pass(
+    name="cuda-graph",
+    phase="memory",
+    words="Records the launches of a run as a CUDA graph, where that was asked for.",
+    make=_relax("RewriteCUDAGraph"),
+    theirs=EVERYWHERE,
+)
+LOWER_ALLOC = Pass(
+    name="lower-alloc",
+    phase="memory",
+    words="Turns the allocation of tensors into that of memory.",
+    make=_relax("LowerAllocTensor"),
+    theirs=EVERYWHERE,
+    required=True,
+)
+KILL_AFTER_USE = Pass(
+    name="kill-after-use",
+    phase="memory",
+    words="Frees a value after its last use.",
+    make=_relax("KillAfterLastUse"),
+    theirs=EVERYWHERE,
+)
+LOWER_BUILTINS = Pass(
+    name="lower-builtins",
+    phase="finish",
+    words="Turns built-in operators into calls of the virtual machine.",
+    make=_relax("LowerRuntimeBuiltin"),
+    theirs=EVERYWHERE,
+    required=True,
+)
+PRIM_VALUES = Pass(
+    name="prim-values",
+    phase="finish",
+    words="Computes scalars that depend on shapes.",
+    make=_relax("ComputePrimValue"),
+    theirs=EVERYWHERE,
+    required=True,
+)
+LOWER_SHAPES = Pass(
+    name="lower-shapes",
+    phase="finish",
+    words="Checks and computes shapes when the model runs.",
+    make=_relax("VMShapeLower"),
+    theirs=EVERYWHERE,
+    required=True,
+)
+GLOBAL_SYMBOLS = Pass(
+    name="global-symbols",
+    phase="finish",
+    words="Names the functions as the compiled library exports them.",
+    make=_relax("AttachGlobalSymbol"),
+    theirs=EVERYWHERE,
+    required=True,
+)

@@ -1,0 +1,69 @@
+"""Moves reshapes behind elementwise operators, so that these fuse into what computed their input.
+
+    unary(reshape(x))   -> reshape(unary(x))
+    reshape(reshape(x)) -> reshape(x), or x itself where its shape is the one asked for
+    broadcast_to(x)     -> x where it has that shape already
+    permute(permute(x)) -> one permute, or x itself
+
+Operator fusion ends a matmul's epilogue at a reshape; exporters put one before every activation.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from tvmscope.compiler.graph.rewrite import Rewriter, bound_call, rewrite_calls, static_shape
+
+UNARY = tuple(
+    f"relax.{name}"
+    for name in ("nn.relu", "nn.silu", "nn.gelu", "nn.gelu_tanh", "sigmoid", "tanh", "clip", "erf")
+)
+
+
+def _source(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
+    """What `value` is a reshape of."""
+    call = bound_call(rewriter, value, "reshape")
+    return None if call is None else call.args[0]
+
+
+def _sink(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    source, shape = _source(rewriter, call.args[0]), static_shape(call)
+    if source is None or shape is None:
+        return None
+    moved = relax.Call(call.op, [source, *call.args[1:]], call.attrs)
+    return relax.op.reshape(rewriter.builder_.emit(moved), shape)
+
+
+def _merge(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    source, shape = _source(rewriter, call.args[0]), static_shape(call)
+    if source is None or shape is None:
+        return None
+    return source if static_shape(source) == shape else relax.op.reshape(source, shape)
+
+
+def _broadcast(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    shape = static_shape(call)
+    return call.args[0] if shape is not None and static_shape(call.args[0]) == shape else None
+
+
+def _permute(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    before = bound_call(rewriter, call.args[0], "permute_dims")
+    if before is None or before.attrs.axes is None or call.attrs.axes is None:
+        return None
+    axes = [int(before.attrs.axes[int(a)]) for a in call.attrs.axes]
+    source = before.args[0]
+    return source if axes == sorted(axes) else relax.op.permute_dims(source, axes)
+
+
+HANDLERS = dict.fromkeys(UNARY, _sink) | {
+    "relax.reshape": _merge,
+    "relax.broadcast_to": _broadcast,
+    "relax.permute_dims": _permute,
+}
+
+
+def sink_reshapes() -> tvm.transform.Pass:
+    """The pass; what became another name of a value is that value afterwards."""
+    rewrite = rewrite_calls("SinkReshapes", HANDLERS)
+    return tvm.transform.Sequential([rewrite, relax.transform.CanonicalizeBindings()])

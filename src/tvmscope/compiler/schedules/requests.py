@@ -1,0 +1,88 @@
+"""Puts requests for the next block of weights into scheduled functions; they change no value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import tvm_ffi
+from tvm import s_tir, tirx
+
+from tvmscope.compiler.schedules.cpu.prefetch import MARK, Plan
+
+_PLUS = "tirx.handle_add_byte_offset"
+_LINE_BYTES = 64
+_INTO_SECOND_CACHE = 2
+
+
+def insert(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function with requests in its marked loops; one without marks as it is."""
+    if MARK not in func.script():
+        return func
+    body = tvm_ffi.structural_map(func.body, (tirx.For, _with_requests))
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
+def _with_requests(loop: tirx.For) -> tirx.For:
+    if MARK not in loop.annotations:
+        return loop
+    plan = Plan(**json.loads(str(loop.annotations[MARK])))
+    left = {name: value for name, value in loop.annotations.items() if name != MARK}
+    body = tirx.SeqStmt([_requests(loop, plan), loop.body])
+    var, first, count = loop.loop_var, loop.min, loop.extent
+    return tirx.For(var, first, count, loop.kind, body, loop.thread_binding, left)
+
+
+def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
+    """They stand before the sums: between them they would force each sum into memory."""
+    realize, inner = _block_below(loop.body)
+    at_start = {v: tirx.const(0, str(v.ty.dtype)) for v in inner}
+    values = {
+        iterator.var: _replaced(value, at_start)
+        for iterator, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    }
+    at = list(values.values())
+    weights = realize.block.reads[-1]
+    index = [_replaced(axis.min, values) for axis in weights.region]
+    _move_on(index, weights.source.shape, plan)
+    row_bytes = int(weights.source.shape[-1]) * int(weights.source.dtype.bits) // 8
+    each = -(-plan.rows * row_bytes // (_LINE_BYTES * plan.repeats))
+    line = tirx.Var("line", "int32")
+    part = at[plan.repeat] // plan.step % plan.repeats  # a task may begin anywhere
+    offset = (part * each + line) * _LINE_BYTES
+    asked = tirx.For(line, 0, each, tirx.ForKind.SERIAL, _request(weights.source[index], offset))
+    return asked if plan.once is None else tirx.IfThenElse(at[plan.once] == 0, asked, None)
+
+
+def _move_on(index: list[tirx.Expr], shape: Sequence[tirx.Expr], plan: Plan) -> None:
+    """From a block to the next one, as far as there are any."""
+    axis = plan.block_axis
+    count = int(shape[axis])
+    if not plan.carry:
+        index[axis] = tirx.min(index[axis] + 1, count - 1)
+        return
+    following = tirx.min(
+        index[axis - 1] * count + index[axis] + 1, int(shape[axis - 1]) * count - 1
+    )
+    index[axis - 1], index[axis] = following // count, following % count
+
+
+def _request(first: tirx.Expr, offset: tirx.Expr) -> tirx.Stmt:
+    address = tirx.call_intrin("handle", _PLUS, tirx.address_of(first), offset)
+    hints = (tirx.const(value, "int32") for value in (0, _INTO_SECOND_CACHE, 1))
+    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch.p0", address, *hints))
+
+
+def _block_below(s: tirx.Stmt) -> tuple[s_tir.SBlockRealize, list[tirx.Var]]:
+    """The block inside nested loops, and the loops' variables."""
+    inner = []
+    while not isinstance(s, s_tir.SBlockRealize):
+        assert isinstance(s, tirx.For)  # a marked loop holds no other statement
+        inner.append(s.loop_var)
+        s = s.body
+    return s, inner
+
+
+def _replaced(expression: tirx.Expr, values: Mapping[tirx.Var, tirx.Expr]) -> tirx.Expr:
+    replaced: tirx.Expr = tvm_ffi.structural_map(expression, (tirx.Var, lambda v: values.get(v, v)))
+    return replaced

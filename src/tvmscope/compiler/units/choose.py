@@ -1,0 +1,74 @@
+"""Which configuration a unit's kernel gets: a tuning record's, else the cost model's best."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Choice
+from tvmscope.cuda import config as configs
+from tvmscope.cuda import cost, gpus, records, space
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.units import Unit
+from tvmscope.errors import TvmscopeError
+
+
+def unavailable(target: Target) -> str | None:
+    """Why no kernel can be generated for a target; None where it can."""
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed, so no CUDA kernel was generated: pip install 'triton>=3.6'"
+    try:
+        gpus.gpu_of(target.arch)
+    except TvmscopeError as e:
+        return f"no CUDA kernel was generated: {e}"
+    return None
+
+
+SHIPPED = Path(gpus.__file__).parent / "measured"
+"""Measured winners that come with the package, one file per architecture."""
+_CANDIDATES = 25
+
+
+class Chooser:
+    """Answers for one target; equal units get equal answers."""
+
+    def __init__(self, target: Target, choices: Mapping[str, Choice]) -> None:
+        self.gpu = gpus.gpu_of(target.arch)
+        file = SHIPPED / f"{target.arch}.jsonl"
+        self.shipped = records.load_records(file) if file.is_file() else records.Records()
+        self.choices = choices
+        self._known: dict[str, Config | None] = {}
+
+    def __call__(self, unit: Unit) -> Config | None:
+        """The configuration; None where no template computes the unit."""
+        if unit.key not in self._known:
+            self._known[unit.key] = self._recorded(unit) or self._best(unit)
+        return self._known[unit.key]
+
+    def _recorded(self, unit: Unit) -> Config | None:
+        choice = self.choices.get(unit.key)
+        if choice is not None:
+            return self._legal(unit, configs.from_json(dict(choice.candidate.params)))
+        for key in (unit.key, unit.dense.key):
+            found = self.shipped.winners.get(key)
+            if found is not None and (config := self._legal(unit, found.config)) is not None:
+                return config
+        return None
+
+    def _legal(self, unit: Unit, config: Config) -> Config | None:
+        why = space.why_illegal(unit, config, self.gpu)
+        return config if why is None and _can_launch(config) else None
+
+    def _best(self, unit: Unit) -> Config | None:
+        try:
+            ranked = cost.best(unit, self.gpu, _CANDIDATES)
+        except TvmscopeError:  # no template of ours computes it
+            return None
+        return next((e.config for e in ranked if _can_launch(e.config)), None)
+
+
+def _can_launch(config: Config) -> bool:
+    """The persistent template wants scratch memory, which TVM's launches do not give it."""
+    return config.template != "persistent"

@@ -1,0 +1,34 @@
+"""Remarks of the compiler that a diagnosis reads again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from tvmscope.messages import Message, Text, msg
+
+_SENTENCE = re.compile(r"schedule rule '(.+?)' failed on (\S+):")
+"""As sessions have it that were written before messages were data."""
+
+
+def rule_failed(rule: str, kernel: str, reason: Text) -> Message:
+    """A schedule rule that raised on a kernel, which was left to the next rule."""
+    return msg(
+        "schedule rule '{rule}' failed on {kernel}: {reason}",
+        rule=rule,
+        kernel=kernel,
+        reason=reason,
+    )
+
+
+_FAILED = rule_failed("", "", "").id
+
+
+def failed_rules(warnings: Iterable[Text]) -> Iterator[tuple[str, str]]:
+    """Rule and kernel of each such remark."""
+    for text in warnings:
+        if isinstance(text, Message):
+            if text.id == _FAILED:
+                yield str(text.args["rule"]), str(text.args["kernel"])
+        elif found := _SENTENCE.search(text):
+            yield found[1], found[2]

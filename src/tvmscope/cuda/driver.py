@@ -1,0 +1,102 @@
+"""The CUDA driver by ctypes: load a cubin, launch its kernel on a stream.
+
+Needs a current context (PyTorch's or TVM's primary one will do) and nothing else. Every call's
+status is checked; an error that a kernel left behind shows at the next call that waits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from tvmscope.errors import BackendUnavailable, RunError
+
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_DEPENDENT_LAUNCH = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_STATIC_SHARED_BYTES = 48 * 1024
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = (
+        ("id", ctypes.c_int),
+        ("pad", ctypes.c_char * 4),
+        ("value", ctypes.c_int * 16),
+    )
+
+
+class _LaunchConfig(ctypes.Structure):
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError as e:
+        raise BackendUnavailable(f"no CUDA driver on this machine: {e}") from e
+
+
+def call(name: str, *args: Any) -> None:
+    """A driver function by name; a status other than success is a `RunError`."""
+    status = int(getattr(_library(), name)(*args))
+    if status:
+        text = ctypes.c_char_p()
+        _library().cuGetErrorString(status, ctypes.byref(text))
+        raise RunError(f"{name}: {(text.value or b'unknown error').decode()} ({status})")
+
+
+class Kernel:
+    """A loaded kernel and the values it is launched with, kept alive for as long as it is."""
+
+    def __init__(
+        self,
+        cubin: bytes,
+        name: str,
+        *,
+        grid: tuple[int, int, int],
+        threads: int,
+        shared_bytes: int,
+        dependent: bool = False,
+    ) -> None:
+        self._cubin = cubin
+        self._module = ctypes.c_void_p()
+        self._function = ctypes.c_void_p()
+        call("cuModuleLoadData", ctypes.byref(self._module), cubin)
+        call("cuModuleGetFunction", ctypes.byref(self._function), self._module, name.encode())
+        if shared_bytes > _STATIC_SHARED_BYTES:
+            call("cuFuncSetAttribute", self._function, _MAX_DYNAMIC_SHARED, shared_bytes)
+        self._attribute = _Attribute(id=_DEPENDENT_LAUNCH)
+        self._attribute.value[0] = 1
+        self._config = _LaunchConfig(
+            grid=grid,
+            block=(threads, 1, 1),
+            shared_bytes=shared_bytes,
+            attributes=ctypes.pointer(self._attribute) if dependent else None,
+            attribute_count=1 if dependent else 0,
+        )
+
+    def launch(self, pointers: Sequence[int], stream: int = 0) -> None:
+        """Queue one run; all arguments are device pointers."""
+        values = (ctypes.c_void_p * len(pointers))(*pointers)
+        each = ctypes.sizeof(ctypes.c_void_p)
+        base = ctypes.addressof(values)
+        arguments = (ctypes.c_void_p * len(pointers))(
+            *(base + i * each for i in range(len(pointers)))
+        )
+        self._config.stream = stream
+        call("cuLaunchKernelEx", ctypes.byref(self._config), self._function, arguments, None)
+
+    def close(self) -> None:
+        """Unload it; the context must still be there."""
+        if self._module:
+            call("cuModuleUnload", self._module)
+            self._module = ctypes.c_void_p()

@@ -1,0 +1,181 @@
+"""Compile a unit's kernel to a cubin with Triton: no GPU and no driver are touched."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import math
+import os
+import re
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvmscope.cuda.binding import PARAMETERS, Binding, bind
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.cubin import resources
+from tvmscope.cuda.gpus import gpu_of
+from tvmscope.cuda.units import Tensor, Unit
+from tvmscope.errors import BackendUnavailable, BuildError, UsageError, one_line
+from tvmscope.storage.codec import decode, encode
+
+OLDEST_TRITON = (3, 6)
+"""From here on kernels end with two hidden pointers to scratch memory."""
+HIDDEN_POINTERS = 2
+_POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "int32": "*i32"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledKernel:
+    """A cubin and how to launch it: pointers in the order of `arguments`, then `hidden_pointers`
+    more, all null, except that the first is `scratch_bytes` of memory where that is not 0."""
+
+    unit_key: str
+    config: Config
+    arch: str
+    name: str
+    cubin: bytes = field(repr=False)
+    grid: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+    registers: int
+    local_bytes: int
+    arguments: tuple[Tensor, ...]
+    hidden_pointers: int
+    scratch_bytes: int
+    """For the whole grid, aligned to 128 bytes; only persistent kernels want any."""
+    triton: str
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the cubin."""
+        data = dict(encode(self))
+        del data["cubin"]
+        return data
+
+    @staticmethod
+    def from_json(data: dict[str, Any], cubin: bytes) -> CompiledKernel:
+        """The kernel of a JSON object and its cubin."""
+        return decode(CompiledKernel, {**data, "cubin": cubin})
+
+
+def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
+    """The kernel of `unit` by `config` for `arch` (`sm_90`); a failure is a `BuildError`."""
+    gpu, binding = gpu_of(arch), bind(unit, config)
+    if config.pdl and not gpu.has_dependent_launch:
+        raise BuildError(f"{config.label}: {arch} has no programmatic dependent launch")
+    name = f"{config.template}_{unit.key.rpartition('-')[2]}_{config.slug}"
+    with tempfile.TemporaryDirectory() as cache:
+        compiled = _triton_compile(name, binding, config, gpu.capability, cache)
+    meta, cubin = compiled.metadata, compiled.asm["cubin"]
+    scratch = int(getattr(meta, "global_scratch_size", 0) or 0)
+    if scratch and config.template != "persistent":
+        raise BuildError(f"{config.label}: the kernel wants {scratch} bytes of scratch memory")
+    if getattr(meta, "profile_scratch_size", 0):
+        raise BuildError(f"{config.label}: the kernel was compiled for a profiler")
+    if meta.num_ctas != 1:
+        raise BuildError(f"{config.label}: clusters are not launched")
+    if meta.shared > gpu.block_shared_bytes:
+        raise BuildError(
+            f"{config.label}: {meta.shared} bytes of shared memory,"
+            f" {gpu.arch} has {gpu.block_shared_bytes}"
+        )
+    pointers = len(re.findall(r"\.param\s+\.u64", _entry(compiled.asm["ptx"])))
+    if pointers != len(binding.arguments) + HIDDEN_POINTERS:
+        raise BuildError(
+            f"{config.label}: the kernel takes {pointers} pointers, not"
+            f" {len(binding.arguments)} + {HIDDEN_POINTERS}: this Triton passes arguments otherwise"
+        )
+    if meta.name != name:
+        raise BuildError(f"{config.label}: the kernel is called {meta.name}, not {name}")
+    used = resources(cubin, meta.name)
+    return CompiledKernel(
+        unit_key=unit.key,
+        config=config,
+        arch=arch,
+        name=meta.name,
+        cubin=cubin,
+        grid=binding.grid,
+        threads=meta.num_warps * 32,
+        shared_bytes=meta.shared,
+        registers=used.registers,
+        local_bytes=used.local_bytes,
+        arguments=binding.arguments,
+        hidden_pointers=HIDDEN_POINTERS,
+        scratch_bytes=scratch * math.prod(binding.grid),
+        triton=_version(),
+    )
+
+
+def _entry(ptx: str) -> str:
+    """The declaration of the one kernel, with its parameters."""
+    found = re.search(r"\.visible\s+\.entry[^(]*\(([^)]*)\)", ptx)
+    if found is None:
+        raise BuildError("the generated PTX has no kernel")
+    return found.group(1)
+
+
+def _version() -> str:
+    try:
+        triton: Any = importlib.import_module("triton")
+    except ImportError as e:
+        raise BackendUnavailable(
+            "Triton is needed to compile CUDA kernels: pip install 'triton>=3.6'"
+        ) from e
+    version = str(triton.__version__)
+    numbers = tuple(int(x) for x in re.findall(r"\d+", version)[:2])
+    if numbers < OLDEST_TRITON:
+        raise BackendUnavailable(f"Triton {version} is too old: pip install 'triton>=3.6'")
+    return version
+
+
+def _triton_compile(
+    name: str, binding: Binding, config: Config, capability: int, cache: str
+) -> Any:
+    """Triton's compiled kernel. Its cache is a folder of ours that goes: a worker's results travel
+    as values. What it prints (a failed kernel's whole PTX) is dropped, and so are line tables,
+    which point to this source."""
+    _version()
+    compiler: Any = importlib.import_module("triton.compiler")
+    targets: Any = importlib.import_module("triton.backends.compiler")
+    knobs: Any = importlib.import_module("triton.knobs")
+    module, _, template = binding.function.partition(":")
+    function = getattr(importlib.import_module(module), template)
+    function._repr = lambda _: name  # as triton.jit(repr=) would; profilers show it
+    if os.environ.get("TRITON_INTERPRET", "0") == "1":
+        raise UsageError("TRITON_INTERPRET is set: kernels cannot be compiled in this process")
+    source = compiler.ASTSource(fn=function, **_source(function.arg_names, binding))
+    said = io.StringIO()
+    with knobs.cache.scope(), knobs.compilation.scope(), contextlib.redirect_stdout(said):
+        knobs.cache.dir = cache
+        knobs.compilation.disable_line_info = True
+        try:
+            return compiler.compile(
+                source,
+                target=targets.GPUTarget("cuda", capability, 32),
+                options={
+                    "num_warps": config.warps,
+                    "num_stages": config.stages,
+                    "launch_pdl": config.pdl > 0,
+                },
+            )
+        except Exception as e:  # Triton raises what its passes and ptxas raise; all are one failure
+            reason = next((x for x in str(e).splitlines() if ": error" in x or "fatal" in x), "")
+            raise BuildError(
+                f"{config.label}: {type(e).__name__}: {reason.strip() or one_line(e)}"
+            ) from e
+
+
+def _source(names: list[str], binding: Binding) -> dict[str, Any]:
+    """Signature, constants and alignment: every pointer is a multiple of 16 bytes."""
+    constants = {**binding.constants, **dict.fromkeys(binding.absent)}
+    pointers = {PARAMETERS[t.role]: _POINTERS[t.dtype] for t in binding.arguments}
+    unknown = [n for n in names if n not in constants and n not in pointers]
+    if unknown or set(constants) - set(names):
+        wrong = unknown + sorted(set(constants) - set(names))
+        raise BuildError(f"{binding.function}: unbound or unknown parameters {', '.join(wrong)}")
+    return {
+        "signature": {n: pointers.get(n, "constexpr") for n in names},
+        "constexprs": constants,
+        "attrs": {(i,): [["tt.divisibility", 16]] for i, n in enumerate(names) if n in pointers},
+    }

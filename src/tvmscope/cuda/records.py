@@ -1,0 +1,113 @@
+"""Measured winners: which configuration a GPU ran fastest, and how fast the library was there.
+
+A file of records belongs to one architecture. A unit that lies otherwise in memory (a slice of a
+wider tensor, another pitch) takes the record of its dense form where that configuration is legal.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tvmscope.cuda import units
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.cost import best
+from tvmscope.cuda.gpus import Gpu
+from tvmscope.cuda.space import why_illegal
+from tvmscope.cuda.units import Unit
+from tvmscope.errors import SchemaError
+from tvmscope.storage.codec import decode, encode
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The fastest correct configuration of a unit. Times are medians in microseconds: "cold" with
+    weights that are not in the L2 cache, "hot" with weights that are."""
+
+    config: Config
+    cold_us: float
+    hot_us: float
+    gpu: str
+    library: str | None = None
+    """What PyTorch calls for the unit, and its times."""
+    library_cold_us: float | None = None
+    library_hot_us: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The configuration to use, and where it comes from."""
+
+    config: Config
+    source: Literal["record", "similar record", "model"]
+    us: float
+
+
+class Records:
+    """Winners by unit key."""
+
+    def __init__(self, winners: Mapping[str, Record] | None = None) -> None:
+        self.winners = dict(winners or {})
+
+    def choose(self, unit: Unit, gpu: Gpu) -> Choice:
+        """The recorded configuration of a unit, or the cost model's first."""
+        for key, source in ((unit.key, "record"), (unit.dense.key, "similar record")):
+            found = self.winners.get(key)
+            if found is not None and why_illegal(unit, found.config, gpu) is None:
+                return Choice(config=found.config, source=source, us=found.cold_us)  # type: ignore[arg-type]
+        first = best(unit, gpu, 1)[0]
+        return Choice(config=first.config, source="model", us=first.us)
+
+    def save(self, path: Path) -> None:
+        """Write one line per unit, sorted, so that differences between versions can be read."""
+        head = json.dumps({"schema_version": SCHEMA_VERSION})
+        lines = [
+            json.dumps({"key": key, **encode(record)}, separators=(",", ":"))
+            for key, record in sorted(self.winners.items())
+        ]
+        path.write_text("\n".join([head, *lines]) + "\n")
+
+
+def load_records(path: Path) -> Records:
+    """The records of a file; one of another schema is refused."""
+    head, *lines = path.read_text().splitlines() or [""]
+    version = json.loads(head or "{}").get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise SchemaError(f"{path}: kernel records of schema {version}, not {SCHEMA_VERSION}")
+    rows = (json.loads(line) for line in lines)
+    return Records({row["key"]: decode(Record, row) for row in rows})
+
+
+def distil(measured: Iterable[Mapping[str, Any]]) -> Records:
+    """The winners among what the device script measured; wrong candidates cannot win."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in measured:
+        if row.get("correct") and row.get("cold_us"):
+            groups.setdefault(units.from_json(row["unit"]).key, []).append(row)
+    out: dict[str, Record] = {}
+    for key, rows in groups.items():
+        ours = [r for r in rows if "config" in r]
+        theirs = [r for r in rows if "library" in r]
+        if ours:
+            winner = min(ours, key=lambda r: _median(r, "cold_us"))
+            library = min(theirs, key=lambda r: _median(r, "cold_us"), default=None)
+            out[key] = Record(
+                config=decode(Config, winner["config"]),
+                cold_us=_median(winner, "cold_us"),
+                hot_us=_median(winner, "hot_us"),
+                gpu=winner["gpu"],
+                library=library["library"] if library else None,
+                library_cold_us=_median(library, "cold_us") if library else None,
+                library_hot_us=_median(library, "hot_us") if library else None,
+            )
+    return Records(out)
+
+
+def _median(row: Mapping[str, Any], name: str) -> float:
+    return round(float(statistics.median(row[name])), 3)

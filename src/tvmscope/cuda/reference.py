@@ -1,0 +1,219 @@
+"""What every unit computes, in numpy with float64 sums: slow, plain, and what tests compare with.
+
+`reference` takes the unit's tensors by role (weights unpacked, as `unit.tensors` says) and returns
+the output as a new dense array of the values alone, without a view's or a matrix's surroundings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tvmscope.cuda.units import (
+    Attention,
+    Conv2d,
+    Epilogue,
+    Heads,
+    Matmul,
+    Matrix,
+    Norm,
+    Pool,
+    Softmax,
+    Unit,
+    View,
+)
+from tvmscope.errors import UsageError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Tensors = Mapping[str, Array]
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def reference(unit: Unit, tensors: Tensors) -> Array:
+    """The output in float64."""
+    if isinstance(unit, Conv2d):
+        return _conv2d(unit, tensors)
+    if isinstance(unit, Matmul):
+        return _matmul(unit, tensors)
+    if isinstance(unit, Attention):
+        return _attention(unit, tensors)
+    if isinstance(unit, Softmax):
+        return softmax(tensors["input"].astype(np.float64) * unit.scale)
+    if isinstance(unit, Norm):
+        return _norm(unit, tensors)
+    if isinstance(unit, Pool):
+        return _pool(unit, tensors)
+    raise UsageError(f"no reference for {unit.kind}")
+
+
+def output_values(unit: Unit, buffer: Array) -> Array:
+    """The part of an output buffer that the unit writes, in the reference's shape; a view, so that
+    tests can also see what must stay untouched."""
+    if isinstance(unit, Conv2d | Pool):
+        channels = unit.oc if isinstance(unit, Conv2d) else unit.c
+        return _slice(buffer, unit.output, channels)
+    if isinstance(unit, Matmul):
+        return _matrices(buffer, unit, unit.matrix_y, unit.m, unit.n)
+    if isinstance(unit, Attention):
+        return _heads(buffer, unit, unit.heads_of("y"), unit.queries, unit.dim_v)
+    return buffer
+
+
+def activate(x: Array, kind: str, parameters: tuple[float, ...] = ()) -> Array:
+    """An activation, as PyTorch defines it."""
+    with np.errstate(over="ignore"):
+        sigmoid = 1 / (1 + np.exp(-x))
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    forms: dict[str, Callable[[], Array]] = {
+        "none": lambda: x,
+        "relu": lambda: np.maximum(x, 0),
+        "relu6": lambda: np.clip(x, 0, 6),
+        "clip": lambda: np.clip(x, parameters[0], parameters[1]),
+        "leaky_relu": lambda: np.where(x < 0, x * parameters[0], x),
+        "sigmoid": lambda: sigmoid,
+        "silu": lambda: x * sigmoid,
+        "hardswish": lambda: x * np.clip(x + 3, 0, 6) / 6,
+        "gelu": lambda: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
+        "gelu_tanh": lambda: 0.5 * x * (1 + np.tanh(inner)),
+    }
+    return np.asarray(forms[kind]())
+
+
+def softmax(x: Array) -> Array:
+    """Over the last axis; a row of -inf gives zeros, as a kernel that sees no key does."""
+    top = np.max(x, axis=-1, keepdims=True)
+    e = np.exp(x - np.where(np.isfinite(top), top, 0.0))
+    total = e.sum(axis=-1, keepdims=True)
+    return np.asarray(e / np.where(total == 0, 1.0, total))
+
+
+def _finish(x: Array, epilogue: Epilogue, tensors: Tensors, residual: Array | None) -> Array:
+    if epilogue.bias:
+        x = x + tensors["bias"].astype(np.float64)
+    if epilogue.residual == "before" and residual is not None:
+        x = x + residual
+    x = activate(x, epilogue.activation, epilogue.parameters)
+    if epilogue.residual == "after" and residual is not None:
+        x = x + residual
+    return x
+
+
+def _conv2d(unit: Conv2d, tensors: Tensors) -> Array:
+    x = _slice(tensors["input"], unit.input, unit.c).astype(np.float64)
+    w = tensors["weight"].astype(np.float64)
+    top, left, bottom, right = unit.padding
+    x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
+    c, oc = unit.c // unit.groups, unit.oc // unit.groups
+    out = np.zeros((unit.n, unit.p, unit.q, unit.oc))
+    for i in range(unit.r):
+        for j in range(unit.s):
+            seen = _window(x, i * unit.dilation[0], j * unit.dilation[1], unit)
+            for g in range(unit.groups):
+                part = seen[..., g * c : (g + 1) * c]
+                taps = w[g * oc : (g + 1) * oc, i, j]
+                out[..., g * oc : (g + 1) * oc] += part @ taps.T
+    residual = None
+    if "residual" in tensors:
+        residual = _slice(tensors["residual"], unit.residual, unit.oc).astype(np.float64)
+    return _finish(out, unit.epilogue, tensors, residual)
+
+
+def _window(x: Array, down: int, right: int, unit: Conv2d | Pool) -> Array:
+    """What every output pixel sees at one position of its window."""
+    rows = slice(down, down + (unit.p - 1) * unit.stride[0] + 1, unit.stride[0])
+    columns = slice(right, right + (unit.q - 1) * unit.stride[1] + 1, unit.stride[1])
+    return np.asarray(x[:, rows, columns])
+
+
+def _matmul(unit: Matmul, tensors: Tensors) -> Array:
+    a = _matrices(tensors["input"], unit, unit.matrix_a, unit.m, unit.k).astype(np.float64)
+    if unit.weight:
+        b = tensors["weight"].astype(np.float64)[None]
+    else:
+        side = unit.matrix_b("kn")
+        b = _matrices(tensors["second"], unit, side, unit.k, unit.n).astype(np.float64)
+    residual = None
+    if "residual" in tensors:
+        at = unit.matrix_z
+        residual = _matrices(tensors["residual"], unit, at, unit.m, unit.n).astype(np.float64)
+    return _finish(a @ b * unit.scale, unit.epilogue, tensors, residual)
+
+
+def _attention(unit: Attention, tensors: Tensors) -> Array:
+    q = _heads(tensors["query"], unit, unit.heads_of("q"), unit.queries, unit.dim)
+    k = _heads(tensors["key"], unit, unit.heads_of("k"), unit.keys, unit.dim)
+    v = _heads(tensors["value"], unit, unit.heads_of("v"), unit.keys, unit.dim_v)
+    scores = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 1, 3, 2) * unit.scale
+    if unit.mask is not None:
+        mask = tensors["mask"]
+        shape = (unit.batch, unit.heads, unit.queries, unit.keys)
+        steps = tuple(s * mask.itemsize for s in (*unit.mask, 1))
+        scores = scores + np.lib.stride_tricks.as_strided(mask, shape, steps).astype(np.float64)
+    if unit.causal:
+        late = np.arange(unit.keys)[None, :] - np.arange(unit.queries)[:, None]
+        scores = np.where(late > unit.keys - unit.queries, -np.inf, scores)
+    return np.asarray(softmax(scores) @ v.astype(np.float64))
+
+
+def norm_sum(unit: Norm, tensors: Tensors) -> Array:
+    """What is normalised: the input and its residual."""
+    x = tensors["input"].astype(np.float64)
+    return np.asarray(x + tensors["residual"].astype(np.float64)) if unit.residual else x
+
+
+def _norm(unit: Norm, tensors: Tensors) -> Array:
+    x = norm_sum(unit, tensors)
+    if unit.form == "layer":
+        x = x - x.mean(axis=-1, keepdims=True)
+    x = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + unit.epsilon)
+    if unit.scale:
+        x = x * tensors["scale"].astype(np.float64)
+    if unit.bias:
+        x = x + tensors["bias"].astype(np.float64)
+    return np.asarray(x)
+
+
+def _pool(unit: Pool, tensors: Tensors) -> Array:
+    x = _slice(tensors["input"], unit.input, unit.c).astype(np.float64)
+    top, left, bottom, right = unit.padding
+    # windows may reach further than the padding when the output's size is rounded up
+    far = max(0, (unit.p - 1) * unit.stride[0] + unit.r - unit.h - top - bottom)
+    wide = max(0, (unit.q - 1) * unit.stride[1] + unit.s - unit.w - left - right)
+
+    def padded(values: Array, inside: float, outside: float) -> Array:
+        near = ((0, 0), (top, bottom), (left, right), (0, 0))
+        values = np.pad(values, near, constant_values=inside)
+        return np.pad(values, ((0, 0), (0, far), (0, wide), (0, 0)), constant_values=outside)
+
+    places = [(i, j) for i in range(unit.r) for j in range(unit.s)]
+    if unit.form == "max":
+        x = padded(x, -np.inf, -np.inf)
+        return np.asarray(np.max([_window(x, i, j, unit) for i, j in places], axis=0))
+    counted = padded(np.ones(x.shape), 1.0 if unit.count_padding else 0.0, 0.0)
+    x = padded(x, 0.0, 0.0)
+    total = np.sum([_window(x, i, j, unit) for i, j in places], axis=0)
+    return np.asarray(total / np.sum([_window(counted, i, j, unit) for i, j in places], axis=0))
+
+
+def _slice(tensor: Array, view: View, channels: int) -> Array:
+    return np.asarray(tensor[..., view.offset : view.offset + channels])
+
+
+def _matrices(buffer: Array, unit: Matmul, at: Matrix, rows: int, columns: int) -> Array:
+    """[batch, rows, columns] over a buffer."""
+    outer, inner = unit.batch
+    item = buffer.itemsize
+    steps = tuple(s * item for s in (at.outer, at.inner, at.row, at.column))
+    start = buffer.reshape(-1)[at.offset :]
+    view = np.lib.stride_tricks.as_strided(start, (outer, inner, rows, columns), steps)
+    return view.reshape(-1, rows, columns) if inner == 1 or outer == 1 else view
+
+
+def _heads(buffer: Array, unit: Attention, at: Heads, rows: int, dim: int) -> Array:
+    """[batch, heads, rows, dim] over a buffer."""
+    steps = tuple(s * buffer.itemsize for s in (at.batch, at.head, at.row, 1))
+    start = buffer.reshape(-1)[at.offset :]
+    return np.lib.stride_tricks.as_strided(start, (unit.batch, unit.heads, rows, dim), steps)

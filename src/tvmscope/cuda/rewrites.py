@@ -1,0 +1,27 @@
+"""Other units that compute the same, and suit the templates better."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvmscope.cuda.units import Conv2d
+from tvmscope.errors import UsageError
+
+
+def with_channels(unit: Conv2d, channels: int) -> Conv2d:
+    """The convolution with zero channels added to its input: three channels are no load of 8 or 16
+    bytes. Input and weight have to be padded so."""
+    if channels < unit.c or unit.groups != 1:
+        raise UsageError(f"{unit.label}: cannot have {channels} channels")
+    return replace(unit, c=channels)
+
+
+def as_patches(unit: Conv2d) -> Conv2d | None:
+    """The convolution over patches that do not overlap, with a patch's row as channels: the same
+    bytes of input ([n, h, w / s, s * c]) and of weight, but long contiguous taps. None where the
+    windows overlap or the image's rows are no whole number of patches."""
+    dense = unit.input.pitch in (None, unit.c) and unit.input.offset == 0
+    fits = unit.stride[1] == unit.s and unit.w % unit.s == 0 and not any(unit.padding)
+    if unit.s == 1 or unit.groups != 1 or unit.dilation[1] != 1 or not (dense and fits):
+        return None
+    return replace(unit, w=unit.w // unit.s, c=unit.c * unit.s, s=1, stride=(unit.stride[0], 1))

@@ -1,0 +1,175 @@
+"""Convolution as an implicit GEMM: NHWC input, rows are output pixels, columns output channels.
+
+    for each tile of TILE_M pixels x TILE_N channels of one group, and each of SPLIT parts of K:
+        for TILE_K of the R*S*C values under the window:  gather, multiply, add (tensor cores)
+    the last block of a tile: sum of the parts, bias, residual, activation, cast, store
+
+Weights are packed [R*S*C, OC] (layout "kn") or [OC, R*S*C] ("nk"), C per group.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from tvmscope.cuda.templates.epilogue import finish
+from tvmscope.cuda.templates.launch import hold, prefetch, release, wait
+from tvmscope.cuda.templates.tiles import share_part, sum_parts, tile_of
+
+
+@triton.jit
+def conv2d(
+    x, w, bias, residual, y, workspace, counters,
+    N: tl.constexpr, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, OC: tl.constexpr,
+    G: tl.constexpr, P: tl.constexpr, Q: tl.constexpr, R: tl.constexpr, S: tl.constexpr,
+    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr,
+    DILATE_H: tl.constexpr, DILATE_W: tl.constexpr, PADDED: tl.constexpr,
+    X_PITCH: tl.constexpr, X_OFFSET: tl.constexpr, Y_PITCH: tl.constexpr, Y_OFFSET: tl.constexpr,
+    Z_PITCH: tl.constexpr, Z_OFFSET: tl.constexpr,
+    BIAS: tl.constexpr, RESIDUAL: tl.constexpr, KIND: tl.constexpr, FIRST: tl.constexpr,
+    SECOND: tl.constexpr, PRECISION: tl.constexpr,
+    TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr, SPLIT: tl.constexpr,
+    GROUP: tl.constexpr, KN: tl.constexpr, EARLY: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    M: tl.constexpr = N * P * Q
+    K: tl.constexpr = R * S * C  # C and OC are those of one group
+    TILES_K: tl.constexpr = (K + TILE_K - 1) // TILE_K
+    TILES_M: tl.constexpr = (M + TILE_M - 1) // TILE_M
+    TILES_N: tl.constexpr = (OC + TILE_N - 1) // TILE_N
+    EACH: tl.constexpr = (TILES_K + SPLIT - 1) // SPLIT
+
+    # windows that are pixels: the input's rows are the output's
+    FLAT: tl.constexpr = R * S * STRIDE_H * STRIDE_W == 1 and not PADDED
+
+    pid = tl.program_id(0)
+    part = 0 if SPLIT == 1 else tl.program_id(1)
+    tile_m, column = tile_of(pid, TILES_M, G * TILES_N, GROUP)
+    g = column // TILES_N
+    m = tile_m * TILE_M + tl.arange(0, TILE_M)
+    n = (column % TILES_N) * TILE_N + tl.arange(0, TILE_N)  # inside the group
+    k = tl.arange(0, TILE_K)
+    n_ok = n < OC
+    channel = g * OC + n
+    if KN:
+        w_column = channel
+    else:
+        w_column = (g * OC + tl.minimum(n, OC - 1)) * K
+    first = part * EACH
+    row_bias = tl.zeros((1, TILE_N), tl.float32)
+    if BIAS:
+        row_bias = tl.load(bias + channel, mask=n_ok, other=0.0)[None, :]
+    if PDL > 1:
+        # the weights of this block, 128 bytes at a time, while the kernel before still runs
+        LINE: tl.constexpr = 1024 // w.dtype.element_ty.primitive_bitwidth
+        for i in tl.static_range(min(EACH, 8)):
+            if KN:
+                rows = tl.minimum((first + i) * TILE_K + k, K - 1)
+                for line in tl.static_range((TILE_N + LINE - 1) // LINE):
+                    start = tl.minimum((column % TILES_N) * TILE_N + line * LINE, OC - 1)
+                    prefetch(w + rows * (G * OC) + g * OC + start)
+            else:
+                for line in tl.static_range((TILE_K + LINE - 1) // LINE):
+                    start = tl.minimum((first + i) * TILE_K + line * LINE, K - 1)
+                    prefetch(w + w_column + start)
+    wait(PDL)
+
+    pixel = tl.minimum(m, M - 1)  # rows beyond the end repeat the last one and are not stored
+    if FLAT:
+        top = pixel * 0
+        left = top
+        x_row = pixel * X_PITCH + (X_OFFSET + g * C)
+    else:
+        row = pixel // Q
+        left = (pixel - row * Q) * STRIDE_W - PAD_W
+        if N == 1:
+            top = row * STRIDE_H - PAD_H
+            x_row = (top * W + left) * X_PITCH + (X_OFFSET + g * C)
+        else:
+            image = row // P
+            top = (row - image * P) * STRIDE_H - PAD_H
+            x_row = ((image * H + top) * W + left) * X_PITCH + (X_OFFSET + g * C)
+    m_ok = m < M
+    z = tl.zeros((TILE_M, TILE_N), tl.float32)
+    ok = m_ok[:, None] & n_ok[None, :]
+    z_at = m[:, None] * Z_PITCH + (Z_OFFSET + channel)[None, :]
+    if RESIDUAL != "none" and EARLY:
+        early = tl.load(residual + z_at, mask=ok, other=0.0)
+
+    total = tl.zeros((TILE_M, TILE_N), tl.float32)
+    for i in tl.range(0, EACH):
+        tile_k = first + i
+        if TILES_K % SPLIT == 0:
+            inside = True
+        else:
+            inside = tile_k < TILES_K
+        e = tile_k * TILE_K + k
+        if R * S == 1 and not PADDED:
+            a_at = x_row[:, None] + e[None, :]
+            if K % TILE_K == 0:
+                if TILES_K % SPLIT == 0:
+                    a = tl.load(x + a_at)
+                else:
+                    a = tl.load(x + a_at, mask=inside, other=0.0)
+            else:
+                a = tl.load(x + a_at, mask=(e < K)[None, :], other=0.0)
+        elif C % TILE_K == 0:
+            tap = tile_k // (C // TILE_K)
+            down = tap // S * DILATE_H
+            right = tap % S * DILATE_W
+            move = (down * W + right) * X_PITCH + tile_k % (C // TILE_K) * TILE_K
+            a_at = x_row[:, None] + (move + k)[None, :]
+            if PADDED:
+                seen = (top + down >= 0) & (top + down < H)
+                seen = seen & (left + right >= 0) & (left + right < W) & inside
+                a = tl.load(x + a_at, mask=seen[:, None], other=0.0)
+            elif TILES_K % SPLIT == 0:
+                a = tl.load(x + a_at)
+            else:
+                a = tl.load(x + a_at, mask=inside, other=0.0)
+        else:
+            tap = e // C
+            down = tap // S * DILATE_H
+            right = tap % S * DILATE_W
+            move = (down * W + right) * X_PITCH + e % C
+            a_at = x_row[:, None] + move[None, :]
+            seen = (e < K)[None, :]
+            if PADDED:
+                seen_row = top[:, None] + down[None, :]
+                seen_col = left[:, None] + right[None, :]
+                seen = seen & (seen_row >= 0) & (seen_row < H)
+                seen = seen & (seen_col >= 0) & (seen_col < W)
+            a = tl.load(x + a_at, mask=seen, other=0.0)
+        if KN:
+            b_at = (e * (G * OC))[:, None] + w_column[None, :]
+            b_ok = n_ok[None, :]
+            if K % TILE_K != 0 or TILES_K % SPLIT != 0:
+                b_ok = b_ok & (e < K)[:, None]
+            if OC % TILE_N == 0 and K % TILE_K == 0 and TILES_K % SPLIT == 0:
+                b = tl.load(w + b_at)
+            else:
+                b = tl.load(w + b_at, mask=b_ok, other=0.0)
+        else:
+            b_at = e[:, None] + w_column[None, :]
+            if K % TILE_K == 0 and TILES_K % SPLIT == 0:
+                b = tl.load(w + b_at)
+            else:
+                b = tl.load(w + b_at, mask=(e < K)[:, None], other=0.0)
+        total = tl.dot(a, b, total, input_precision=PRECISION)
+    release(PDL)
+
+    y_at = m[:, None] * Y_PITCH + (Y_OFFSET + channel)[None, :]
+    if SPLIT == 1:
+        if RESIDUAL != "none":
+            if EARLY:
+                z = hold(early, EARLY).to(tl.float32)
+            else:
+                z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
+        total = finish(total, row_bias, z, BIAS, RESIDUAL, KIND, FIRST, SECOND)
+        tl.store(y + y_at, total.to(y.dtype.element_ty), mask=ok)
+    else:
+        if share_part(total, workspace, counters, pid, part, TILE_M, TILE_N, SPLIT):
+            if RESIDUAL != "none" and not EARLY:
+                z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
+            total = sum_parts(workspace, counters, pid, TILE_M, TILE_N, SPLIT)
+            total = finish(total, row_bias, z, BIAS, RESIDUAL, KIND, FIRST, SECOND)
+            tl.store(y + y_at, total.to(y.dtype.element_ty), mask=ok)

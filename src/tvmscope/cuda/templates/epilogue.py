@@ -1,0 +1,71 @@
+"""What follows a sum inside the same kernel: bias, residual, activation, cast and store."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sigmoid(v):
+    return 1.0 / (1.0 + tl.exp(-v))
+
+
+@triton.jit
+def tanh(v):
+    # exp overflows to infinity for large v, which gives exactly 1
+    return 1.0 - 2.0 / (tl.exp(2.0 * v) + 1.0)
+
+
+@triton.jit
+def at_least(v, low):
+    """The larger value; a NaN stays one, as in PyTorch (a hardware maximum would drop it)."""
+    return tl.maximum(v, low, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def at_most(v, high):
+    return tl.minimum(v, high, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def activate(v, KIND: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr):
+    """The activation `KIND` of float32 values; FIRST and SECOND are its parameters."""
+    if KIND == "relu":
+        v = at_least(v, 0.0)
+    elif KIND == "relu6":
+        v = at_most(at_least(v, 0.0), 6.0)
+    elif KIND == "clip":
+        v = at_most(at_least(v, FIRST), SECOND)
+    elif KIND == "leaky_relu":
+        v = tl.where(v < 0.0, v * FIRST, v)
+    elif KIND == "sigmoid":
+        v = sigmoid(v)
+    elif KIND == "silu":
+        v = v * sigmoid(v)
+    elif KIND == "hardswish":
+        v = v * (at_most(at_least(v + 3.0, 0.0), 6.0) * (1.0 / 6.0))
+    elif KIND == "gelu":
+        v = 0.5 * v * (1.0 + tl.erf(v * 0.7071067811865476))
+    elif KIND == "gelu_tanh":
+        v = 0.5 * v * (1.0 + tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)))
+    else:
+        tl.static_assert(KIND == "none", "unknown activation")
+    return v
+
+
+@triton.jit
+def finish(
+    total, bias, residual,
+    BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
+    KIND: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr,
+):  # fmt: skip
+    """The finished float32 values of a tile: `bias` is a row of it, `residual` all of it."""
+    if BIAS:
+        total += bias
+    if RESIDUAL == "before":
+        total += residual
+    total = activate(total, KIND, FIRST, SECOND)
+    if RESIDUAL == "after":
+        total += residual
+    return total

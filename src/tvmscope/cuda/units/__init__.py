@@ -1,0 +1,40 @@
+"""What a kernel computes: frozen, hashable descriptions that carry every shape and stride.
+
+Tensors are NHWC. A unit says nothing about how it is computed; that is a `Config`. Units become
+JSON and come back (`to_json`, `from_json`); `key` is the same in every process and version, as
+fields at their defaults do not count. Anybody may make units; only this room adds kinds of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tvmscope.cuda.units.attention import Attention, Heads
+from tvmscope.cuda.units.base import ITEM_BYTES, Activation, Dtype, Epilogue, Math, Tensor, Unit
+from tvmscope.cuda.units.conv2d import Conv2d, View
+from tvmscope.cuda.units.matmul import Matmul, Matrix
+from tvmscope.cuda.units.pool import Pool
+from tvmscope.cuda.units.rows import Norm, Softmax
+from tvmscope.errors import SchemaError
+from tvmscope.storage.codec import decode
+
+__all__ = [
+    "ITEM_BYTES", "KINDS", "Activation", "Attention", "Conv2d", "Dtype", "Epilogue", "Heads",
+    "Math", "Matmul", "Matrix", "Norm", "Pool", "Softmax", "Tensor", "Unit", "View", "from_json",
+]  # fmt: skip
+
+KINDS: dict[str, type[Unit]] = {
+    unit.kind: unit for unit in (Conv2d, Matmul, Attention, Softmax, Norm, Pool)
+}
+
+
+def from_json(data: dict[str, Any]) -> Unit:
+    """The unit of a JSON object; one that this version does not know is refused."""
+    kind = KINDS.get(str(data.get("kind")))
+    if kind is None:
+        raise SchemaError(f"unknown unit '{data.get('kind')}': known are {', '.join(KINDS)}")
+    unknown = set(data) - {f.name for f in dataclasses.fields(kind)} - {"kind"}
+    if unknown:
+        raise SchemaError(f"{kind.kind}: unknown fields {', '.join(sorted(unknown))}")
+    return decode(kind, data)

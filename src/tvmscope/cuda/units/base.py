@@ -1,0 +1,177 @@
+"""What all units have: types, tensors, the epilogue, a key."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from tvmscope.errors import UsageError
+from tvmscope.storage.codec import encode
+
+Dtype = Literal["float16", "bfloat16", "float32"]
+Math = Literal["tensor", "tf32", "tf32x3", "ieee"]
+"""How products are formed: 16-bit values on tensor cores; float32 rounded to TF32, as three TF32
+products (close to float32), or exactly. Sums are float32 always."""
+Activation = Literal[
+    "none", "relu", "relu6", "clip", "leaky_relu", "sigmoid", "silu", "hardswish", "gelu",
+    "gelu_tanh",
+]  # fmt: skip
+
+ITEM_BYTES: dict[str, int] = {"float16": 2, "bfloat16": 2, "float32": 4, "int32": 4}
+_PARAMETERS = {"clip": 2, "leaky_relu": 1}
+_MOST_ELEMENTS = 2**31 - 1  # kernels compute addresses in 32 bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epilogue:
+    """What happens to a sum before it is stored, in this order: bias, residual "before",
+    activation, residual "after", cast to `output` (None: the unit's type).
+
+    The bias is float32, the residual has the unit's type and the output's shape."""
+
+    bias: bool = False
+    residual: Literal["none", "before", "after"] = "none"
+    activation: Activation = "none"
+    parameters: tuple[float, ...] = ()
+    """Lower and upper limit of `clip`, slope of `leaky_relu`."""
+    output: Dtype | None = None
+
+    def __post_init__(self) -> None:
+        wanted = _PARAMETERS.get(self.activation, 0)
+        if len(self.parameters) != wanted:
+            raise UsageError(
+                f"activation '{self.activation}' takes {wanted} parameters,"
+                f" got {len(self.parameters)}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """An argument of a kernel: its role, and the dense buffer that holds it."""
+
+    role: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.elements * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """The base of all units."""
+
+    kind: ClassVar[str]
+    dtype: Dtype
+
+    @cached_property
+    def key(self) -> str:
+        """Names this unit in records and files."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return f"{self.kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The unit as a JSON object; fields at their defaults are left out."""
+        return {"kind": self.kind, **_without_defaults(self)}
+
+    @property
+    def label(self) -> str:
+        """The unit in a few words, for people."""
+        raise NotImplementedError
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions of the mathematical definition."""
+        raise NotImplementedError
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Inputs, weights and the output, in the order of the kernel's arguments."""
+        raise NotImplementedError
+
+    @cached_property
+    def moved_bytes(self) -> int:
+        """Every tensor once."""
+        return sum(t.size_bytes for t in self.tensors)
+
+    @property
+    def dense(self) -> Unit:
+        """The same computation over tensors of its own: what records are shared by."""
+        return self
+
+    def tensor(self, role: str) -> Tensor | None:
+        """The tensor of that role, where the unit has one."""
+        return next((t for t in self.tensors if t.role == role), None)
+
+    def __post_init__(self) -> None:
+        for tensor in self.tensors:
+            if tensor.elements > _MOST_ELEMENTS:
+                raise UsageError(
+                    f"{self.kind}: {tensor.role} has {tensor.elements} elements;"
+                    f" kernels address at most {_MOST_ELEMENTS}"
+                )
+            if tensor.elements <= 0:
+                raise UsageError(f"{self.kind}: {tensor.role} is empty: {tensor.shape}")
+
+
+def _without_defaults(value: Any) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for item in dataclasses.fields(value):
+        mine = getattr(value, item.name)
+        default = item.default
+        if item.default_factory is not dataclasses.MISSING:
+            default = item.default_factory()
+        if mine != default:
+            nested = dataclasses.is_dataclass(mine) and not isinstance(mine, type)
+            out[item.name] = _without_defaults(mine) if nested else encode(mine)
+    return out
+
+
+def check_math(kind: str, dtype: str, products: str) -> None:
+    """Refuse a way to multiply that the type does not have."""
+    if (dtype == "float32") == (products == "tensor"):
+        raise UsageError(f"{kind}: '{products}' is no way to multiply {dtype}")
+
+
+def contraction_tensors(
+    dtype: str,
+    epilogue: Epilogue,
+    *,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    bias: tuple[int, ...],
+    residual: tuple[int, ...],
+    y: tuple[int, ...],
+    second: str = "weight",
+) -> tuple[Tensor, ...]:
+    out = [Tensor(role="input", dtype=dtype, shape=x), Tensor(role=second, dtype=dtype, shape=w)]
+    if epilogue.bias:
+        out.append(Tensor(role="bias", dtype="float32", shape=bias))
+    if epilogue.residual != "none":
+        out.append(Tensor(role="residual", dtype=dtype, shape=residual))
+    out.append(Tensor(role="output", dtype=epilogue.output or dtype, shape=y))
+    return tuple(out)
+
+
+def type_label(dtype: str, products: str) -> str:
+    """The type, or how its values are multiplied where that is a choice."""
+    return dtype if products == "tensor" else products
+
+
+def tail_label(epilogue: Epilogue) -> str:
+    """The epilogue in a few words."""
+    tail = ["bias"] if epilogue.bias else []
+    tail += ["residual"] if epilogue.residual == "before" else []
+    tail += [epilogue.activation] if epilogue.activation != "none" else []
+    tail += ["residual"] if epilogue.residual == "after" else []
+    return "".join(f" + {part}" for part in tail)

@@ -1,0 +1,132 @@
+"""Convolutions, and channels inside wider tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from tvmscope.cuda.units.base import (
+    Epilogue,
+    Math,
+    Tensor,
+    Unit,
+    check_math,
+    contraction_tensors,
+    tail_label,
+    type_label,
+)
+from tvmscope.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Channels inside a wider NHWC tensor: `pitch` elements from pixel to pixel (None: the
+    view's own channels), of which the view begins at `offset`."""
+
+    pitch: int | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv2d(Unit):
+    """Convolution of NHWC images; the weight is [oc, r, s, c / groups] before it is packed."""
+
+    kind: ClassVar[str] = "conv2d"
+    n: int
+    h: int
+    w: int
+    c: int
+    oc: int
+    r: int
+    s: int
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Top, left, bottom, right."""
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    math: Math = "tensor"
+    epilogue: Epilogue = field(default_factory=Epilogue)
+    input: View = field(default_factory=View)
+    residual: View = field(default_factory=View)
+    output: View = field(default_factory=View)
+
+    def __post_init__(self) -> None:
+        check_math(self.kind, self.dtype, self.math)
+        if self.c % self.groups or self.oc % self.groups:
+            raise UsageError(
+                f"conv2d: {self.c} -> {self.oc} channels are no {self.groups} equal groups"
+            )
+        if self.p < 1 or self.q < 1:
+            raise UsageError(f"conv2d: a {self.r}x{self.s} window does not fit {self.h}x{self.w}")
+        for name, view, channels in (
+            ("input", self.input, self.c),
+            ("residual", self.residual, self.oc),
+            ("output", self.output, self.oc),
+        ):
+            if view.offset < 0 or view.offset + channels > (view.pitch or channels):
+                raise UsageError(f"conv2d: {name} view {view} does not hold {channels} channels")
+        super().__post_init__()
+
+    @property
+    def p(self) -> int:
+        """Height of the output."""
+        top, _, bottom, _ = self.padding
+        return (self.h + top + bottom - self.dilation[0] * (self.r - 1) - 1) // self.stride[0] + 1
+
+    @property
+    def q(self) -> int:
+        """Width of the output."""
+        _, left, _, right = self.padding
+        return (self.w + left + right - self.dilation[1] * (self.s - 1) - 1) // self.stride[1] + 1
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each output channel sees one input channel."""
+        return self.groups == self.c
+
+    @property
+    def m(self) -> int:
+        """Output pixels: the rows of the implicit product."""
+        return self.n * self.p * self.q
+
+    @property
+    def k(self) -> int:
+        """Values under the window of one group."""
+        return self.r * self.s * self.c // self.groups
+
+    @property
+    def padded(self) -> bool:
+        """Whether a window can reach outside the image."""
+        bottom = (self.p - 1) * self.stride[0] + (self.r - 1) * self.dilation[0] - self.padding[0]
+        right = (self.q - 1) * self.stride[1] + (self.s - 1) * self.dilation[1] - self.padding[1]
+        return any(self.padding[:2]) or bottom >= self.h or right >= self.w
+
+    @property
+    def dense(self) -> Conv2d:
+        return replace(self, input=View(), residual=View(), output=View())
+
+    @property
+    def label(self) -> str:
+        groups = "" if self.groups == 1 else f" g{self.groups}"
+        stride = "" if self.stride == (1, 1) else f"/{self.stride[0]}"
+        return (
+            f"{self.r}x{self.s} {self.c}->{self.oc}{groups} @{self.h}x{self.w}{stride}"
+            f" b{self.n} {type_label(self.dtype, self.math)}{tail_label(self.epilogue)}"
+        )
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.m * self.oc * self.k
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        pixels = (self.n, self.p, self.q)
+        return contraction_tensors(
+            self.dtype,
+            self.epilogue,
+            x=(self.n, self.h, self.w, self.input.pitch or self.c),
+            w=(self.oc, self.r, self.s, self.c // self.groups),
+            bias=(self.oc,),
+            residual=(*pixels, self.residual.pitch or self.oc),
+            y=(*pixels, self.output.pitch or self.oc),
+        )

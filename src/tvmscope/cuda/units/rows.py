@@ -1,0 +1,82 @@
+"""Rows that are normalised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from tvmscope.cuda.units.base import Tensor, Unit
+from tvmscope.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Softmax(Unit):
+    """Softmax over the last axis of [rows, columns], of scaled values."""
+
+    kind: ClassVar[str] = "softmax"
+    rows: int
+    columns: int
+    scale: float = 1.0
+
+    @property
+    def label(self) -> str:
+        return f"softmax {self.rows}x{self.columns} {self.dtype}"
+
+    @property
+    def flops(self) -> int:
+        return 5 * self.rows * self.columns
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        shape = (self.rows, self.columns)
+        return (
+            Tensor(role="input", dtype=self.dtype, shape=shape),
+            Tensor(role="output", dtype=self.dtype, shape=shape),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Norm(Unit):
+    """Layer norm or RMS norm over the last axis of [rows, columns], after a residual sum."""
+
+    kind: ClassVar[str] = "norm"
+    rows: int
+    columns: int
+    form: Literal["layer", "rms"] = "layer"
+    epsilon: float = 1e-5
+    scale: bool = True
+    """Multiply by a float32 weight per column."""
+    bias: bool = True
+    residual: bool = False
+    """Add a second input first."""
+    keep_sum: bool = False
+    """Store that sum too, in the unit's type."""
+
+    def __post_init__(self) -> None:
+        if self.keep_sum and not self.residual:
+            raise UsageError("norm: without a residual there is no sum to keep")
+        super().__post_init__()
+
+    @property
+    def label(self) -> str:
+        extra = " + residual" * self.residual
+        return f"{self.form} norm {self.rows}x{self.columns} {self.dtype}{extra}"
+
+    @property
+    def flops(self) -> int:
+        return 8 * self.rows * self.columns
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        shape, out = (self.rows, self.columns), []
+        out.append(Tensor(role="input", dtype=self.dtype, shape=shape))
+        if self.scale:
+            out.append(Tensor(role="scale", dtype="float32", shape=(self.columns,)))
+        if self.bias:
+            out.append(Tensor(role="bias", dtype="float32", shape=(self.columns,)))
+        if self.residual:
+            out.append(Tensor(role="residual", dtype=self.dtype, shape=shape))
+        out.append(Tensor(role="output", dtype=self.dtype, shape=shape))
+        if self.keep_sum:
+            out.append(Tensor(role="sum", dtype=self.dtype, shape=shape))
+        return tuple(out)

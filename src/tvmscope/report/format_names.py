@@ -1,0 +1,17 @@
+"""What the formats are called, for help texts: no format is imported."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from tvmscope.plugins import names
+
+FORMATS = "tvmscope.report.formats"
+
+
+def format_names() -> list[str]:
+    """Built-in formats, whose files are called after them, and those of other packages."""
+    files = pkgutil.iter_modules(importlib.import_module(FORMATS).__path__)
+    built_in = [file.name.strip("_").replace("_", "-") for file in files]
+    return [*sorted(built_in), *names("format")]

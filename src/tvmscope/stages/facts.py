@@ -1,0 +1,51 @@
+"""Puts into a session what there is to know of the passes and schedule rules that it names.
+
+Diagnoses and reports read it there: they know nothing of the compiler. An older session, which
+carries none of it, is read with what today's manifests say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tvmscope.compiler import passes, schedules
+from tvmscope.core.facts import PassFacts, RuleFacts
+from tvmscope.core.session import Session
+from tvmscope.diagnose.engine import diagnose
+
+
+def diagnosed(session: Session) -> Session:
+    """The session with the findings of today's rules."""
+    return diagnose(informed(session))
+
+
+def informed(session: Session) -> Session:
+    """The session with facts about every pass that a row lacks and every rule that it names.
+
+    Facts that it carries stay: they are those of the manifests that it was made with.
+    """
+    return replace(
+        session,
+        passes=(*session.passes, *_passes(session)),
+        rules=(*session.rules, *_rules(session)),
+    )
+
+
+def _passes(session: Session) -> Iterator[PassFacts]:
+    known = {each.name for each in session.passes}
+    settings = [result.settings or {} for result in session.results]
+    lacked = {name for s in settings for name in s.get("disabled_passes", "").split(",")}
+    for each in passes.all_passes():
+        if each.name in lacked - known:
+            yield each.facts(passes.brought_by(each.name))
+
+
+def _rules(session: Session) -> Iterator[RuleFacts]:
+    known = {rule.name for rule in session.rules}
+    named = {ir.rule for ir in session.kernel_ir} | {task.rule for task in session.tuning}
+    for rule in schedules.all_rules():
+        # a choice may lead to another rule than the untuned kernel's
+        tunes = bool(session.tuning) and rule.space is not None
+        if rule.name not in known and (rule.name in named or tunes):
+            yield rule.facts(schedules.brought_by(rule.name))

@@ -1,0 +1,244 @@
+"""Units and configurations drawn from a seed: small, odd, and different in every axis."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Heads, Matmul, Matrix, Norm, Pool, View
+
+_PARAMETERS = {"clip": (-0.5, 1.25), "leaky_relu": (0.1,)}
+_ACTIVATIONS = (
+    "none", "relu", "relu6", "clip", "leaky_relu", "sigmoid", "silu", "hardswish", "gelu",
+    "gelu_tanh",
+)  # fmt: skip
+
+
+def epilogue(seed: int) -> Epilogue:
+    """Each activation comes up once in ten seeds."""
+    rng = Random(seed)
+    kind: Any = _ACTIVATIONS[seed % len(_ACTIVATIONS)]
+    return Epilogue(
+        bias=rng.random() < 0.7,
+        residual=rng.choice(("none", "before", "after")),
+        activation=kind,
+        parameters=_PARAMETERS.get(kind, ()),
+        output=rng.choice((None, None, "float32")),
+    )
+
+
+def kind_of(rng: Random) -> dict[str, Any]:
+    """A type; the interpreter cannot multiply bfloat16."""
+    return rng.choice(({"dtype": "float16"}, {"dtype": "float32", "math": "ieee"}))
+
+
+def view(rng: Random, channels: int) -> View:
+    if rng.random() < 0.6:
+        return View()
+    offset = rng.randrange(4)
+    return View(pitch=channels + offset + rng.randrange(3), offset=offset)
+
+
+def conv2d(seed: int) -> tuple[Conv2d, Config]:
+    rng = Random(seed)
+    groups = rng.choice((1, 1, 2, 3))
+    c, oc = groups * rng.choice((1, 3, 8, 16, 19)), groups * rng.choice((1, 5, 16, 21))
+    r, s = rng.choice((1, 1, 2, 3)), rng.choice((1, 2, 3))
+    unit = Conv2d(
+        **kind_of(rng),
+        n=rng.choice((1, 2)),
+        h=rng.randrange(r * 2, 9),
+        w=rng.randrange(s * 2, 9),
+        c=c,
+        oc=oc,
+        r=r,
+        s=s,
+        stride=(rng.choice((1, 2)), rng.choice((1, 2, 3))),
+        padding=(rng.randrange(2), rng.randrange(3), rng.randrange(2), rng.randrange(2)),
+        dilation=(rng.choice((1, 2)), rng.choice((1, 2))),
+        groups=groups,
+        epilogue=epilogue(seed),
+        input=view(rng, c),
+        residual=view(rng, oc),
+        output=view(rng, oc),
+    )
+    k = rng.choice((16, 32))
+    return unit, Config(
+        template="conv2d",
+        m=rng.choice((16, 32)),
+        n=16,
+        k=k,
+        split=_split(rng, unit.k, k),
+        group=rng.choice((1, 2, 8)),
+        layout=rng.choice(("kn", "nk")),
+    )
+
+
+def matmul(seed: int) -> tuple[Matmul, Config]:
+    rng = Random(seed)
+    m, n, k = rng.choice((1, 7, 33)), rng.choice((1, 18, 40)), rng.choice((5, 33, 64))
+    batch = rng.choice(((1, 1), (1, 1), (2, 3)))
+    weight = batch == (1, 1) and rng.random() < 0.7
+    a, b = None, None
+    if rng.random() < 0.5:  # heads inside rows: [outer, m, inner, k]
+        a = Matrix(row=batch[1] * k, column=1, outer=m * batch[1] * k, inner=k)
+    elif rng.random() < 0.5:
+        a = Matrix(row=1, column=m + 2, outer=(m + 2) * k * batch[1], inner=(m + 2) * k, offset=1)
+    if not weight and rng.random() < 0.7:
+        b = Matrix(row=1, column=k, outer=n * k * batch[1], inner=n * k)
+    unit = Matmul(
+        **kind_of(rng),
+        m=m,
+        n=n,
+        k=k,
+        batch=batch,
+        a=a,
+        b=b,
+        weight=weight,
+        scale=rng.choice((1.0, 0.25)),
+        epilogue=epilogue(seed),
+    )
+    step = 16
+    return unit, Config(
+        template="matmul",
+        m=16,
+        n=rng.choice((16, 32)),
+        k=step,
+        split=_split(rng, k, step),
+        group=rng.choice((1, 2)),
+        layout=rng.choice(("kn", "nk")) if weight else "kn",
+    )
+
+
+def matvec(seed: int) -> tuple[Matmul, Config]:
+    rng = Random(seed)
+    k, step = rng.choice((31, 64, 200)), rng.choice((32, 64, 256))
+    unit = Matmul(
+        **kind_of(rng),
+        m=rng.choice((1, 1, 3)),
+        n=rng.choice((1, 9, 22)),
+        k=k,
+        epilogue=epilogue(seed),
+    )
+    split = _split(rng, k, step)
+    return unit, Config(
+        template="matvec", m=1, n=rng.choice((1, 4)), k=step, split=split, layout="nk"
+    )
+
+
+def depthwise(seed: int) -> tuple[Conv2d, Config]:
+    rng = Random(seed)
+    c, r, s = rng.choice((1, 3, 10)), rng.choice((1, 3)), rng.choice((2, 3, 5))
+    oc = c * rng.choice((1, 1, 2))
+    unit = Conv2d(
+        **kind_of(rng),
+        n=rng.choice((1, 2)),
+        h=rng.randrange(r * 2, 10),
+        w=rng.randrange(s * 2, 12),
+        c=c,
+        oc=oc,
+        r=r,
+        s=s,
+        stride=(rng.choice((1, 2)), rng.choice((1, 2))),
+        padding=(rng.randrange(2), rng.randrange(3), rng.randrange(2), rng.randrange(2)),
+        dilation=(rng.choice((1, 2)), rng.choice((1, 2))),
+        groups=c,
+        epilogue=epilogue(seed),
+        input=view(rng, c),
+        residual=view(rng, oc),
+        output=view(rng, oc),
+    )
+    return unit, Config(template="depthwise", m=rng.choice((8, 32)), n=8, k=rng.choice((2, 8)))
+
+
+def pool(seed: int) -> tuple[Pool, Config]:
+    rng = Random(seed)
+    r, s = rng.choice((2, 3)), rng.choice((2, 3))
+    unit = Pool(
+        dtype=rng.choice(("float16", "float32")),
+        n=rng.choice((1, 2)),
+        h=rng.randrange(4, 11),
+        w=rng.randrange(4, 11),
+        c=rng.choice((1, 7, 12)),
+        form=rng.choice(("max", "mean")),
+        r=r,
+        s=s,
+        stride=(rng.choice((1, 2, 3)), rng.choice((1, 2))),
+        padding=(rng.randrange(r), rng.randrange(s), rng.randrange(r), rng.randrange(s)),
+        count_padding=rng.random() < 0.5,
+        round_up=rng.random() < 0.5,
+    )
+    return unit, Config(template="pool", m=rng.choice((8, 32)), n=8, k=rng.choice((2, 8)))
+
+
+def attention(seed: int) -> tuple[Attention, Config]:
+    rng = Random(seed)
+    batch, heads, dim = rng.choice((1, 2)), rng.choice((1, 3)), rng.choice((8, 16, 21))
+    queries, keys = rng.choice((1, 17, 30)), rng.choice((5, 32, 41))
+    packed: dict[str, Any] = {}
+    if rng.random() < 0.5:
+        keys, width = queries, heads * dim
+        for i, name in enumerate("qkv"):
+            packed[name] = Heads(
+                batch=queries * 3 * width, head=dim, row=3 * width, offset=i * width
+            )
+    unit = Attention(
+        **kind_of(rng),
+        batch=batch,
+        heads=heads,
+        queries=queries,
+        keys=keys,
+        dim=dim,
+        value_dim=None if packed else rng.choice((None, 12)),
+        scale=rng.choice((1.0, 0.3)),
+        causal=rng.random() < 0.5,
+        mask=rng.choice((None, (0, 0, 0), (keys, 0, 0), (keys * queries, 0, keys))),
+        **packed,
+    )
+    return unit, Config(template="attention", m=16, n=rng.choice((16, 32)))
+
+
+def norm(seed: int) -> tuple[Norm, Config]:
+    rng = Random(seed)
+    residual = rng.random() < 0.5
+    unit = Norm(
+        dtype=rng.choice(("float16", "float32")),
+        rows=rng.choice((1, 5)),
+        columns=rng.choice((3, 33, 64)),
+        form=rng.choice(("layer", "rms")),
+        scale=rng.random() < 0.7,
+        bias=rng.random() < 0.7,
+        residual=residual,
+        keep_sum=residual and rng.random() < 0.5,
+    )
+    return unit, Config(template="norm", m=rng.choice((1, 2)), n=rng.choice((32, 64)))
+
+
+def _split(rng: Random, k: int, step: int) -> int:
+    """Parts of the sum, none of them empty."""
+    steps = -(-k // step)
+    fitting = [s for s in (1, 2, 3, 4) if s == 1 or (s - 1) * -(-steps // s) < steps]
+    return rng.choice(fitting)
+
+
+def persistent(seed: int) -> tuple[Matmul | Conv2d, Config]:
+    rng = Random(seed)
+    m, n, k = rng.choice((33, 70)), rng.choice((16, 40)), rng.choice((24, 48))
+    config = Config(
+        template="persistent",
+        m=rng.choice((16, 32)),
+        n=16,
+        k=16,
+        split=rng.choice((2, 5)),
+        group=rng.choice((1, 2)),
+        layout=rng.choice(("kn", "nk")),
+    )
+    if rng.random() < 0.5:
+        unit = Matmul(**kind_of(rng), m=m, n=n, k=k, scale=0.5, epilogue=epilogue(seed))
+        return unit, config
+    conv = Conv2d(
+        **kind_of(rng), n=2, h=5, w=7, c=k, oc=n, r=1, s=1,
+        epilogue=epilogue(seed), output=View(pitch=n + 9, offset=3),
+    )  # fmt: skip
+    return conv, config

@@ -1,0 +1,70 @@
+"""Winners that were measured, and what is chosen where none was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tvmscope.cuda.config import Config, to_json
+from tvmscope.cuda.gpus import gpu_of
+from tvmscope.cuda.records import Records, distil, load_records
+from tvmscope.cuda.units import Conv2d, Matmul, Matrix, View
+from tvmscope.errors import SchemaError
+
+H200 = gpu_of("sm_90")
+CONV = Conv2d(dtype="float16", n=1, h=7, w=7, c=64, oc=64, r=1, s=1)
+FAST = Config(template="conv2d", m=16, n=16, k=64)
+
+
+def rows() -> list[dict[str, Any]]:
+    shared = {"unit": CONV.to_json(), "gpu": "NVIDIA H200", "correct": True}
+    return [
+        {**shared, "config": to_json(replace(FAST, m=32)), "cold_us": [3.0], "hot_us": [2.0]},
+        {**shared, "config": to_json(FAST), "cold_us": [2.5, 2.0, 9.0], "hot_us": [2.2]},
+        {**shared, "config": to_json(FAST), "cold_us": [1.0], "hot_us": [1.0], "correct": False},
+        {**shared, "library": "cudnn", "cold_us": [4.0], "hot_us": [3.0]},
+        {**shared, "config": to_json(FAST), "cold_us": [], "hot_us": []},
+    ]
+
+
+def test_fastest_correct_candidate_wins_and_comes_back(tmp_path: Path) -> None:
+    records = distil(rows())
+    records.save(tmp_path / "sm_90.jsonl")
+    (record,) = load_records(tmp_path / "sm_90.jsonl").winners.values()
+    assert record.config == FAST
+    assert (record.cold_us, record.hot_us, record.library_cold_us) == (2.5, 2.2, 4.0)
+
+
+def test_records_come_before_the_model() -> None:
+    records = distil(rows())
+    assert records.choose(CONV, H200).source == "record"
+    assert records.choose(replace(CONV, c=32), H200).source == "model"
+    assert Records().choose(CONV, H200).source == "model"
+
+
+def test_slices_take_the_record_of_the_dense_unit() -> None:
+    sliced = replace(CONV, output=View(pitch=192, offset=64))
+    choice = distil(rows()).choose(sliced, H200)
+    assert (choice.source, choice.config) == ("similar record", FAST)
+
+
+def test_recorded_configuration_that_is_illegal_here_is_not_taken() -> None:
+    unit = Matmul(dtype="float16", m=4096, n=4096, k=4096)
+    config = Config(template="persistent", m=128, n=128, k=64, split=132)
+    measured = {"unit": unit.to_json(), "gpu": "H200", "correct": True, "config": to_json(config)}
+    records = distil([{**measured, "cold_us": [1.0], "hot_us": [1.0]}])
+    assert records.choose(unit, H200).source == "record"
+    odd = replace(unit, a=Matrix(row=4097, column=1))  # rows that are no whole 16 bytes
+    assert odd.dense == unit
+    assert records.choose(odd, H200).source == "model"
+
+
+def test_other_schemas_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "records"
+    for text in ("", '{"schema_version": 99}\n'):
+        file.write_text(text)
+        with pytest.raises(SchemaError, match="not 1"):
+            load_records(file)

@@ -1,0 +1,122 @@
+"""The templates' arithmetic, interpreted on the CPU, against float64 in numpy."""
+
+from __future__ import annotations
+
+import draws
+import numpy as np
+import pytest
+from interpreted import draw
+
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.reference import norm_sum, output_values, reference
+from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Matmul, Norm, Pool, Softmax, Unit, View
+from tvmscope.measure.worker import Worker
+
+# a float16 output has 11 bits; sums and everything else are float32
+TOLERANCE = {"float16": 1e-3, "float32": 2e-6}
+
+
+def check(interpreter: Worker, unit: Unit, config: Config, times: int = 1) -> None:
+    arrays = draw(unit)
+    got = interpreter.call("interpreted:run", unit, config, arrays, times)
+    wanted = reference(unit, arrays)
+    values = output_values(unit, got["output"]).reshape(wanted.shape)
+    largest = np.abs(wanted).max()
+    error = np.abs(values - wanted).max() / max(largest, 1e-3)
+    assert error <= TOLERANCE[unit.dtype], f"{unit.label} by {config.label}: error {error:.1e}"
+    untouched = np.isnan(got["output"]).sum()
+    assert untouched == got["output"].size - wanted.size, "wrote outside its part of the output"
+    if isinstance(unit, Norm) and unit.keep_sum:
+        total = norm_sum(unit, arrays)
+        assert np.abs(got["sum"] - total).max() / np.abs(total).max() <= TOLERANCE[unit.dtype]
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_convolutions_of_odd_shapes(interpreter: Worker, seed: int) -> None:
+    unit, config = draws.conv2d(seed)
+    check(interpreter, unit, config, times=2 if config.split > 1 else 1)
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_matrix_products_of_odd_shapes(interpreter: Worker, seed: int) -> None:
+    unit, config = draws.matmul(seed)
+    check(interpreter, unit, config, times=2 if config.split > 1 else 1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_products_of_few_rows(interpreter: Worker, seed: int) -> None:
+    check(interpreter, *draws.matvec(seed), times=2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_persistent_products(interpreter: Worker, seed: int) -> None:
+    check(interpreter, *draws.persistent(seed))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_depthwise_convolutions_of_odd_shapes(interpreter: Worker, seed: int) -> None:
+    check(interpreter, *draws.depthwise(seed))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pools_of_odd_shapes(interpreter: Worker, seed: int) -> None:
+    check(interpreter, *draws.pool(seed))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_attention_of_odd_shapes(interpreter: Worker, seed: int) -> None:
+    check(interpreter, *draws.attention(seed))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_norms_of_odd_shapes(interpreter: Worker, seed: int) -> None:
+    check(interpreter, *draws.norm(seed))
+
+
+@pytest.mark.parametrize("n", [16, 64])
+def test_softmax_of_whole_and_of_long_rows(interpreter: Worker, n: int) -> None:
+    unit = Softmax(dtype="float16", rows=5, columns=33, scale=0.5)
+    check(interpreter, unit, Config(template="softmax", m=4, n=n))
+
+
+@pytest.mark.parametrize("form", ["max", "mean"])
+def test_pool_over_the_whole_image(interpreter: Worker, form: str) -> None:
+    unit = Pool(dtype="float16", n=2, h=5, w=7, c=12, form=form, r=5, s=7)  # type: ignore[arg-type]
+    check(interpreter, unit, Config(template="mean", m=16, n=8))
+
+
+def test_wide_pool_window_is_a_loop(interpreter: Worker) -> None:
+    unit = Pool(dtype="float32", n=1, h=8, w=8, c=5, form="max", r=7, s=7, padding=(3, 3, 3, 3))
+    check(interpreter, unit, Config(template="pool", m=64, n=8, k=8))
+
+
+def test_taps_of_whole_steps_and_the_output_as_a_slice(interpreter: Worker) -> None:
+    """A step of the main loop lies inside one tap: another way to address the input."""
+    unit = Conv2d(
+        dtype="float16", n=2, h=6, w=5, c=32, oc=18, r=3, s=3, padding=(1, 1, 1, 1),
+        epilogue=Epilogue(bias=True, activation="relu"), output=View(pitch=40, offset=8),
+    )  # fmt: skip
+    check(interpreter, unit, Config(template="conv2d", m=16, n=16, k=16, split=4), times=3)
+
+
+def test_query_without_a_key_gives_zeros(interpreter: Worker) -> None:
+    unit = Attention(
+        dtype="float32", math="ieee", batch=1, heads=1, queries=20, keys=4, dim=16, causal=True
+    )
+    arrays = draw(unit)
+    got = interpreter.call(
+        "interpreted:run", unit, Config(template="attention", m=16, n=16), arrays
+    )
+    assert not got["output"].reshape(20, 16)[:16].any()
+
+
+def test_nan_in_the_input_is_not_hidden_by_an_activation(interpreter: Worker) -> None:
+    unit = Matmul(
+        dtype="float32", math="ieee", m=3, n=4, k=16, epilogue=Epilogue(activation="relu")
+    )
+    arrays = draw(unit)
+    arrays["input"][:16] = np.nan  # the first row
+    config = Config(template="matmul", m=16, n=16, k=16)
+    got = interpreter.call("interpreted:run", unit, config, arrays)["output"].reshape(3, 4)
+    assert np.isnan(got[0]).all()
+    assert not np.isnan(got[1:]).any()
