@@ -24,7 +24,6 @@ from torch.fx import Node
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
-from tvmscope.storage.codec import encode  # noqa: E402
 from tvmscope.core.options import LoadOptions  # noqa: E402
 from tvmscope.cuda.rewrites import as_patches, with_channels  # noqa: E402
 from tvmscope.cuda.units import (  # noqa: E402
@@ -40,6 +39,7 @@ from tvmscope.cuda.units import (  # noqa: E402
     Unit,
 )
 from tvmscope.models.catalog import built_ins  # noqa: E402
+from tvmscope.storage.codec import encode  # noqa: E402
 
 MODELS = (
     "resnet50", "mobilenet_v2", "efficientnet_lite0", "vit_b_16", "minilm", "yolov3", "yolov4_tiny",

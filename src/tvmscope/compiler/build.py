@@ -28,7 +28,7 @@ from tvmscope.core.vision import vision_of
 from tvmscope.errors import BuildError, one_line
 from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.runtime import cuda_code, tvm_compat, weights
+from tvmscope.runtime import cubins, cuda_code, tvm_compat, weights
 from tvmscope.storage.files import digest_file
 
 
@@ -49,6 +49,8 @@ def build(
         library, apart = Path(scratch) / artifacts.LIBRARY, Path(scratch) / artifacts.WEIGHTS
         stored = weights.save(constants, apart) if constants else ()
         _link(executable, library, target if target.kind == "llvm" else host)
+        cubins.save(_cubins(lowered), Path(scratch))
+        code = Path(scratch) / cubins.CODE
         described = Artifact(
             path=output,
             model=prepared.model.name,
@@ -66,9 +68,10 @@ def build(
             overrides=options.overrides,
             threads=options.threads,
             build_s=time.perf_counter() - start,
-            size_bytes=sum(f.stat().st_size for f in (library, apart) if f.exists()),
+            size_bytes=sum(f.stat().st_size for f in (library, apart, code) if f.exists()),
             stored=stored,
             stored_digest=digest_file(apart) if stored else None,
+            generated_digest=digest_file(code) if code.exists() else None,
             pass_times_s=lowered.times_s,
             versions=versions() | _cuda_version(library, target),
             plugins=pipeline.plugins(options, target),
@@ -82,6 +85,28 @@ def build(
         artifacts.save(described, Path(scratch))
         _replace_folder(Path(scratch), output)
     return described
+
+
+def _cubins(lowered: pipeline.Lowered) -> dict[str, tuple[cubins.Cubin, bytes]]:
+    return {
+        name: (
+            cubins.Cubin(
+                name=name,
+                symbol=kernel.name,
+                offset=0,
+                size=len(kernel.cubin),
+                pointers=len(kernel.arguments),
+                hidden_pointers=kernel.hidden_pointers,
+                dependent=kernel.config.pdl > 0,
+                registers=kernel.registers,
+                shared_bytes=kernel.shared_bytes,
+                local_bytes=kernel.local_bytes,
+                what=kernel.config.label,
+            ),
+            kernel.cubin,
+        )
+        for name, kernel in lowered.generated.items()
+    }
 
 
 def _generate(
@@ -134,8 +159,9 @@ def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]
 def _replace_folder(scratch: Path, output: Path) -> None:
     """Move the files over; an artifact that was there before goes only when the new one is done."""
     output.mkdir(exist_ok=True)
-    if not (scratch / artifacts.WEIGHTS).exists():
-        (output / artifacts.WEIGHTS).unlink(missing_ok=True)  # of an artifact that was here before
+    for name in (artifacts.WEIGHTS, cubins.CODE, cubins.TABLE):
+        if not (scratch / name).exists():
+            (output / name).unlink(missing_ok=True)  # of an artifact that was here before
     for file in sorted(scratch.iterdir(), key=lambda f: f.name == artifacts.META):
         shutil.move(str(file), output / file.name)
 
@@ -151,7 +177,7 @@ def _cuda_version(library: Path, target: Target) -> dict[str, str]:
 def versions() -> dict[str, str]:
     """What the artifact was made with."""
     found = {"python": sys.version.split()[0], "tvm": str(tvm.__version__)}
-    for package in ("tvmscope", "apache-tvm-ffi", "torch", "onnx"):
+    for package in ("tvmscope", "apache-tvm-ffi", "torch", "onnx", "triton"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

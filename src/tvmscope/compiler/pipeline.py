@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tvm
@@ -23,6 +23,7 @@ from tvmscope.compiler.user_pipeline import user_passes
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
+from tvmscope.cuda.kernel_compiler import CompiledKernel
 from tvmscope.errors import PassError, UsageError, one_line
 from tvmscope.messages import msg
 from tvmscope.plugins import Plugin, PluginFailure
@@ -48,6 +49,8 @@ class Lowered:
     calls: list[sources.Call]
     remarks: tuple[str, ...]
     kernels: tuple[KernelIR, ...] = ()
+    generated: dict[str, CompiledKernel] = field(default_factory=dict)
+    """CUDA kernels, by the packed function that launches each."""
 
 
 def select(options: CompileOptions, target: Target) -> list[Pass]:
@@ -141,7 +144,7 @@ def run(
     scheduled = reached.get("lower", module)  # a user's own pipeline has no phases
     plain = reached.get("schedule", scheduled)
     kernels = kernel_ir.describe(plain, scheduled, context.remarks, options.choices)
-    return Lowered(module, times, calls, tuple(context.remarks), kernels)
+    return Lowered(module, times, calls, tuple(context.remarks), kernels, context.kernels)
 
 
 def _failures(target: Target) -> tuple[PluginFailure, ...]:

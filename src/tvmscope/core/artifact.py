@@ -60,6 +60,8 @@ class Artifact:
     stored: tuple[StoredTensor, ...] = ()
     """The constants beside the library; the main function takes them behind its inputs."""
     stored_digest: str | None = None
+    generated_digest: str | None = None
+    """Of the generated CUDA kernels beside the library; None where there are none."""
     pass_times_s: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     plugins: tuple[Plugin, ...] = ()

@@ -12,13 +12,13 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import Any
 
-from tvmscope.storage.codec import decode, encode
 from tvmscope.cuda.binding import PARAMETERS, Binding, bind
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cubin import resources
 from tvmscope.cuda.gpus import gpu_of
 from tvmscope.cuda.units import Tensor, Unit
 from tvmscope.errors import BackendUnavailable, BuildError, UsageError, one_line
+from tvmscope.storage.codec import decode, encode
 
 OLDEST_TRITON = (3, 6)
 """From here on kernels end with two hidden pointers to scratch memory."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tvmscope.storage.codec import decode, encode
 from tvmscope.cuda import units
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cost import best
@@ -21,6 +20,7 @@ from tvmscope.cuda.gpus import Gpu
 from tvmscope.cuda.space import why_illegal
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import SchemaError
+from tvmscope.storage.codec import decode, encode
 
 SCHEMA_VERSION = 1
 

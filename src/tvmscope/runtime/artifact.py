@@ -22,7 +22,7 @@ from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, UsageError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import Text, msg
-from tvmscope.runtime import cuda_code, tvm_compat, weights
+from tvmscope.runtime import cubins, cuda_code, tvm_compat, weights
 from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import digest_file, write_text_atomic
@@ -110,6 +110,8 @@ def check(artifact: Artifact) -> None:
     _check_file(artifact.path / LIBRARY, artifact.library_digest)
     if artifact.stored_digest is not None:
         _check_file(artifact.path / WEIGHTS, artifact.stored_digest)
+    if artifact.generated_digest is not None:
+        _check_file(artifact.path / cubins.CODE, artifact.generated_digest)
     if artifact.target.kind == "cuda":
         _check_gpu(artifact)
     else:
@@ -337,6 +339,7 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
         tvm_compat.choose_cuda_compiler()
         device = tvm.cuda(0)
     try:
+        cubins.register(tvm, folder)
         library = tvm.runtime.load_module(str(folder / LIBRARY))
         machine = tvm.relax.VirtualMachine(library, device)
     except Exception as e:  # the loader raises RuntimeError and its own error types

@@ -18,8 +18,19 @@ class SBlock(Stmt):
     init: Stmt | None
     alloc_buffers: Sequence[Buffer]
     annotations: Mapping[str, Any]
+    def __init__(
+        self,
+        iter_vars: Sequence[IterVar],
+        reads: Sequence[TensorRegion],
+        writes: Sequence[TensorRegion],
+        name_hint: str,
+        body: Stmt,
+    ) -> None: ...
 
 class SBlockRealize(Stmt):
     iter_values: Sequence[Expr]
     predicate: Expr
     block: SBlock
+    def __init__(
+        self, iter_values: Sequence[Expr], predicate: Expr | bool, block: SBlock
+    ) -> None: ...

@@ -10,8 +10,11 @@ from tvm import s_tir, tirx
 
 from tvmscope.compiler.describe import kernel_work
 from tvmscope.compiler.tunable.knobs import workload_of
+from tvmscope.compiler.units import emit
 from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.tuning import Choice
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.units import Unit
 from tvmscope.errors import one_line
 from tvmscope.messages import msg
 
@@ -61,6 +64,8 @@ def describe(
 def _describe(
     name: str, plain: tirx.PrimFunc, func: tirx.PrimFunc, choices: Mapping[str, Choice]
 ) -> KernelIR:
+    if (placed := emit.read(func)) is not None:
+        return _generated(name, func, *placed, choices)
     work = kernel_work.count(plain)
     workload = workload_of(plain)
     params = [p for p in func.params if isinstance(p.ty, tirx.BufferType)]
@@ -75,6 +80,22 @@ def _describe(
         kind="layout" if work.moves_only else "compute",
         flops=work.flops,
         bytes=work.bytes,
+    )
+
+
+def _generated(
+    name: str, func: tirx.PrimFunc, unit: Unit, config: Config, choices: Mapping[str, Choice]
+) -> KernelIR:
+    """A kernel that is no loop nest of TVM's: what it computes, and its configuration."""
+    return KernelIR(
+        name=name,
+        tree=(Loop(text=unit.label, body=(Loop(text=config.label),)),),
+        buffers=tuple(_buffer(p) for p in func.params if isinstance(p.ty, tirx.BufferType)),
+        rule=emit.RULE,
+        workload=unit.key,
+        tuned=choices.get(unit.key),
+        flops=float(unit.flops),
+        bytes=float(unit.moved_bytes),
     )
 
 

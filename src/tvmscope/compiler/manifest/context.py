@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from tvmscope.compiler.tunable.knobs import Knobs
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
+from tvmscope.cuda.kernel_compiler import CompiledKernel
 
 
 @dataclass
@@ -16,6 +17,8 @@ class Context:
     target: Target
     options: CompileOptions
     remarks: list[str] = field(default_factory=list)
+    kernels: dict[str, CompiledKernel] = field(default_factory=dict)
+    """Generated CUDA kernels, by the packed function that launches each."""
 
     @property
     def knobs(self) -> Knobs:

@@ -15,6 +15,9 @@ from tvmscope.compiler.manifest.order import Ordered, placed
 from tvmscope.compiler.manifest.pass_ import PHASES, Pass
 from tvmscope.compiler.passes import (
     block_layout,
+    collapse_results,
+    collapse_views,
+    compile_units,
     cpu_rules,
     drop_empty_scatters,
     fast_math,
@@ -26,7 +29,11 @@ from tvmscope.compiler.passes import (
     fuse_attention,
     gpu_rules,
     join_batch,
+    narrow,
+    narrow_results,
+    nhwc,
     pack_matmul,
+    place_units,
     row_kernels,
     scalar_operands,
     sink_reshapes,
@@ -65,6 +72,13 @@ PASSES = unique(
         block_layout.PASS,
         row_kernels.PASS,
         fast_math.PASS,
+        nhwc.PASS,
+        narrow.PASS,
+        collapse_views.PASS,
+        place_units.PASS,
+        # Kernels leave their results narrow and in an order of their own: once more.
+        narrow_results.PASS,
+        collapse_results.PASS,
         tvm_own.DISPATCH_SAMPLING,
         tvm_own.DISPATCH_SORT_SCAN,
         tvm_own.LEGALIZE,
@@ -76,6 +90,7 @@ PASSES = unique(
         join_batch.PASS,
         tvm_own.DLIGHT,
         cpu_rules.PASS,
+        compile_units.PASS,
         gpu_rules.PASS,
         tvm_own.RESHAPE_VIEWS,
         tvm_own.END_DATAFLOW,
@@ -118,7 +133,7 @@ def required() -> frozenset[str]:
 def brought_by(name: str) -> str | None:
     """The distribution that a pass comes from, and its version; None for a built-in one."""
     plugin = ordered().plugins.get(name)
-    return plugin and plugin.origin
+    return None if plugin is None else plugin.origin
 
 
 def _problem(tried: Sequence[Pass]) -> str | None:

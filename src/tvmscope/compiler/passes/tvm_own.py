@@ -42,7 +42,7 @@ def _dispatch(name: str) -> Make:
 def _mixed_precision(context: Context) -> tvm.transform.Pass:
     from tvm.relax.transform import ToMixedPrecision
 
-    return ToMixedPrecision(out_dtype=context.options.precision)
+    return ToMixedPrecision(out_dtype=context.options.precision.dtype)
 
 
 def _dlight(_: Context) -> tvm.transform.Pass:

@@ -59,7 +59,7 @@ def plugins() -> dict[str, Plugin]:
 def brought_by(name: str) -> str | None:
     """The distribution that a rule comes from, and its version; None for a built-in one."""
     plugin = plugins().get(name)
-    return plugin and plugin.origin
+    return None if plugin is None else plugin.origin
 
 
 def failures() -> tuple[PluginFailure, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tvmscope.storage.codec import decode
 from tvmscope.cuda.units.attention import Attention, Heads
 from tvmscope.cuda.units.base import ITEM_BYTES, Activation, Dtype, Epilogue, Math, Tensor, Unit
 from tvmscope.cuda.units.conv2d import Conv2d, View
@@ -18,6 +17,7 @@ from tvmscope.cuda.units.matmul import Matmul, Matrix
 from tvmscope.cuda.units.pool import Pool
 from tvmscope.cuda.units.rows import Norm, Softmax
 from tvmscope.errors import SchemaError
+from tvmscope.storage.codec import decode
 
 __all__ = [
     "ITEM_BYTES", "KINDS", "Activation", "Attention", "Conv2d", "Dtype", "Epilogue", "Heads",

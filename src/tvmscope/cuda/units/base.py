@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from tvmscope.storage.codec import encode
 from tvmscope.errors import UsageError
+from tvmscope.storage.codec import encode
 
 Dtype = Literal["float16", "bfloat16", "float32"]
 Math = Literal["tensor", "tf32", "tf32x3", "ieee"]

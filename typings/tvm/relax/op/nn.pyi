@@ -36,3 +36,6 @@ def max_pool2d(
     layout: str = "NCHW",
     out_layout: str | None = None,
 ) -> Call: ...
+def pad(
+    data: Expr, pad_width: Sequence[int], pad_mode: str = "constant", pad_value: float = 0.0
+) -> Call: ...

@@ -1,0 +1,28 @@
+"""What follows generated kernels and moves nothing becomes one reshape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tvmscope.compiler.manifest.context import Context
+from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.compiler.manifest.switch import Switch
+
+if TYPE_CHECKING:
+    import tvm
+
+
+def make(context: Context) -> tvm.transform.Pass:
+    from tvmscope.compiler.passes import collapse_views
+
+    return collapse_views.make(context)
+
+
+PASS = Pass(
+    name="collapse-results",
+    phase="layout",
+    words="Replaces moves of kernels' results that move nothing by one reshape.",
+    make=make,
+    ours=("cuda",),
+    switches=(Switch(name="collapse-views"),),
+)

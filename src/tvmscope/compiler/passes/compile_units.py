@@ -1,0 +1,27 @@
+"""Generated CUDA kernels are compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tvmscope.compiler.manifest.context import Context
+from tvmscope.compiler.manifest.pass_ import Pass
+
+if TYPE_CHECKING:
+    import tvm
+
+
+def make(context: Context) -> tvm.transform.Pass:
+    from tvmscope.compiler.rewrites.compile_units import compile_units
+
+    return compile_units(context.target.arch, context.kernels)
+
+
+PASS = Pass(
+    name="compile-units",
+    phase="schedule",
+    words="Compiles the generated kernels to machine code, several at once.",
+    make=make,
+    ours=("cuda",),
+    required=True,
+)

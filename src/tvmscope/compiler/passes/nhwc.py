@@ -1,0 +1,28 @@
+"""Convolution networks run in NHWC on GPUs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tvmscope.compiler.manifest.context import Context
+from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.compiler.manifest.switch import Switch
+
+if TYPE_CHECKING:
+    import tvm
+
+
+def make(context: Context) -> tvm.transform.Pass:
+    from tvmscope.compiler.rewrites.nhwc import nhwc
+
+    return nhwc()
+
+
+PASS = Pass(
+    name="nhwc",
+    phase="layout",
+    words="Runs convolution networks with channels last from end to end.",
+    make=make,
+    ours=("cuda",),
+    switches=(Switch(name="nhwc"),),
+)

@@ -1,0 +1,34 @@
+"""Heavy operators with what follows them go to generated CUDA kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tvmscope.compiler.manifest.context import Context
+from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.compiler.manifest.switch import Switch
+
+if TYPE_CHECKING:
+    import tvm
+
+
+def make(context: Context) -> tvm.transform.Pass:
+    import tvm
+
+    from tvmscope.compiler.rewrites.place_units import place_units
+    from tvmscope.compiler.units.choose import Chooser, unavailable
+
+    if reason := unavailable(context.target):
+        context.remarks.append(reason)
+        return tvm.transform.Sequential([])
+    return place_units(Chooser(context.target, context.options.choices))
+
+
+PASS = Pass(
+    name="place-units",
+    phase="layout",
+    words="Computes heavy operators together with what follows them in generated kernels.",
+    make=make,
+    ours=("cuda",),
+    switches=(Switch(name="generated-kernels"),),
+)

@@ -1,0 +1,60 @@
+"""Compiles the kernels of all placed units, and lets their functions launch them.
+
+Kernels compile in processes of their own, several at once, without a GPU. A kernel that cannot be
+compiled ends the build with its reason: its unit was chosen because it compiles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from tvmscope.compiler.units import emit
+from tvmscope.cuda.compile_pool import Failure, Job, compile_many
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.units import Unit
+from tvmscope.errors import BuildError
+
+
+def compile_units(arch: str, kernels: dict[str, CompiledKernel]) -> tvm.transform.Pass:
+    """The pass; `kernels` receives what it compiled, by the packed function that launches it."""
+
+    @tvm.transform.module_pass(opt_level=0, name="CompileUnits")
+    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+        placed: dict[tvm.ir.GlobalVar, tuple[tirx.PrimFunc, Unit, Config]] = {}
+        for var, func in module.functions_items():
+            if isinstance(func, tirx.PrimFunc) and (found := emit.read(func)) is not None:
+                placed[var] = (func, *found)
+        jobs = {(unit, config): Job(unit=unit, config=config, arch=arch)
+                for _, unit, config in placed.values()}  # fmt: skip
+        outcomes = dict(zip(jobs, compile_many(list(jobs.values())), strict=True))
+        for var, (func, unit, config) in placed.items():
+            outcome = outcomes[unit, config]
+            if isinstance(outcome, Failure):
+                raise BuildError(f"{unit.label}: its kernel cannot be compiled: {outcome.reason}")
+            name = packed_name(outcome)
+            kernels[name] = outcome
+            shapes = emit.shapes_of(func)
+            module.update_func(var, emit.function(unit, config, shapes, _launch(name, outcome)))
+        return module
+
+    return transform
+
+
+def packed_name(kernel: CompiledKernel) -> str:
+    """The same code has the same name, in every artifact."""
+    return f"tvmscope.cuda.{hashlib.sha256(kernel.cubin).hexdigest()[:24]}"
+
+
+def _launch(name: str, kernel: CompiledKernel) -> emit.Launch:
+    return emit.Launch(
+        name=name,
+        threads=kernel.threads,
+        grid=kernel.grid,
+        shared_bytes=kernel.shared_bytes,
+        hidden_pointers=kernel.hidden_pointers,
+    )

@@ -1,0 +1,101 @@
+"""Keeps a half-precision model's values in half precision between its kernels.
+
+TVM's mixed precision leaves islands of float32 around layer norms and residual sums. Kernels sum
+in float32 all the same; what is stored between them is half as large when it stays narrow.
+
+    add(wide(a), wide(b)) -> wide(add(a, b))        layer_norm(wide(a)) -> wide(layer_norm(a))
+    narrow(wide(a)) -> a
+
+where wide and narrow are casts. Reductions and softmax keep their float32 input.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tvmscope.compiler.graph.rewrite import Handler, Rewriter, bound_call, is_scalar, rewrite_calls
+from tvmscope.compiler.units.graph import constant, dtype_of, scalar
+
+MOVES = ("reshape", "permute_dims", "expand_dims", "squeeze", "take")
+UNARY = ("nn.relu", "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.leakyrelu", "clip", "nn.max_pool2d",
+         "image.resize2d", "strided_slice")  # fmt: skip
+BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+
+
+def narrow(dtype: str) -> tvm.transform.Pass:
+    """The pass for a model in `dtype`."""
+    handlers: dict[str, Handler] = {"relax.astype": partial(_cast, dtype)}
+    handlers |= {f"relax.{name}": partial(_first, dtype) for name in (*MOVES, *UNARY)}
+    handlers |= {f"relax.{name}": partial(_binary, dtype) for name in BINARY}
+    handlers["relax.concat"] = partial(_concat, dtype)
+    handlers["relax.nn.layer_norm"] = partial(_norm, dtype)
+    return rewrite_calls("Narrow", handlers)
+
+
+def _narrow(rewriter: Rewriter, value: relax.Expr, dtype: str) -> relax.Expr | None:
+    """The narrow value that `value` is a cast of."""
+    call = bound_call(rewriter, value, "astype")
+    if call is None or dtype_of(value) != "float32" or dtype_of(call.args[0]) != dtype:
+        return None
+    return call.args[0]
+
+
+def _wide(rewriter: Rewriter, value: relax.Expr) -> relax.Expr:
+    return relax.op.astype(rewriter.builder_.emit(value), "float32")
+
+
+def _cast(dtype: str, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    return _narrow(rewriter, call.args[0], dtype) if dtype_of(call) == dtype else None
+
+
+def _first(dtype: str, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    value = _narrow(rewriter, call.args[0], dtype)
+    if value is None or dtype_of(call) != "float32":
+        return None
+    return _wide(rewriter, relax.Call(call.op, [value, *call.args[1:]], call.attrs))
+
+
+def _binary(dtype: str, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    if dtype_of(call) != "float32":
+        return None
+    values = [_narrow(rewriter, a, dtype) for a in call.args]
+    if all(v is None for v in values):
+        return None
+    pairs = zip(values, call.args, strict=True)
+    args = [_as_constant(a, dtype) if v is None else v for v, a in pairs]
+    known = [a for a in args if a is not None]
+    if len(known) < len(args):
+        return None
+    return _wide(rewriter, relax.Call(call.op, known, call.attrs))
+
+
+def _concat(dtype: str, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    fields = call.args[0].fields if isinstance(call.args[0], relax.Tuple) else ()
+    values = [v for field in fields if (v := _narrow(rewriter, field, dtype)) is not None]
+    if not values or len(values) < len(fields):
+        return None
+    return _wide(rewriter, relax.op.concat(values, call.attrs.axis))
+
+
+def _as_constant(value: relax.Expr, dtype: str) -> relax.Expr | None:
+    array = constant(value)
+    if array is None:
+        return None
+    limit = float(np.finfo(np.float16).max) if dtype == "float16" else np.inf
+    if is_scalar(value) and abs(scalar(value) or 0.0) > limit:
+        return None  # it would become infinite
+    return relax.op.astype(value, dtype)
+
+
+def _norm(dtype: str, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    if dtype_of(call) != "float32":
+        return None
+    value = _narrow(rewriter, call.args[0], dtype)
+    if value is None:
+        value = rewriter.builder_.emit(relax.op.astype(call.args[0], dtype))
+    rest = [rewriter.builder_.emit(relax.op.astype(a, dtype)) for a in call.args[1:]]
+    return _wide(rewriter, relax.Call(call.op, [value, *rest], call.attrs))

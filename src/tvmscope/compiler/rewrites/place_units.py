@@ -1,0 +1,121 @@
+"""Gives convolutions, products, attention, norms and pools to generated CUDA kernels.
+
+    relu(conv(x, w) + b + y) -> one kernel        (`compiler/units` says what belongs to one)
+
+What no kernel of ours computes stays for TVM's own lowering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmscope.compiler.describe.sources import labels
+from tvmscope.compiler.graph.rewrite import static_shape
+from tvmscope.compiler.units import emit, match
+from tvmscope.compiler.units.found import Found, Operand
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.packing import pack_weight
+from tvmscope.cuda.units import Unit
+
+Choose = Callable[[Unit], Config | None]
+"""The configuration of a unit; None leaves it to TVM."""
+
+
+def place_units(choose: Choose) -> tvm.transform.Pass:
+    """The pass."""
+
+    @tvm.transform.module_pass(opt_level=0, name="PlaceUnits")
+    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+        found = match.find(module["main"])
+        chosen = [(unit, config) for unit in found if (config := choose(unit.unit)) is not None]
+        placer = _Placer(module, chosen)
+        placed = placer.visit_expr(module["main"])
+        placer.builder_.update_func(module.get_global_var("main"), placed)
+        return relax.transform.DeadCodeElimination()(placer.builder_.get())
+
+    return transform
+
+
+@mutator
+class _Placer(PyExprMutator):
+    def __init__(self, module: tvm.IRModule, chosen: list[tuple[Found, Config]]) -> None:
+        super().__init__(module)
+        self.ends = {found.last: (found, config) for found, config in chosen}
+        self.inside = {v for found, _ in chosen for v in found.replaced if v != found.last}
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        """A unit's last value is its kernel's; what lies inside it is not computed."""
+        if binding.var in self.inside:
+            return
+        if binding.var in self.ends:
+            found, config = self.ends[binding.var]
+            result = self._place(found, config, binding.var)
+            self.set_var_remap(binding.var, result)
+            return
+        super().visit_var_binding_(binding)
+
+    def _place(self, found: Found, config: Config, var: relax.Var) -> relax.Var:
+        tensors = emit.arguments(found.unit, config)
+        wanted = static_shape(var) or ()
+        written = found.written or wanted
+        shapes: emit.Shapes = {"output": written}
+        given = []
+        for tensor in tensors:
+            if tensor.role in emit.OUTPUTS:
+                continue
+            value = self._operand(found, config, tensor.role, tensor.shape)
+            shapes[tensor.role] = static_shape(value) or ()
+            given.append(value)
+        outputs = [t for t in tensors if t.role in emit.OUTPUTS]
+        outputs.sort(key=lambda t: emit.OUTPUTS.index(t.role))
+        types = [relax.TensorType(shapes.get(t.role, t.shape), t.dtype) for t in outputs]
+        function = self.builder_.add_func(
+            emit.function(found.unit, config, shapes), emit.hint(found.unit)
+        )
+        name = _name(found)
+        call = relax.op.call_tir(function, given, types if len(types) > 1 else types[0])
+        result = self.builder_.emit(call, name)
+        if len(types) > 1:
+            result = self.builder_.emit(relax.TupleGetItem(result, 0), name)
+        return self._as_before(found, result, wanted, str(var.ty.dtype), name)
+
+    def _as_before(
+        self, found: Found, result: relax.Var, wanted: tuple[int, ...], dtype: str, name: str
+    ) -> relax.Var:
+        """The kernel's output as the rest of the program knows the value."""
+        if found.permuted is not None:
+            result = self.builder_.emit(relax.op.permute_dims(result, found.permuted), name)
+        if static_shape(result) != wanted:
+            result = self.builder_.emit(relax.op.reshape(result, wanted), name)
+        if str(result.ty.dtype) != dtype:
+            result = self.builder_.emit(relax.op.astype(result, dtype), name)
+        return result
+
+    def _operand(
+        self, found: Found, config: Config, role: str, shape: tuple[int, ...]
+    ) -> relax.Expr:
+        if role == "counters":
+            return relax.const(np.zeros(shape, "int32"))
+        value: Operand = found.operands[role]
+        if isinstance(value, np.ndarray):
+            packed = pack_weight(found.unit, config, value) if role == "weight" else value
+            return relax.const(np.ascontiguousarray(packed))
+        visited = self.visit_expr(value)
+        if isinstance(visited, relax.Call):
+            visited = self.builder_.emit(visited)
+        if prod(static_shape(visited) or ()) < prod(shape):
+            raise ValueError(f"{found.unit.label}: {role} is smaller than its kernel reads")
+        return visited
+
+
+def _name(found: Found) -> str:
+    """The binding is named after all the source operators that it computes."""
+    sources = sorted({i for var in found.replaced for i in labels(var)})
+    return f"src{'_'.join(map(str, sources))}s" if sources else found.last.name

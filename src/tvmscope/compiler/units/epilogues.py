@@ -1,0 +1,228 @@
+"""What may follow a convolution or a product inside its kernel: bias, residual, activation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Literal
+
+import numpy as np
+from tvm import relax
+
+from tvmscope.compiler.units.found import Chain
+from tvmscope.compiler.units.graph import (
+    Array,
+    Graph,
+    constant,
+    dtype_of,
+    name_of,
+    scalar,
+    shape_of,
+)
+from tvmscope.cuda.units import Activation, Dtype, Epilogue
+
+_PLAIN: dict[str, Activation] = {
+    "nn.relu": "relu",
+    "nn.relu6": "relu6",
+    "nn.gelu": "gelu",
+    "nn.gelu_tanh": "gelu_tanh",
+    "nn.silu": "silu",
+    "sigmoid": "sigmoid",
+}
+_OUTPUTS: dict[str, Dtype] = {
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float32": "float32",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tail:
+    """An epilogue in the making: the values it covers, and its operands."""
+
+    chain: Chain
+    dtype: str
+    epilogue: Epilogue = field(default_factory=Epilogue)
+    bias: Array | None = None
+    residual: relax.Expr | None = None
+
+    @property
+    def channels(self) -> int:
+        """Extent of the last axis, which a bias has too."""
+        return shape_of(self.chain.vars[0])[-1]
+
+
+def follow(chain: Chain, dtype: str) -> Tail:
+    """The longest epilogue behind the only value of `chain`, for a unit of type `dtype`."""
+    tail = Tail(chain=chain, dtype=dtype)
+    while (longer := _step(tail)) is not None:
+        tail = longer
+    return _trimmed(tail)
+
+
+def _step(tail: Tail) -> Tail | None:
+    if tail.epilogue.output is not None:
+        return None  # a cast is the end
+    if (found := _gated(tail)) is not None:
+        return found
+    reader = tail.chain.next()
+    call = tail.chain.graph.call(reader) if reader is not None else None
+    if reader is None or call is None:
+        return None
+    for kind in (_bias, _residual, _limit, _activation, _cast, _reshape):
+        found = kind(tail, reader, call)
+        if found is not None:
+            return found
+    return None
+
+
+def _other(tail: Tail, call: relax.Call) -> relax.Expr | None:
+    """The other operand of a sum."""
+    if name_of(call) != "add":
+        return None
+    left, right = call.args
+    return right if left == tail.chain.last else left
+
+
+def _bias(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
+    other = _other(tail, call)
+    array = constant(other) if other is not None else None
+    if array is None or tail.epilogue.activation != "none" or tail.residual is not None:
+        return None
+    if array.size not in (1, tail.channels) or array.size != (array.shape[-1:] or (1,))[0]:
+        return None
+    if shape_of(reader) != shape_of(tail.chain.last):
+        return None
+    added = np.broadcast_to(array.astype(np.float32).reshape(-1), (tail.channels,))
+    return replace(
+        tail,
+        chain=tail.chain.then(reader),
+        bias=added if tail.bias is None else tail.bias + added,
+        epilogue=replace(tail.epilogue, bias=True),
+    )
+
+
+def _residual(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
+    other = _other(tail, call)
+    if not isinstance(other, relax.Var) or tail.residual is not None:
+        return None
+    if other == tail.chain.last or shape_of(other) != shape_of(tail.chain.last):
+        return None
+    if dtype_of(other) != tail.dtype or not shape_of(other):
+        return None
+    where: Literal["before", "after"] = "before" if tail.epilogue.activation == "none" else "after"
+    return replace(
+        tail,
+        chain=tail.chain.then(reader),
+        residual=other,
+        epilogue=replace(tail.epilogue, residual=where),
+    )
+
+
+def _limit(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
+    """maximum or minimum with a number: one side of a clip, or the other side of one."""
+    if name_of(call) not in ("maximum", "minimum"):
+        return None
+    limit = scalar(call.args[1] if call.args[0] == tail.chain.last else call.args[0])
+    low, high = _limits(tail.epilogue)
+    if limit is None or low is None or high is None:
+        return None
+    if name_of(call) == "maximum":
+        low, high = max(low, limit), max(high, limit)
+    else:
+        low, high = min(low, limit), min(high, limit)
+    return _activated(tail, *_clip(low, high), reader)
+
+
+def _limits(epilogue: Epilogue) -> tuple[float | None, float | None]:
+    """The limits that an activation amounts to; none where it is no clip."""
+    known = {"none": (-math.inf, math.inf), "relu": (0.0, math.inf), "relu6": (0.0, 6.0)}
+    if epilogue.activation == "clip":
+        return epilogue.parameters[0], epilogue.parameters[1]
+    if epilogue.residual == "after":
+        return None, None
+    return known.get(epilogue.activation, (None, None))
+
+
+def _clip(low: float, high: float) -> tuple[Activation, tuple[float, ...]]:
+    if low == 0.0 and high in (6.0, math.inf):
+        return ("relu6" if high == 6.0 else "relu"), ()
+    return "clip", (low, high)
+
+
+def _activation(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
+    if tail.epilogue.activation != "none":
+        return None
+    kind: Activation | None = _PLAIN.get(name_of(call))
+    parameters: tuple[float, ...] = ()
+    if name_of(call) == "nn.leakyrelu":
+        kind, parameters = "leaky_relu", (float(call.attrs.alpha),)
+    elif name_of(call) == "clip":
+        limits = [scalar(a) for a in call.args[1:3]]
+        if any(limit is None for limit in limits):
+            return None
+        kind, parameters = _clip(*(float(limit or 0.0) for limit in limits))
+    if kind is None:
+        return None
+    return _activated(tail, kind, parameters, reader)
+
+
+def _activated(
+    tail: Tail, kind: Activation, parameters: tuple[float, ...], *more: relax.Var
+) -> Tail:
+    epilogue = replace(tail.epilogue, activation=kind, parameters=parameters)
+    return replace(tail, chain=tail.chain.then(*more), epilogue=epilogue)
+
+
+def _gated(tail: Tail) -> Tail | None:
+    """x * sigmoid(x): the value is read twice, by the gate and by the product."""
+    graph, var = tail.chain.graph, tail.chain.last
+    readers = set(graph.readers[var])
+    if tail.epilogue.activation != "none" or len(readers) != 2 or None in readers:
+        return None
+    if readers & tail.chain.taken:
+        return None
+    for gate, product in _pairs(graph, readers):
+        call = graph.call(product, "multiply")
+        if call is None or graph.only_reader(gate) != product:
+            continue
+        if set(call.args) == {var, gate} and graph.call(gate, "sigmoid") is not None:
+            return _activated(tail, "silu", (), gate, product)
+    return None
+
+
+def _pairs(graph: Graph, readers: set[relax.Var | None]) -> list[tuple[relax.Var, relax.Var]]:
+    first, second = sorted((r for r in readers if r is not None), key=lambda v: graph.order[v])
+    return [(first, second), (second, first)]
+
+
+def _cast(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
+    if name_of(call) != "astype" or dtype_of(reader) not in _OUTPUTS:
+        return None
+    if dtype_of(reader) == tail.dtype:
+        return replace(tail, chain=tail.chain.then(reader))
+    output = _OUTPUTS[dtype_of(reader)]
+    epilogue = replace(tail.epilogue, output=output)
+    return replace(tail, chain=tail.chain.then(reader), epilogue=epilogue)
+
+
+def _reshape(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
+    """A reshape that keeps the channels moves nothing."""
+    shape = shape_of(reader)
+    if name_of(call) != "reshape" or not shape or shape[-1] != tail.channels:
+        return None
+    if prod(shape) != prod(shape_of(tail.chain.last)):
+        return None
+    return replace(tail, chain=tail.chain.then(reader))
+
+
+def _trimmed(tail: Tail) -> Tail:
+    """Without reshapes at the end: others may want the value in its own shape."""
+    keep = list(tail.chain.vars)
+    graph = tail.chain.graph
+    steps: Callable[[relax.Var], bool] = lambda v: graph.call(v, "reshape") is not None  # noqa: E731
+    while len(keep) > 1 and steps(keep[-1]):
+        keep.pop()
+    return replace(tail, chain=replace(tail.chain, vars=tuple(keep)))

@@ -1,0 +1,94 @@
+"""A Relax function as units look at it: who defines a value, who reads it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir.expr import GenericConst
+
+from tvmscope.compiler.graph.rewrite import static_shape
+
+Array = np.ndarray[Any, Any]
+
+
+class Graph:
+    """Definitions and readers of a function's variables."""
+
+    def __init__(self, function: relax.Function) -> None:
+        self.bindings = [
+            b for block in function.body.blocks for b in block.bindings
+            if isinstance(b, relax.VarBinding)
+        ]  # fmt: skip
+        self.values = {b.var: b.value for b in self.bindings}
+        self.order = {b.var: index for index, b in enumerate(self.bindings)}
+        self.readers: dict[relax.Var, list[relax.Var | None]] = defaultdict(list)
+        """Variables whose values are computed from a variable; None stands for the function."""
+        for b in self.bindings:
+            for var in variables(b.value):
+                self.readers[var].append(b.var)
+        for var in variables(function.body.body):
+            self.readers[var].append(None)
+        self.needed: set[relax.Var] = set()
+        """What found units read: these values have to be there."""
+        self.hidden: set[relax.Var] = set()
+        """What lies inside found units: these values are never stored."""
+
+    def call(self, value: relax.Expr, *names: str) -> relax.Call | None:
+        """The call that gives `value`, where it is one of the operators `names`."""
+        bound = self.values.get(value) if isinstance(value, relax.Var) else value
+        if isinstance(bound, relax.Call) and isinstance(bound.op, tvm.ir.Op):
+            name = bound.op.name.removeprefix("relax.")
+            return bound if not names or name in names else None
+        return None
+
+    def only_reader(self, var: relax.Var) -> relax.Var | None:
+        """The one variable that is computed from `var`; None where there is not exactly one."""
+        found = set(self.readers[var])
+        return next(iter(found)) if len(found) == 1 else None
+
+
+def variables(value: relax.Expr) -> Iterator[relax.Var]:
+    """The variables that a bound value reads."""
+    if isinstance(value, relax.Var):
+        yield value
+    elif isinstance(value, relax.Tuple):
+        for field in value.fields:
+            yield from variables(field)
+    elif isinstance(value, relax.TupleGetItem):
+        yield from variables(value.tuple_value)
+    elif isinstance(value, relax.Call):
+        for arg in value.args:
+            yield from variables(arg)
+
+
+def name_of(call: relax.Call) -> str:
+    """The operator's name without `relax.`; empty for a call of something else."""
+    return call.op.name.removeprefix("relax.") if isinstance(call.op, tvm.ir.Op) else ""
+
+
+def constant(value: relax.Expr) -> Array | None:
+    """A constant's values."""
+    return value.value.numpy() if isinstance(value, GenericConst) else None
+
+
+def scalar(value: relax.Expr) -> float | None:
+    """A number that is written in the graph."""
+    if isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm):
+        return float(value.value)
+    array = constant(value)
+    return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
+
+
+def shape_of(value: relax.Expr) -> tuple[int, ...]:
+    """A static shape; empty where it is not known."""
+    return static_shape(value) or ()
+
+
+def dtype_of(value: relax.Expr) -> str:
+    """A tensor's type of elements."""
+    return str(getattr(value.ty, "dtype", ""))

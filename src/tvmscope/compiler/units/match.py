@@ -1,0 +1,276 @@
+"""Finds units in a graph: convolutions and products with their epilogues, attention, norms, pools.
+
+Each finder takes the call of its anchor and gives a `Found`, or None where no kernel fits; the
+operator then stays with TVM's own lowering.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+
+import numpy as np
+from tvm import relax
+
+from tvmscope.compiler.units import attention
+from tvmscope.compiler.units.epilogues import Tail, follow
+from tvmscope.compiler.units.found import Chain, Found, Operand
+from tvmscope.compiler.units.graph import (
+    Array,
+    Graph,
+    constant,
+    dtype_of,
+    name_of,
+    shape_of,
+    variables,
+)
+from tvmscope.compiler.units.views import trace
+from tvmscope.cuda.rewrites import as_patches, with_channels
+from tvmscope.cuda.units import Conv2d, Math, Matmul, Matrix, Norm, Pool
+from tvmscope.errors import UsageError
+
+MATH: dict[str, dict[str, Math]] = {
+    "conv2d": {"float32": "tf32x3"},
+    "matmul": {"float32": "tf32x3"},
+}
+"""How float32 is multiplied: as three products in TF32, which is close to float32."""
+_DTYPES = ("float16", "bfloat16", "float32")
+_FEWEST_CHANNELS = 8
+"""16 bytes of half precision: what one load takes."""
+
+
+def find(function: relax.Function) -> list[Found]:
+    """All units of a function, none of which share a value."""
+    graph = Graph(function)
+    taken: set[relax.Var] = set()
+    found = []
+    for finders in (_FIRST, _SECOND):
+        for unit in _offer(graph, finders, taken):
+            taken.update(unit.replaced)
+            graph.hidden.update(v for v in unit.replaced if v != unit.last)
+            graph.needed.update(v for o in unit.operands.values() for v in _read(o))
+            found.append(unit)
+    return found
+
+
+def _offer(graph: Graph, finders: dict[str, Finder], taken: set[relax.Var]) -> Iterator[Found]:
+    for binding in graph.bindings:
+        call = graph.call(binding.var)
+        finder = finders.get(name_of(call)) if call is not None else None
+        if finder is None or call is None or binding.var in taken:
+            continue
+        chain = Chain(graph=graph, taken=frozenset(taken), vars=(binding.var,))
+        try:
+            unit = finder(call, chain)
+        except UsageError:  # the shapes are no unit's
+            continue
+        if unit is not None and not taken & set(unit.replaced):
+            yield unit
+
+
+def _read(operand: Operand) -> Iterator[relax.Var]:
+    return iter(()) if isinstance(operand, np.ndarray) else variables(operand)
+
+
+def _math(kind: str, dtype: str) -> Math:
+    return MATH[kind].get(dtype, "tensor")
+
+
+def _operands(tail: Tail, **more: Operand) -> dict[str, Operand]:
+    given: dict[str, Operand] = dict(more)
+    if tail.bias is not None:
+        given["bias"] = np.ascontiguousarray(tail.bias)
+    if tail.residual is not None:
+        given["residual"] = tail.residual
+    return given
+
+
+def _conv2d(call: relax.Call, chain: Chain) -> Found | None:
+    data, weight = call.args[0], constant(call.args[1])
+    dtype, attrs = dtype_of(data), call.attrs
+    if weight is None or dtype not in _DTYPES or str(attrs.data_layout) != "NHWC":
+        return None
+    tail = follow(chain, dtype)
+    n, h, w, c = shape_of(data)
+    top, left, bottom, right = (int(p) for p in attrs.padding)
+    unit = Conv2d(
+        dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
+        n=n, h=h, w=w, c=c,
+        oc=weight.shape[0], r=weight.shape[1], s=weight.shape[2],
+        stride=(int(attrs.strides[0]), int(attrs.strides[1])),
+        padding=(top, left, bottom, right),
+        dilation=(int(attrs.dilation[0]), int(attrs.dilation[1])),
+        groups=int(attrs.groups),
+        math=_math("conv2d", dtype),
+        epilogue=tail.epilogue,
+    )  # fmt: skip
+    unit, data, weight = _suited(unit, data, weight)
+    operands = _operands(tail, input=data, weight=weight)
+    return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
+
+
+def _suited(unit: Conv2d, data: relax.Expr, weight: Array) -> tuple[Conv2d, relax.Expr, Array]:
+    """The convolution as templates like it: few channels become a row of a patch, or are padded."""
+    patches = as_patches(unit)
+    if patches is not None and unit.c < _FEWEST_CHANNELS:
+        return patches, data, weight.reshape(unit.oc, unit.r, 1, unit.s * unit.c)
+    if unit.groups != 1 or unit.c >= _FEWEST_CHANNELS:
+        return unit, data, weight
+    more = _FEWEST_CHANNELS - unit.c
+    padded = relax.op.nn.pad(data, (0, 0, 0, 0, 0, 0, 0, more))
+    weight = np.pad(weight, ((0, 0), (0, 0), (0, 0), (0, more)))
+    return with_channels(unit, _FEWEST_CHANNELS), padded, weight
+
+
+def _weighted(call: relax.Call, chain: Chain) -> Found | None:
+    data, weight = call.args[0], constant(call.args[1])
+    dtype, shape = dtype_of(data), shape_of(data)
+    if weight is None or weight.ndim != 2 or dtype not in _DTYPES or not shape:
+        return None
+    tail = follow(chain, dtype)
+    unit = Matmul(
+        dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
+        m=prod(shape[:-1]),
+        n=weight.shape[1],
+        k=weight.shape[0],
+        math=_math("matmul", dtype),
+        epilogue=tail.epilogue,
+    )
+    operands = _operands(tail, input=data, weight=weight)
+    return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
+
+
+def _product(call: relax.Call, chain: Chain) -> Found | None:
+    """A product of two computed matrices, each read where it lies."""
+    if constant(call.args[1]) is not None:
+        return _weighted(call, chain)
+    graph, dtype = chain.graph, dtype_of(call.args[0])
+    shapes = [shape_of(a) for a in call.args]
+    if dtype not in _DTYPES or dtype_of(call.args[1]) != dtype or min(map(len, shapes)) < 2:
+        return None
+    left, right = shapes
+    batch = left[:-2]
+    if right[:-2] != batch or len(batch) > 2:
+        return None
+    a, b = (trace(graph, x, dtype=dtype, scaled=True) for x in call.args)
+    if a is None or b is None:
+        return None
+    tail = follow(chain, dtype)
+    if tail.epilogue.bias:
+        return None  # a product of computed matrices has none that a row shares
+    outer, inner = (1,) * (2 - len(batch)) + batch
+    unit = Matmul(
+        dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
+        m=left[-2], n=right[-1], k=left[-1],
+        batch=(outer, inner),
+        a=_matrix(a.strides, a.offset),
+        b=_matrix(b.strides, b.offset),
+        weight=False,
+        scale=a.scale * b.scale,
+        math=_math("matmul", dtype),
+        epilogue=tail.epilogue,
+    )  # fmt: skip
+    operands = _operands(tail, input=a.base, second=b.base)
+    return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
+
+
+def _matrix(strides: tuple[int, ...], offset: int) -> Matrix:
+    outer, inner, row, column = (0,) * (4 - len(strides)) + strides
+    return Matrix(row=row, column=column, outer=outer, inner=inner, offset=offset)
+
+
+def _norm(call: relax.Call, chain: Chain) -> Found | None:
+    data = call.args[0]
+    shape, dtype = shape_of(data), dtype_of(data)
+    axes = [int(a) % len(shape) for a in call.attrs.axes] if shape else []
+    scale, bias = (constant(a) for a in call.args[1:3])
+    if axes != [len(shape) - 1] or dtype not in _DTYPES or scale is None or bias is None:
+        return None
+    unit = Norm(
+        dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
+        rows=prod(shape[:-1]),
+        columns=shape[-1],
+        epsilon=float(call.attrs.epsilon),
+    )
+    operands: dict[str, Operand] = {
+        "input": data,
+        "scale": scale.astype(np.float32),
+        "bias": bias.astype(np.float32),
+    }
+    return Found(unit=unit, operands=operands, last=chain.last, replaced=chain.vars)
+
+
+def _max_pool(call: relax.Call, chain: Chain) -> Found | None:
+    return _pool(call, chain, "max")
+
+
+def _mean_pool(call: relax.Call, chain: Chain) -> Found | None:
+    return _pool(call, chain, "mean")
+
+
+def _pool(call: relax.Call, chain: Chain, form: str) -> Found | None:
+    data, attrs = call.args[0], call.attrs
+    shape, dtype = shape_of(data), dtype_of(data)
+    plain = all(int(d) == 1 for d in attrs.dilation)
+    if str(attrs.layout) != "NHWC" or dtype not in _DTYPES or len(shape) != 4 or not plain:
+        return None
+    n, h, w, c = shape
+    top, left, bottom, right = (int(p) for p in attrs.padding)
+    unit = Pool(
+        dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
+        n=n, h=h, w=w, c=c,
+        form=form,  # type: ignore[arg-type]  # max or mean
+        r=int(attrs.pool_size[0]), s=int(attrs.pool_size[1]),
+        stride=(int(attrs.strides[0]), int(attrs.strides[1])),
+        padding=(top, left, bottom, right),
+        count_padding=bool(attrs.count_include_pad),
+        round_up=bool(attrs.ceil_mode),
+    )  # fmt: skip
+    if (n, unit.p, unit.q, c) != shape_of(call):
+        return None  # TVM rounds the output's size otherwise
+    return Found(unit=unit, operands={"input": data}, last=chain.last, replaced=chain.vars)
+
+
+def _global_mean(call: relax.Call, chain: Chain) -> Found | None:
+    """mean over the pixels of an image, wide or not, with the casts around it."""
+    graph = chain.graph
+    data, cast = call.args[0], graph.call(call.args[0], "astype")
+    replaced = list(chain.vars)
+    wide = cast is not None and cast.args[0] not in graph.hidden
+    if cast is not None and wide and dtype_of(cast.args[0]) in _DTYPES:
+        if (
+            isinstance(data, relax.Var)
+            and graph.only_reader(data) == chain.last
+            and data not in chain.taken
+        ):
+            replaced.insert(0, data)
+        data = cast.args[0]
+    shape = shape_of(data)
+    axes = sorted(int(a) % len(shape) for a in call.attrs.axis) if shape else []
+    if len(shape) != 4 or axes != [1, 2] or dtype_of(data) not in _DTYPES:
+        return None
+    n, h, w, c = shape
+    unit = Pool(dtype=dtype_of(data), n=n, h=h, w=w, c=c, form="mean", r=h, s=w)  # type: ignore[arg-type]  # one of _DTYPES
+    return Found(
+        unit=unit,
+        operands={"input": data},
+        last=chain.last,
+        replaced=tuple(replaced),
+        written=(n, 1, 1, c),
+    )
+
+
+def _attention(call: relax.Call, chain: Chain) -> Found | None:
+    return attention.match(call, chain)
+
+
+Finder = Callable[[relax.Call, Chain], Found | None]
+_FIRST: dict[str, Finder] = {"matmul": _attention, "mean": _global_mean}
+"""Before the products that attention consists of, and before a cast that a mean takes narrow."""
+_SECOND: dict[str, Finder] = {
+    "nn.conv2d": _conv2d,
+    "matmul": _product,
+    "nn.layer_norm": _norm,
+    "nn.max_pool2d": _max_pool,
+    "nn.avg_pool2d": _mean_pool,
+}

@@ -1,0 +1,92 @@
+"""Generated CUDA kernels of an artifact: their machine code, and how TVM comes to call them.
+
+`cubins.bin` holds the code, `cubins.json` says what lies where. Loading registers a packed function
+for each kernel, which the artifact's library calls by name with pointers and the launch's size.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvmscope.errors import RunError, SchemaError, one_line
+from tvmscope.storage.codec import decode, encode
+from tvmscope.storage.files import write_text_atomic
+
+CODE = "cubins.bin"
+TABLE = "cubins.json"
+_TAGS = ["threadIdx.x", "blockIdx.x", "blockIdx.y", "blockIdx.z", "tirx.use_dyn_shared_memory"]
+_DEPENDENT = "tirx.use_programtic_dependent_launch"
+"""TVM's own spelling."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cubin:
+    """One kernel: the packed function that launches it, its symbol, and what it needs."""
+
+    name: str
+    symbol: str
+    offset: int
+    size: int
+    pointers: int
+    hidden_pointers: int
+    dependent: bool = False
+    """Whether it is launched while the kernel before it still runs, for which it waits itself."""
+    registers: int | None = None
+    shared_bytes: int | None = None
+    local_bytes: int | None = None
+    """Spilled registers and the like, per thread."""
+    what: str = ""
+    """The unit and the configuration in words."""
+
+
+def save(kernels: Mapping[str, tuple[Cubin, bytes]], folder: Path) -> None:
+    """Write code and table; nothing where there are no kernels."""
+    if not kernels:
+        return
+    table = []
+    with (folder / CODE).open("wb") as stream:
+        for name, (cubin, code) in sorted(kernels.items()):
+            entry = {**encode(cubin), "name": name, "offset": stream.tell(), "size": len(code)}
+            stream.write(code)
+            table.append(entry)
+    write_text_atomic(folder / TABLE, json.dumps(table, indent=1))
+
+
+def read(folder: Path) -> tuple[Cubin, ...]:
+    """The table of an artifact; empty where it has no generated kernels."""
+    file = folder / TABLE
+    if not file.is_file():
+        return ()
+    try:
+        return tuple(decode(Cubin, entry) for entry in json.loads(file.read_text("utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError, SchemaError, TypeError) as e:
+        raise SchemaError(f"{file} is damaged ({one_line(e)}); compile the model again") from e
+
+
+def register(tvm: Any, folder: Path) -> None:
+    """Let the artifact's library find its kernels."""
+    table = read(folder)
+    if not table:
+        return
+    import tvm_ffi
+
+    code = (folder / CODE).read_bytes()
+    describe = tvm_ffi.get_global_func("runtime.LoadMetaDataFromJSON")
+    create = tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True)
+    if create is None:
+        raise RunError(f"{folder}: this TVM cannot load CUDA kernels: no CUDA driver was found")
+    for cubin in table:
+        tags = [_DEPENDENT, *_TAGS] if cubin.dependent else _TAGS
+        info = {
+            "name": "",
+            "arg_types": ["handle"] * cubin.pointers + ["int64"] * cubin.hidden_pointers,
+            "launch_param_tags": tags,
+        }
+        meta = {"tvm_version": str(tvm.__version__), "func_info": {cubin.symbol: info}}
+        part = code[cubin.offset : cubin.offset + cubin.size]
+        module = create(part, "cubin", describe(json.dumps(meta)), {})
+        tvm_ffi.register_global_func(cubin.name, module.get_function(cubin.symbol), override=True)
