@@ -6,10 +6,14 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import tvmscope
+from tvmscope.core.comparison import Verdict
+from tvmscope.core.findings import Outcome
+from tvmscope.core.measurement import Status
 
 ROOT = Path(tvmscope.__file__).parent
 STORED = (
@@ -105,17 +109,30 @@ def test_stored_texts_are_messages(file: Path) -> None:
     assert plain == [], "make it with messages.msg"
 
 
-def test_extractors_find_every_message() -> None:
-    hidden = []
+def extracted() -> Iterator[tuple[str, ast.expr]]:
+    """Where a text is given to one of the functions that extractors know, and the text."""
     for file in files((".",)):
         if file == ROOT / "messages.py":
             continue
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and name(node.func) in MAKERS:
-                texts = node.args[: MAKERS[name(node.func)]]
-                if not all(isinstance(t, ast.Constant) and isinstance(t.value, str) for t in texts):
-                    hidden.append(f"{file.relative_to(ROOT)}:{node.lineno}")
+                for text in node.args[: MAKERS[name(node.func)]]:
+                    yield f"{file.relative_to(ROOT)}:{node.lineno}", text
+
+
+def test_extractors_find_every_message() -> None:
+    hidden = [
+        where
+        for where, text in extracted()
+        if not (isinstance(text, ast.Constant) and isinstance(text.value, str))
+    ]
     assert hidden == [], "a message's text is a literal"
+
+
+@pytest.mark.parametrize("vocabulary", [Verdict, Status, Outcome])
+def test_extractors_find_the_words_that_are_chosen_at_run_time(vocabulary: object) -> None:
+    known = {text.value for _, text in extracted() if isinstance(text, ast.Constant)}
+    assert set(get_args(vocabulary)) <= known
 
 
 @pytest.mark.parametrize(

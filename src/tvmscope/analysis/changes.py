@@ -19,7 +19,7 @@ from tvmscope.core.session import Session
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.core.vision import Sighting
 from tvmscope.errors import Incomparable
-from tvmscope.messages import Text, msg, word
+from tvmscope.messages import Text, msg
 
 CLEAR = 0.1
 """A kernel has no interval: only a change of a tenth is called."""
@@ -113,13 +113,13 @@ def _top(profile: Profile) -> list[str]:
 def _check(before: Session, after: Session) -> None:
     a, b = before.environment, after.environment
     checks = [
-        ("CPU", a.cpu, b.cpu),
-        ("CPU features", sorted(a.cpu_features), sorted(b.cpu_features)),
-        ("cores", a.cores, b.cores),
-        ("threads", a.threads, b.threads),
-        ("GPU", a.gpu, b.gpu),
-        ("model", before.model.digest, after.model.digest),
-        ("shapes", before.model.shapes, after.model.shapes),
+        (msg("CPU"), a.cpu, b.cpu),
+        (msg("CPU features"), sorted(a.cpu_features), sorted(b.cpu_features)),
+        (msg("cores"), a.cores, b.cores),
+        (msg("threads"), a.threads, b.threads),
+        (msg("GPU"), a.gpu, b.gpu),
+        (msg("model"), before.model.digest, after.model.digest),
+        (msg("shapes"), before.model.shapes, after.model.shapes),
     ]
     models = [f"{s.model.name} ({s.model.digest[:12]})" for s in (before, after)]
     for name, left, right in checks:
@@ -129,7 +129,7 @@ def _check(before: Session, after: Session) -> None:
                 msg(
                     "the sessions differ in {what}: {old} and {new}; measure both on one machine, "
                     "with one model",
-                    what=word(name),
+                    what=name,
                     old=old,
                     new=new,
                 )

@@ -9,9 +9,11 @@ from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.row import RowKey
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.errors import Incomparable
-from tvmscope.messages import Text, msg, word
+from tvmscope.messages import Text, marked, msg, word
 
 Verdict = Literal["faster", "slower", "undecided"]
+_SAID = marked("faster"), marked("slower"), marked("undecided")
+"""For translators: `messages.word` says them."""
 
 # Below this a difference is not worth a verdict, however sure it is: two builds of the same
 # code can differ by as much through nothing but the placement of their memory.
@@ -95,12 +97,12 @@ def _check_identity(a: Result, b: Result, *, across: bool, any_threads: bool) ->
     x, y = a.task, b.task
     alike = any_threads or x.threads == y.threads or x.target != y.target
     checks = [
-        ("model", (x.model, x.digest[:12]), (y.model, y.digest[:12]), x.digest == y.digest),
-        ("shapes", x.shapes, y.shapes, x.shapes == y.shapes),
-        ("threads", x.threads, y.threads, alike),
-        ("target", x.target, y.target, across or x.target == y.target),
+        (msg("model"), (x.model, x.digest[:12]), (y.model, y.digest[:12]), x.digest == y.digest),
+        (msg("shapes"), x.shapes, y.shapes, x.shapes == y.shapes),
+        (msg("threads"), x.threads, y.threads, alike),
+        (msg("target"), x.target, y.target, across or x.target == y.target),
         (
-            "precision",
+            msg("precision"),
             str(x.variant.precision),
             str(y.variant.precision),
             across or x.variant.precision == y.variant.precision,
@@ -113,7 +115,7 @@ def _check_identity(a: Result, b: Result, *, across: bool, any_threads: bool) ->
                     "{a} and {b} differ in {what}: {left} and {right}; measure both alike",
                     a=x.label,
                     b=y.label,
-                    what=word(name),
+                    what=name,
                     left=str(left),
                     right=str(right),
                 )

@@ -7,12 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tvmscope.core.row import RowKey
-from tvmscope.messages import Text
+from tvmscope.messages import Text, marked
 
 CLOSE = 0.35
 """A prediction is right when it is off by at most this share of what was achieved."""
 
 Outcome = Literal["open", "kept", "reverted"]
+_SAID = (
+    marked("open"), marked("kept"), marked("reverted"),
+    marked("high"), marked("medium"), marked("low"), marked("info"),
+    marked("minutes"), marked("hours"), marked("retune"), marked("none"),
+)  # fmt: skip
+"""Outcomes, severities and efforts, for translators: `messages.word` says them."""
 
 
 @dataclass(frozen=True, kw_only=True)

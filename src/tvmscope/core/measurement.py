@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tvmscope.core.row import RowKey, Task
-from tvmscope.messages import Text
+from tvmscope.messages import Text, marked
 
 ITSELF = "its own first run"
 """A reference that proves nothing but that the same comes out again."""
@@ -27,6 +27,10 @@ class Accuracy:
 
 
 Status = Literal["ok", "wrong", "failed", "unavailable", "interrupted"]
+_SAID = (
+    marked("ok"), marked("wrong"), marked("failed"), marked("unavailable"), marked("interrupted"),
+)  # fmt: skip
+"""For translators: `messages.word` says them."""
 
 
 @dataclass(frozen=True, kw_only=True)
