@@ -106,7 +106,7 @@ PASS = Pass(
 )
 """,
     "rule": """
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.diagnose.rule import Rule
 
 def check(session):
