@@ -14,7 +14,7 @@ from support import fakes
 from tvmscope.measure.remote import Remote, here
 from tvmscope.measure.worker import Worker
 
-LIBRARIES = ("tvm", "torch", "torchvision", "onnx", "onnxruntime", "openvino")
+LIBRARIES = ("tvm", "torch", "torchvision", "onnx", "onnxruntime", "openvino", "triton")
 
 
 def declared() -> set[Remote[..., Any]]:

@@ -17,6 +17,7 @@ FILES = {
     "backend": """
 import numpy as np
 from tvmscope.backends.api import Backend
+from tvmscope.measure.remote import here
 
 class Runner:
     settings = {"library": "elsewhere"}
@@ -35,7 +36,7 @@ def load(request):
     return Runner(request.folder)
 
 BACKEND = Backend(
-    name="elsewhere", kinds=("cpu",), formats=("torch", "onnx"), load="elsewhere.backend:load",
+    name="elsewhere", kinds=("cpu",), formats=("torch", "onnx"), load=here(load),
     unavailable=lambda device: None,
 )
 """,

@@ -75,9 +75,8 @@ def compile_many(
 
 def _compile(worker: Worker, job: Job) -> Outcome:
     try:
-        kernel = worker.call(_COMPILE, job.unit, job.config, job.arch)
+        return worker.call(_COMPILE, job.unit, job.config, job.arch)
     except WorkerDied as e:
         return Failure(job=job, reason=e.reason)
     except TvmscopeError as e:
         return Failure(job=job, reason=one_line(e))
-    return kernel

@@ -15,6 +15,7 @@ from tvmscope.core.target import Target
 from tvmscope.machine import environment
 from tvmscope.progress import Progress
 from tvmscope.stages import places, reports
+from tvmscope.stages.facts import informed
 from tvmscope.stages.load import loaded
 from tvmscope.stages.options import Options
 from tvmscope.stages.race import Raced
@@ -63,7 +64,7 @@ class Job:
 
     def finish(self) -> Session:
         """Save the session as a whole one, and its reports beside it."""
-        done = self.keep(replace(self.session, complete=True))
+        done = self.keep(informed(replace(self.session, complete=True)))
         reports.write(done, self.folder, self.progress, redacted=self.options.redact)
         return done
 

@@ -104,3 +104,15 @@ def coordinates(
     """Index tensors, broadcast to `shape`, side by side: what scatter_nd takes."""
     wide = (emit(relax.op.astype(i, "int64")) for i in indices)
     return emit(relax.op.stack([emit(relax.op.broadcast_to(i, shape)) for i in wide], len(shape)))
+
+
+def replace_binding(mutator: relax.PyExprMutator, var: relax.Var, value: relax.Expr) -> None:
+    """Put `value` in place of `var`; what leaves a dataflow block goes on doing so."""
+    builder = mutator.builder_
+    leaves = not isinstance(var, relax.DataflowVar) and builder.current_block_is_dataflow()
+    if leaves:
+        mutator.set_var_remap(var, builder.emit_output(value, name_hint=var.name))
+    elif isinstance(value, relax.Var):
+        mutator.set_var_remap(var, value)
+    else:
+        mutator.set_var_remap(var, builder.emit(value, name_hint=var.name))

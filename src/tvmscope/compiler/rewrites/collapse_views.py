@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmscope.compiler.graph.rewrite import static_shape
+from tvmscope.compiler.graph.rewrite import replace_binding, static_shape
 from tvmscope.compiler.units.graph import Graph, name_of
 from tvmscope.compiler.units.views import trace
 
@@ -31,7 +31,7 @@ class _Collapse(PyExprMutator):
             view = trace(self.graph, binding.var)
             if view is not None and view.dense and view.base != binding.var:
                 new = relax.op.reshape(self.visit_expr(view.base), shape)
-                self.set_var_remap(binding.var, self.builder_.emit(new, binding.var.name))
+                replace_binding(self, binding.var, new)
                 return
         super().visit_var_binding_(binding)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from pathlib import Path
 
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.cuda import config as configs
-from tvmscope.cuda import cost, gpus, space
+from tvmscope.cuda import cost, gpus, records, space
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import TvmscopeError
@@ -25,11 +26,18 @@ def unavailable(target: Target) -> str | None:
     return None
 
 
+SHIPPED = Path(gpus.__file__).parent / "measured"
+"""Measured winners that come with the package, one file per architecture."""
+_CANDIDATES = 25
+
+
 class Chooser:
     """Answers for one target; equal units get equal answers."""
 
     def __init__(self, target: Target, choices: Mapping[str, Choice]) -> None:
         self.gpu = gpus.gpu_of(target.arch)
+        file = SHIPPED / f"{target.arch}.jsonl"
+        self.shipped = records.load_records(file) if file.is_file() else records.Records()
         self.choices = choices
         self._known: dict[str, Config | None] = {}
 
@@ -41,13 +49,26 @@ class Chooser:
 
     def _recorded(self, unit: Unit) -> Config | None:
         choice = self.choices.get(unit.key)
-        if choice is None:
-            return None
-        config = configs.from_json(dict(choice.candidate.params))
-        return config if space.why_illegal(unit, config, self.gpu) is None else None
+        if choice is not None:
+            return self._legal(unit, configs.from_json(dict(choice.candidate.params)))
+        for key in (unit.key, unit.dense.key):
+            found = self.shipped.winners.get(key)
+            if found is not None and (config := self._legal(unit, found.config)) is not None:
+                return config
+        return None
+
+    def _legal(self, unit: Unit, config: Config) -> Config | None:
+        why = space.why_illegal(unit, config, self.gpu)
+        return config if why is None and _can_launch(config) else None
 
     def _best(self, unit: Unit) -> Config | None:
         try:
-            return cost.best(unit, self.gpu, 1)[0].config
+            ranked = cost.best(unit, self.gpu, _CANDIDATES)
         except TvmscopeError:  # no template of ours computes it
             return None
+        return next((e.config for e in ranked if _can_launch(e.config)), None)
+
+
+def _can_launch(config: Config) -> bool:
+    """The persistent template wants scratch memory, which TVM's launches do not give it."""
+    return config.template != "persistent"

@@ -14,6 +14,7 @@ from tvmscope.cli.main import main
 from tvmscope.compiler import passes, schedules
 from tvmscope.core.tuning import Trial
 from tvmscope.diagnose.engine import diagnose
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
 from tvmscope.models import catalog
 from tvmscope.profiling import roofs
@@ -75,9 +76,9 @@ def test_records_name_the_rule_its_version_and_its_origin(elsewhere: Path) -> No
 
 
 def test_no_plugins_leaves_all_of_it_out_here_and_in_workers(elsewhere: Path) -> None:
-    assert run_isolated("tvmscope.plugins:names", "pass") == ["elsewhere-pass"]
+    assert run_isolated(here(plugins.names), "pass") == ["elsewhere-pass"]
     plugins.allow(False)
-    assert run_isolated("tvmscope.plugins:names", "pass") == []
+    assert run_isolated(here(plugins.names), "pass") == []
     assert "elsewhere" not in backends.all_backends()[0]
     assert "elsewhere-net" not in catalog.built_ins()
     assert "elsewhere-text" not in renderers()

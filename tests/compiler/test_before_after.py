@@ -1,0 +1,349 @@
+"""Every pass of ours on a small module, beside the module that it should give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from tvm import relax, te, topi
+from tvm.tirx import FloatImm
+
+from support.graph_passes import Build, const, module, tidy
+from tvmscope.compiler import passes, targets
+from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.graph.rewrite import OUT_ELEMENTWISE_FUSABLE
+from tvmscope.compiler.kernels import attention, blocked, rows
+from tvmscope.compiler.kernels.convolutions import choose, read
+from tvmscope.compiler.kernels.packing import pack_columns
+from tvmscope.compiler.kernels.scatter import boxes
+from tvmscope.compiler.kernels.scatter.plan import Box, copied_rows
+from tvmscope.compiler.kernels.selection import sort
+from tvmscope.compiler.manifest.context import Context
+from tvmscope.compiler.rewrites import fast_math, split_batch
+from tvmscope.compiler.schedules import cpu, cuda
+from tvmscope.compiler.schedules.apply import finished
+from tvmscope.compiler.tunable.knobs import Knobs, notes
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.precision import FLOAT16
+from tvmscope.core.target import Target
+
+op = relax.op
+Pair = tuple[tvm.IRModule, tvm.IRModule]
+CASES: dict[str, Callable[[Target], Pair]] = {}
+SM_90 = targets.resolve("cuda:sm_90")
+FUSABLE = {"op_pattern": OUT_ELEMENTWISE_FUSABLE}
+
+
+def case(name: str) -> Callable[[Callable[[Target], Pair]], Callable[[Target], Pair]]:
+    def keep(make: Callable[[Target], Pair]) -> Callable[[Target], Pair]:
+        CASES[name] = make
+        return make
+
+    return keep
+
+
+def graphs(before: Build, after: Build, *inputs: torch.Tensor) -> Pair:
+    return module(before, *inputs), module(after, *inputs)
+
+
+def kernel(compute: Any, *args: Any, name: str, attrs: dict[str, Any] | None = None) -> relax.Expr:
+    """A call of a kernel, in the function that is being built."""
+    builder = relax.BlockBuilder.current()
+    return builder.emit(
+        builder.call_te(compute, *args, primfunc_name_hint=name, primfunc_attrs=attrs)
+    )
+
+
+def emit(value: relax.Expr) -> relax.Var:
+    return relax.BlockBuilder.current().emit(value)
+
+
+@pytest.mark.parametrize("name", [
+    each.name for each in passes.PASSES if each.make.__module__ != passes.tvm_own.__name__
+])  # fmt: skip
+def test_a_pass_makes_of_a_module_what_it_should(name: str, host: Target) -> None:
+    assert name in CASES, "every pass has its before and after here"
+    target = SM_90 if name == "gpu-rules" else host
+    before, after = CASES[name](target)
+    (manifest,) = (each for each in passes.PASSES if each.name == name)
+    step = manifest.make(Context(target, CompileOptions(precision=FLOAT16)))
+    with tvm.target.Target(targets.to_tvm(target), host={"kind": "llvm"}):
+        tvm.ir.assert_structural_equal(tidy(step(before)), tidy(after))
+
+
+# ---- graph, precision, tidy -------------------------------------------------------------------
+
+
+@case("fold-arithmetic")
+def _(_: Target) -> Pair:
+    return graphs(
+        lambda x: op.multiply(x, op.add(const([1.0, 2.0]), const([3.0, 4.0]))),
+        lambda x: op.multiply(x, const([4.0, 6.0])),
+        torch.ones(3, 2),
+    )
+
+
+@case("drop-empty-scatters")
+def _(_: Target) -> Pair:
+    nothing = const(np.zeros((0, 1)), "int64"), const(np.zeros((0, 5)))
+    return graphs(lambda x: op.negative(op.scatter_nd(x, *nothing)), op.negative, torch.ones(3, 5))
+
+
+@case("fold-pads")
+def _(_: Target) -> Pair:
+    weight = const(np.ones((5, 3, 3, 3)))
+    return graphs(
+        lambda x: op.nn.conv2d(op.nn.pad(x, [0, 0, 0, 0, 0, 1, 2, 3]), weight, padding=1),
+        lambda x: op.nn.conv2d(x, weight, padding=(1, 3, 2, 4)),
+        torch.ones(1, 3, 9, 7),
+    )
+
+
+@case("scalar-operands")
+def _(_: Target) -> Pair:
+    half = FloatImm("float32", 0.5)
+    return graphs(lambda x: op.add(x, half), lambda x: op.add(x, const(0.5)), torch.ones(3, 5))
+
+
+@case("wide-sums")
+def _(_: Target) -> Pair:
+    return graphs(
+        op.matmul,
+        lambda x, y: op.astype(op.matmul(x, y, "float32"), "float16"),
+        torch.ones(3, 5).half(),
+        torch.ones(5, 7).half(),
+    )
+
+
+@case("fold-casts")
+def _(_: Target) -> Pair:
+    return graphs(
+        lambda x: op.multiply(x, op.astype(const([1.0, 2.0]), "float16")),
+        lambda x: op.multiply(x, const([1.0, 2.0], "float16")),
+        torch.ones(3, 2).half(),
+    )
+
+
+@case("sink-reshapes")
+def _(_: Target) -> Pair:
+    return graphs(
+        lambda x: op.nn.relu(op.reshape(x, (3, 5))),
+        lambda x: op.reshape(op.nn.relu(x), (3, 5)),
+        torch.ones(15),
+    )
+
+
+def _convolved(images: int) -> tvm.IRModule:
+    """A convolution that reads and writes a megabyte for each image: a core has one near."""
+    weight = const(np.ones((8, 8, 1, 1)))
+    return module(lambda x: op.nn.conv2d(x, weight), torch.ones(images, 8, 128, 128))
+
+
+def _in_parts() -> tvm.IRModule:
+    """The module for two of four images."""
+    main = _convolved(2)["main"].with_attr(split_batch.PARTS, 2)
+    return tvm.IRModule({"main": main})
+
+
+@case("split-batch")
+def _(target: Target) -> Pair:
+    assert target.cores == 2
+    return _convolved(4), _in_parts()
+
+
+@case("join-batch")
+def _(_: Target) -> Pair:
+    split = _in_parts()
+    main = split["main"].without_attr(split_batch.PARTS)
+    builder = relax.BlockBuilder()
+    called = builder.add_func(main.without_attr("global_symbol"), "part_of_batch")
+    x = relax.Var("input0", relax.TensorType((4, 8, 128, 128), "float32"))
+    with builder.function("main", [x], attrs=dict(main.attrs)):
+        with builder.dataflow():
+            made = []
+            for first, end in ((0, 2), (2, 4)):
+                part = builder.emit_te(topi.strided_slice, x, [first], [end], [1], [0])
+                made.append(builder.emit(relax.Call(called, [part])))
+            whole = builder.emit_output(builder.emit_te(topi.concatenate, made))
+        builder.emit_func_output(whole)
+    return split, builder.get()
+
+
+# ---- layout -----------------------------------------------------------------------------------
+
+
+@case("fast-scatter")
+def _(_: Target) -> Pair:
+    box = Box((0, 1), (1, 1), (16, 2))
+    kept = copied_rows((box,), (16, 8))
+    assert kept is not None
+    return graphs(
+        lambda x, u: op.slice_scatter(x, u, 1, 3, 1, axis=1),
+        lambda x, u: kernel(
+            partial(boxes.copy_boxes, boxes=(box,), rows=kept), x, u, name="scatter_copy",
+            attrs={boxes.BOXES: boxes.boxes_text((box,), kept)},
+        ),
+        torch.ones(16, 8),
+        torch.ones(16, 2),
+    )  # fmt: skip
+
+
+@case("fast-select")
+def _(_: Target) -> Pair:
+    def after(x: relax.Expr) -> relax.Expr:
+        order = partial(sort.order, most=5, descending=True, gpu=False)
+        found = kernel(order, emit(op.reshape(x, (3, 5))), name="sort_order")
+        places = emit(op.reshape(emit(relax.TupleGetItem(found, 0)), (3, 5)))
+        return op.astype(places, "int32")
+
+    return graphs(
+        lambda x: op.argsort(x, axis=-1, descending=True, dtype="int32"), after, torch.ones(3, 5)
+    )
+
+
+@case("subpixel-transposed")
+def _(_: Target) -> Pair:
+    weight = np.arange(24, dtype=np.float32).reshape(3, 2, 2, 2)  # IOHW: no two taps overlap
+    small = weight.transpose(1, 2, 3, 0).reshape(8, 3, 1, 1)
+
+    def after(x: relax.Expr) -> relax.Expr:
+        parts = op.reshape(op.nn.conv2d(x, const(small), padding=(0, 0, 0, 0)), (1, 2, 2, 2, 5, 7))
+        turned = op.permute_dims(parts, [0, 1, 4, 2, 5, 3])
+        whole = op.reshape(turned, (1, 2, 10, 14))
+        return op.strided_slice(whole, axes=[2, 3], begin=[0, 0], end=[10, 14])
+
+    return graphs(
+        lambda x: op.nn.conv2d_transpose(x, const(weight), strides=2), after,
+        torch.ones(1, 3, 5, 7),
+    )  # fmt: skip
+
+
+@case("fuse-attention")
+def _(target: Target) -> Pair:
+    panel = tiles.panel(target)
+
+    def after(q: relax.Expr, k: relax.Expr, v: relax.Expr) -> relax.Expr:
+        pack = partial(blocked.pack_panels, panel=panel)
+        query = emit(op.reshape(q, (2, 7, 5)))
+        keys = kernel(pack, emit(op.reshape(k, (2, 5, 9))), name="pack")
+        values = kernel(pack, emit(op.reshape(v, (2, 9, 3))), name="pack")
+        shape = attention.Shape(
+            columns=9, width=3, computed_rows=tiles.padded_rows(7, target), heads=2,
+            empty_is_zero=False,
+        )  # fmt: skip
+        compute = partial(attention.attention, shape=shape)
+        made = kernel(compute, query, keys, values, name="attention", attrs=FUSABLE)
+        return op.reshape(made, (2, 7, 3))
+
+    return graphs(
+        lambda q, k, v: op.matmul(op.nn.softmax(op.matmul(q, k), -1), v), after,
+        torch.ones(2, 7, 5), torch.ones(2, 5, 9), torch.ones(2, 9, 3),
+    )  # fmt: skip
+
+
+@case("pack-matmul")
+def _(target: Target) -> Pair:
+    weight = np.arange(31 * 17, dtype=np.float32).reshape(31, 17)
+    compute = partial(
+        blocked.matmul, columns=17, computed_rows=tiles.padded_rows(7, target),
+        out_dtype="float32", notes=notes("matmul 7x31 31x17 float32", {}),
+    )  # fmt: skip
+    packed = pack_columns(weight, tiles.panel(target))
+    return graphs(
+        lambda x: op.matmul(x, const(weight)),
+        lambda x: kernel(compute, x, const(packed), name="matmul"),
+        torch.ones(7, 31),
+    )
+
+
+@case("block-layout")
+def _(target: Target) -> Pair:
+    weight = const(np.ones((17, 5, 3, 3)))
+
+    def before(x: relax.Expr) -> relax.Expr:
+        return op.nn.relu(op.nn.conv2d(x, weight, padding=1))
+
+    def after(x: relax.Expr) -> relax.Expr:
+        call = relax.BlockBuilder.current().normalize(op.nn.conv2d(x, weight, padding=1))
+        asked = read(call)
+        assert asked is not None
+        made = choose(asked, target, is_blocked=False, winograd=True, knobs=Knobs())
+        assert made is not None
+        assert made.name == "conv2d"
+        result = kernel(made.compute, x, const(made.weight), name=made.name, attrs=made.attrs)
+        return kernel(blocked.from_blocks, emit(op.nn.relu(result)), 17, name="from_blocks")
+
+    return graphs(before, after, torch.ones(1, 5, 9, 7))
+
+
+@case("row-kernels")
+def _(_: Target) -> Pair:
+    compute = partial(rows.softmax, empty_is_zero=False)
+    return graphs(
+        lambda x: op.nn.softmax(x, -1),
+        lambda x: kernel(compute, x, name="softmax", attrs=FUSABLE),
+        torch.ones(7, 31),
+    )
+
+
+@case("fast-math")
+def _(_: Target) -> Pair:
+    return graphs(
+        op.sigmoid, lambda x: kernel(fast_math.sigmoid, x, name="sigmoid"), torch.ones(3, 5)
+    )
+
+
+# ---- fuse, schedule ---------------------------------------------------------------------------
+
+
+@case("write-in-place")
+def _(_: Target) -> Pair:
+    box = Box((0, 1), (1, 1), (16, 2))
+    kept = copied_rows((box,), (16, 8))
+    assert kept is not None
+    compute = partial(boxes.copy_boxes, boxes=(box,), rows=kept)
+    told = {boxes.BOXES: boxes.boxes_text((box,), kept)}
+
+    def before(x: relax.Expr, u: relax.Expr) -> relax.Expr:
+        y = kernel(topi.exp, x, name="exp")
+        return kernel(compute, y, u, name="scatter_copy", attrs=told)
+
+    def after(x: relax.Expr, u: relax.Expr) -> relax.Expr:
+        builder = relax.BlockBuilder.current()
+        y = kernel(topi.exp, x, name="exp")
+        copying = builder.call_te(compute, y, u, primfunc_name_hint="copying", primfunc_attrs=told)
+        writes = boxes.overwrite(builder.get()[copying.args[0]])
+        return op.call_tir_inplace(builder.add_func(writes, "scatter_copy"), [y, u], 0, y.ty)
+
+    return graphs(before, after, torch.ones(16, 8), torch.ones(16, 2))
+
+
+def _scheduled(target: Target, name: str) -> Pair:
+    """A kernel as it is written, and as its rule leaves it."""
+
+    def double(x: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda i, j: x[i, j] * 2.0, name="double")
+
+    before = module(lambda x: kernel(double, x, name="double"), torch.ones(7, 32))
+    after = tvm.IRModule(dict(before.functions_items()), attrs=before.attrs)
+    (rule,) = (r for r in (*cpu.RULES, *cuda.RULES) if r.name == name)
+    with tvm.target.Target(targets.to_tvm(target), host={"kind": "llvm"}):
+        sch = rule.schedule(before["double"], target)
+    assert sch is not None
+    after.update_func(after.get_global_var("double"), finished(name, sch))
+    return before, after
+
+
+@case("cpu-rules")
+def _(target: Target) -> Pair:
+    return _scheduled(target, "fallback")
+
+
+@case("gpu-rules")
+def _(target: Target) -> Pair:
+    return _scheduled(target, "dlight-fallback")
