@@ -128,8 +128,8 @@ def identities() -> list[str]:
 
 def outside(kind: str, expected: type[T]) -> Found[T]:
     """What other packages bring of a kind, in the order of their names; loaded once."""
-    loaded: Callable[[str, type[T]], Found[T]] = _outside
-    return loaded(kind, expected)
+    found: Found[T] = _outside(kind, expected)  # type: ignore[arg-type]  # a type is hashable
+    return found
 
 
 @cache

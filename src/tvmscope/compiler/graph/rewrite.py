@@ -47,6 +47,19 @@ def rewrite_calls(name: str, handlers: Mapping[str, Handler]) -> tvm.transform.P
     return transform
 
 
+def rebind(
+    mutator: PyExprMutator, binding: relax.VarBinding, value: relax.Expr, name: str = ""
+) -> None:
+    """Give a binding's variable another value; an output of its block stays one."""
+    builder, hint = mutator.builder_, name or binding.var.name
+    inside = isinstance(binding.var, relax.DataflowVar)
+    if not inside and builder.current_block_is_dataflow():
+        value = builder.emit_output(value, hint)
+    elif not isinstance(value, relax.Var):
+        value = builder.emit(value, hint)
+    mutator.set_var_remap(binding.var, value)
+
+
 def bound_call(rewriter: Rewriter, value: relax.Expr, name: str) -> relax.Call | None:
     """The call that gave `value`, where it is one of the operator `name`."""
     bound = rewriter.lookup_binding(value) if isinstance(value, relax.Var) else value

@@ -17,7 +17,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmscope.compiler.describe.sources import labels
-from tvmscope.compiler.graph.rewrite import static_shape
+from tvmscope.compiler.graph.rewrite import rebind, static_shape
 from tvmscope.compiler.units import emit, match
 from tvmscope.compiler.units.found import Found, Operand
 from tvmscope.cuda.config import Config
@@ -57,7 +57,7 @@ class _Placer(PyExprMutator):
         if binding.var in self.ends:
             found, config = self.ends[binding.var]
             result = self._place(found, config, binding.var)
-            self.set_var_remap(binding.var, result)
+            rebind(self, binding, result, result.name)
             return
         super().visit_var_binding_(binding)
 

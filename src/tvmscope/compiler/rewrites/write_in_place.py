@@ -15,7 +15,7 @@ import tvm
 from tvm import relax, tirx
 
 from tvmscope.compiler.describe.sources import bindings
-from tvmscope.compiler.graph.rewrite import flat, operator_name
+from tvmscope.compiler.graph.rewrite import flat, operator_name, rebind
 from tvmscope.compiler.kernels.scatter import boxes
 
 _END = 1 << 62
@@ -58,10 +58,7 @@ class _InPlace(relax.PyExprMutator):
             return
         args = self.visit_expr(call.args[1])
         made = relax.op.call_tir_inplace(self.kernels[_callee(call)], args, 0, call.ty)
-        is_output = not isinstance(binding.var, relax.DataflowVar)
-        inside = self.builder_.current_block_is_dataflow()
-        emit = self.builder_.emit_output if is_output and inside else self.builder_.emit
-        self.set_var_remap(binding.var, emit(made, name_hint=binding.var.name))
+        rebind(self, binding, made)
 
 
 def _chosen(module: tvm.IRModule, function: relax.Function) -> dict[relax.Var, relax.Call]:
