@@ -47,19 +47,6 @@ def rewrite_calls(name: str, handlers: Mapping[str, Handler]) -> tvm.transform.P
     return transform
 
 
-def rebind(
-    mutator: PyExprMutator, binding: relax.VarBinding, value: relax.Expr, name: str = ""
-) -> None:
-    """Give a binding's variable another value; an output of its block stays one."""
-    builder, hint = mutator.builder_, name or binding.var.name
-    inside = isinstance(binding.var, relax.DataflowVar)
-    if not inside and builder.current_block_is_dataflow():
-        value = builder.emit_output(value, hint)
-    elif not isinstance(value, relax.Var):
-        value = builder.emit(value, hint)
-    mutator.set_var_remap(binding.var, value)
-
-
 def bound_call(rewriter: Rewriter, value: relax.Expr, name: str) -> relax.Call | None:
     """The call that gave `value`, where it is one of the operator `name`."""
     bound = rewriter.lookup_binding(value) if isinstance(value, relax.Var) else value
@@ -117,3 +104,15 @@ def coordinates(
     """Index tensors, broadcast to `shape`, side by side: what scatter_nd takes."""
     wide = (emit(relax.op.astype(i, "int64")) for i in indices)
     return emit(relax.op.stack([emit(relax.op.broadcast_to(i, shape)) for i in wide], len(shape)))
+
+
+def replace_binding(mutator: relax.PyExprMutator, var: relax.Var, value: relax.Expr) -> None:
+    """Put `value` in place of `var`; what leaves a dataflow block goes on doing so."""
+    builder = mutator.builder_
+    leaves = not isinstance(var, relax.DataflowVar) and builder.current_block_is_dataflow()
+    if leaves:
+        mutator.set_var_remap(var, builder.emit_output(value, name_hint=var.name))
+    elif isinstance(value, relax.Var):
+        mutator.set_var_remap(var, value)
+    else:
+        mutator.set_var_remap(var, builder.emit(value, name_hint=var.name))

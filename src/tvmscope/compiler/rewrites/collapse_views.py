@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmscope.compiler.graph.rewrite import rebind, static_shape
+from tvmscope.compiler.graph.rewrite import replace_binding, static_shape
 from tvmscope.compiler.units.graph import Graph, name_of
 from tvmscope.compiler.units.views import trace
 
@@ -30,7 +30,8 @@ class _Collapse(PyExprMutator):
         if isinstance(value, relax.Call) and name_of(value) in _MOVES and shape is not None:
             view = trace(self.graph, binding.var)
             if view is not None and view.dense and view.base != binding.var:
-                rebind(self, binding, relax.op.reshape(self.visit_expr(view.base), shape))
+                new = relax.op.reshape(self.visit_expr(view.base), shape)
+                replace_binding(self, binding.var, new)
                 return
         super().visit_var_binding_(binding)
 

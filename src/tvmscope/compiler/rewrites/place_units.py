@@ -17,7 +17,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmscope.compiler.describe.sources import labels
-from tvmscope.compiler.graph.rewrite import rebind, static_shape
+from tvmscope.compiler.graph.rewrite import replace_binding, static_shape
 from tvmscope.compiler.units import emit, match
 from tvmscope.compiler.units.found import Found, Operand
 from tvmscope.cuda.config import Config
@@ -56,12 +56,12 @@ class _Placer(PyExprMutator):
             return
         if binding.var in self.ends:
             found, config = self.ends[binding.var]
-            result = self._place(found, config, binding.var)
-            rebind(self, binding, result, result.name)
+            replace_binding(self, binding.var, self._place(found, config, binding.var))
             return
         super().visit_var_binding_(binding)
 
-    def _place(self, found: Found, config: Config, var: relax.Var) -> relax.Var:
+    def _place(self, found: Found, config: Config, var: relax.Var) -> relax.Expr:
+        """The kernel's call, with what brings its result into the form of `var`."""
         tensors = emit.arguments(found.unit, config)
         wanted = static_shape(var) or ()
         written = found.written or wanted

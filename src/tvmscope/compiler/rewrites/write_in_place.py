@@ -15,7 +15,7 @@ import tvm
 from tvm import relax, tirx
 
 from tvmscope.compiler.describe.sources import bindings
-from tvmscope.compiler.graph.rewrite import flat, operator_name, rebind
+from tvmscope.compiler.graph.rewrite import flat, operator_name, replace_binding
 from tvmscope.compiler.kernels.scatter import boxes
 
 _END = 1 << 62
@@ -58,7 +58,7 @@ class _InPlace(relax.PyExprMutator):
             return
         args = self.visit_expr(call.args[1])
         made = relax.op.call_tir_inplace(self.kernels[_callee(call)], args, 0, call.ty)
-        rebind(self, binding, made)
+        replace_binding(self, binding.var, made)
 
 
 def _chosen(module: tvm.IRModule, function: relax.Function) -> dict[relax.Var, relax.Call]:
