@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from tvmscope.errors import BackendUnavailable
 
@@ -71,6 +72,22 @@ def require(*modules: str, why: str) -> None:
             raise BackendUnavailable(
                 f"{why} needs {name}, which is not installed: {install(_EXTRA_OF[name])}{more}"
             )
+
+
+@contextmanager
+def hidden(module: str) -> Iterator[None]:
+    """Make `import module` fail meanwhile, unless it is imported already.
+
+    Some libraries import another one for no other reason than that it is installed.
+    """
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]  # this is how Python spells it
+    try:
+        yield
+    finally:
+        del sys.modules[module]
 
 
 def explain(error: BaseException) -> BackendUnavailable | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -55,9 +58,33 @@ def test_a_failed_import_is_explained_only_where_an_extra_is_missing() -> None:
     assert extras.explain(ValueError("onnxslim")) is None
 
 
+def test_a_hidden_module_is_back_afterwards() -> None:
+    with extras.hidden("wave"):
+        assert importlib.util.find_spec("wave") is None
+        with pytest.raises(ImportError):
+            importlib.import_module("wave")
+    importlib.import_module("wave")
+    with extras.hidden("wave"):  # what is imported already stays
+        importlib.import_module("wave")
+
+
 def test_a_worker_says_what_to_install() -> None:
     with (
         Worker("w") as worker,
         pytest.raises(BackendUnavailable, match=r"pip install 'tvmscope\[cuda\]'"),
     ):
         worker.call(here(fakes.fail), "no-extra")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "tvmscope.backends.profilers.onnxruntime",
+        "tvmscope.backends.profilers.openvino",
+        "tvmscope.models.loaders.onnx_graph",
+    ],
+)
+def test_what_serves_onnx_alone_imports_neither_tvm_nor_torch(module: str) -> None:
+    code = f"import {module}, sys; print({{'tvm', 'torch'}} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

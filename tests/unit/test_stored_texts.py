@@ -20,7 +20,8 @@ STORED = (
     "analysis/ablation.py", "analysis/changes.py", "backends", "benchmark",
     "compiler/build.py", "compiler/codegen", "compiler/describe/kernel_ir.py",
     "compiler/frontends/onnx/importer.py", "compiler/frontends/preflight.py",
-    "compiler/frontends/torch", "compiler/pipeline.py", "compiler/schedules/apply.py",
+    "compiler/frontends/torch", "compiler/pipeline.py", "compiler/rewrites",
+    "compiler/schedules/apply.py", "compiler/units",
     "core/comparison.py", "core/findings.py", "core/remarks.py", "diagnose", "machine/load.py",
     "measure", "models/api.py", "models/darknet", "models/download.py", "models/flat.py",
     "models/loaders", "models/prepare.py", "profiling", "runtime", "stages", "tuning/job",
@@ -88,7 +89,7 @@ def told(tree: ast.AST) -> Iterator[ast.expr]:
                 yield node.exc.args[0]
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(name(target) in FIELDS for target in targets):
+            if any(name(target) in FIELDS | LISTS for target in targets):
                 yield node.value
         elif isinstance(node, ast.FunctionDef) and _says(node):
             returns = (n for n in ast.walk(node) if isinstance(n, ast.Return))

@@ -1,4 +1,4 @@
-"""The one place that bends the way TVM is imported; each bend says which trap it avoids."""
+"""The one module that changes how TVM is imported; each change says which problem it avoids."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -64,16 +64,14 @@ def import_tvm(*, torch: bool) -> Any:
     only runs artifacts must not pay, and whose thread pool must not compete with TVM's.
     """
     require("tvm", why="this")
-    if not torch and "torch" not in sys.modules:
-        sys.modules["torch"] = None  # type: ignore[assignment]  # makes `import torch` fail
-        try:
-            import tvm
-        finally:
-            del sys.modules["torch"]
-        return tvm
-    import tvm
-
+    with nullcontext() if torch else extras.hidden("torch"):
+        import tvm
     return tvm
+
+
+def import_without_torch() -> None:
+    """Import TVM so that what imports it later in this process finds it, and torch is left out."""
+    import_tvm(torch=False)
 
 
 def set_thread_count(tvm: Any, threads: int) -> None:

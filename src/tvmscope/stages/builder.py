@@ -13,9 +13,10 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import TuningTask
 from tvmscope.errors import BuildError
-from tvmscope.measure.remote import Remote, remote
+from tvmscope.measure.remote import Remote, here, remote
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import msg
+from tvmscope.runtime import tvm_compat
 from tvmscope.stages.places import cache_folder
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ R = TypeVar("R")
 
 _BUILD = remote(lambda: tvmscope.compiler.build.build)
 _EXTRACT = remote(lambda: tvmscope.compiler.tunable.extract.extract)
+
+IMPORT_WITHOUT_TORCH = here(tvm_compat.import_without_torch)
 
 BUILD_TIMEOUT_S = 3600.0
 
@@ -54,14 +57,19 @@ class Builder:
     def _call(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
         if self._closed:
             raise BuildError(msg("compilation was stopped"))
-        if self._worker is None:
-            env = {"TVM_NUM_THREADS": str(self.threads)}
-            self._worker = Worker("compiler", env=env, timeout_s=BUILD_TIMEOUT_S)
         try:
-            return self._worker.call(function, *args, **kw)
+            return self._started().call(function, *args, **kw)
         except WorkerDied:
             self._worker = None
             raise
+
+    def _started(self) -> Worker:
+        if self._worker is None:
+            env = {"TVM_NUM_THREADS": str(self.threads)}
+            self._worker = Worker("compiler", env=env, timeout_s=BUILD_TIMEOUT_S)
+            if self.ready.model.format != "torch":
+                self._worker.call(IMPORT_WITHOUT_TORCH)
+        return self._worker
 
     def pause(self) -> None:
         """Keep it quiet while something is measured; the next build goes on."""

@@ -31,14 +31,24 @@ def run(
     ],
     save_outputs: Annotated[
         Path | None,
-        typer.Option("--save-outputs", metavar="FILE.npz", help=_("Keep the outputs, by name.")),
+        typer.Option(
+            "--save-outputs", metavar="FILE.npz", help=_("File that receives the outputs by name.")
+        ),
     ] = None,
     profile: Annotated[
-        bool, option(_KERNELS, "--profile", help=_("Time every kernel too, after all else."))
+        bool,
+        option(_KERNELS, "--profile", help=_("Also time every kernel, after everything else.")),
     ] = False,
     top: Annotated[
         int | None,
-        option(_KERNELS, "--top", metavar="N", min=1, help=_("Kernels to show."), default="20"),
+        option(
+            _KERNELS,
+            "--top",
+            metavar="N",
+            min=1,
+            help=_("Number of kernels to show."),
+            default="20",
+        ),
     ] = None,
     device: Annotated[
         str | None, typer.Option("--device", hidden=True, help=_("Must be the artifact's own."))
@@ -47,7 +57,7 @@ def run(
     options: Options,
     show: Show,
 ) -> int:
-    """Run a compiled artifact: time it, save its outputs, show it pictures."""
+    """Run a compiled artifact: time it, save its outputs, classify or detect in images."""
     from tvmscope.stages.places import claim
     from tvmscope.workflow.run import check_device, run_artifact
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from tvmscope.compiler.describe.sources import Imported
 from tvmscope.core.model import Prepared
+
+if TYPE_CHECKING:  # other runtimes' profilers read ONNX graphs by this package, without TVM
+    from tvmscope.compiler.describe.sources import Imported
 
 
 @lru_cache(maxsize=1)

@@ -19,6 +19,7 @@ from tvmscope.core.remarks import rule_failed
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import UsageError, one_line
+from tvmscope.messages import marked
 from tvmscope.runtime import tvm_compat
 
 
@@ -75,7 +76,7 @@ def replaying(trace: str) -> ScheduleRule:
         name="tuned",
         devices=("cpu", "cuda"),
         version=1,
-        words="A schedule that tuning found, replayed step by step.",
+        words=marked("A schedule that tuning found, replayed step by step."),
         schedule=partial(_replay, trace),
     )
 

@@ -9,18 +9,21 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
-from onnxruntime.tools.onnx_model_utils import (
-    fix_output_shapes,
-    make_dim_param_fixed,
-    make_input_shape_fixed,
-)
 
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import ImportModelError, UsageError, one_line
+from tvmscope.extras import hidden
 from tvmscope.messages import msg
 from tvmscope.models.inputs import Array, Shape, check_batch, check_names
 from tvmscope.units import format_shape
+
+with hidden("torch"):  # ONNX Runtime's tools would import it: two seconds, and nothing uses it here
+    from onnxruntime.tools.onnx_model_utils import (
+        fix_output_shapes,
+        make_dim_param_fixed,
+        make_input_shape_fixed,
+    )
 
 _FOLLOWED = {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"}
 """Operators through which an index stays an index."""

@@ -17,6 +17,7 @@ from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress
+from tvmscope.stages.builder import IMPORT_WITHOUT_TORCH
 from tvmscope.stages.options import Options
 from tvmscope.stages.race import REFERENCES
 from tvmscope.stages.targets import threads_of
@@ -59,6 +60,8 @@ class Prefixes:
             threads = threads_of(self.options)
             env = {"TVM_NUM_THREADS": str(threads)}
             self._worker = Worker("bisect", env=env, timeout_s=TIMEOUT_S)
+            if self.ready.model.format != "torch":
+                self._worker.call(IMPORT_WITHOUT_TORCH)
             config = replace(self.options.compile, precision=self.precision, threads=threads)
             self.progress.stage("lower", self.ready.model.name)
             self.names, self.changed, self.sources = self._worker.call(
