@@ -11,7 +11,7 @@ ifdef ISA
 export TVMSCOPE_ISA := $(ISA)
 endif
 
-.PHONY: demo test chromium test-slow test-gpu test-dist dist lint bench shipped-records format clean
+.PHONY: demo check test chromium test-slow test-gpu test-dist dist lint bench shipped-records format clean
 
 # What runs the product.
 $(VENV)/.ready: pyproject.toml Makefile
@@ -28,6 +28,10 @@ $(VENV)/.dev: $(VENV)/.ready
 
 demo: $(VENV)/.ready
 	$(BIN)/tvmscope analyze resnet50 --duration 5s
+
+# The editing loop: linters, types, layers, and the tests that compile nothing.
+check: $(VENV)/.dev lint
+	$(BIN)/python -m pytest -n 2 tests/unit tests/golden
 
 # Two processes: much of a test is waiting for a compiler or a worker. A file's tests stay together.
 test: $(VENV)/.dev lint chromium
