@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tvmscope
-from tvmscope.core.findings import CLOSE, Attempt, hits
+from tvmscope.core.diagnosis.findings import CLOSE, Attempt, hits
 from tvmscope.core.session import Session, load
 from tvmscope.errors import SchemaError, TvmscopeError
 from tvmscope.storage.files import write_text_atomic

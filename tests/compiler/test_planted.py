@@ -19,7 +19,7 @@ from support.planted import UNFUSED, casts, convolution, elementwise, matmul, sc
 from support.profiles import ROOFS, kernel, profile
 from tvmscope.compiler import frontends, pipeline, targets
 from tvmscope.compiler.describe import sources
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.precision import FLOAT16

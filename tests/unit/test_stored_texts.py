@@ -12,7 +12,7 @@ import pytest
 
 import tvmscope
 from tvmscope.core.comparison import Verdict
-from tvmscope.core.findings import Outcome
+from tvmscope.core.diagnosis.findings import Outcome
 from tvmscope.core.measurement import Status
 
 ROOT = Path(tvmscope.__file__).parent
@@ -22,7 +22,8 @@ STORED = (
     "compiler/frontends/onnx/importer.py", "compiler/frontends/preflight.py",
     "compiler/frontends/torch", "compiler/pipeline.py", "compiler/rewrites",
     "compiler/schedules/apply.py", "compiler/units",
-    "core/comparison.py", "core/findings.py", "core/remarks.py", "diagnose", "machine/load.py",
+    "core/comparison.py", "core/diagnosis/findings.py", "core/diagnosis/remarks.py", "diagnose",
+    "machine/load.py",
     "measure", "models/api.py", "models/darknet", "models/download.py", "models/flat.py",
     "models/loaders", "models/prepare.py", "profiling", "runtime", "stages", "tuning/job",
     "tuning/plan.py", "tuning/proof/parts.py", "tuning/proof/prove.py",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(context: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.collapse_views import collapse_views
+    from tvmscope.compiler.rewrites.cuda.collapse_views import collapse_views
 
     return collapse_views()
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def make(context: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.compile_units import compile_units
+    from tvmscope.compiler.rewrites.cuda.compile_units import compile_units
 
     return compile_units(context.target.arch, context.kernels)
 

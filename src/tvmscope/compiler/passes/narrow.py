@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def make(context: Context) -> tvm.transform.Pass:
     import tvm
 
+    from tvmscope.compiler.rewrites.cuda.narrow import narrow
     from tvmscope.compiler.rewrites.fold_numpy import fold_numpy
-    from tvmscope.compiler.rewrites.narrow import narrow
 
     return tvm.transform.Sequential([narrow(context.options.precision.dtype), fold_numpy()])
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(context: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.nhwc import nhwc
+    from tvmscope.compiler.rewrites.cuda.nhwc import nhwc
 
     return nhwc()
 

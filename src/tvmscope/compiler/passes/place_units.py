@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def make(context: Context) -> tvm.transform.Pass:
     import tvm
 
-    from tvmscope.compiler.rewrites.place_units import place_units
+    from tvmscope.compiler.rewrites.cuda.place_units import place_units
     from tvmscope.compiler.units.choose import Chooser, unavailable
 
     if reason := unavailable(context.target):

@@ -14,8 +14,8 @@ from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.schedules import requests, rules
 from tvmscope.compiler.tunable.knobs import workload_of
+from tvmscope.core.diagnosis.remarks import rule_failed
 from tvmscope.core.options import CompileOptions
-from tvmscope.core.remarks import rule_failed
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import UsageError, one_line

@@ -14,7 +14,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tvmscope.analysis import roofline
-from tvmscope.core.findings import Attempt, Finding
+from tvmscope.core.diagnosis.findings import Attempt, Finding
 from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
