@@ -107,7 +107,7 @@ PASS = Pass(
 )
 """,
     "rule": """
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.diagnose.rule import Rule
 
 def check(session):
