@@ -11,7 +11,7 @@ ifdef ISA
 export TVMSCOPE_ISA := $(ISA)
 endif
 
-.PHONY: demo test chromium test-slow test-gpu test-dist dist lint bench shipped-records format clean
+.PHONY: demo check test chromium test-slow test-gpu test-dist dist lint bench shipped-records format clean
 
 # What runs the product.
 $(VENV)/.ready: pyproject.toml Makefile
@@ -29,9 +29,14 @@ $(VENV)/.dev: $(VENV)/.ready
 demo: $(VENV)/.ready
 	$(BIN)/tvmscope analyze resnet50 --duration 5s
 
-# Two processes: much of a test is waiting for a compiler or a worker. A file's tests stay together.
+# For the editing loop, under two minutes: linters, types, layers, and the tests without TVM.
+check: lint
+	$(BIN)/python -m pytest -n 2 tests/unit tests/golden
+
+# Two processes: much of a test is waiting for a compiler or a worker. A file's tests stay together,
+# in the order that tests/conftest.py gives the files.
 test: $(VENV)/.dev lint chromium
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The report page is tested in a real browser: CI gets one, elsewhere a skipped test says how.
 chromium:
