@@ -29,8 +29,8 @@ $(VENV)/.dev: $(VENV)/.ready
 demo: $(VENV)/.ready
 	$(BIN)/tvmscope analyze resnet50 --duration 5s
 
-# For the editing loop, under two minutes: linters, types, layers, and the tests without TVM.
-check: lint
+# For the editing loop, under two minutes: linters, types, layers, and the tests that compile nothing.
+check: $(VENV)/.dev lint
 	$(BIN)/python -m pytest -n 2 tests/unit tests/golden
 
 # Two processes: much of a test is waiting for a compiler or a worker. A file's tests stay together,

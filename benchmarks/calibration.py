@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tvmscope
-from tvmscope.core.findings import CLOSE, Attempt, hits
+from tvmscope.core.diagnosis.findings import CLOSE, Attempt, hits
 from tvmscope.core.session import Session, load
 from tvmscope.errors import SchemaError, TvmscopeError
 from tvmscope.storage.files import write_text_atomic
@@ -188,7 +188,7 @@ The estimates rest on the session's own numbers: kernel times, the machine's roo
 {PEER}'s times for the same operators. Three kinds of constants come from elsewhere, and none was
 fitted to this table: the shares of the roofs that kernels reach (`diagnose/estimate.py`; from the
 single kernels and ResNet-50's profile in benchmarks.md, so that ResNet-50 has been seen), the
-compiler's cost model of Winograd convolutions (`core/winograd.py`; chosen on single layers), and
+compiler's cost model of Winograd convolutions (`analysis/winograd.py`; chosen on single layers) and
 the thresholds of the rules.
 """
 

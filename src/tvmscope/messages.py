@@ -65,7 +65,7 @@ class Message(str):
     """
 
     id: str
-    """The English text with named places for the arguments: gettext's msgid."""
+    """The English text with named fields for the arguments: gettext's msgid."""
     plural: str | None
     """The same for another number than one, where `args["count"]` decides."""
     args: Mapping[str, Arg]
@@ -91,7 +91,7 @@ sentence of a session that was written before messages were data."""
 
 
 def msg(text: str, /, **args: Arg) -> Message:
-    """A sentence with named places, such as `msg("{row} took {time}", row=..., time=Seconds(2))`.
+    """A sentence with named fields, such as `msg("{row} took {time}", row=..., time=Seconds(2))`.
 
     Numbers may have a format (`{share:.0%}`). A missing or unknown argument is a ValueError.
     """
@@ -222,7 +222,7 @@ def _check(msgid: str, many: str | None, args: Mapping[str, Arg]) -> None:
     if missing := sorted(wanted - args.keys()):
         raise ValueError(f"message {msgid!r} lacks {', '.join(missing)}")
     if unknown := sorted(args.keys() - wanted):
-        raise ValueError(f"message {msgid!r} has no place for {', '.join(unknown)}")
+        raise ValueError(f"message {msgid!r} has no field for {', '.join(unknown)}")
     if many is not None and not isinstance(args["count"], int):
         raise ValueError(f"message {msgid!r}: count is no whole number")
 

@@ -25,12 +25,17 @@ from tvmscope.compiler.kernels.scatter.plan import Box, copied_rows
 from tvmscope.compiler.kernels.selection import sort
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.rewrites import fast_math, split_batch
+from tvmscope.compiler.rewrites.cuda.compile_units import packed_name
 from tvmscope.compiler.schedules import cpu, cuda
 from tvmscope.compiler.schedules.apply import finished
 from tvmscope.compiler.tunable.knobs import Knobs, notes
+from tvmscope.compiler.units import emit as emitted
+from tvmscope.compiler.units import match
+from tvmscope.compiler.units.choose import Chooser
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16
 from tvmscope.core.target import Target
+from tvmscope.cuda.compile_pool import Failure, Job, compile_many
 
 op = relax.op
 Pair = tuple[tvm.IRModule, tvm.IRModule]
@@ -68,9 +73,9 @@ def emit(value: relax.Expr) -> relax.Var:
 ])  # fmt: skip
 def test_a_pass_makes_of_a_module_what_it_should(name: str, host: Target) -> None:
     assert name in CASES, "every pass has its before and after here"
-    target = SM_90 if name == "gpu-rules" else host
-    before, after = CASES[name](target)
     (manifest,) = (each for each in passes.PASSES if each.name == name)
+    target = host if "cpu" in manifest.ours else SM_90
+    before, after = CASES[name](target)
     step = manifest.make(Context(target, CompileOptions(precision=FLOAT16)))
     with tvm.target.Target(targets.to_tvm(target), host={"kind": "llvm"}):
         tvm.ir.assert_structural_equal(tidy(step(before)), tidy(after))
@@ -296,6 +301,111 @@ def _(_: Target) -> Pair:
     return graphs(
         op.sigmoid, lambda x: kernel(fast_math.sigmoid, x, name="sigmoid"), torch.ones(3, 5)
     )
+
+
+@case("nhwc")
+def _(_: Target) -> Pair:
+    weight = np.arange(8 * 3 * 9, dtype=np.float32).reshape(8, 3, 3, 3)
+    last = const(np.ascontiguousarray(weight.transpose(0, 2, 3, 1)))
+
+    def after(x: relax.Expr) -> relax.Expr:
+        made = op.nn.conv2d(
+            op.permute_dims(x, [0, 2, 3, 1]), last, padding=1, data_layout="NHWC",
+            kernel_layout="OHWI", out_layout="NHWC",
+        )  # fmt: skip
+        return op.permute_dims(op.nn.relu(made), [0, 3, 1, 2])
+
+    return graphs(
+        lambda x: op.nn.relu(op.nn.conv2d(x, const(weight), padding=1)), after,
+        torch.ones(1, 3, 9, 7),
+    )  # fmt: skip
+
+
+@case("narrow")
+def _(_: Target) -> Pair:
+    return graphs(
+        lambda x, y: op.add(op.astype(x, "float32"), op.astype(y, "float32")),
+        lambda x, y: op.astype(op.add(x, y), "float32"),
+        torch.ones(3, 5).half(),
+        torch.ones(3, 5).half(),
+    )
+
+
+@case("narrow-results")
+def _(_: Target) -> Pair:
+    def after(x: relax.Expr) -> relax.Expr:
+        return op.astype(kernel(topi.exp, x, name="exp"), "float32")
+
+    return graphs(
+        lambda x: op.nn.relu(after(x)),
+        lambda x: op.astype(op.nn.relu(kernel(topi.exp, x, name="exp")), "float32"),
+        torch.ones(3, 5).half(),
+    )
+
+
+@case("collapse-views")
+def _(_: Target) -> Pair:
+    def moved(x: relax.Expr) -> relax.Expr:
+        return op.reshape(op.permute_dims(op.reshape(x, (3, 1, 5)), [1, 0, 2]), (15,))
+
+    return graphs(
+        lambda x: op.negative(moved(x)),
+        lambda x: op.negative(op.reshape(x, (15,))),
+        torch.ones(3, 5),
+    )
+
+
+@case("collapse-results")
+def _(_: Target) -> Pair:
+    def turned(x: relax.Expr) -> relax.Expr:
+        return op.reshape(op.permute_dims(kernel(topi.exp, x, name="exp"), [1, 0]), (5,))
+
+    return graphs(
+        lambda x: op.negative(turned(x)),
+        lambda x: op.negative(op.reshape(kernel(topi.exp, x, name="exp"), (5,))),
+        torch.ones(1, 5),
+    )
+
+
+IMAGE = torch.ones(1, 8, 8, 64).half()
+
+
+def _pooled(x: relax.Expr) -> relax.Expr:
+    return op.nn.max_pool2d(x, 2, 2, layout="NHWC", out_layout="NHWC")
+
+
+def _launching(target: Target, *, compiled: bool) -> tvm.IRModule:
+    """A pooling as a kernel that a function of the host launches."""
+    before = module(_pooled, IMAGE)
+    (found,) = match.find(before["main"])
+    config = Chooser(target, {})(found.unit)
+    assert config is not None
+    launch = None
+    if compiled:
+        (made,) = compile_many([Job(unit=found.unit, config=config, arch=target.arch)])
+        assert not isinstance(made, Failure), made.reason
+        launch = emitted.Launch(
+            name=packed_name(made), threads=made.threads, grid=made.grid,
+            shared_bytes=made.shared_bytes, hidden_pointers=made.hidden_pointers,
+        )  # fmt: skip
+    shapes = {"input": (1, 8, 8, 64), "output": (1, 4, 4, 64)}
+    called = emitted.function(found.unit, config, shapes, launch)
+
+    def launched(x: relax.Expr) -> relax.Expr:
+        function = relax.BlockBuilder.current().add_func(called, emitted.hint(found.unit))
+        return op.call_tir(function, [x], relax.TensorType((1, 4, 4, 64), "float16"))
+
+    return module(launched, IMAGE)
+
+
+@case("place-units")
+def _(target: Target) -> Pair:
+    return module(_pooled, IMAGE), _launching(target, compiled=False)
+
+
+@case("compile-units")
+def _(target: Target) -> Pair:
+    return _launching(target, compiled=False), _launching(target, compiled=True)
 
 
 # ---- fuse, schedule ---------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from support.paired_graph import Graph, assert_close, drawn
 from tvmscope.compiler.kernels import winograd
 from tvmscope.compiler.kernels.blocked import Window
 from tvmscope.compiler.kernels.winograd_transforms import F2, F4, Transform, six_points
-from tvmscope.compiler.schedules.cpu import prefetch
+from tvmscope.compiler.schedules import requests
 from tvmscope.compiler.schedules.cpu import winograd as winograd_rule
 from tvmscope.compiler.tunable import knobs
 from tvmscope.core.options import CompileOptions
@@ -185,7 +185,7 @@ def test_with_shares_the_cores_meet_only_at_the_end(host: Target) -> None:
 
 
 def test_every_share_fetches_the_next_weights_and_no_others(host: Target) -> None:
-    func = prefetch.insert(_shared(replace(host, cores=2)))
+    func = requests.insert(_shared(replace(host, cores=2)))
     known, offsets = Analyzer(), []
 
     def enter(loop: tirx.For) -> tirx.For:

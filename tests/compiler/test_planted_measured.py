@@ -16,7 +16,7 @@ from tvmscope.backends import all_backends
 from tvmscope.backends.api import LoadRequest
 from tvmscope.compiler import targets
 from tvmscope.compiler.build import build
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.precision import FLOAT32

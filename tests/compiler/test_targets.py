@@ -7,6 +7,7 @@ import platform
 from pathlib import Path
 
 import pytest
+import tvm
 
 from tvmscope.compiler import targets
 from tvmscope.compiler.host import probe
@@ -112,6 +113,34 @@ def test_json_is_taken() -> None:
     target = targets.resolve(text)
     assert "avx2" in target.features
     assert "fma" not in target.features
+
+
+def test_limits_in_a_cuda_json_reach_tvm() -> None:
+    limits = {
+        "max_threads_per_block": 512,
+        "max_shared_memory_per_block": 101376,
+        "thread_warp_size": 32,
+        "registers_per_block": 32768,
+    }
+    target = targets.resolve(json.dumps({"kind": "cuda", "arch": "sm_86", **limits}))
+    assert target.attrs == limits
+    made = tvm.target.Target(targets.to_tvm(target))
+    assert {key: int(made.attrs[key]) for key in limits} == limits
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"kind": "cuda", "max_thread_per_block": 512}, "did you mean max_threads_per_block"),
+        ({"kind": "cuda", "mcpu": "haswell"}, "a cuda target has no 'mcpu'"),
+        ({"kind": "cuda", "thread_warp_size": "32"}, "whole number over 0"),
+        ({"kind": "llvm", "thread_warp_size": 32}, "a llvm target has no 'thread_warp_size'"),
+        ({"kind": "opencl"}, "use llvm or cuda"),
+    ],
+)
+def test_what_a_target_does_not_take_is_refused(config: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        targets.resolve(json.dumps(config))
 
 
 def test_cuda_preset_needs_no_device() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,13 @@ from tvmscope.tuning.search.evolution import Evolution, _text
 from tvmscope.tuning.trials.kernels import fill, widened
 
 SM_90 = targets.resolve("cuda:sm_90")
+LOOPS = CompileOptions(disabled_passes=("nhwc", "place-units"))
+"""Kernels as loops of TVM's, which a search schedules; generated ones are no tasks of its."""
 
 
 @pytest.fixture(scope="module")
 def tasks(conv_net: Prepared, tmp_path_factory: pytest.TempPathFactory) -> list[TuningTask]:
-    return extract.extract(conv_net, SM_90, CompileOptions(), tmp_path_factory.mktemp("functions"))
+    return extract.extract(conv_net, SM_90, LOOPS, tmp_path_factory.mktemp("functions"))
 
 
 def heaviest(tasks: list[TuningTask]) -> TuningTask:
@@ -104,7 +107,7 @@ def test_a_tuned_trace_is_used_by_the_build(
 ) -> None:
     task = heaviest(tasks)
     trace = bound_trace(Path(task.lowerings[0].function))
-    options = CompileOptions(choices={task.key: Choice(candidate=trace, source="a test")})
+    options = replace(LOOPS, choices={task.key: Choice(candidate=trace, source="a test")})
     built = build.build(conv_net, tmp_path / "a", SM_90, host, options)
     assert built.warnings == ()
     used = [kernel.name for kernel in artifact.read_kernels(tmp_path / "a") if kernel.tuned]

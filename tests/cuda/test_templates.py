@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import draws
 import numpy as np
 import pytest
@@ -10,7 +12,10 @@ from interpreted import draw
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.reference import norm_sum, output_values, reference
 from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Matmul, Norm, Pool, Softmax, Unit, View
+from tvmscope.measure.remote import Remote
 from tvmscope.measure.worker import Worker
+
+RUN: Remote[..., Any] = Remote("interpreted", "run")
 
 # a float16 output has 11 bits; sums and everything else are float32
 TOLERANCE = {"float16": 1e-3, "float32": 2e-6}
@@ -18,7 +23,7 @@ TOLERANCE = {"float16": 1e-3, "float32": 2e-6}
 
 def check(interpreter: Worker, unit: Unit, config: Config, times: int = 1) -> None:
     arrays = draw(unit)
-    got = interpreter.call("interpreted:run", unit, config, arrays, times)
+    got = interpreter.call(RUN, unit, config, arrays, times)
     wanted = reference(unit, arrays)
     values = output_values(unit, got["output"]).reshape(wanted.shape)
     largest = np.abs(wanted).max()
@@ -104,9 +109,7 @@ def test_query_without_a_key_gives_zeros(interpreter: Worker) -> None:
         dtype="float32", math="ieee", batch=1, heads=1, queries=20, keys=4, dim=16, causal=True
     )
     arrays = draw(unit)
-    got = interpreter.call(
-        "interpreted:run", unit, Config(template="attention", m=16, n=16), arrays
-    )
+    got = interpreter.call(RUN, unit, Config(template="attention", m=16, n=16), arrays)
     assert not got["output"].reshape(20, 16)[:16].any()
 
 
@@ -117,6 +120,6 @@ def test_nan_in_the_input_is_not_hidden_by_an_activation(interpreter: Worker) ->
     arrays = draw(unit)
     arrays["input"][:16] = np.nan  # the first row
     config = Config(template="matmul", m=16, n=16, k=16)
-    got = interpreter.call("interpreted:run", unit, config, arrays)["output"].reshape(3, 4)
+    got = interpreter.call(RUN, unit, config, arrays)["output"].reshape(3, 4)
     assert np.isnan(got[0]).all()
     assert not np.isnan(got[1:]).any()

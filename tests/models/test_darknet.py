@@ -125,6 +125,20 @@ def decoded(head: np.ndarray, sizes, reach: float, height: int, width: int) -> l
 
 
 @pytest.mark.parametrize("form", ["concat", "scatter"])
+def test_constants_follow_the_device_and_precision_of_the_input(form):
+    module = network(form=form)
+    names = list(module.state_dict())
+    with torch.no_grad():
+        expected = module(picture())
+        half = module.to(torch.float16)(picture().half())
+        assert half.dtype == torch.float16
+        np.testing.assert_allclose(half.float(), expected, atol=2e-2)
+        elsewhere = module.to("meta")(picture().half().to("meta"))  # refuses tensors of the CPU
+        assert (elsewhere.device.type, elsewhere.shape) == ("meta", expected.shape)
+    assert list(module.state_dict()) == names
+
+
+@pytest.mark.parametrize("form", ["concat", "scatter"])
 @pytest.mark.parametrize("size", [(32, 48), (40, 24)])
 def test_decoding_follows_darknets_equations(form, size):
     with torch.no_grad():

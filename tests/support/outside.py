@@ -107,7 +107,7 @@ PASS = Pass(
 )
 """,
     "rule": """
-from tvmscope.core.profile import Finding
+from tvmscope.core.findings import Finding
 from tvmscope.diagnose.rule import Rule
 
 def check(session):

@@ -7,7 +7,7 @@ from typing import Any
 
 from support import profiles, samples
 from support.rows import key
-from tvmscope.core.findings import Attempt, Finding
+from tvmscope.core.diagnosis.findings import Attempt, Finding
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.profile import KernelTime
 from tvmscope.core.session import Session

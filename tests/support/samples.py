@@ -8,8 +8,8 @@ from typing import Any
 
 from support.rows import key
 from tvmscope.core.comparison import Comparison, compare
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.environment import Environment
-from tvmscope.core.findings import Finding
 from tvmscope.core.measurement import Accuracy, Measurement, Result
 from tvmscope.core.model import Model, TensorSpec
 from tvmscope.core.profile import KernelTime, Profile, Roof

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from support.trials import AVX2, trial
 from tvmscope.core.options import MeasureOptions, TuneOptions
+from tvmscope.core.tuning import Candidate, Lowering, Trial, TuningTask
 from tvmscope.progress import Silent
 from tvmscope.stages.options import Options
 from tvmscope.tuning.job import tune
+from tvmscope.tuning.plan import TRIAL_S, PlannedTask
 from tvmscope.tuning.proof import prove as tuning_proof
-from tvmscope.tuning.search.loop import Limits
+from tvmscope.tuning.search.loop import Limits, Search
+from tvmscope.tuning.trials.workshop import Setting
 
 TASKS, BUDGET_S, PREPARED_S = 20, 600.0, 40.0
 PROMISING = SimpleNamespace(fastest=lambda count: [None] * count)
@@ -112,3 +117,79 @@ def test_a_budget_without_time_to_search_says_what_would_do(clock: Clock) -> Non
     assert "leaves no time to search" in proof.reason
     assert "give at least 2m" in run.job.session.warnings[0]
     assert tune._has_time(a_run(120.0), TASKS, proof)
+
+
+def test_a_short_budget_keeps_less_for_validating_before_it_gives_up_the_search(
+    clock: Clock,
+) -> None:
+    run, proof = a_run(85.0), tuning_proof.Proof()
+    assert 85.0 - tuning_proof.reserve_s(run, TASKS, proof) < clock.now
+    assert tune._has_time(run, TASKS, proof)
+    deadline = tune._deadline(run, TASKS, proof)
+    assert deadline == 85.0 - tuning_proof.least_reserve_s(run, proof)
+    assert clock.now + 5 < deadline < clock.now + tune._LEAST_S
+
+
+def test_without_time_for_a_proof_the_whole_rest_is_searched(clock: Clock) -> None:
+    run = a_run(70.0)
+    search = Searching(clock, Limits(deadline=tune._end(run)))
+    tune._only_search(run, search)  # type: ignore[arg-type]
+    assert search.spans == [70.0 - PREPARED_S]
+    assert clock.now == 70.0
+
+
+@dataclass
+class Bench:
+    """A workshop whose every trial takes as long as is assumed."""
+
+    clock: Clock
+    setting: Setting = field(default_factory=lambda: Setting(target=AVX2, threads=2))
+    tried: list[tuple[str, bool]] = field(default_factory=list)
+
+    def try_all(self, pairs: Any, deadline: float) -> Iterator[tuple[TuningTask, Trial]]:
+        for task, candidate in pairs:
+            if self.clock.now >= deadline:
+                return
+            self.clock.now += TRIAL_S
+            self.tried.append((task.key, candidate == Candidate()))
+            yield task, replace(trial(), workload=task.key, candidate=candidate)
+
+
+def bench_for(clock: Clock, seconds: float) -> Bench:
+    """What a search of 33 tasks, the last with the most to gain, does in so many seconds."""
+    space = tuple(Candidate(params={"a": a} if a else {}) for a in range(9))
+    tasks = [
+        TuningTask(
+            key=f"k{n}", rule="r", kernel=f"k{n}", calls=1, flops=1e6, bytes=None,
+            lowerings=(Lowering(params={}, function="f.json"),), candidates=space,
+        )
+        for n in range(33)
+    ]  # fmt: skip
+    planned = [
+        PlannedTask(task=t, total_s=0.01 * (n + 1), share=0.1, least_s=0.0)
+        for n, t in enumerate(tasks)
+    ]
+    bench = Bench(clock)
+    records = SimpleNamespace(trials=lambda workload: (), append=lambda trial, function: None)
+    limits = Limits(deadline=clock.now + seconds)
+    search = Search(planned, bench, records, limits, clock=clock.monotonic)  # type: ignore[arg-type]
+    search.run()
+    return bench
+
+
+def test_a_short_search_of_many_tasks_tries_candidates_and_ends_in_time(clock: Clock) -> None:
+    bench = bench_for(clock, 6.0)
+    assert clock.now <= PREPARED_S + 6.0 + TRIAL_S
+    assert clock.now >= PREPARED_S + 6.0, "time and tasks were left"
+    untuned = [key for key, plain in bench.tried if plain]
+    assert "k32" in untuned
+    assert len(untuned) < 10
+    assert sum(not plain for _key, plain in bench.tried) > 10
+    first_seen = dict(reversed(bench.tried))
+    assert all(first_seen.values()), "a candidate came before its untuned kernel"
+
+
+def test_a_long_search_measures_every_untuned_kernel_first(clock: Clock) -> None:
+    bench = bench_for(clock, 600.0)
+    assert all(plain for _key, plain in bench.tried[:33])
+    assert len(bench.tried) == 33 * 9

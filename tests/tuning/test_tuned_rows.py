@@ -74,6 +74,7 @@ def test_compile_uses_the_records_unless_told_not_to(
 ) -> None:
     used = tvmscope.compile(str(net), tmp_path / "a", target="cpu", threads=2, db=str(database))
     plain = tvmscope.compile(str(net), tmp_path / "b", target="cpu", threads=2, db="none")
+    assert (used.tuned, plain.tuned) == (True, False)
     assert any(k.tuned for k in read_kernels(used.path))
     assert not any(k.tuned for k in read_kernels(plain.path))
 

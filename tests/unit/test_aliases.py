@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tvmscope.cli.aliases import modern
+from support import samples
+from tvmscope.cli.aliases import modern, wants_average
+from tvmscope.cli.commands.run import _show_session
+from tvmscope.cli.show import Show
 from tvmscope.errors import UsageError
+from tvmscope.stages.options import Options
 
 
 @pytest.mark.parametrize(
@@ -40,3 +46,23 @@ def test_old_words_become_ours(words: str) -> None:
 def test_an_artifact_is_not_tuned_when_it_runs() -> None:
     with pytest.raises(UsageError, match="--tune: run takes what was compiled"):
         modern(["run", "d", "--tune"])
+
+
+def test_scripts_that_count_by_iters_read_an_average() -> None:
+    assert wants_average(["tvmscope", "run", "d", "--iters", "5"])
+    assert wants_average(["tvmscope", "run", "d", "--iters=5"])
+    assert not wants_average(["tvmscope", "run", "d", "--iterations", "5"])
+
+
+def test_the_average_is_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _session(0.002, "tvmscope run d --iters 5") == 0
+    assert capsys.readouterr().out == "avg latency (ms): 2.000\n"
+    assert _session(0.002, "tvmscope run d --iterations 5") == 0
+    assert capsys.readouterr().out == ""
+
+
+def _session(mean_s: float, command: str) -> int:
+    even = samples.measurement(mean_s)
+    even = replace(even, rounds_s=tuple((mean_s,) * len(r) for r in even.rounds_s))
+    session = samples.session(samples.result("tvmscope", mean_s, measurement=even))
+    return _show_session(session, None, Options(command=command), Show())

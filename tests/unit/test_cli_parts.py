@@ -17,6 +17,8 @@ from tvmscope.core.precision import FLOAT16
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.stages.options import Options
+from tvmscope.workflow import bench
+from tvmscope.workflow.examining.plan import compile_lines
 
 
 @pytest.mark.parametrize(
@@ -89,6 +91,12 @@ def test_a_compiled_row_that_failed_is_a_failure_although_peers_ran() -> None:
     assert exit_code([compiled("failed", build_s=None)]) == 1
 
 
+def test_our_rows_count_whoever_compiles_them() -> None:
+    failed = samples.result(key("tvmscope"), None, status="failed", reason="because")
+    assert failed.task.variant.pipeline is None
+    assert exit_code([samples.session(failed, samples.result("onnxruntime", 0.05))]) == 1
+
+
 def test_what_was_cross_compiled_as_asked_is_no_missing_dependency() -> None:
     assert exit_code([compiled("unavailable", build_s=2.0)], ("tvmscope",)) == 0
     assert exit_code([compiled("unavailable", build_s=None)], ("tvmscope",)) == 5
@@ -103,6 +111,38 @@ def test_interruption_names_the_saved_session() -> None:
 
     with pytest.raises(InterruptedWork, match="interrupted; session: results/x"):
         work()
+
+
+def test_interruption_of_several_models_shows_those_that_are_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def one(model: str, options: Options, progress: object) -> Session:
+        if model == "second.onnx":
+            raise KeyboardInterrupt
+        return samples.complete()
+
+    def work(show: Show) -> None:
+        done: list[Session] = []
+        with show.working(done) as progress:
+            bench.bench_models(["first.onnx", "second.onnx"], Options(), progress, done=done)
+
+    monkeypatch.setattr(bench, "analyze", one)
+    with pytest.raises(InterruptedWork):
+        work(Show(json=True))
+    said = capsys.readouterr()
+    assert "resnet50" in said.err
+    assert "48.2 ms" in said.err
+    assert said.out == ""
+
+
+def test_a_compile_plan_names_no_backend_that_it_will_not_use(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").touch()
+    options = Options(targets=("cuda:sm_90",), db="none")
+    lines = compile_lines(str(tmp_path / "net.onnx"), Path("net.artifact"), options)
+    words = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines}
+    assert (words["target"], words["precision"]) == ("cuda:sm_90", "float32")
+    assert (words["pipeline"], words["artifact"]) == ("tvmscope", "net.artifact")
+    assert not any(name in " ".join(lines) for name in ("backend", "onnxruntime", "torch"))
 
 
 def test_progress_is_plain_lines_without_a_terminal() -> None:

@@ -28,7 +28,7 @@ from support.diagnosis_samples import (
 from support.profiles import kernel, nest, profile, session
 from support.rows import key
 from tvmscope.analysis import roofline
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.session import Session, from_json, to_json
 from tvmscope.diagnose import engine
 from tvmscope.diagnose.rule import Rule

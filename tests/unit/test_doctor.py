@@ -70,6 +70,26 @@ def test_crashing_tvm_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "signal 11" in check.detail
 
 
+@pytest.mark.parametrize(
+    ("code", "runtime", "device", "gpu", "status", "words"),
+    [
+        (True, True, True, True, "ok", "generates CUDA code; its runtime sees the GPU"),
+        (True, True, False, True, "warn", "its CUDA runtime sees no device"),
+        (True, False, False, True, "warn", "is missing or does not load"),
+        (False, False, False, True, "warn", "was built without CUDA code"),
+        (True, False, False, False, "info", "generates CUDA code"),
+    ],
+)
+def test_what_tvm_has_of_cuda(
+    code: bool, runtime: bool, device: bool, gpu: bool, status: str, words: str
+) -> None:
+    facts = {"cuda_code": code, "cuda_runtime": runtime, "cuda_device": device}
+    (check,) = doctor._tvm_cuda(facts, gpu=gpu)
+    assert check.status == status
+    assert words in check.detail
+    assert bool(check.fix) == (status == "warn")
+
+
 def test_fewer_threads_than_cores_are_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.cpu_features, "usable_cores", lambda: 8)
     (check,) = doctor._threads(4)

@@ -15,7 +15,7 @@ from support import fakes, profiles, samples
 from support.rows import key
 from tvmscope.backends import all_backends
 from tvmscope.benchmark.plan import Entry
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, MeasureOptions
 from tvmscope.core.precision import FLOAT16

@@ -12,7 +12,7 @@ from support import profiles, samples
 from support.rows import key
 from tvmscope.backends.api import Backend
 from tvmscope.core.model import Prepared
-from tvmscope.core.precision import FLOAT16, FLOAT32
+from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32
 from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.errors import UsageError
 from tvmscope.progress import Silent
@@ -70,6 +70,19 @@ def test_a_key_is_made_of_backend_target_and_precision(known: dict[str, Backend]
         key("tvmscope-tuned", precision=FLOAT16, **tuned),
     ]
     assert all(row.key.target == row.target.label for row in rows)
+
+
+def test_a_precision_that_only_peers_have_is_a_row_with_a_reason(
+    known: dict[str, Backend],
+) -> None:
+    known["torch"] = backend("torch", precisions=(FLOAT32, BFLOAT16))
+    ours, torch = planned(Options(precisions=(BFLOAT16,)))
+    assert (ours.key.name, torch.key.name) == ("tvmscope bf16", "torch bf16")
+    assert not ours.builds
+    assert str(ours.unavailable) == "computes in float32, float16 only, not in bfloat16"
+    assert torch.unavailable is None
+    with pytest.raises(UsageError, match="no backend can run this"):
+        planned(Options(precisions=(BFLOAT16,), backends=("tvmscope",)))
 
 
 def test_a_row_that_is_moved_or_changed_has_another_key(known: dict[str, Backend]) -> None:

@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from support import samples
-from tvmscope.report.formats import console
+from tvmscope.report.formats import console, html, markdown
 from tvmscope.report.sections import view
+from tvmscope.report.sections.verdict import verdicts
 
 
 def text(name: str, width: int = 120) -> str:
@@ -31,6 +32,33 @@ def test_rows_are_sorted_by_median() -> None:
 
 def test_speedup_has_interval_and_verdict() -> None:
     assert "1.14x [1.14, 1.14] faster" in text("complete")
+
+
+def test_mean_and_deviation_stand_beside_the_median_where_there_is_room() -> None:
+    assert "48.2 ms ± 387 us" in text("complete")
+    assert "±" not in text("complete", 80)
+    assert "48.2 ms ± 387 us" in markdown.render([samples.complete()])
+    assert "48.2 ms ± 387 us" in html.render([samples.complete()])
+
+
+def test_an_undecided_speedup_does_not_contradict_the_medians_beside_it() -> None:
+    """Seen on a busy machine: a speed-up of 1.13 over rounds, and the larger median."""
+    ours, peer = samples.result("tvmscope", 0.0717), samples.result("torch", 0.0664)
+    session = samples.session(ours, peer)
+    (comparison,) = session.comparisons
+    doubtful = replace(comparison, speedup=1.13, ci95=(0.91, 1.31), verdict="undecided")
+    session = replace(session, comparisons=(doubtful,))
+    (headline,) = view.headlines(session)
+    assert "cannot be told apart: [0.91, 1.31]" in headline
+    assert "1.13" not in console.to_text([session], 120)
+    (verdict,) = verdicts(session, None)
+    assert (verdict.tone, verdict.ratio) == ("undecided", "")
+    same_side = replace(doubtful, speedup=0.93)
+    assert "0.93x [0.91, 1.31]" in console.to_text(
+        [replace(session, comparisons=(same_side,))], 120
+    )
+    decided = replace(doubtful, verdict="faster", ci95=(1.05, 1.31))
+    assert "1.13x [1.05, 1.31]" in console.to_text([replace(session, comparisons=(decided,))], 120)
 
 
 def test_headline_is_undecided_when_the_difference_is_too_small() -> None:

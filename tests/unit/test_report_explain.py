@@ -13,7 +13,7 @@ from support import samples
 from support.diagnosis_samples import SITUATIONS
 from support.profiles import kernel, nest, profile, session
 from support.rows import key
-from tvmscope.core.findings import Attempt
+from tvmscope.core.diagnosis.findings import Attempt
 from tvmscope.core.profile import Buffer, KernelIR
 from tvmscope.core.session import Session
 from tvmscope.diagnose.engine import diagnose

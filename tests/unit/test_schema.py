@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from support import report_samples, samples
-from tvmscope.core.facts import PassFacts, RuleFacts
+from tvmscope.core.diagnosis.facts import PassFacts, RuleFacts
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Model
 from tvmscope.core.row import RowKey, Variant

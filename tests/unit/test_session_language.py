@@ -19,9 +19,9 @@ from support.rows import key
 from tvmscope import messages
 from tvmscope.benchmark.verify import verify
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.findings import Attempt
+from tvmscope.core.diagnosis.findings import Attempt
+from tvmscope.core.diagnosis.remarks import failed_rules, rule_failed
 from tvmscope.core.precision import FLOAT32
-from tvmscope.core.remarks import failed_rules, rule_failed
 from tvmscope.core.session import Session, load, save, to_json
 from tvmscope.core.tuning import TunedTask, because, gist
 from tvmscope.diagnose.engine import diagnose

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,15 @@ from support.rows import key
 from tvmscope.backends import all_backends
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.model import Prepared
-from tvmscope.core.options import MeasureOptions
+from tvmscope.core.model import Prepared, TensorSpec
+from tvmscope.core.options import LoadOptions, MeasureOptions
 from tvmscope.core.precision import FLOAT32
 from tvmscope.core.session import load
 from tvmscope.errors import BuildError, UsageError
+from tvmscope.models.inputs import seeded
 from tvmscope.progress import Silent
 from tvmscope.stages import build, job
+from tvmscope.stages.artifact import inputs_for
 from tvmscope.stages.build import build_rows
 from tvmscope.stages.options import Options
 from tvmscope.stages.plan import plan_rows
@@ -32,6 +35,14 @@ from tvmscope.stages.rows import PlannedRow
 from tvmscope.tuning.records.matching import Found
 
 READY = Prepared(Path("nowhere"), samples.MODEL)
+
+
+def test_an_artifact_gets_the_seeded_inputs_of_its_model() -> None:
+    specs = (TensorSpec("x", (2, 3), "float32"), TensorSpec("attention_mask", (1, 4), "int64"))
+    found = inputs_for(SimpleNamespace(inputs=specs), Options(load=LoadOptions(seed=5)))  # type: ignore[arg-type]
+    assert list(found) == ["x", "attention_mask"]
+    for spec in specs:
+        np.testing.assert_array_equal(found[spec.name], seeded(spec, 5))
 
 
 def planned(backend: str = "tvmscope", **variant: Any) -> PlannedRow:

@@ -12,7 +12,7 @@ import pytest
 
 import tvmscope
 from tvmscope.core.comparison import Verdict
-from tvmscope.core.findings import Outcome
+from tvmscope.core.diagnosis.findings import Outcome
 from tvmscope.core.measurement import Status
 
 ROOT = Path(tvmscope.__file__).parent
@@ -20,8 +20,10 @@ STORED = (
     "analysis/ablation.py", "analysis/changes.py", "backends", "benchmark",
     "compiler/build.py", "compiler/codegen", "compiler/describe/kernel_ir.py",
     "compiler/frontends/onnx/importer.py", "compiler/frontends/preflight.py",
-    "compiler/frontends/torch", "compiler/pipeline.py", "compiler/schedules/apply.py",
-    "core/comparison.py", "core/findings.py", "core/remarks.py", "diagnose", "machine/load.py",
+    "compiler/frontends/torch", "compiler/pipeline.py", "compiler/rewrites",
+    "compiler/schedules/apply.py", "compiler/units",
+    "core/comparison.py", "core/diagnosis/findings.py", "core/diagnosis/remarks.py", "diagnose",
+    "machine/load.py",
     "measure", "models/api.py", "models/darknet", "models/download.py", "models/flat.py",
     "models/loaders", "models/prepare.py", "profiling", "runtime", "stages", "tuning/job",
     "tuning/plan.py", "tuning/proof/parts.py", "tuning/proof/prove.py",
@@ -88,7 +90,7 @@ def told(tree: ast.AST) -> Iterator[ast.expr]:
                 yield node.exc.args[0]
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(name(target) in FIELDS for target in targets):
+            if any(name(target) in FIELDS | LISTS for target in targets):
                 yield node.value
         elif isinstance(node, ast.FunctionDef) and _says(node):
             returns = (n for n in ast.walk(node) if isinstance(n, ast.Return))

@@ -1,4 +1,4 @@
-"""What a 3x3 convolution costs directly and by Winograd's way: the compiler and a rule ask alike.
+"""What a 3x3 convolution costs, direct or Winograd; the compiler and a diagnosis rule use it.
 
 Costs are multiplications per input and output channel.
 """

@@ -1,1 +1,1 @@
-"""The command line: parse, call a workflow, render; the only place that prints or exits."""
+"""The command line: parse, call a workflow, render; the only layer that prints or exits."""

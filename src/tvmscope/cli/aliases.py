@@ -58,6 +58,11 @@ def modern(args: Sequence[str]) -> Words:
     return [command, *first, *ours]
 
 
+def wants_average(args: Sequence[str]) -> bool:
+    """Whether a script counts runs by `--iters`: such scripts read a line with the average."""
+    return any(word.partition("=")[0] == "--iters" for word in args)
+
+
 def _nms(command: str, words: Words) -> Words:
     """Suppression is always on; a number after the flag is its overlap."""
     if words and _NUMBER.fullmatch(words[0]):

@@ -1,4 +1,4 @@
-"""The `tvmscope` command: finds the commands, and is the one place where errors end."""
+"""The `tvmscope` command: finds the commands, and is the only module that catches every error."""
 
 from __future__ import annotations
 

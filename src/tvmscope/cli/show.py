@@ -63,23 +63,34 @@ class Show:
         write(json_module.dumps(data, indent=1, allow_nan=False) + "\n")
 
     @contextmanager
-    def working(self) -> Iterator[Progress]:
-        """Progress while something long runs; Ctrl-C becomes an error that names what was kept."""
+    def working(self, done: Sequence[Session] = ()) -> Iterator[Progress]:
+        """Progress while something long runs; Ctrl-C becomes an error that names what was kept.
+
+        `done` may grow meanwhile: an interruption shows the sessions in it.
+        """
         from tvmscope.cli.progress import showing
 
+        interrupted: KeyboardInterrupt | None = None
         with showing(self.console) as progress:
             try:
                 yield progress
             except KeyboardInterrupt as e:
-                folder = progress.folder
-                kept = f"session: {folder}" if folder else _("nothing was saved yet")
-                raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from e
+                interrupted = e  # told once the bar has left the terminal
+        if interrupted is not None:
+            if done:
+                self.sessions(done, json=False)
+            folder = progress.folder
+            kept = f"session: {folder}" if folder else _("nothing was saved yet")
+            raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from interrupted
 
     def plans(self, models: Sequence[Any], options: Options) -> int:
         """What `--dry-run` prints: for each model, what would be done."""
         from tvmscope.workflow.examining.plan import plan
 
-        plans = [plan(model, options).lines() for model in models]
+        return self.planned([plan(model, options).lines() for model in models])
+
+    def planned(self, plans: Sequence[Sequence[str]]) -> int:
+        """Plans in lines, for people and as JSON."""
         for lines in plans:
             self.text(*lines)
         if self.json:
@@ -133,7 +144,7 @@ def refuse_overwrite(file: Path | None, force: bool) -> None:
 
 def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
     """3 when an output is wrong, 130 when interrupted, 5 or 1 when a backend asked for has no row,
-    1 when a compiled row failed.
+    1 when a row of ours or a compiled one failed.
 
     Backends that nobody named may be missing: that is a line in the table, not a failure, unless
     none is left (5). What was cross-compiled for another machine is what was asked for.
@@ -143,7 +154,8 @@ def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
         return 3
     if any(not session.complete for session in sessions):
         return 130
-    if any(r.status == "failed" and r.task.variant.pipeline is not None for r in results):
+    variants = [r.task.variant for r in results if r.status == "failed"]
+    if any(variant.is_compiled or variant.pipeline is not None for variant in variants):
         return 1
     named = [r for r in results if r.task.variant.backend in asked and r.build_s is None]
     statuses = {r.status for r in named}

@@ -66,6 +66,7 @@ def build(
             graph=options.graph,
             disabled_passes=options.disabled_passes,
             overrides=options.overrides,
+            tuned=any(kernel.tuned for kernel in lowered.kernels),
             threads=options.threads,
             build_s=time.perf_counter() - start,
             size_bytes=sum(f.stat().st_size for f in (library, apart, code) if f.exists()),

@@ -120,7 +120,10 @@ def run(
     """
     context = Context(target, options)
     if options.pipeline == "tvmscope":
-        context.remarks += [f"plug-in left out: {failure}" for failure in _failures(target)]
+        context.remarks += [
+            msg("plug-in left out: {failure}", failure=str(failure))
+            for failure in _failures(target)
+        ]
     steps = passes(context, tvm_target, since, until)
     times: dict[str, float] = {}
     calls: list[sources.Call] = []

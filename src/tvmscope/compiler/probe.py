@@ -8,7 +8,8 @@ from tvmscope.runtime import tvm_compat
 
 
 def tvm_facts() -> dict[str, Any]:
-    """Version, place, threads it would use by itself, and whether its JSON writer survives."""
+    """Version, place, threads it would use by itself, what it has of CUDA, and whether its JSON
+    writer survives."""
     source = tvm_compat.prefer_source_build()
     tvm_compat.import_tvm(torch=False)
     import tvm
@@ -20,6 +21,10 @@ def tvm_facts() -> dict[str, Any]:
         "threads": int(tvm.get_global_func("runtime.NumThreads")()),
         "llvm": int(tvm.target.codegen.llvm_version_major()),
         "llvm_cpu": str(tvm.target.codegen.llvm_get_system_cpu()),
+        "cuda_code": tvm.get_global_func("target.build.cuda", allow_missing=True) is not None,
+        "cuda_runtime": tvm.get_global_func("device_api.cuda", allow_missing=True) is not None,
+        # a property that TVM adds to the class of another package
+        "cuda_device": bool(tvm.cuda(0).exist),  # type: ignore[attr-defined]
     }
     # With a tvm-ffi that does not fit, this is where the process dies (and tuning with it).
     tvm.ir.save_json(tvm.tirx.IntImm("int32", 1))

@@ -31,6 +31,21 @@ _PROBE_S = 120.0
 ARM64_TRIPLE = "aarch64-linux-gnu"
 _X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
 _OLD_KEYS = {"mcpu", "mattr", "mtriple", "arch", "num-cores", "keys", "libs", "device", "model"}
+_CUDA_LIMITS = (
+    "max_threads_per_block",
+    "max_shared_memory_per_block",
+    "thread_warp_size",
+    "registers_per_block",
+    "l2_cache_size_bytes",
+    "max_num_threads",
+)
+"""What TVM's CUDA targets take beside the architecture."""
+_LABELS = ("kind", "tag", "keys", "libs", "device", "model")
+"""What TVM writes into every target, and no code depends on here."""
+_KNOWN = {
+    "cuda": (*_LABELS, "arch", *_CUDA_LIMITS),
+    "llvm": (*_LABELS, "mcpu", "mattr", "mtriple", "num-cores"),
+}
 
 CROSS_ARCH = "sm_90"
 """What `cuda` means where there is no GPU; `cuda:sm_NN` names another."""
@@ -65,8 +80,7 @@ def to_tvm(target: Target) -> dict[str, Any]:
     """The JSON that TVM 0.27 takes."""
     if target.kind == "cuda":
         # A host target is named by the builder, so that both sides are explicit there.
-        known = ("max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
-        limits = {key: value for key, value in target.attrs.items() if key in known}
+        limits = {key: value for key, value in target.attrs.items() if key in _CUDA_LIMITS}
         return {"kind": "cuda", "arch": target.arch, **limits}
     config: dict[str, Any] = {"kind": "llvm", "mcpu": target.arch, "num-cores": target.cores}
     if target.triple:
@@ -190,12 +204,13 @@ def _from_old_string(text: str) -> Target:
 
 def _from_config(config: dict[str, Any], text: str) -> Target:
     kind = config.get("kind")
-    cores = int(config["num-cores"]) if "num-cores" in config else None
+    if kind not in _KNOWN:
+        raise UsageError(f"target kind '{kind}' in '{text}' is not supported; use llvm or cuda")
+    _refuse_unknown(config, kind)
     if kind == "cuda":
         arch = str(config.get("arch") or cuda_target().arch)
-        return Target(kind="cuda", arch=arch, attrs=_cuda_limits(arch))
-    if kind != "llvm":
-        raise UsageError(f"target kind '{kind}' in '{text}' is not supported; use llvm or cuda")
+        return Target(kind="cuda", arch=arch, attrs=_cuda_limits(arch) | _limits_in(config))
+    cores = int(config["num-cores"]) if "num-cores" in config else None
     attrs = [str(a) for a in config.get("mattr", ())]
     disabled = tuple(a[1:] for a in attrs if a.startswith("-"))
     base = cpu_target(str(config.get("mcpu") or "x86-64"), config.get("mtriple"), disabled=disabled)
@@ -206,6 +221,24 @@ def _from_config(config: dict[str, Any], text: str) -> Target:
         enabled_features=tuple(f for f in added if f not in base.features),
     )
     return replace(target, cores=cores) if cores else target
+
+
+def _refuse_unknown(config: dict[str, Any], kind: str) -> None:
+    """What a target says and no code would obey must not pass in silence."""
+    known = [key for key in _KNOWN[kind] if key not in _LABELS]
+    for key in config:
+        if key not in _KNOWN[kind]:
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise UsageError(f"a {kind} target has no '{key}'{hint} (it takes: {', '.join(known)})")
+
+
+def _limits_in(config: dict[str, Any]) -> dict[str, int]:
+    limits = {key: config[key] for key in _CUDA_LIMITS if key in config}
+    for key, value in limits.items():
+        if type(value) is not int or value < 1:
+            raise UsageError(f"'{key}' in a target is a whole number over 0, not {value!r}")
+    return limits
 
 
 def _suggest(arch: str) -> str:

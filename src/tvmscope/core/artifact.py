@@ -53,6 +53,7 @@ class Artifact:
     overrides: dict[str, Any] = field(default_factory=dict)
     """What the pipeline was told to leave out, and settings of its passes, by name."""
     tuned: bool = False
+    """Whether a kernel in it is the choice of a tuning record."""
     threads: int | None = None
     build_s: float = 0.0
     size_bytes: int = 0

@@ -52,7 +52,7 @@ class MeasureOptions:
     iterations: int | None = None
     warmup: int | None = None
     duration_s: float = 8.0
-    """Aimed time per backend over all rounds."""
+    """Time to aim for, per backend over all rounds."""
     min_rounds: int = 9
     seed: int = 0
     cache: Literal["warm", "cold"] = "warm"
@@ -66,17 +66,17 @@ class TuneOptions:
     """How long and how to search; every limit ends the search, the first that is reached."""
 
     budget_s: float = 600.0
-    """Wall clock of everything: loading, planning, searching, proving."""
+    """Wall-clock time of the whole run: loading, planning, searching, proving."""
     trials: int | None = None
-    """New ones, over all tasks."""
+    """Largest number of new trials, over all tasks."""
     max_trials_per_task: int | None = None
-    """Trials of earlier runs count."""
+    """Largest number of trials per task, including those of earlier runs."""
     until: float = 0.0
     """Stop when what the roofs still allow to gain is a smaller share of the model's time."""
     early_stopping: int | None = None
     """Leave a task after so many trials without progress."""
     trial_timeout_s: float = 15.0
-    """Of building one candidate, and of running it."""
+    """Time limit to build one candidate, and to run it."""
     repeat: int = 3
     min_repeat_ms: float = 20.0
     """Values per trial, and the least time that each covers."""
@@ -85,11 +85,11 @@ class TuneOptions:
     metaschedule: bool = True
     """Whether MetaSchedule goes on where the rules' own candidates are used up."""
     explain: bool = True
-    """Whether the parts of the best choices are taken back, one by one, to see their worth."""
+    """Whether the parts of the best choices are removed one by one to measure their worth."""
     tracker: str | None = None
     """`host:port` of a TVM RPC tracker whose servers measure, instead of this machine."""
     key: str | None = None
-    """Which of its servers."""
+    """Key of the tracker's servers to use."""
     seed: int = 0
 
 

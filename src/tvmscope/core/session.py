@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tvmscope.core import session_v1, stats
+from tvmscope.core import stats
 from tvmscope.core.comparison import Comparison
+from tvmscope.core.diagnosis.facts import PassFacts, RuleFacts
+from tvmscope.core.diagnosis.findings import Attempt, Finding
 from tvmscope.core.environment import Environment
-from tvmscope.core.facts import PassFacts, RuleFacts
-from tvmscope.core.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
 from tvmscope.core.model import Model
 from tvmscope.core.profile import KernelIR, Profile, Roof
@@ -20,7 +20,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import TunedTask
 from tvmscope.errors import SchemaError
 from tvmscope.messages import Text
-from tvmscope.storage import message_table
+from tvmscope.storage import message_table, session_v1
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import read_text, write_text_atomic
 

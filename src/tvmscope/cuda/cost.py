@@ -357,6 +357,7 @@ def _diverse(ranked: list[Estimate], n: int) -> list[Estimate]:
 
 
 def _with(estimate: Estimate, **changes: int | str) -> Estimate:
+    # its callers name fields of a configuration, each with a value of its own type
     config = dataclasses.replace(estimate.config, **changes)  # type: ignore[arg-type]
     return dataclasses.replace(estimate, config=config)
 

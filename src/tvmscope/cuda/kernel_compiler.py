@@ -9,7 +9,7 @@ import math
 import os
 import re
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tvmscope.cuda.binding import PARAMETERS, Binding, bind
@@ -49,9 +49,8 @@ class CompiledKernel:
 
     def to_json(self) -> dict[str, Any]:
         """All but the cubin."""
-        data = dict(encode(self))
-        del data["cubin"]
-        return data
+        names = (f.name for f in fields(self) if f.name != "cubin")
+        return {name: encode(getattr(self, name)) for name in names}
 
     @staticmethod
     def from_json(data: dict[str, Any], cubin: bytes) -> CompiledKernel:

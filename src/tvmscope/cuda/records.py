@@ -25,6 +25,9 @@ from tvmscope.storage.codec import decode, encode
 SCHEMA_VERSION = 1
 
 
+Source = Literal["record", "similar record", "model"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """The fastest correct configuration of a unit. Times are medians in microseconds: "cold" with
@@ -45,7 +48,7 @@ class Choice:
     """The configuration to use, and where it comes from."""
 
     config: Config
-    source: Literal["record", "similar record", "model"]
+    source: Source
     us: float
 
 
@@ -57,10 +60,11 @@ class Records:
 
     def choose(self, unit: Unit, gpu: Gpu) -> Choice:
         """The recorded configuration of a unit, or the cost model's first."""
-        for key, source in ((unit.key, "record"), (unit.dense.key, "similar record")):
+        keys: dict[Source, str] = {"record": unit.key, "similar record": unit.dense.key}
+        for source, key in keys.items():
             found = self.winners.get(key)
             if found is not None and why_illegal(unit, found.config, gpu) is None:
-                return Choice(config=found.config, source=source, us=found.cold_us)  # type: ignore[arg-type]
+                return Choice(config=found.config, source=source, us=found.cold_us)
         first = best(unit, gpu, 1)[0]
         return Choice(config=first.config, source="model", us=first.us)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from tvmscope.analysis import roofline
 from tvmscope.analysis.alignment import groups
 from tvmscope.core import stats
-from tvmscope.core.facts import PassFacts
+from tvmscope.core.diagnosis.facts import PassFacts
 from tvmscope.core.measurement import Result
 from tvmscope.core.precision import Precision
 from tvmscope.core.profile import KernelIR, KernelTime, Profile

@@ -62,7 +62,7 @@ def disturbances(before: Snapshot, after: Snapshot) -> tuple[Text, ...]:
 
 
 def _foreign_load(before: Snapshot, after: Snapshot) -> Text | None:
-    """Other processes' share of all cores; the load average only where nothing better is told."""
+    """Other processes' share of all cores; the load average where nothing better is known."""
     if before.busy is None or after.busy is None or before.total is None or after.total is None:
         cores = os.cpu_count() or 1
         # Our own single busy worker loads every core it uses, so only a load beyond that tells.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.errors import RunError, SchemaError, one_line
+from tvmscope.messages import msg
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import write_text_atomic
 
@@ -64,7 +65,13 @@ def read(folder: Path) -> tuple[Cubin, ...]:
     try:
         return tuple(decode(Cubin, entry) for entry in json.loads(file.read_text("utf-8")))
     except (json.JSONDecodeError, UnicodeDecodeError, SchemaError, TypeError) as e:
-        raise SchemaError(f"{file} is damaged ({one_line(e)}); compile the model again") from e
+        raise SchemaError(
+            msg(
+                "{file} is damaged ({reason}); compile the model again",
+                file=file,
+                reason=one_line(e),
+            )
+        ) from e
 
 
 def register(tvm: Any, folder: Path) -> None:
@@ -78,7 +85,12 @@ def register(tvm: Any, folder: Path) -> None:
     describe = tvm_ffi.get_global_func("runtime.LoadMetaDataFromJSON")
     create = tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True)
     if create is None:
-        raise RunError(f"{folder}: this TVM cannot load CUDA kernels: no CUDA driver was found")
+        raise RunError(
+            msg(
+                "{folder}: this TVM cannot load CUDA kernels: no CUDA driver was found",
+                folder=folder,
+            )
+        )
     for cubin in table:
         tags = [_DEPENDENT, *_TAGS] if cubin.dependent else _TAGS
         info = {

@@ -1,4 +1,4 @@
-"""The one place that bends the way TVM is imported; each bend says which trap it avoids."""
+"""The one module that changes how TVM is imported; each change says which problem it avoids."""
 
 from __future__ import annotations
 

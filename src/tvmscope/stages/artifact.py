@@ -13,10 +13,11 @@ from tvmscope.backends import all_backends
 from tvmscope.backends.api import Backend, LoadRequest
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.model import Model, TensorSpec
+from tvmscope.core.model import Model
 from tvmscope.core.row import RowKey, Task, Variant
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
+from tvmscope.models.inputs import seeded
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages.job import begin
 from tvmscope.stages.options import Options
@@ -72,15 +73,7 @@ def inputs_for(artifact: Artifact, options: Options) -> dict[str, np.ndarray]:
                 return {name: data[name] for name in data.files}
         except (OSError, ValueError) as e:
             raise UsageError(f"--inputs {file} cannot be read as .npz: {e}") from e
-    rng = np.random.default_rng(options.load.seed)
-    return {spec.name: seeded(spec, rng) for spec in artifact.inputs}
-
-
-def seeded(spec: TensorSpec, rng: np.random.Generator) -> np.ndarray:
-    """Random numbers for floats; ones for integers and booleans, valid as ids and as masks."""
-    if spec.dtype.startswith("float"):
-        return rng.standard_normal(spec.shape).astype(spec.dtype)
-    return np.ones(spec.shape, dtype=spec.dtype)
+    return {spec.name: seeded(spec, options.load.seed) for spec in artifact.inputs}
 
 
 def _backend(artifact: Artifact) -> Backend:

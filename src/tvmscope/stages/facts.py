@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tvmscope.compiler import passes, schedules
-from tvmscope.core.facts import PassFacts, RuleFacts
+from tvmscope.core.diagnosis.facts import PassFacts, RuleFacts
 from tvmscope.core.session import Session
 from tvmscope.diagnose.engine import diagnose
 

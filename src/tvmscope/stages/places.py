@@ -37,7 +37,7 @@ def session_folder(name: str, target: str, started: datetime) -> Path:
 
 
 def claim(folder: Path, *, force: bool, marker: str = FILE_NAME) -> Path:
-    """Refuse to write over earlier work unless told to."""
+    """Refuse to overwrite earlier work unless `force` allows it."""
     if folder.is_file():
         raise UsageError(f"{folder} is a file; give a folder")
     if (folder / marker).exists() and not force:

@@ -30,7 +30,10 @@ def known_backends(options: Options) -> dict[str, Backend]:
 def candidates(
     options: Options, where: Sequence[Target]
 ) -> list[tuple[Target, Precision, Backend]]:
-    """Backends x targets x precisions as far as was asked for and a backend knows of them."""
+    """Backends x targets x precisions as far as was asked for and a backend knows of them.
+
+    What is compiled here is listed in every precision: its row then says why there is no time.
+    """
     backends = known_backends(options)
     asked = [b for b in backends.values() if not options.backends or b.name in options.backends]
     found = [
@@ -38,9 +41,10 @@ def candidates(
         for target in where
         for precision in options.precisions
         for backend in asked
-        if target.device in backend.kinds and precision in backend.precisions
+        if target.device in backend.kinds
+        and (precision in backend.precisions or (backend.compiles and not backend.tuned))
     ]
-    if not found:
+    if not any(precision in backend.precisions for _target, precision, backend in found):
         raise UsageError("no backend can run this: check --backends, --precision and --target")
     return found
 
@@ -104,7 +108,14 @@ def _row(
 ) -> PlannedRow:
     reason = why_unavailable(backend, target)
     cross = reason is not None and can_cross_compile(backend)
-    if form not in backend.formats:
+    if precision not in backend.precisions:
+        cross = False
+        reason = msg(
+            "computes in {precisions} only, not in {precision}",
+            precisions=[str(known) for known in backend.precisions],
+            precision=str(precision),
+        )
+    elif form not in backend.formats:
         cross = False
         reason = msg(
             "runs {formats} models only, this is an {form} one",

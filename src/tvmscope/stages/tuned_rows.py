@@ -1,4 +1,4 @@
-"""Rows that are compiled with tuning records: which there are, and what they are told.
+"""Rows that are compiled with tuning records: which there are, and which records they use.
 
 The records themselves are tuning's, above the stages: a job hands in a way to look them up.
 """

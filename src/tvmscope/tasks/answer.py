@@ -1,4 +1,4 @@
-"""Shows one picture to an artifact and tells what it says; runs in the worker.
+"""Runs an artifact on one image and decodes its answer; runs in the worker.
 
 An artifact is machine code and a picture foreign data: the main process touches neither.
 """

@@ -37,13 +37,20 @@ def expand(models: list[str]) -> list[str]:
 
 
 def bench_models(
-    models: list[Any], options: Options, progress: Progress | None = None
+    models: list[Any],
+    options: Options,
+    progress: Progress | None = None,
+    *,
+    done: list[Session] | None = None,
 ) -> list[Session]:
-    """A session per model. A single model's failure is raised; among several it is recorded."""
+    """A session per model. A single model's failure is raised; among several it is recorded.
+
+    `done` receives each of several sessions when it is there: an interruption leaves it filled.
+    """
     progress = progress or Silent()
     if len(models) == 1:
         return [analyze(models[0], options, progress)]
-    sessions = []
+    sessions = [] if done is None else done
     for index, model in enumerate(models):
         name = name_of(model)
         own = replace(options, output=_own_folder(options, name, index))

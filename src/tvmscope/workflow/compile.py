@@ -27,8 +27,7 @@ def compile_model(
 ) -> Artifact:
     """One target, one precision, one pipeline; cross-compiling needs no device."""
     progress = progress or Silent()
-    if len(options.targets) != 1 or len(options.precisions) != 1:
-        raise UsageError("compile takes one target and one precision; run it once for each")
+    check_one(options)
     places.claim(output, force=options.force, marker=META)
     (target,) = resolve_targets(options)
     if options.tune_first:
@@ -50,3 +49,9 @@ def compile_model(
     if used := origins(k.tuned for k in read_kernels(output) if k.tuned):
         progress.note(_("tuned kernels: {origins}").format(origins=used))
     return artifact
+
+
+def check_one(options: Options) -> None:
+    """Refuse to compile for several targets or precisions at once."""
+    if len(options.targets) != 1 or len(options.precisions) != 1:
+        raise UsageError("compile takes one target and one precision; run it once for each")

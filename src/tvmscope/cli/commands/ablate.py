@@ -24,7 +24,7 @@ def ablate(
             _WHAT,
             "--only",
             metavar="A,B",
-            help=_("The optimisations to switch, of: {names}.").format(
+            help=_("Optimisations to switch off, from: {names}.").format(
                 names=", ".join(dict.fromkeys(each.name for each in _KNOWN))
             ),
             default=_("all"),
@@ -35,7 +35,7 @@ def ablate(
         option(
             _WHAT,
             "--alone",
-            help=_("Also each one with nothing else, however slow that is."),
+            help=_("Also measure each optimisation alone, however slow that is."),
             default=_("where it is quick"),
         ),
     ] = False,

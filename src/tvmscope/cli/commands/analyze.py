@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tvmscope.cli.command import MEASURE, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags import tuning
 from tvmscope.cli.flags.diagnosis import fixing, profiling
 from tvmscope.cli.show import Show, exit_code, refuse_overwrite
 from tvmscope.stages.options import Options
+
+if TYPE_CHECKING:
+    from tvmscope.core.session import Session
 
 
 def analyze(models: flags.Models, *, options: Options, show: Show) -> int:
@@ -20,11 +25,12 @@ def analyze(models: flags.Models, *, options: Options, show: Show) -> int:
     if show.dry_run:
         return show.plans(found, options)
     refuse_overwrite(show.export_times, options.force)
-    with show.working() as progress:
+    done: list[Session] = []
+    with show.working(done) as progress:
         if len(found) == 1:
             sessions = [run(found[0], options, progress)]
         else:
-            sessions = bench_models(found, options, progress)
+            sessions = bench_models(found, options, progress, done=done)
     for session in sessions:
         if session.tuning:
             show.text(tuning_table.summary(session))

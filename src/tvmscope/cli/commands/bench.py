@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tvmscope.cli.command import MEASURE, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, exit_code, refuse_overwrite
 from tvmscope.stages.options import Options
+
+if TYPE_CHECKING:
+    from tvmscope.core.session import Session
 
 
 def bench(models: flags.Models, *, options: Options, show: Show) -> int:
@@ -19,8 +23,9 @@ def bench(models: flags.Models, *, options: Options, show: Show) -> int:
     if show.dry_run:
         return show.plans(found, options)
     refuse_overwrite(show.export_times, options.force)
-    with show.working() as progress:
-        sessions = bench_models(found, options, progress)
+    done: list[Session] = []
+    with show.working(done) as progress:
+        sessions = bench_models(found, options, progress, done=done)
     show.sessions(sessions)
     return exit_code(sessions, options.backends)
 

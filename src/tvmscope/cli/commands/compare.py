@@ -17,7 +17,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import _
 from tvmscope.stages.options import Options
 
-_LIMIT = _("Exit with 4 where tvmscope has surely become slower by more.")
+_LIMIT = _("Exit with 4 if tvmscope is certainly slower than before by more than this.")
 
 
 def compare(
@@ -25,11 +25,14 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="BEFORE AFTER",
-            help=_("Two sessions as they are, or two artifacts, which are measured anew."),
+            help=_("Two sessions, or two artifacts, which are measured again."),
         ),
     ],
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", metavar="PATH", help=_("BEFORE, as a flag."))
+        Path | None,
+        typer.Option(
+            "--baseline", metavar="PATH", help=_("The session or artifact BEFORE, given as a flag.")
+        ),
     ] = None,
     fail_if_slower: Annotated[
         str | None, typer.Option("--fail-if-slower", metavar="5%", help=_LIMIT)
@@ -38,7 +41,7 @@ def compare(
     options: Options,
     show: Show,
 ) -> int:
-    """Say what became faster, slower, or cannot be told apart."""
+    """Say what became faster or slower, and what is undecided."""
     from tvmscope.report.terminal.changes import render
     from tvmscope.storage.codec import encode
     from tvmscope.units import parse_fraction

@@ -18,10 +18,11 @@ def compile_(model: flags.Model, *, options: Options, show: Show) -> int:
     from tvmscope.models.resolve import classify
     from tvmscope.storage.codec import encode
     from tvmscope.workflow.compile import compile_model
+    from tvmscope.workflow.examining.plan import compile_lines
 
-    if show.dry_run:
-        return show.plans([model], options)
     output = options.output or Path(f"{classify(model).name}.artifact")
+    if show.dry_run:
+        return show.planned([compile_lines(model, output, options)])
     with show.working() as progress:
         artifact = compile_model(model, output, options, progress)
     text = _("{path}: {model} for {target}, {precision}, {size}, built in {time}, ").format(

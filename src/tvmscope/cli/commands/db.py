@@ -37,11 +37,15 @@ Db = Annotated[
 ]
 TargetPart = Annotated[
     str | None,
-    typer.Option("--target", metavar="NAME", help=_("Only cpu, cuda, or one such as cpu:znver4.")),
+    typer.Option(
+        "--target", metavar="NAME", help=_("Select a target: cpu, cuda, or one such as cpu:znver4.")
+    ),
 ]
 WorkloadPart = Annotated[
     str | None,
-    typer.Option("--workload", metavar="TEXT", help=_("Only workloads with this in their name.")),
+    typer.Option(
+        "--workload", metavar="TEXT", help=_("Select workloads whose name contains this.")
+    ),
 ]
 
 
@@ -88,10 +92,17 @@ def _overview(rows: tuple[WorkloadSummary, ...]) -> Table:
 
 
 def show_(
-    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help=_("Or a part of its name."))],
+    workload: Annotated[
+        str, typer.Argument(metavar="WORKLOAD", help=_("The workload's name, or a part of it."))
+    ],
     db: Db = None,
     target: TargetPart = None,
-    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help=_("Trials of each."))] = 10,
+    top: Annotated[
+        int,
+        typer.Option(
+            "--top", metavar="N", min=1, help=_("Number of trials to show for each workload.")
+        ),
+    ] = 10,
     *,
     show: Show,
 ) -> int:
@@ -126,9 +137,11 @@ def show_(
 
 
 def merge(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=_("What to merge."))],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help=_("Into this."))],
-    force: Annotated[bool, typer.Option("--force", help=_("Add to what is there."))] = False,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=_("Files to merge."))],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help=_("File to write."))
+    ],
+    force: Annotated[bool, typer.Option("--force", help=_("Add to a file that exists."))] = False,
     *,
     show: Show,
 ) -> int:
@@ -150,14 +163,17 @@ def prune(
     keep: Annotated[
         int,
         typer.Option(
-            "--keep", metavar="N", min=1, help=_("Trials of each workload, target and threads.")
+            "--keep",
+            metavar="N",
+            min=1,
+            help=_("Trials to keep for each workload, target and thread count."),
         ),
     ] = 10,
-    yes: Annotated[bool, typer.Option("--yes", help=_("Without a backup."))] = False,
+    yes: Annotated[bool, typer.Option("--yes", help=_("Keep no backup."))] = False,
     *,
     show: Show,
 ) -> int:
-    """Keep the fastest trials and all validated ones; what goes can be measured again."""
+    """Keep the fastest trials and all validated ones; removed trials can be measured again."""
     from tvmscope.storage.codec import encode
     from tvmscope.workflow import db as work
 
@@ -178,21 +194,26 @@ def export(
     workload: WorkloadPart = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help=_("Instead of the standard output.")),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help=_("File to write instead of the standard output."),
+        ),
     ] = None,
     metaschedule: Annotated[
         Path | None,
         typer.Option(
             "--metaschedule",
             metavar="DIR",
-            help=_("The trace records, as a database that TVM's MetaSchedule loads."),
+            help=_("Write the trace records as a database that TVM's MetaSchedule loads."),
         ),
     ] = None,
     best: Annotated[
         bool,
-        typer.Option("--best", help=_("Only what builds use, for each machine.")),
+        typer.Option("--best", help=_("Write only the records that builds use, for each machine.")),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help=_("Overwrite what is there."))] = False,
+    force: Annotated[bool, typer.Option("--force", help=_("Overwrite existing files."))] = False,
     *,
     show: Show,
 ) -> int:
@@ -232,12 +253,14 @@ def _to_metaschedule(chosen: Selection, folder: Path, show: Show) -> int:
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=_("JSON lines of tvmscope."))],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help=_("JSON lines written by tvmscope."))
+    ],
     db: Db = None,
     *,
     show: Show,
 ) -> int:
-    """Take over records after checking each line; what is no record is told, with code 1."""
+    """Check each line and add the records; other lines are listed, with exit code 1."""
     from tvmscope.storage.codec import encode
     from tvmscope.workflow.db import take_in
 
@@ -264,7 +287,7 @@ def verify(
     *,
     show: Show,
 ) -> int:
-    """Check every line of the files; 1 when something is wrong."""
+    """Check every line of the files; the exit code is 1 if something is wrong."""
     from tvmscope.storage.codec import encode
     from tvmscope.workflow import db as work
 

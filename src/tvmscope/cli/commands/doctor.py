@@ -23,7 +23,7 @@ _MARKS = {"ok": "green", "warn": "yellow", "fail": "bold red", "info": "dim"}
 
 def doctor(
     clear_cache: Annotated[
-        bool, typer.Option("--clear-cache", help=_("Empty the cache folder, and do no more."))
+        bool, typer.Option("--clear-cache", help=_("Empty the cache folder and exit."))
     ] = False,
     roofs: Annotated[
         bool,

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from tvmscope.core.session import Session
     from tvmscope.report.terminal.explain import Titled
 
-_KERNEL = _("Show this kernel's loops, buffers and schedule; of two paths side by side.")
+_KERNEL = _("Show this kernel's loops, buffers and schedule; with two paths, side by side.")
 
-_AGAINST = _("With --kernel: the kernel there that computes the same source operators.")
+_AGAINST = _(
+    "With --kernel: also show the kernel of this one that computes the same source operators."
+)
 
 
 def explain(

@@ -13,7 +13,7 @@ from tvmscope.units import format_bytes
 
 
 def export(model: flags.Model, *, options: Options, show: Show) -> int:
-    """Write a model as ONNX, as the other runtimes get it."""
+    """Write a model as ONNX, in the form that the other runtimes run."""
     from tvmscope.models.resolve import classify
     from tvmscope.workflow.export import export_onnx
 

@@ -43,7 +43,10 @@ def tracker(
 
 def server(
     key: Annotated[
-        str, typer.Option("--key", metavar="NAME", help=_("What kind of device this is: rpi4."))
+        str,
+        typer.Option(
+            "--key", metavar="NAME", help=_("Name for this kind of device, such as rpi4.")
+        ),
     ],
     tracker: Tracker = "127.0.0.1:9190",
     host: Host = "127.0.0.1",
@@ -60,7 +63,11 @@ def server(
     threads: Annotated[
         int | None,
         typer.Option(
-            "--threads", metavar="N", min=1, help=_("Of each kernel."), show_default=_("cores")
+            "--threads",
+            metavar="N",
+            min=1,
+            help=_("Number of threads of each kernel."),
+            show_default=_("cores"),
         ),
     ] = None,
     *,
@@ -88,9 +95,9 @@ def _until_interrupted(work: Callable[[], None]) -> int:
 
 def status(
     tracker: Tracker = "127.0.0.1:9190",
-    timeout: Annotated[str, typer.Option("--timeout", metavar="TIME", help=_("Wait so long."))] = (
-        "5s"
-    ),
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="TIME", help=_("How long to wait for the tracker."))
+    ] = ("5s"),
     *,
     show: Show,
 ) -> int:

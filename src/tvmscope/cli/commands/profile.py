@@ -28,20 +28,22 @@ def profile(
     ],
     top: Annotated[
         int,
-        option(_OUT, "--top", metavar="N", min=1, help=_("Kernels to show."), default="20"),
+        option(
+            _OUT, "--top", metavar="N", min=1, help=_("Number of kernels to show."), default="20"
+        ),
     ] = 20,
     export_profile: Annotated[
         Path | None,
         option(_OUT, "--export-profile", metavar="FILE", help=_("Write the profiles as JSON.")),
     ] = None,
     redact: Annotated[
-        bool, option(_OUT, "--redact", help=_("Without host name, user name and folders."))
+        bool, option(_OUT, "--redact", help=_("Leave out host name, user name and folders."))
     ] = False,
     *,
     options: Options,
     show: Show,
 ) -> int:
-    """Time every kernel of a compiled model: which ones, how often, how far from the machine."""
+    """Time every kernel of a compiled model, and compare it with the machine's roofs."""
     from tvmscope.core.session import save
     from tvmscope.report.formats import json_
     from tvmscope.report.terminal import profile_table

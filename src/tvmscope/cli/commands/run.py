@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tvmscope.cli.aliases import wants_average
 from tvmscope.cli.command import DEPLOY, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags.option import option
 from tvmscope.cli.flags.pictures import pictures
-from tvmscope.cli.show import Show, exit_code, refuse_overwrite
+from tvmscope.cli.show import Show, exit_code, refuse_overwrite, write
 from tvmscope.errors import UsageError
 from tvmscope.messages import _
 from tvmscope.stages.options import Options
@@ -29,14 +31,24 @@ def run(
     ],
     save_outputs: Annotated[
         Path | None,
-        typer.Option("--save-outputs", metavar="FILE.npz", help=_("Keep the outputs, by name.")),
+        typer.Option(
+            "--save-outputs", metavar="FILE.npz", help=_("File that receives the outputs by name.")
+        ),
     ] = None,
     profile: Annotated[
-        bool, option(_KERNELS, "--profile", help=_("Time every kernel too, after all else."))
+        bool,
+        option(_KERNELS, "--profile", help=_("Also time every kernel, after everything else.")),
     ] = False,
     top: Annotated[
         int | None,
-        option(_KERNELS, "--top", metavar="N", min=1, help=_("Kernels to show."), default="20"),
+        option(
+            _KERNELS,
+            "--top",
+            metavar="N",
+            min=1,
+            help=_("Number of kernels to show."),
+            default="20",
+        ),
     ] = None,
     device: Annotated[
         str | None, typer.Option("--device", hidden=True, help=_("Must be the artifact's own."))
@@ -45,7 +57,7 @@ def run(
     options: Options,
     show: Show,
 ) -> int:
-    """Run a compiled artifact: time it, save its outputs, show it pictures."""
+    """Run a compiled artifact: time it, save its outputs, classify or detect in images."""
     from tvmscope.stages.places import claim
     from tvmscope.workflow.run import check_device, run_artifact
 
@@ -81,6 +93,8 @@ def _show_session(
         save(session, options.output)
     if session.results:
         show.sessions([session], json=json)
+        if not show.json and wants_average(shlex.split(options.command)):
+            write(average_lines(session))
     if top is not None:
         (shown,) = show.presentable([session])
         if session.results:  # the table of times has told the warnings
@@ -88,6 +102,15 @@ def _show_session(
         show.text("", profile_table.render(shown, top))
     code = exit_code([session]) if session.results else 0
     return code or int(top is not None and not session.profiles)
+
+
+def average_lines(session: Session) -> str:
+    """What older scripts print of each measured row, for those that read it."""
+    from tvmscope.core.stats import summary
+
+    timed = [r.measurement for r in session.results if r.status == "ok" and r.measurement]
+    means_ms = [summary(m)["mean_s"] * 1e3 for m in timed if m.values_s]
+    return "".join(f"avg latency (ms): {mean:.3f}\n" for mean in means_ms)
 
 
 def _show_pictures(

@@ -1,4 +1,4 @@
-"""The flags about how close to the reference a result must be (`_flags` says what a group is)."""
+"""The flags about how close to the reference a result must be."""
 
 from __future__ import annotations
 
@@ -19,14 +19,19 @@ def tolerances(
             "--tolerance",
             metavar="X",
             min=0.0,
-            help=_("Largest accepted error, max|a-b| / max|reference|."),
+            help=_("Largest accepted relative error, max|a-b| / max|reference|."),
             default=_("1e-4, in half precision 2e-2"),
         ),
     ] = None,
     atol: Annotated[
         float | None,
         option(
-            _TIME, "--atol", metavar="X", min=0.0, help=_("Added to it, absolute."), default="0"
+            _TIME,
+            "--atol",
+            metavar="X",
+            min=0.0,
+            help=_("Accepted absolute error, added to the relative one."),
+            default="0",
         ),
     ] = None,
 ) -> dict[str, Any]:

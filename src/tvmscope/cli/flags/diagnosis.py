@@ -1,4 +1,4 @@
-"""The flags about explaining a result and acting on it (see `_flags` for what a group is)."""
+"""The flags about explaining a result and acting on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def profiling(
         option(
             _WHY,
             "--profile/--no-profile",
-            help=_("Time every kernel too, after measuring."),
+            help=_("Also time every kernel, after measuring."),
             default=_("profile"),
         ),
     ] = True,

@@ -68,7 +68,7 @@ def target(
             _WHAT,
             "--precision",
             metavar="NAME",
-            help=_("float32, float16, bfloat16; commas join several."),
+            help=_("float32, float16 or bfloat16; join several with commas."),
             default="float32",
         ),
     ] = None,
@@ -84,7 +84,7 @@ def cores(
             "--threads",
             metavar="N",
             min=1,
-            help=_("Threads of every backend."),
+            help=_("Number of threads of every backend."),
             default=_("cores"),
         ),
     ] = None,
@@ -99,7 +99,13 @@ def shapes(
     ] = None,
     batch_size: Annotated[
         int | None,
-        option(_WHAT, "--batch-size", metavar="N", min=1, help=_("First dimension of the inputs.")),
+        option(
+            _WHAT,
+            "--batch-size",
+            metavar="N",
+            min=1,
+            help=_("Size of the inputs' first dimension."),
+        ),
     ] = None,
 ) -> dict[str, Any]:
     return given(shapes=parse_shapes(shapes or []), batch_size=batch_size)
@@ -127,14 +133,18 @@ def inputs(
             metavar="FILE.npz",
             exists=True,
             dir_okay=False,
-            help=_("Inputs by name."),
+            help=_("File with the inputs by name."),
             default=_("seeded random"),
         ),
     ] = None,
     seed: Annotated[
         int | None,
         option(
-            _WHAT, "--seed", metavar="N", help=_("Of inputs, weights and order."), default=_("0")
+            _WHAT,
+            "--seed",
+            metavar="N",
+            help=_("Seed of inputs, random weights and the order of rounds."),
+            default=_("0"),
         ),
     ] = None,
 ) -> dict[str, Any]:
@@ -151,20 +161,25 @@ def compilation(
             _HOW,
             "--pipeline",
             metavar="NAME",
-            help=_("tvmscope, tvm or file.py:function."),
+            help=_("Passes to compile with: tvmscope, tvm or file.py:function."),
             default=_("tvmscope"),
         ),
     ] = None,
     exec_mode: Annotated[
         Literal["bytecode", "compiled"] | None,
-        option(_HOW, "--exec-mode", help=_("Of the virtual machine."), default=_("bytecode")),
+        option(
+            _HOW,
+            "--exec-mode",
+            help=_("How the VM runs the program: bytecode or compiled code."),
+            default=_("bytecode"),
+        ),
     ] = None,
     graph: Annotated[
         bool | None,
         option(
             _HOW,
             "--graph/--no-graph",
-            help=_("Only with, or only without CUDA graphs."),
+            help=_("Run only with, or only without CUDA graphs."),
             default=_("both, as rows of their own"),
         ),
     ] = None,
@@ -183,12 +198,21 @@ def compilation(
     ] = None,
     fast_scatter: Annotated[
         bool,
-        option(_HOW, "--fast-scatter/--no-fast-scatter", help=_("Replace scatters."), default="on"),
+        option(
+            _HOW,
+            "--fast-scatter/--no-fast-scatter",
+            help=_("Replace scatters by faster kernels."),
+            default="on",
+        ),
     ] = True,
     dump_ir: Annotated[
         Path | None,
         option(
-            _HOW, "--dump-ir", metavar="DIR", file_okay=False, help=_("Write the IR of each phase.")
+            _HOW,
+            "--dump-ir",
+            metavar="DIR",
+            file_okay=False,
+            help=_("Write the IR after each phase into this folder."),
         ),
     ] = None,
 ) -> dict[str, Any]:
@@ -207,7 +231,13 @@ _TIME = _("How to measure")
 def measurement(
     iterations: Annotated[
         int | None,
-        option(_TIME, "--iterations", metavar="N", min=1, help=_("Runs per backend, exactly.")),
+        option(
+            _TIME,
+            "--iterations",
+            metavar="N",
+            min=1,
+            help=_("Exact number of timed runs per backend."),
+        ),
     ] = None,
     warmup: Annotated[
         int | None,
@@ -216,14 +246,18 @@ def measurement(
             "--warmup",
             metavar="N",
             min=0,
-            help=_("Warm-up runs, exactly."),
+            help=_("Exact number of warm-up runs."),
             default=_("until steady"),
         ),
     ] = None,
     duration: Annotated[
         str | None,
         option(
-            _TIME, "--duration", metavar="TIME", help=_("Per backend: 5s, 1m."), default=_("8s")
+            _TIME,
+            "--duration",
+            metavar="TIME",
+            help=_("Time to measure each backend: 5s, 1m."),
+            default=_("8s"),
         ),
     ] = None,
     mode: Annotated[
@@ -231,14 +265,17 @@ def measurement(
         option(
             _TIME,
             "--mode",
-            help=_("throughput shows items per second too; see --batch-size."),
+            help=_("throughput also shows items per second; see --batch-size."),
             default=_("latency"),
         ),
     ] = None,
     cache: Annotated[
         Literal["warm", "cold"] | None,
         option(
-            _TIME, "--cache", help=_("Flush the CPU caches before each run?"), default=_("warm")
+            _TIME,
+            "--cache",
+            help=_("cold flushes the CPU caches before each run."),
+            default=_("warm"),
         ),
     ] = None,
 ) -> dict[str, Any]:

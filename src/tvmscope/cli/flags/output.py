@@ -1,4 +1,4 @@
-"""The flags about where results go and how they are shown (see `_flags` for what a group is)."""
+"""The flags about where results go and how they are shown."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ _OUT = _("Output")
 
 def place(
     output: Annotated[
-        Path | None, option(_OUT, "--output", "-o", metavar="PATH", help=_("Where to write."))
+        Path | None,
+        option(_OUT, "--output", "-o", metavar="PATH", help=_("File or folder to write.")),
     ] = None,
-    force: Annotated[bool, option(_OUT, "--force", help=_("Overwrite what is there."))] = False,
+    force: Annotated[bool, option(_OUT, "--force", help=_("Overwrite existing files."))] = False,
 ) -> dict[str, Any]:
     return given(output=output, force=force)
 
 
 def speech(
     json: Annotated[
-        bool, option(_OUT, "--json", help=_("Machine output on stdout; text stays on stderr."))
+        bool,
+        option(_OUT, "--json", help=_("Print JSON on stdout; text for people stays on stderr.")),
     ] = False,
-    quiet: Annotated[bool, option(_OUT, "--quiet", "-q", help=_("No text for people."))] = False,
+    quiet: Annotated[
+        bool, option(_OUT, "--quiet", "-q", help=_("Print no text for people."))
+    ] = False,
     verbose: Annotated[
-        bool, option(_OUT, "--verbose", "-v", help=_("More detail, and tracebacks of errors."))
+        bool,
+        option(_OUT, "--verbose", "-v", help=_("Print more detail, and tracebacks of errors.")),
     ] = False,
 ) -> dict[str, Any]:
     return given(json=json, quiet=quiet, verbose=verbose)
@@ -36,7 +41,9 @@ def speech(
 def results(
     export_times: Annotated[
         Path | None,
-        option(_OUT, "--export-times", metavar="FILE", help=_("Write every single time as JSON.")),
+        option(
+            _OUT, "--export-times", metavar="FILE", help=_("Write every measured time as JSON.")
+        ),
     ] = None,
     percentile: Annotated[
         list[str] | None,
@@ -44,7 +51,7 @@ def results(
             _OUT,
             "--percentile",
             metavar="90,99",
-            help=_("Show percentiles where there are samples enough."),
+            help=_("Show percentiles where there are enough samples."),
         ),
     ] = None,
     redact: Annotated[

@@ -1,4 +1,4 @@
-"""The flags about pictures (see `_flags` for what a group is)."""
+"""The flags about pictures."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _OF_RUN = ("more", "save_vis")
 def pictures(
     more: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PICTURE", help=_("More pictures or folders."), show_default=False),
+        typer.Argument(metavar="PICTURE", help=_("More images or folders."), show_default=False),
     ] = None,
     image: Annotated[
         list[Path] | None,
         option(
-            _PICTURES, "--image", metavar="PATH", help=_("A picture or a folder; name several.")
+            _PICTURES, "--image", metavar="PATH", help=_("An image or a folder; may be several.")
         ),
     ] = None,
     task: Annotated[
@@ -42,7 +42,7 @@ def pictures(
             _PICTURES,
             "--labels",
             metavar="FILE",
-            help=_("Class names, one per line or JSON."),
+            help=_("File with the class names, one per line or JSON."),
             default=_("the model's own, ImageNet or COCO"),
         ),
     ] = None,
@@ -54,7 +54,7 @@ def pictures(
             metavar="X",
             min=0.0,
             max=1.0,
-            help=_("Least score of a box."),
+            help=_("Lowest score of a box that is shown."),
             default="0.25",
         ),
     ] = None,
@@ -66,7 +66,7 @@ def pictures(
             metavar="X",
             min=0.0,
             max=1.0,
-            help=_("Overlap above which the weaker box of a class goes."),
+            help=_("Overlap above which the weaker of two boxes of a class is dropped."),
             default="0.45",
         ),
     ] = None,
@@ -76,7 +76,9 @@ def pictures(
             _PICTURES,
             "--head",
             metavar="NAME",
-            help=_("A detector's outputs: yolov5, yolov8, darknet[:model.cfg], nms, end2end."),
+            help=_(
+                "Layout of a detector's outputs: yolov5, yolov8, darknet[:model.cfg], nms, end2end."
+            ),
             default=_("by its output shapes"),
         ),
     ] = None,
@@ -86,7 +88,7 @@ def pictures(
             _PICTURES,
             "--save-vis",
             metavar="PATH",
-            help=_("Draw the answer; a folder for several pictures."),
+            help=_("Write the image with the answer drawn in; a folder for several images."),
         ),
     ] = None,
     input_scale: Annotated[
@@ -95,28 +97,38 @@ def pictures(
             _PICTURES,
             "--input-scale",
             metavar="1/255",
-            help=_("Pixels are multiplied by it."),
+            help=_("Factor that pixels are multiplied by."),
             default=_("the artifact's, else 1"),
         ),
     ] = None,
     mean: Annotated[
         str | None,
-        option(_PICTURES, "--mean", metavar="R,G,B", help=_("Taken off scaled pixels.")),
+        option(
+            _PICTURES,
+            "--mean",
+            metavar="R,G,B",
+            help=_("Mean that is subtracted from scaled pixels."),
+        ),
     ] = None,
     std: Annotated[
         str | None,
-        option(_PICTURES, "--std", metavar="R,G,B", help=_("Divides what is left.")),
+        option(
+            _PICTURES,
+            "--std",
+            metavar="R,G,B",
+            help=_("Standard deviation that the difference is divided by."),
+        ),
     ] = None,
     layout: Annotated[
         Literal["NCHW", "NHWC"] | None,
-        option(_PICTURES, "--layout", help=_("Of the input."), default=_("by its shape")),
+        option(_PICTURES, "--layout", help=_("Layout of the input."), default=_("by its shape")),
     ] = None,
     fit: Annotated[
         Literal["stretch", "letterbox", "crop"] | None,
         option(
             _PICTURES,
             "--fit",
-            help=_("To the input's size."),
+            help=_("How an image is fitted to the input's size."),
             default=_("the artifact's, else stretch"),
         ),
     ] = None,

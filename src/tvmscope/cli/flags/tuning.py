@@ -1,4 +1,4 @@
-"""The flags about tuning (see `_flags` for what a group is)."""
+"""The flags about tuning."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def searching(
             _SEARCH,
             "--budget",
             metavar="TIME",
-            help=_("Wall clock of everything, from loading to the proof: 90s, 10m, 1h."),
+            help=_("Wall-clock time of the whole run, from loading to the proof: 90s, 10m, 1h."),
             default=_("10m"),
         ),
     ] = None,
     trials: Annotated[
         int | None,
-        option(_SEARCH, "--trials", metavar="N", min=1, help=_("At most so many new trials.")),
+        option(_SEARCH, "--trials", metavar="N", min=1, help=_("Largest number of new trials.")),
     ] = None,
     max_trials_per_task: Annotated[
         int | None,
@@ -35,7 +35,7 @@ def searching(
             "--max-trials-per-task",
             metavar="N",
             min=1,
-            help=_("At most so many per task, those of earlier runs included."),
+            help=_("Largest number of trials per task, including those of earlier runs."),
         ),
     ] = None,
     until: Annotated[
@@ -59,14 +59,19 @@ def searching(
     ] = None,
     ops: Annotated[
         list[str] | None,
-        option(_SEARCH, "--ops", metavar="A,B", help=_("Only these operators: conv2d, matmul.")),
+        option(
+            _SEARCH,
+            "--ops",
+            metavar="A,B",
+            help=_("Tune only these operators, such as conv2d,matmul."),
+        ),
     ] = None,
     metaschedule: Annotated[
         bool | None,
         option(
             _SEARCH,
             "--metaschedule/--no-metaschedule",
-            help=_("Go on with MetaSchedule where the rules have no candidates left."),
+            help=_("Continue with MetaSchedule where the rules have no candidates left."),
             default=_("metaschedule"),
         ),
     ] = None,
@@ -75,7 +80,7 @@ def searching(
         option(
             _SEARCH,
             "--explain/--no-explain",
-            help=_("Take the parts of the best choices back, one by one, to see their worth."),
+            help=_("Remove the parts of the best choices one by one to measure their worth."),
             default=_("explain"),
         ),
     ] = None,
@@ -99,14 +104,19 @@ def trial(
             _SEARCH,
             "--timeout",
             metavar="TIME",
-            help=_("Of building one candidate, and of running it."),
+            help=_("Time limit to build one candidate, and to run it."),
             default=_("15s"),
         ),
     ] = None,
     repeat: Annotated[
         int | None,
         option(
-            _SEARCH, "--repeat", metavar="N", min=1, help=_("Values per trial."), default=_("3")
+            _SEARCH,
+            "--repeat",
+            metavar="N",
+            min=1,
+            help=_("Number of values per trial."),
+            default=_("3"),
         ),
     ] = None,
     min_repeat_ms: Annotated[
@@ -116,14 +126,17 @@ def trial(
             "--min-repeat-ms",
             metavar="MS",
             min=0.0,
-            help=_("Each value is the mean over at least this long."),
+            help=_("Shortest time that each value averages over, in ms."),
             default=_("20"),
         ),
     ] = None,
     cache: Annotated[
         Literal["warm", "cold"] | None,
         option(
-            _SEARCH, "--cache", help=_("Flush the CPU caches before each call?"), default=_("warm")
+            _SEARCH,
+            "--cache",
+            help=_("cold flushes the CPU caches before each call."),
+            default=_("warm"),
         ),
     ] = None,
 ) -> dict[str, Any]:
@@ -147,7 +160,7 @@ def farm(
     ] = None,
     key: Annotated[
         str | None,
-        option(_SEARCH, "--key", metavar="NAME", help=_("Which of its servers.")),
+        option(_SEARCH, "--key", metavar="NAME", help=_("Key of the tracker's servers to use.")),
     ] = None,
 ) -> dict[str, Any]:
     return given(tracker=tracker, key=key)
@@ -160,7 +173,7 @@ def database(
             _HOW,
             "--db",
             metavar="PATH|none",
-            help=_("Tuning records: a file or a folder; none turns them off."),
+            help=_("File or folder of tuning records; none uses no records."),
             default=_("those under tuning_logs/, and the shipped ones"),
         ),
     ] = None,
@@ -172,7 +185,10 @@ def first(
     tune: Annotated[
         str | None,
         option(
-            _HOW, "--tune", metavar="TIME", help=_("Tune the model first, as long as this: 10m.")
+            _HOW,
+            "--tune",
+            metavar="TIME",
+            help=_("Tune the model first, for at most this time: 10m."),
         ),
     ] = None,
 ) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The check before anything compiles: every unsupported operator, with its count and a place."""
+"""The check before anything compiles: every unsupported operator, its count and one node."""
 
 from __future__ import annotations
 

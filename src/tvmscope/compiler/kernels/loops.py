@@ -1,4 +1,4 @@
-"""Loops by hand, for what tensor expressions cannot say, and arithmetic on places in arrays."""
+"""Loops by hand, for what tensor expressions cannot say, and index arithmetic."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: b
 
 
 def blocks(rows: int, body: Callable[[Expr, Expr], None]) -> tirx.Stmt:
-    """On a GPU: a block of threads for each row; the body is told both."""
+    """On a GPU: a block of threads for each row; the body gets both indices."""
     with IRBuilder() as builder:
         _bind(rows, BLOCK, body)
     made: tirx.Stmt = builder.get()

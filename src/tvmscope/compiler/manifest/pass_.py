@@ -11,7 +11,7 @@ from tvmscope.compiler.manifest.context import Context, always
 from tvmscope.compiler.manifest.names import check_name, check_text
 from tvmscope.compiler.manifest.rule import DEVICES
 from tvmscope.compiler.manifest.switch import Switch
-from tvmscope.core.facts import PassFacts
+from tvmscope.core.diagnosis.facts import PassFacts
 from tvmscope.core.options import CompileOptions
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvmscope.compiler.manifest.names import check_name, check_text
 from tvmscope.compiler.manifest.switch import Switch
-from tvmscope.core.facts import RuleFacts
+from tvmscope.core.diagnosis.facts import RuleFacts
 from tvmscope.core.target import Target
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass, Shows
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -22,7 +23,7 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="block-layout",
     phase="layout",
-    words="Runs convolution networks on blocks of 16 channels from end to end.",
+    words=marked("Runs convolution networks on blocks of 16 channels from end to end."),
     make=make,
     ours=("cpu",),
     switches=(

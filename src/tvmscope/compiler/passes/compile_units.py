@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
 
 
 def make(context: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.compile_units import compile_units
+    from tvmscope.compiler.rewrites.cuda.compile_units import compile_units
 
     return compile_units(context.target.arch, context.kernels)
 
@@ -20,7 +21,7 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="compile-units",
     phase="schedule",
-    words="Compiles the generated kernels to machine code, several at once.",
+    words=marked("Compiles the generated kernels to machine code, several at once."),
     make=make,
     ours=("cuda",),
     required=True,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -20,7 +21,7 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="cpu-rules",
     phase="schedule",
-    words="Offers every kernel to the CPU schedule rules.",
+    words=marked("Offers every kernel to the CPU schedule rules."),
     make=make,
     ours=("cpu",),
     finding="no-schedule",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="drop-empty-scatters",
     phase="graph",
-    words="Drops scatters that write nothing.",
+    words=marked("Drops scatters that write nothing."),
     make=make,
     switches=(Switch(name="fast-scatter"),),
 )

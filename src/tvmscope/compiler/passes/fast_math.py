@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass, Shows
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="fast-math",
     phase="layout",
-    words="Replaces exp, erf, tanh and their like by polynomials that vectorise.",
+    words=marked("Replaces exp, erf, tanh and their like by polynomials that vectorise."),
     make=make,
     ours=("cpu",),
     switches=(Switch(name="fast-math"),),

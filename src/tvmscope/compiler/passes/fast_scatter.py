@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,9 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="fast-scatter",
     phase="layout",
-    words="Turns scatters into kernels in which each element of the result looks up its update.",
+    words=marked(
+        "Turns scatters into kernels in which each element of the result looks up its update."
+    ),
     make=make,
     switches=(Switch(name="fast-scatter"),),
 )

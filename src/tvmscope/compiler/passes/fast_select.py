@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,7 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="fast-select",
     phase="layout",
-    words="Gives sorting, TopK and non-maximum suppression to parallel kernels.",
+    words=marked("Gives sorting, TopK and non-maximum suppression to parallel kernels."),
     make=make,
     switches=(Switch(name="fast-select"),),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="fold-arithmetic",
     phase="graph",
-    words="Computes constant arithmetic once, with numpy.",
+    words=marked("Computes constant arithmetic once, with numpy."),
     make=make,
     switches=(Switch(name="fold-constants"),),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context, in_reduced_precision
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="fold-casts",
     phase="precision",
-    words="Casts constants once, with numpy.",
+    words=marked("Casts constants once, with numpy."),
     make=make,
     when=in_reduced_precision,
     switches=(Switch(name="fold-constants"),),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -20,7 +21,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="join-batch",
     phase="fuse",
-    words="Calls the function of one part for each part of the batch.",
+    words=marked("Calls the function of one part for each part of the batch."),
     make=make,
     ours=("cpu",),
 )

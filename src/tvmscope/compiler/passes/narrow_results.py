@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context, in_reduced_precision
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,7 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="narrow-results",
     phase="layout",
-    words="Keeps the results of generated kernels in half precision.",
+    words=marked("Keeps the results of generated kernels in half precision."),
     make=make,
     ours=("cuda",),
     when=in_reduced_precision,

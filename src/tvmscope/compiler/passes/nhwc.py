@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
 
 
 def make(context: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.nhwc import nhwc
+    from tvmscope.compiler.rewrites.cuda.nhwc import nhwc
 
     return nhwc()
 
@@ -21,7 +22,7 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="nhwc",
     phase="layout",
-    words="Runs convolution networks with channels last from end to end.",
+    words=marked("Runs convolution networks with channels last from end to end."),
     make=make,
     ours=("cuda",),
     switches=(Switch(name="nhwc"),),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass, Shows
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,7 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="pack-matmul",
     phase="layout",
-    words="Gives every matrix product its right operand in column panels.",
+    words=marked("Gives every matrix product its right operand in column panels."),
     make=make,
     ours=("cpu",),
     switches=(Switch(name="packed-matmul"),),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 def make(context: Context) -> tvm.transform.Pass:
     import tvm
 
-    from tvmscope.compiler.rewrites.place_units import place_units
+    from tvmscope.compiler.rewrites.cuda.place_units import place_units
     from tvmscope.compiler.units.choose import Chooser, unavailable
 
     if reason := unavailable(context.target):
@@ -27,7 +28,7 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="place-units",
     phase="layout",
-    words="Computes heavy operators together with what follows them in generated kernels.",
+    words=marked("Computes heavy operators together with what follows them in generated kernels."),
     make=make,
     ours=("cuda",),
     switches=(Switch(name="generated-kernels"),),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass, Shows
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="row-kernels",
     phase="layout",
-    words="Gives softmax and layer norm to kernels that keep a row in the cache.",
+    words=marked("Gives softmax and layer norm to kernels that keep a row in the cache."),
     make=make,
     ours=("cpu",),
     switches=(Switch(name="row-kernels"),),

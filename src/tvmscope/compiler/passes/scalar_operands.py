@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tvmscope.compiler.manifest.context import Context, in_reduced_precision
 from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -20,7 +21,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="scalar-operands",
     phase="precision",
-    words="Turns scalar operands into constants, so that they can be cast.",
+    words=marked("Turns scalar operands into constants, so that they can be cast."),
     make=make,
     when=in_reduced_precision,
 )

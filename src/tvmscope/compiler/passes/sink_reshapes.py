@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,9 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="sink-reshapes",
     phase="tidy",
-    words="Moves reshapes behind elementwise operators, which then fuse with what is before.",
+    words=marked(
+        "Moves reshapes behind elementwise operators, which then fuse with what is before."
+    ),
     make=make,
     switches=(Switch(name="sink-reshapes"),),
 )

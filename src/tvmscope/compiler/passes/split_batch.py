@@ -8,6 +8,7 @@ from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.core.options import CompileOptions
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -26,7 +27,7 @@ def _can_be_joined(options: CompileOptions) -> bool:
 PASS = Pass(
     name="split-batch",
     phase="tidy",
-    words="Computes a batch in parts whose activations stay in the caches.",
+    words=marked("Computes a batch in parts whose activations stay in the caches."),
     make=make,
     ours=("cpu",),
     when=_can_be_joined,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass, Shows
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,9 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="subpixel-transposed",
     phase="layout",
-    words="Turns transposed convolutions into ordinary ones without the zeros between inputs.",
+    words=marked(
+        "Turns transposed convolutions into ordinary ones without the zeros between inputs."
+    ),
     make=make,
     ours=("cpu",),
     switches=(Switch(name="subpixel-transposed"),),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context, in_reduced_precision
 from tvmscope.compiler.manifest.pass_ import EVERYWHERE, NOWHERE, Pass
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -62,33 +63,33 @@ def _dlight(_: Context) -> tvm.transform.Pass:
 FOLD_BATCH_NORM = Pass(
     name="fold-batch-norm",
     phase="graph",
-    words="Folds batch norms into the weights of the convolutions before them.",
+    words=marked("Folds batch norms into the weights of the convolutions before them."),
     make=_relax("FoldBatchnormToConv2D"),
     switches=(Switch(name="fold-batch-norm"),),
 )
 DECOMPOSE = Pass(
     name="decompose",
     phase="graph",
-    words="Replaces operators that matter in training only by what they are in inference.",
+    words=marked("Replaces operators that matter in training only by what they are in inference."),
     make=_relax("DecomposeOpsForInference"),
 )
 CANONICALIZE = Pass(
     name="canonicalize",
     phase="graph",
-    words="Removes bindings that only rename a value.",
+    words=marked("Removes bindings that only rename a value."),
     make=_relax("CanonicalizeBindings"),
 )
 FOLD_GRAPH_CONSTANTS = Pass(
     name="fold-graph-constants",
     phase="graph",
-    words="Computes operators of constants once, before the layout is chosen.",
+    words=marked("Computes operators of constants once, before the layout is chosen."),
     make=_relax("FoldConstant"),
     switches=(Switch(name="fold-constants"),),
 )
 MIXED_PRECISION = Pass(
     name="mixed-precision",
     phase="precision",
-    words="Computes convolutions and matrix products in the precision that was asked for.",
+    words=marked("Computes convolutions and matrix products in the precision that was asked for."),
     make=_mixed_precision,
     theirs=EVERYWHERE,
     when=in_reduced_precision,
@@ -96,14 +97,14 @@ MIXED_PRECISION = Pass(
 COMMON_SUBEXPRESSIONS = Pass(
     name="common-subexpressions",
     phase="tidy",
-    words="Computes what occurs twice once.",
+    words=marked("Computes what occurs twice once."),
     make=_relax("EliminateCommonSubexpr"),
     switches=(Switch(name="common-subexpressions"),),
 )
 DEAD_CODE = Pass(
     name="dead-code",
     phase="tidy",
-    words="Removes what no output depends on.",
+    words=marked("Removes what no output depends on."),
     make=_relax("DeadCodeElimination"),
 )
 
@@ -112,21 +113,21 @@ DEAD_CODE = Pass(
 DISPATCH_SAMPLING = Pass(
     name="dispatch-sampling",
     phase="dispatch",
-    words="Gives sampling operators to the device's own kernels.",
+    words=marked("Gives sampling operators to the device's own kernels."),
     make=_dispatch("DispatchSampling"),
     theirs=EVERYWHERE,
 )
 DISPATCH_SORT_SCAN = Pass(
     name="dispatch-sort-scan",
     phase="dispatch",
-    words="Gives sorts and scans that are left to the device's own kernels.",
+    words=marked("Gives sorts and scans that are left to the device's own kernels."),
     make=_dispatch("DispatchSortScan"),
     theirs=EVERYWHERE,
 )
 LEGALIZE = Pass(
     name="legalize",
     phase="legalize",
-    words="Turns operators into kernels.",
+    words=marked("Turns operators into kernels."),
     make=_relax("LegalizeOps"),
     theirs=EVERYWHERE,
     required=True,
@@ -134,7 +135,7 @@ LEGALIZE = Pass(
 ANNOTATE_PATTERNS = Pass(
     name="annotate-patterns",
     phase="fuse",
-    words="Notes on each kernel how it can be fused with others.",
+    words=marked("Notes on each kernel how it can be fused with others."),
     make=_relax("AnnotateTIROpPattern"),
     theirs=("cuda",),
     finding="unfused-chain",
@@ -142,7 +143,7 @@ ANNOTATE_PATTERNS = Pass(
 FOLD_CONSTANTS = Pass(
     name="fold-constants",
     phase="fuse",
-    words="Computes kernels of constants once.",
+    words=marked("Computes kernels of constants once."),
     make=_relax("FoldConstant"),
     theirs=("cuda",),
     switches=(Switch(name="fold-constants"),),
@@ -150,7 +151,7 @@ FOLD_CONSTANTS = Pass(
 FUSE_OPS = Pass(
     name="fuse-ops",
     phase="fuse",
-    words="Groups kernels that can be computed together.",
+    words=marked("Groups kernels that can be computed together."),
     make=_relax("FuseOps"),
     theirs=("cuda",),
     switches=(Switch(name="fusion"),),
@@ -160,7 +161,7 @@ FUSE_OPS = Pass(
 FUSE_TIR = Pass(
     name="fuse-tir",
     phase="fuse",
-    words="Makes one kernel of each group.",
+    words=marked("Makes one kernel of each group."),
     make=_relax("FuseTIR"),
     theirs=("cuda",),
     switches=(Switch(name="fusion"),),
@@ -169,7 +170,7 @@ FUSE_TIR = Pass(
 DLIGHT = Pass(
     name="dlight",
     phase="schedule",
-    words="Schedules every kernel with DLight's rules for GPUs.",
+    words=marked("Schedules every kernel with DLight's rules for GPUs."),
     make=_dlight,
     ours=NOWHERE,
     theirs=("cuda",),
@@ -181,7 +182,7 @@ DLIGHT = Pass(
 RESHAPE_VIEWS = Pass(
     name="reshape-views",
     phase="lower",
-    words="Turns reshapes into views of the same memory.",
+    words=marked("Turns reshapes into views of the same memory."),
     make=_relax("RewriteDataflowReshape"),
     theirs=EVERYWHERE,
     required=True,
@@ -189,7 +190,7 @@ RESHAPE_VIEWS = Pass(
 END_DATAFLOW = Pass(
     name="end-dataflow",
     phase="lower",
-    words="Turns dataflow blocks into plain bindings.",
+    words=marked("Turns dataflow blocks into plain bindings."),
     make=_relax("ToNonDataflow"),
     theirs=EVERYWHERE,
     required=True,
@@ -197,7 +198,7 @@ END_DATAFLOW = Pass(
 DROP_PURITY = Pass(
     name="drop-purity",
     phase="lower",
-    words="Allows calls that write into memory.",
+    words=marked("Allows calls that write into memory."),
     make=_relax("RemovePurityChecking"),
     theirs=EVERYWHERE,
     required=True,
@@ -205,7 +206,7 @@ DROP_PURITY = Pass(
 DESTINATION_PASSING = Pass(
     name="destination-passing",
     phase="lower",
-    words="Gives every kernel the memory that it writes its result into.",
+    words=marked("Gives every kernel the memory that it writes its result into."),
     make=_relax("CallTIRRewrite"),
     theirs=EVERYWHERE,
     required=True,
@@ -214,21 +215,21 @@ DESTINATION_PASSING = Pass(
 PLAN_MEMORY = Pass(
     name="plan-memory",
     phase="memory",
-    words="Lets results whose times do not overlap share memory.",
+    words=marked("Lets results whose times do not overlap share memory."),
     make=_relax("StaticPlanBlockMemory"),
     theirs=EVERYWHERE,
 )
 CUDA_GRAPH = Pass(
     name="cuda-graph",
     phase="memory",
-    words="Records the launches of a run as a CUDA graph, where that was asked for.",
+    words=marked("Records the launches of a run as a CUDA graph, where that was asked for."),
     make=_relax("RewriteCUDAGraph"),
     theirs=EVERYWHERE,
 )
 LOWER_ALLOC = Pass(
     name="lower-alloc",
     phase="memory",
-    words="Turns the allocation of tensors into that of memory.",
+    words=marked("Turns the allocation of tensors into that of memory."),
     make=_relax("LowerAllocTensor"),
     theirs=EVERYWHERE,
     required=True,
@@ -236,14 +237,14 @@ LOWER_ALLOC = Pass(
 KILL_AFTER_USE = Pass(
     name="kill-after-use",
     phase="memory",
-    words="Frees a value after its last use.",
+    words=marked("Frees a value after its last use."),
     make=_relax("KillAfterLastUse"),
     theirs=EVERYWHERE,
 )
 LOWER_BUILTINS = Pass(
     name="lower-builtins",
     phase="finish",
-    words="Turns built-in operators into calls of the virtual machine.",
+    words=marked("Turns built-in operators into calls of the virtual machine."),
     make=_relax("LowerRuntimeBuiltin"),
     theirs=EVERYWHERE,
     required=True,
@@ -251,7 +252,7 @@ LOWER_BUILTINS = Pass(
 PRIM_VALUES = Pass(
     name="prim-values",
     phase="finish",
-    words="Computes scalars that depend on shapes.",
+    words=marked("Computes scalars that depend on shapes."),
     make=_relax("ComputePrimValue"),
     theirs=EVERYWHERE,
     required=True,
@@ -259,7 +260,7 @@ PRIM_VALUES = Pass(
 LOWER_SHAPES = Pass(
     name="lower-shapes",
     phase="finish",
-    words="Checks and computes shapes when the model runs.",
+    words=marked("Checks and computes shapes when the model runs."),
     make=_relax("VMShapeLower"),
     theirs=EVERYWHERE,
     required=True,
@@ -267,7 +268,7 @@ LOWER_SHAPES = Pass(
 GLOBAL_SYMBOLS = Pass(
     name="global-symbols",
     phase="finish",
-    words="Names the functions as the compiled library exports them.",
+    words=marked("Names the functions as the compiled library exports them."),
     make=_relax("AttachGlobalSymbol"),
     theirs=EVERYWHERE,
     required=True,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tvmscope.compiler.manifest.context import Context, in_reduced_precision
 from tvmscope.compiler.manifest.pass_ import Pass
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -20,7 +21,7 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="wide-sums",
     phase="precision",
-    words="Sums half-precision products and averages in single precision.",
+    words=marked("Sums half-precision products and averages in single precision."),
     make=make,
     when=in_reduced_precision,
 )

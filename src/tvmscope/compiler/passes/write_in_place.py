@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     import tvm
@@ -21,7 +22,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="write-in-place",
     phase="fuse",
-    words="Lets scatters write their updates into a value that nobody reads any more.",
+    words=marked("Lets scatters write their updates into a value that nobody reads any more."),
     make=make,
     ours=("cpu",),
     switches=(Switch(name="write-in-place", needs=("fast-scatter",)),),

@@ -1,7 +1,7 @@
-"""Turns scatters round: each place of the result looks up what is written to it.
+"""Inverts scatters: each element of the result looks up what is written to it.
 
     scatter_nd(x, constant box, u)      -> one elementwise kernel that chooses between x and u
-    scatter_nd(x, constant indices, u)  -> the same through a constant table: place -> update
+    scatter_nd(x, constant indices, u)  -> the same through a constant table: element -> update
     scatter_nd(x, indices, u)           -> a kernel that makes the table, then the same
     reductions with duplicates          -> chains of updates in place of the table
     scatter_elements, index_put and slice_scatter likewise
@@ -68,7 +68,7 @@ class _Device:
 
 
 class _Scatter:
-    """One scatter with static shapes: `count` updates to places of the leading axes of `data`."""
+    """One scatter with static shapes: `count` updates to indices of the leading axes of `data`."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class _Scatter:
         return self.emit(partial(boxed.put_box, box=box, reduction=reduction), self.data, updates)
 
     def unknown(self, places: relax.Expr, reduction: str) -> relax.Expr:
-        """For places that are computed at run time, -1 where an update goes nowhere."""
+        """For indices that are computed at run time, -1 where an update goes nowhere."""
         if not self.gpu and prod(self.inner) == 1:
             compute = partial(ops.write_each, reduction=reduction)
             return self.emit(compute, self.data, places, self._shaped((self.count,)))

@@ -14,11 +14,12 @@ from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.schedules import requests, rules
 from tvmscope.compiler.tunable.knobs import workload_of
+from tvmscope.core.diagnosis.remarks import rule_failed
 from tvmscope.core.options import CompileOptions
-from tvmscope.core.remarks import rule_failed
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import UsageError, one_line
+from tvmscope.messages import marked
 from tvmscope.runtime import tvm_compat
 
 
@@ -75,7 +76,7 @@ def replaying(trace: str) -> ScheduleRule:
         name="tuned",
         devices=("cpu", "cuda"),
         version=1,
-        words="A schedule that tuning found, replayed step by step.",
+        words=marked("A schedule that tuning found, replayed step by step."),
         schedule=partial(_replay, trace),
     )
 

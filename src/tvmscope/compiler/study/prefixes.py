@@ -65,7 +65,7 @@ class Study:
         if "FuseOps" in ran:
             needed.add("fuse-tir")  # a fused function that is no kernel yet cannot be called
         context = Context(self.target, self.options)
-        steps = (p.make(context) for p in all_passes() if p.name in needed)
+        steps = (p.make(context) for p in all_passes() if p.name in needed and p.theirs)
         return [str(p.info.name) for p in steps if str(p.info.name) not in ran]
 
 

@@ -13,16 +13,19 @@ from tvmscope.cuda import cost, gpus, records, space
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import TvmscopeError
+from tvmscope.messages import Text, msg
 
 
-def unavailable(target: Target) -> str | None:
+def unavailable(target: Target) -> Text | None:
     """Why no kernel can be generated for a target; None where it can."""
     if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed, so no CUDA kernel was generated: pip install 'triton>=3.6'"
+        return msg(
+            "Triton is not installed, so no CUDA kernel was generated: pip install 'triton>=3.6'"
+        )
     try:
         gpus.gpu_of(target.arch)
     except TvmscopeError as e:
-        return f"no CUDA kernel was generated: {e}"
+        return msg("no CUDA kernel was generated: {reason}", reason=e.message)
     return None
 
 

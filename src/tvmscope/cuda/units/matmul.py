@@ -94,7 +94,7 @@ class Matmul(Unit):
         """Row-major matrices of their own; a transposed one stays what it is."""
         sides = {"a": self.a, "y": self.y, "z": self.z}
         rows = {name: None for name, side in sides.items() if side and side.column == 1}
-        return replace(self, **rows)  # type: ignore[arg-type]
+        return replace(self, **rows)  # type: ignore[arg-type]  # all may be None
 
     @property
     def label(self) -> str:

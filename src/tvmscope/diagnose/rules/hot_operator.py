@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule

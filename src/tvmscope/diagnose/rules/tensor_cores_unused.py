@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.profile import Buffer, KernelIR
 from tvmscope.core.session import Session
 from tvmscope.diagnose import loops

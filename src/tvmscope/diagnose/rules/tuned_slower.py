@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tvmscope.core import stats
 from tvmscope.core.comparison import compare
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.measurement import Result
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule

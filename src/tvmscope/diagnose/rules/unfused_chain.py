@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from math import prod
 
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 
 from tvmscope.analysis import winograd
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule

@@ -13,7 +13,7 @@ from tvmscope.messages import Text, msg
 
 WEIGHTS_SUFFIX = ".weights"
 FORMS = ("concat", "scatter", "raw")
-"""How the boxes are decoded: put together, assigned in place (ScatterND in ONNX), or not at all."""
+"""How the boxes are decoded: concatenated, assigned in place (ScatterND in ONNX), or not at all."""
 
 Number = TypeVar("Number", int, float)
 

@@ -66,7 +66,7 @@ class Convolution(nn.Module):
 
 
 class MaxPool(nn.Module):
-    """Darknet pads size - 1 in all (or as told), and more of it on the right and below."""
+    """Darknet pads `padding`, or size - 1, in all, and more of it on the right and below."""
 
     def __init__(self, layer: Section) -> None:
         super().__init__()

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 from tvmscope.messages import msg
 from tvmscope.models.darknet.cfg import Section, anchors
 
+_Constants = tuple[tuple[Tensor, Tensor], Tensor]
+"""Factor and corners of the cells, and the anchors as shares of the input."""
+
 
 class Yolo(nn.Module):
     """Decodes `B x A(5+C) x H x W` into `B x AHW x (5+C)`: centre, size, objectness, classes.
@@ -33,6 +36,7 @@ class Yolo(nn.Module):
                 )
             )
         self.anchors, self.form = found, form
+        self._placed: dict[tuple[object, ...], _Constants] = {}
 
     def forward(self, x: Tensor, input_size: tuple[int, int]) -> Tensor:
         """`input_size` is the height and width of the picture that the network was given."""
@@ -41,8 +45,25 @@ class Yolo(nn.Module):
         batch, _, height, width = x.shape
         x = x.view(batch, -1, self.numbers, height, width).permute(0, 1, 3, 4, 2)
         decode = self._assign if self.form == "scatter" else self._concatenate
-        boxes = decode(x, self._cells(height, width), self._shares(input_size))
+        boxes = decode(x, *self._constants(x, (height, width), input_size))
         return boxes.reshape(batch, -1, self.numbers)
+
+    def _constants(
+        self, x: Tensor, grid: tuple[int, int], input_size: tuple[int, int]
+    ) -> _Constants:
+        """Cells and anchors, on the device and in the precision of `x`.
+
+        Copies for a GPU are kept, since a CUDA graph cannot capture a copy from the host. They are
+        no buffers: a model's digest must not depend on the sizes that it has seen.
+        """
+        if x.device.type == "cpu" and x.dtype == torch.float32:
+            return self._cells(*grid), self._shares(input_size)
+        key = (*grid, *input_size, x.device, x.dtype)
+        if key not in self._placed:
+            factor, corners = self._cells(*grid)
+            shares = self._shares(input_size)
+            self._placed[key] = (factor.to(x), corners.to(x)), shares.to(x)
+        return self._placed[key]
 
     def _cells(self, height: int, width: int) -> tuple[Tensor, Tensor]:
         """For sigmoids s of a centre: s * factor + corner is its place, as a share of the input.

@@ -41,7 +41,8 @@ _STYLES = {
 }
 _STEPS = (
     *((width, ()) for width in (24, 16, 8)),
-    *((0, ("bar", "memory", "interval", "error")[:count]) for count in (1, 2, 3, 4)),
+    (8, ("mean",)),
+    *((0, ("mean", "bar", "memory", "interval", "error")[:n]) for n in range(2, 6)),
 )
 """What gives way on a narrow terminal, step by step: the bar's width, then whole columns."""
 TEXT_WIDTH = 120
@@ -124,6 +125,8 @@ class SessionView:
         yield Column("median", _("median"), medians, "right")
         intervals = [Text(r.interval, style="dim") for r in rows]
         yield Column("interval", _("95 % interval"), intervals, "right")
+        means = [Text(r.mean, style="dim") for r in rows]
+        yield Column("mean", _("mean ± deviation"), means, "right")
         if any(r.rate for r in rows):
             yield Column("rate", _("items/s"), [Text(r.rate) for r in rows], "right")
         for p in self.percentiles:

@@ -78,6 +78,7 @@ def _columns(rows: Sequence[ResultLine]) -> Iterator[tuple[str, list[str]]]:
     yield _("target"), [escape(row.result.task.target, NAME_LIMIT) for row in rows]
     yield _("median"), [row.median for row in rows]
     yield _("95 % interval"), [row.interval for row in rows]
+    yield _("mean ± deviation"), [row.mean for row in rows]
     if any(row.rate for row in rows):
         yield _("items/s"), [row.rate for row in rows]
     yield view.versus_title(rows), [escape(f"{row.speedup} {row.verdict}") for row in rows]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvmscope.core.facts import RuleFacts
+from tvmscope.core.diagnosis.facts import RuleFacts
 from tvmscope.core.tuning import Part, TunedTask
 from tvmscope.messages import _
 from tvmscope.report.escape import NAME_LIMIT, clean

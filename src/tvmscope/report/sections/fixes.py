@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvmscope.core.findings import CLOSE, Attempt, hits
+from tvmscope.core.diagnosis.findings import CLOSE, Attempt, hits
 from tvmscope.messages import _, plural
 from tvmscope.report.escape import clean
 from tvmscope.report.sections.view import span

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tvmscope.analysis.waterfall import Waterfall, waterfall
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.report.escape import NAME_LIMIT

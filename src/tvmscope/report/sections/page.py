@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from tvmscope.analysis.waterfall import Waterfall, waterfall
-from tvmscope.core.findings import Finding
+from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.profile import Profile
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session, to_json

@@ -53,7 +53,7 @@ class _Call:
         return self.primitive.endswith("annotate") and key.startswith("meta_schedule.")
 
     def get(self, key: str, position: int = 0) -> Any:
-        """An argument by its name, or by its place where it was given without one."""
+        """An argument by its name, or by its index where it was given without one."""
         if key in self.named:
             return self.named[key]
         return self.positional[position] if position < len(self.positional) else None

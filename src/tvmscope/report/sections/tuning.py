@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tvmscope.core.facts import RuleFacts
+from tvmscope.core.diagnosis.facts import RuleFacts
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import TunedTask
 from tvmscope.messages import _

@@ -47,7 +47,9 @@ def _answer(session: Session, rows: list[ResultLine], gap: Waterfall | None, sco
     if own is None or peer is None or peer.versus is None:
         return Verdict("none", _alone(session, own, peer), scope=scope)
     comparison = peer.versus
-    ratio, _bracket, interval = view.ratio(comparison).partition(" ")
+    ratio, _bracket, interval = peer.speedup.partition(" ")
+    if not peer.medians_agree:
+        ratio = ""  # a large number would contradict the times in the sentence beside it
     words = {
         "model": clean(session.model.name, NAME_LIMIT),
         "own": own.name,

@@ -17,6 +17,8 @@ from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.units import format_bytes, format_rate, format_s, format_shape
 
 PRODUCT = "tvmscope"
+ROUNDED = 0.005
+"""A speed-up that differs from 1 by less is shown as 1.00x."""
 LOG_RATIO = 20.0
 """Beyond this ratio a linear bar of the fast rows is a speck, so bars turn logarithmic."""
 
@@ -27,6 +29,8 @@ class ResultLine:
 
     result: Result
     versus: Comparison | None = None
+    subject_s: float | None = None
+    """The median of the row that `versus` is about."""
 
     @property
     def name(self) -> str:
@@ -56,6 +60,17 @@ class ResultLine:
         return span(*(format_s(b) for b in bounds)) if bounds else "-"
 
     @property
+    def mean(self) -> str:
+        """Mean and standard deviation, such as `48.2 ± 0.3 ms`; a lone value has no deviation."""
+        mean, deviation = self.summary.get("mean_s"), self.summary.get("std_s")
+        if mean is None or deviation is None:
+            return format_s(mean)
+        number, _space, unit = format_s(mean).partition(" ")
+        other = format_s(deviation)
+        shared = other.endswith(f" {unit}")
+        return f"{number} ± {other}" if shared else f"{number} {unit} ± {other}"
+
+    @property
     def rate(self) -> str:
         """Items per second, in throughput mode."""
         items = self.result.items
@@ -63,8 +78,25 @@ class ResultLine:
 
     @property
     def speedup(self) -> str:
-        """How many times faster tvmscope is than this row, with the interval."""
-        return "" if self.versus is None else ratio(self.versus)
+        """How many times faster tvmscope is than this row, with the interval.
+
+        The speed-up goes round by round, the medians over all rounds: on a busy machine they may
+        point in different directions. Where nothing is decided, the interval then stands alone.
+        """
+        if self.versus is None:
+            return ""
+        return (
+            ratio(self.versus) if self.medians_agree else _bounds(self.versus) or _("no interval")
+        )
+
+    @property
+    def medians_agree(self) -> bool:
+        """Whether the speed-up may stand beside the medians: decided, or on the same side of 1."""
+        if self.versus is None or not self.subject_s or not self.median_s:
+            return True
+        over, by_medians = self.versus.speedup - 1, self.median_s / self.subject_s - 1
+        apart = over * by_medians < 0 and max(abs(over), abs(by_medians)) >= ROUNDED
+        return self.versus.verdict != "undecided" or not apart
 
     @property
     def verdict(self) -> str:
@@ -128,10 +160,14 @@ def span(low: str, high: str) -> str:
 
 def ratio(comparison: Comparison) -> str:
     """`1.02x [0.98, 1.06]`."""
+    return f"{_digits(comparison.speedup)}x {_bounds(comparison)}".rstrip()
+
+
+def _bounds(comparison: Comparison) -> str:
     if comparison.ci95 is None:
-        return f"{_digits(comparison.speedup)}x"
+        return ""
     low, high = comparison.ci95
-    return f"{_digits(comparison.speedup)}x [{_digits(low)}, {_digits(high)}]"
+    return f"[{_digits(low)}, {_digits(high)}]"
 
 
 def _digits(value: float) -> str:
@@ -140,7 +176,7 @@ def _digits(value: float) -> str:
 
 def measured(session: Session) -> list[ResultLine]:
     """The correct, measured rows: by target in the session's order, the fastest first."""
-    rows = [ResultLine(r, _versus(session, r)) for r in session.results if r.status == "ok"]
+    rows = [_line(session, r) for r in session.results if r.status == "ok"]
     order = {t: i for i, t in enumerate(targets(session))}
     timed = [row for row in rows if row.median_s is not None]
     return sorted(timed, key=lambda r: (order[r.result.task.target], r.median_s or 0.0))
@@ -164,13 +200,14 @@ def targets(session: Session) -> list[str]:
     return list(dict.fromkeys(r.task.target for r in session.results))
 
 
-def _versus(session: Session, result: Result) -> Comparison | None:
-    """The comparison of its group's subject against `result`."""
+def _line(session: Session, result: Result) -> ResultLine:
+    """A result with the comparison of its group's subject against it."""
     own = subject([ResultLine(r) for r in session.results if group(r) == group(result)])
     if own is None or own.result is result:
-        return None
+        return ResultLine(result)
     pair = (own.result.key, result.key)
-    return next((c for c in session.comparisons if (c.key, c.against) == pair), None)
+    versus = next((c for c in session.comparisons if (c.key, c.against) == pair), None)
+    return ResultLine(result, versus, own.median_s)
 
 
 def group(result: Result) -> tuple[str, str]:
@@ -215,7 +252,7 @@ def _sentence(own: ResultLine, peer: ResultLine, comparison: Comparison) -> str:
     else:
         text = _("{own} is {verdict} than {peer}, the fastest other backend: {ratio}")
     line = text.format(
-        own=own.name, peer=peer.name, verdict=_(comparison.verdict), ratio=ratio(comparison)
+        own=own.name, peer=peer.name, verdict=_(comparison.verdict), ratio=peer.speedup
     )
     if comparison.verdict == "undecided" and comparison.smallest_detectable is not None:
         share = comparison.smallest_detectable

@@ -1,4 +1,4 @@
-"""Two measurements side by side: what became faster, what slower, what cannot be told."""
+"""Two measurements side by side: what became faster, what slower, what is undecided."""
 
 from __future__ import annotations
 

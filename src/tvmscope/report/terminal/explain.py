@@ -14,7 +14,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tvmscope.analysis import roofline
-from tvmscope.core.findings import Attempt, Finding
+from tvmscope.core.diagnosis.findings import Attempt, Finding
 from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
@@ -134,6 +134,8 @@ def _kernel(titled: Titled, *, alone: bool) -> RenderableType:
         parts.append(Text(clean(title), "underline"))
     parts += [Text(clean(ir.name, 120), style="bold"), *_facts(titled), Text("")]
     parts += [_tree(ir.tree), Text(""), _buffers(ir.buffers), Text("")]
+    if words := next((r.words for r in titled.session.rules if r.name == ir.rule), None):
+        parts.append(Text(clean(_(words)), style="dim"))  # below, so that trees stand side by side
     steps = in_words(ir.trace)
     if steps:
         parts.append(Text(_("schedule (2.4b: stage 2, loop 4, part b)"), style="dim"))
@@ -162,8 +164,6 @@ def _facts(titled: Titled) -> Iterator[Text]:
     if ir.bytes is not None:
         facts.append(_("{bytes} per call").format(bytes=format_bytes(ir.bytes)))
     yield Text(" · ".join(clean(fact) for fact in facts))
-    if words := next((r.words for r in session.rules if r.name == ir.rule), None):
-        yield Text(clean(_(words)), style="dim")
     points = {(p.key, p.kernel): p for p in roofline.points(session)}
     for profile in session.profiles:
         found = [k for k in profile.kernels if k.name == ir.name]

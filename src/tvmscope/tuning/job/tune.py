@@ -47,6 +47,8 @@ _LEAST_S = 15.0
 """A shorter search is not worth its beginning."""
 _AGAIN = 0.05
 """From this share of the budget on, what validating left is searched on."""
+_AGAIN_SHORT = 0.1
+"""The same for short budgets, of which `_LEAST_S` would be a large part."""
 
 
 def tune(
@@ -115,16 +117,22 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
     workshop = setup.workshop(run, stack)
     proof = prove.begin(run, workshop, [p.task.key for p in chosen])
     try:
-        if chosen and _has_time(run, len(chosen), proof):
-            deadline = _deadline(run, len(chosen), proof)
+        proves = not chosen or _has_time(run, len(chosen), proof)
+        if chosen:
+            deadline = _deadline(run, len(chosen), proof) if proves else _end(run)
             search = _prepare_search(run, chosen, workshop, stack, deadline)
-            _search_and_validate(run, search, proof)
+            if proves:
+                _search_and_validate(run, search, proof)
+            else:
+                _only_search(run, search)
             _tell_unseeded(run, search)
+        if search and proves:
             if not any(state.tried for state in search.states.values()):
                 proof.reason = msg("no candidate was tried")
             prove.explain(run, proof, list(search.states.values()), workshop)
         workshop.close()
-        proof = prove.prove(run, proof)
+        if proves:
+            proof = prove.prove(run, proof)
     finally:
         searched = search.states if search else {}
         tuned = replace(run.job.session, tuning=tuned_tasks(planned, searched, proof))
@@ -133,14 +141,15 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
 
 
 def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:
-    """Whether the budget leaves time to search; else the session says so."""
+    """Whether the budget leaves time to search and to prove; else the session says so."""
     if _deadline(run, tasks, proof) > time.monotonic():
         return True
-    reserve_s = prove.reserve_s(run, tasks, proof)
+    reserve_s = prove.least_reserve_s(run, proof)
     least_min = ceil((run.spent_s() + reserve_s + _LEAST_S) / 60)
     proof.reason = msg(
-        "a budget of {budget:.0f} s leaves no time to search, since preparing took {spent:.0f} s "
-        "and the proof may take {reserve:.0f} s; give at least {least}m",
+        "a budget of {budget:.0f} s leaves no time to search and to prove, since preparing took "
+        "{spent:.0f} s and the proof may take {reserve:.0f} s: what is left is searched, and the "
+        "next run goes on from there; give at least {least}m",
         budget=run.job.options.tune.budget_s,
         spent=run.spent_s(),
         reserve=reserve_s,
@@ -152,14 +161,32 @@ def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:
 
 
 def _deadline(run: Tuned, tasks: int, proof: prove.Proof) -> float:
-    """When the search must end, so that validating and proving end within the budget."""
-    return run.began + run.job.options.tune.budget_s - prove.reserve_s(run, tasks, proof)
+    """When the search must end, so that validating and proving end within the budget.
+
+    Where little is left, fewer tasks can be searched, and so fewer are there to validate: what is
+    kept for that shrinks to one task before the search becomes shorter than is worth while.
+    """
+    whole = _end(run) - prove.reserve_s(run, tasks, proof)
+    least = _end(run) - prove.least_reserve_s(run, proof)
+    return max(whole, min(least, time.monotonic() + _LEAST_S))
+
+
+def _end(run: Tuned) -> float:
+    """When the budget is used up."""
+    return run.began + run.job.options.tune.budget_s
+
+
+def _only_search(run: Tuned, search: Search) -> None:
+    """Trials for a later run, which finds them in the records."""
+    run.job.progress.stage("search", f"{len(search.states)} tasks")
+    search.run()
 
 
 def _search_and_validate(run: Tuned, search: Search, proof: prove.Proof) -> None:
     """Search, then validate; the time that validating did not need is searched on."""
     states = list(search.states.values())
-    again_s = max(_LEAST_S, _AGAIN * run.job.options.tune.budget_s)
+    budget_s = run.job.options.tune.budget_s
+    again_s = max(min(_LEAST_S, _AGAIN_SHORT * budget_s), _AGAIN * budget_s)
     while True:
         run.job.progress.stage("search", f"{len(states)} tasks")
         search.run()

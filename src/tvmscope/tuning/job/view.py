@@ -1,4 +1,4 @@
-"""How a tuning run is told: the line while it runs, and the tasks as the session keeps them."""
+"""What a tuning run shows: the line while it runs, and the tasks as the session keeps them."""
 
 from __future__ import annotations
 

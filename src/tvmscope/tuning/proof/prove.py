@@ -65,9 +65,18 @@ def begin(run: Tuned, workshop: Workshop, workloads: Iterable[str]) -> Proof:
 
 def reserve_s(run: Tuned, tasks: int, proof: Proof) -> float:
     """What must be kept for validating, explaining and proving, as far as is known by now."""
-    each_s = proof.spent_s / len(proof.verdicts) if proof.verdicts else VALIDATE_S
-    validating_s = min(each_s * tasks, _SHARE * run.job.options.tune.budget_s)
+    validating_s = min(_each_s(proof) * tasks, _SHARE * run.job.options.tune.budget_s)
     return model_s(run) + validating_s + explain_s(run)
+
+
+def least_reserve_s(run: Tuned, proof: Proof) -> float:
+    """The same for a single task: with less, nothing that is found could be proven."""
+    return reserve_s(run, 1, proof)
+
+
+def _each_s(proof: Proof) -> float:
+    """For validating one task, as measured; assumed where none was validated yet."""
+    return proof.spent_s / len(proof.verdicts) if proof.verdicts else VALIDATE_S
 
 
 def explain_s(run: Tuned) -> float:

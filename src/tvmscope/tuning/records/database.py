@@ -30,7 +30,7 @@ LINE_LIMIT = 16 << 20
 _CHUNK = 1 << 20
 
 OnReject = Callable[[int, str], None]
-"""Is told the number of a line that holds no record, and why."""
+"""Receives the number of a line that holds no record, and the reason."""
 
 
 class Line(NamedTuple):
@@ -58,7 +58,7 @@ def scan(stream: BinaryIO) -> Iterator[Line]:
 
 
 def read(path: Path, on_reject: OnReject | None = None) -> Iterator[Trial]:
-    """Every trial of a file, streamed; lines that hold none are told to `on_reject`."""
+    """Every trial of a file, streamed; `on_reject` receives lines that hold none."""
     with path.open("rb") as stream:
         for line in scan(stream):
             try:

@@ -161,7 +161,7 @@ def add(trials: Iterable[Trial], path: Path) -> Moved:
 
 
 def merge(sources: Iterable[Path], path: Path) -> Moved:
-    """The records of several files in one, each once; what is no record is left out and told."""
+    """The records of several files in one, each once; other lines are left out and reported."""
     rejected: list[Fault] = []
 
     def trials_of(source: Path) -> Iterator[Trial]:

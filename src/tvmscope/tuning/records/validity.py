@@ -6,9 +6,13 @@ from typing import Any
 
 from tvmscope.compiler.schedules import brought_by, rule_named
 from tvmscope.core.tuning import Trial
+from tvmscope.messages import Text, msg
+
+OWN = "tvmscope"
+"""Where built-in rules come from."""
 
 
-def outdated(trial: Trial) -> str | None:
+def outdated(trial: Trial) -> Text | None:
     """Why a record says nothing about today's kernels; None where it does.
 
     A record belongs to one schedule rule; a change of that rule voids it. A trace needs none.
@@ -16,14 +20,26 @@ def outdated(trial: Trial) -> str | None:
     if trial.rule is None or trial.candidate.trace is not None:
         return None
     rule = rule_named(trial.rule)
-    tuned = f"tuned with the schedule rule {trial.rule}"
     if rule is None:
-        origin = f" of {trial.rule_from}" if trial.rule_from else ""
-        return f"{tuned}{origin}, which is not here"
+        return msg(
+            "tuned with the schedule rule {rule} of {origin}, which is not here",
+            rule=trial.rule,
+            origin=trial.rule_from or OWN,
+        )
     if trial.rule_version != rule.version:
-        return f"{tuned} in version {trial.rule_version}, not {rule.version}"
+        return msg(
+            "tuned with the schedule rule {rule} in version {version}, not {here}",
+            rule=trial.rule,
+            version=trial.rule_version or 0,
+            here=rule.version,
+        )
     if trial.rule_from != (here := brought_by(trial.rule)):
-        return f"{tuned} of {trial.rule_from or 'tvmscope'}, not of {here or 'tvmscope'}"
+        return msg(
+            "tuned with the schedule rule {rule} of {origin}, not of {here}",
+            rule=trial.rule,
+            origin=trial.rule_from or OWN,
+            here=here or OWN,
+        )
     return None
 
 

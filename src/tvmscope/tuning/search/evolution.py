@@ -39,7 +39,7 @@ _KNOWN_MOST = 256
 _SEEDS = 4
 """Of a rule's candidates that the first population has; making one takes some 0.3 s."""
 _TOLD = 32
-"""Of a rule's candidates that the cost model is told."""
+"""How many of a rule's candidates train the cost model."""
 _WARMUP = 32
 """Trials from which on the cost model ranks; before that all candidates are equal to it."""
 _AGAIN = 4

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
-from tvmscope.tuning.plan import PlannedTask
+from tvmscope.tuning.plan import TRIAL_S, PlannedTask
 from tvmscope.tuning.records.database import same_target
 from tvmscope.tuning.records.validity import outdated
 from tvmscope.tuning.search.metaschedule import Proposer
@@ -20,6 +20,9 @@ from tvmscope.tuning.trials.workshop import NO_REFERENCE, Pair, Workshop
 SECOND_LAYER = 2
 """By how many halvings MetaSchedule's candidates stand back where a rule has had its turn: from
 the plain loops it rarely comes near a rule's schedule."""
+
+_UNTUNED_SHARE = 0.25
+"""Of the time, what untuned kernels may take before the first candidate is tried."""
 
 
 class Records(Protocol):
@@ -90,8 +93,7 @@ class Search:
     def run(self) -> None:
         """Search until a limit is reached or nothing is left to try; may be called again."""
         try:
-            every = list(self.states.values())
-            untuned = [(s.task, Candidate()) for s in every if UNTUNED not in s.tried]
+            untuned = [(s.task, Candidate()) for s in self._measured_first()]
             for start in range(0, len(untuned), self.batch):
                 if self._clock() < self.limits.deadline:
                     self._try(untuned[start : start + self.batch])
@@ -100,6 +102,19 @@ class Search:
         finally:
             for state in self.states.values():
                 state.mark(self.elapsed_s)
+
+    def _measured_first(self) -> list[State]:
+        """Whose untuned kernels are measured before anything else: all, if time is plentiful.
+
+        Else those with the most to gain; the others' follow when their turn comes, so that a
+        short search of many tasks does not end before its first candidate.
+        """
+        new = [state for state in self.states.values() if UNTUNED not in state.tried]
+        left_s = self.limits.deadline - self._clock()
+        if len(new) * TRIAL_S <= _UNTUNED_SHARE * left_s:
+            return new
+        count = max(1, int(_UNTUNED_SHARE * left_s / TRIAL_S))
+        return sorted(new, key=lambda s: -s.headroom_s)[:count]
 
     def _recall(self, state: State) -> None:
         """Earlier trials on the same machine count, and are not repeated."""
@@ -133,6 +148,10 @@ class Search:
 
     def _advance(self, state: State) -> None:
         """One batch for one task."""
+        if UNTUNED not in state.tried:
+            self._try([(state.task, Candidate())])
+            if self._finished():
+                return
         before, count = state.best_s, self._allowed(state)
         if state.second_layer:
             self._evolve(state, count)

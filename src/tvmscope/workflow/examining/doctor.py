@@ -8,11 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 
@@ -133,8 +133,24 @@ def _tvm() -> Iterator[Check]:
         return
     where = facts["source_build"] or Path(facts["file"]).parent
     yield Check("tvm", "ok", f"{facts['version']}, LLVM {facts['llvm']} ({where})")
+    yield from _tvm_cuda(facts, gpu=cuda_device.find() is not None)
     yield from _threads(facts["threads"])
     yield from _host(facts["llvm_cpu"])
+
+
+def _tvm_cuda(facts: Mapping[str, Any], *, gpu: bool) -> Iterator[Check]:
+    """What this TVM can do with a GPU; without one only compiling for it is of interest."""
+    code = _("generates CUDA code") if facts["cuda_code"] else _("was built without CUDA code")
+    if facts["cuda_device"]:
+        yield Check("tvm cuda", "ok", _("{code}; its runtime sees the GPU").format(code=code))
+        return
+    runtime = (
+        _("its CUDA runtime sees no device")
+        if facts["cuda_runtime"]
+        else _("its CUDA runtime is missing or does not load here")
+    )
+    fix = _("install a TVM with CUDA, and the CUDA libraries that it needs") if gpu else ""
+    yield Check("tvm cuda", "warn" if gpu else "info", f"{code}; {runtime}", fix)
 
 
 def _threads(by_itself: int) -> Iterator[Check]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tvmscope.core.options import MeasureOptions
@@ -11,7 +12,8 @@ from tvmscope.stages.options import Options
 from tvmscope.stages.plan import plan_rows
 from tvmscope.stages.rows import PlannedRow
 from tvmscope.stages.targets import resolve_targets, threads_of
-from tvmscope.tuning.records.lookup import records_of
+from tvmscope.tuning.records.lookup import find_choices, records_of
+from tvmscope.workflow.compile import check_one
 
 
 @dataclass(frozen=True)
@@ -63,3 +65,20 @@ def plan(model: Any, options: Options) -> Plan:
         rows=tuple(plan_rows(options, where, form, records_of(options.db))),
         options=options,
     )
+
+
+def compile_lines(model: Any, output: Path, options: Options) -> list[str]:
+    """What `compile` would do: one artifact, nothing measured, no other backend."""
+    check_one(options)
+    (target,) = resolve_targets(options)
+    source, threads = classify(str(model)), threads_of(options)
+    found = len(find_choices(options.db, target, threads).choices)
+    return [
+        f"model     {model} ({source.kind})",
+        f"target    {target.label}",
+        f"threads   {threads}",
+        f"precision {options.precisions[0]}",
+        f"pipeline  {options.compile.pipeline}",
+        f"tuning    choices for {found} workloads",
+        f"artifact  {output}",
+    ]

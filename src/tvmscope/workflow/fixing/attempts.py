@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tvmscope.benchmark.compare import compare_all
 from tvmscope.core.comparison import verdict
-from tvmscope.core.findings import Attempt, Finding
+from tvmscope.core.diagnosis.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session

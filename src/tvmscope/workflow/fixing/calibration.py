@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tvmscope.core.findings import Attempt
+from tvmscope.core.diagnosis.findings import Attempt
 from tvmscope.core.session import Session
 from tvmscope.errors import SchemaError
 from tvmscope.stages.places import data_folder

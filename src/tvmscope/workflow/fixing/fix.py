@@ -15,7 +15,7 @@ from typing import Any
 
 from tvmscope.benchmark.plan import Entry
 from tvmscope.compiler import targets
-from tvmscope.core.findings import Attempt, Finding
+from tvmscope.core.diagnosis.findings import Attempt, Finding
 from tvmscope.core.measurement import Result
 from tvmscope.core.precision import Precision
 from tvmscope.core.row import RowKey

@@ -1,4 +1,4 @@
-"""Assignments to masks of both formats, from sizes known at run time only to fixed ones.
+"""Rewrites assignments to masks, whose sizes are known only at run time, to fixed sizes.
 
-The importers of `onnx/` and `torch/` call it; it knows nothing of them.
+The importers of `onnx/` and `torch/` call it; it imports neither.
 """

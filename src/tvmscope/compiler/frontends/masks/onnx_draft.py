@@ -88,7 +88,7 @@ class Draft:
         return name
 
     def again(self, node: onnx.NodeProto, values: list[Value]) -> str:
-        """The node once more, for these inputs."""
+        """A copy of the node with these inputs."""
         made, names = onnx.NodeProto(), (v.tensor for v in values)
         made.CopyFrom(node)
         made.input[:] = [next(names) if name else "" for name in node.input]
@@ -97,7 +97,7 @@ class Draft:
         return name
 
     def replace(self, node: onnx.NodeProto, kind: str, *inputs: str) -> None:
-        """Another node in place of this one."""
+        """Replace this node by another one."""
         self.nodes.append(helper.make_node(kind, inputs, node.output, node.name))
         self.replaced.add(node.output[0])
 
@@ -105,7 +105,7 @@ class Draft:
         return self.emit("Reshape", tensor, self.constant(shape))
 
     def chosen(self, places: Places, shape: tuple[int, ...]) -> str:
-        """The mask in a shape that has one axis of places."""
+        """The mask in a shape that has one axis for its elements."""
         mask = self.value(places.tensor)
         if mask is None or prod(mask.shape) != places.size:
             raise Lost
@@ -116,9 +116,10 @@ class Draft:
         return tensor if mask.shape == shape else self.reshaped(tensor, shape)
 
     def picked(self, value: Value, axis: int, places: Places, *, exactly: bool) -> Value:
-        """Of values one after the other along an axis: for each place the one that is next.
+        """For each element of a mask, the next one of the values along an axis.
 
-        NaN where there are not exactly as many as chosen places, or not enough.
+        The result is NaN if the number of values differs from the number of selected elements, or
+        (where `exactly` is False) is smaller.
         """
         size, dtype = value.shape[axis], self.dtype(value.tensor)
         enough = not exactly and size >= places.size

@@ -1,6 +1,6 @@
-"""What is known of a tensor in an ONNX graph that has an element for each chosen place of a mask.
+"""What is known of an ONNX tensor that has one element for each selected element of a mask.
 
-Such an axis is written as long as the mask is; `Value.axis` says which one it is.
+The rewritten tensor has an axis as long as the mask instead; `Value.axis` says which one it is.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _NAMING_AXES = {"Unsqueeze": 1, "Squeeze": 1, "Slice": 3}
 
 
 class Lost(Exception):
-    """A node makes of such tensors what is not understood."""
+    """The node's output depends on the mask in a way the pass does not handle."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """The places of a mask, each of them so many times in a row."""
+    """The elements of a mask, each repeated a number of times in a row."""
 
     mask: str
     times: int
     size: int
-    """Of all places together."""
+    """Number of elements, repetitions included."""
     tensor: str = field(compare=False)
-    """The mask in this size, each place so many times."""
+    """The mask in this size, each element repeated."""
 
 
 class Count(int):
-    """The number of chosen places; as a number, that of all places."""
+    """The number of selected elements; as a number, that of all elements."""
 
     places: Places
 
@@ -55,7 +55,7 @@ class Value:
     places: Places | None = None
     axis: int = 0
     tensor: str = ""
-    """Its name; one with an element for every place has a name of its own."""
+    """Its name; a tensor with one value per element of the mask has a name of its own."""
 
     @property
     def end(self) -> int:
@@ -69,7 +69,7 @@ def counts_in(array: Array) -> list[Count]:
 
 
 def places_of(value: Value) -> Places:
-    """The places of a value that is known to have some."""
+    """The mask elements of a value that is known to have some."""
     assert value.places is not None
     return value.places
 
@@ -84,7 +84,7 @@ def of_shape(dims: Array) -> Value:
 
 
 def broadcast(values: Sequence[Value]) -> Value:
-    """What an elementwise operator makes of these; one of them has an element for each place."""
+    """The result of an elementwise operator; one input has a value per element of the mask."""
     held = next(v for v in values if v.places)
     for v in values:
         alone = not v.places and (-held.end > len(v.shape) or v.shape[held.end] == 1)
@@ -98,7 +98,7 @@ def broadcast(values: Sequence[Value]) -> Value:
 
 
 def moved(node: onnx.NodeProto, values: Sequence[Value], rank: int) -> int | None:
-    """Where a node that only moves elements puts the axis of places; None where it is spoilt."""
+    """Where a node that only moves elements puts the mask's axis; None where it is lost."""
     given, axis = attributes(node), values[0].axis
     if node.op_type == "Transpose":
         return int([*given.get("perm", range(rank)[::-1])].index(axis))

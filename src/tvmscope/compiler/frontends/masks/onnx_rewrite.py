@@ -1,14 +1,15 @@
-"""Assignments to masks in ONNX, from sizes that are known at run time only to fixed ones.
+"""Rewrites assignments to masks in ONNX, whose sizes are known only at run time, to fixed sizes.
 
     ScatterND(x, Transpose(NonZero(mask)), Expand(v, [count]))  -> Where(mask, v, x)
     ScatterND(x, ..., f(GatherND(y, ...)))                      -> Where(mask, f(y), x)
-    ScatterND(x, ..., Slice(v, 0, count))                       -> Where(mask, v[chosen before], x)
+    ScatterND(x, ..., Slice(v, 0, count))                       -> Where(mask, v[rank in mask], x)
 
-Beside a tensor that has an element for each chosen place, one with an element for every place of
-the mask is made; only the chosen ones count, and only the scatter at the end has to know which
-those are. A scatter that all this is understood of is replaced, and what nothing else needs is left
-out; any other NonZero stays as it is. Where each chosen place takes the next one of some values,
-whether there are as many as chosen places is seen at run time: if not, those places are NaN.
+A tensor with one value per selected element gets a counterpart with one value per element of the
+mask. Only the values of selected elements matter, and only the scatter at the end needs the mask.
+A scatter is replaced if the pass handles every node that leads to it; nodes that nothing else needs
+are removed, and any other NonZero stays. Where each selected element takes the next one of several
+values, the number of values is checked at run time: if it differs from the number of selected
+elements, the result is NaN at those elements.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _ARITHMETIC = (
     "Constant", "Concat", "Gather", "Unsqueeze", "Squeeze", "Slice", "Cast", "Identity", "Add",
     "Sub", "Mul", "Equal", "Where", "ConstantOfShape", "Reshape", "Transpose", "Shape",
 )  # fmt: skip
-"""What is computed with shapes."""
+"""Operators that shape arithmetic consists of."""
 _SMALL = 64
-"""Elements of what may be a shape; larger constants are not computed with."""
+"""Largest number of elements of a shape; larger constants are not evaluated."""
 _MOST_BYTES = 2**31 - 1
 """Of a model that shapes can be inferred of."""
 
@@ -93,7 +94,7 @@ def _sizes(draft: Draft, node: onnx.NodeProto) -> Value | None:
 
 
 def _by_rule(draft: Draft, node: onnx.NodeProto) -> Value | None:
-    """A node that makes or takes tensors with an element for each place."""
+    """A node that makes or takes tensors with one value per selected element."""
     rule = rules.RULES.get(node.op_type)
     values = [v for v in _inputs(draft, node) if v is not None]
     if rule is None or len(values) < sum(map(bool, node.input)):

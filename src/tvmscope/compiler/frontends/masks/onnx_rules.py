@@ -1,7 +1,7 @@
-"""What each ONNX operator makes of tensors that have an element for each chosen place of a mask.
+"""How each ONNX operator handles tensors with one value per selected element of a mask.
 
-A rule writes the node once more, in fixed sizes, and gives what is known of its result; None, or
-`Lost`, where it has nothing to do with masks or is not understood.
+A rule writes the node again, in fixed sizes, and returns what is known of its result. It returns
+None for a node that has nothing to do with masks, and raises `Lost` where it cannot handle one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMBINE = {"add": "Add", "mul": "Mul", "min": "Min", "max": "Max"}
 
 
 def _nonzero(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
-    """The coordinates of all places."""
+    """The coordinates of all elements of the mask."""
     (mask,) = values
     if mask.places or not mask.shape or not 0 < prod(mask.shape) <= _MOST_PLACES:
         return None
@@ -51,7 +51,7 @@ def _base(draft: Draft, mask: str, shape: tuple[int, ...]) -> tuple[str, int]:
 
 
 def _reduce_sum(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
-    """The number of chosen places, as PyTorch's newer exporter writes it."""
+    """The number of selected elements, as PyTorch's newer exporter writes it."""
     cast, given = draft.maker.get(node.input[0]), known.attributes(node)
     if cast is None or cast.op_type != "Cast" or len(values) != 1 or "axes" in given:
         return None
@@ -80,7 +80,7 @@ def _shape(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value:
 
 def _elementwise(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value:
     if node.op_type == "Div" and draft.dtype(node.output[0]) not in FLOATS:
-        raise Lost  # by zero, at a place that was not chosen
+        raise Lost  # division by zero at an element that is not selected
     result = known.broadcast(values)
     found = known.evaluate(node, [v.array for v in values], draft.opset)
     return replace(result, array=found, tensor=draft.again(node, values))
@@ -120,7 +120,7 @@ def _constant_of_shape(draft: Draft, node: onnx.NodeProto, values: list[Value]) 
 
 
 def _slice(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
-    """The first values, as many as there are chosen places."""
+    """The first values, as many as there are selected elements."""
     value, arrays = values[0], [v.array for v in values[1:] if v.array is not None]
     if len(arrays) < max(2, len(values) - 1) or len(values) < len(node.input):
         return None
@@ -137,7 +137,7 @@ def _slice(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | N
 
 
 def _reshape(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
-    """To the same shape, or to one axis where that of the places is the first one."""
+    """Reshape to the same shape, or to one axis where the mask's axis is the first one."""
     value, dims = values[0], values[1].array
     if dims is None or not value.places or known.attributes(node).get("allowzero"):
         return None
@@ -159,7 +159,7 @@ def _reshape(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value |
 
 
 def _gather(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
-    """Along one axis, by places of a mask of that axis."""
+    """Gather along one axis, at the selected elements of a mask of that axis."""
     data, indices = values
     axis = known.attributes(node).get("axis", 0) % len(data.shape)
     if data.places or indices.array is None:
@@ -183,7 +183,7 @@ def _gather_nd(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value
 
 
 def _scatter_nd(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
-    """Every place gets its value if it is chosen, else what it has."""
+    """Every selected element gets its value; the others keep theirs."""
     data, indices, updates = values
     rows, lead = _rows(data, indices)
     places, axis = known.places_of(indices), indices.axis
@@ -212,7 +212,7 @@ def _scatter_nd(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Valu
 
 
 def _mask(draft: Draft, indices: Value, lead: tuple[int, ...] | None, inner: int) -> str:
-    """The mask as wide as the coordinates, or in the shape of all the places that they name."""
+    """The mask as wide as the coordinates, or in the shape of all elements that they name."""
     places, around, ones = known.places_of(indices), indices.shape[:-1], (1,) * inner
     if lead is not None and prod(around) == places.size:
         return draft.chosen(places, (*lead, *ones))
@@ -226,7 +226,7 @@ def _mask(draft: Draft, indices: Value, lead: tuple[int, ...] | None, inner: int
 
 
 def _rows(data: Value, indices: Value) -> tuple[Array, tuple[int, ...]]:
-    """The places that coordinates name, as numbers among those of the leading axes."""
+    """The flat indices, over the leading axes, that coordinates name."""
     if indices.array is None or indices.places is None or indices.end == -1 or data.places:
         raise Lost
     lead = data.shape[: indices.shape[-1]]
@@ -237,7 +237,7 @@ def _rows(data: Value, indices: Value) -> tuple[Array, tuple[int, ...]]:
 
 
 def _is_all(rows: Array, shape: tuple[int, ...]) -> bool:
-    """Whether these are all the places of a shape, in order."""
+    """Whether these are all flat indices of a shape, in order."""
     return rows.size == prod(shape) and bool((rows == np.arange(rows.size)).all())
 
 
@@ -249,7 +249,7 @@ MAKERS: dict[str, Rule] = {
     "Slice": _slice,
     "ConstantOfShape": _constant_of_shape,
 }
-"""They may make such a tensor, or a number of places, of plain ones."""
+"""Operators that may make such a tensor, or a number of elements, from plain tensors."""
 _MOVES = ("Transpose", "Unsqueeze", "Squeeze", "Concat")
 _ELEMENTWISE = (
     "Abs", "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Floor", "Ceil", "Round", "Sign", "Sin",

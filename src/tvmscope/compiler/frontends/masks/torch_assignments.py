@@ -1,11 +1,12 @@
 """Assignments to masks in PyTorch, as Relax operators of fixed sizes.
 
     x[mask] = value                   -> where(mask, value, x)
-    x[mask] = values                  -> where(mask, values[chosen before], x)
-    masked_scatter(x, mask, values)   -> the same; there may be more values than chosen elements
+    x[mask] = values                  -> where(mask, values[rank in mask], x)
+    masked_scatter(x, mask, values)   -> the same; there may be more values than selected elements
 
-Whether there are as many values as chosen elements is seen at run time: if not, those elements are
-NaN. Integers have no NaN, so such an assignment is refused, as one is whose size is not known.
+The number of values is checked at run time: if it differs from the number of selected elements, the
+result is NaN at those elements. Integers have no NaN, so such an assignment is refused, and so is
+one whose size is not known.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tvm.tirx import IntImm
 
 Emit = Callable[[relax.Expr], relax.Var]
 """The `emit` of a block builder."""
-_UNKNOWN_SIZE = "as many values as a mask has places: known at run time only"
+_UNKNOWN_SIZE = "its size is the number of elements that a mask selects: known at run time only"
 
 
 def is_mask(index: relax.Expr | None) -> bool:
@@ -47,7 +48,7 @@ def put_mask(
 
 
 def masked_scatter(emit: Emit, data: relax.Expr, mask: relax.Expr, source: relax.Expr) -> relax.Var:
-    """The chosen elements of `data` take those of `source`, one after the other."""
+    """The selected elements of `data` take those of `source`, one after the other."""
     op = relax.op
     shape = np.broadcast_shapes(*(tuple(int(d) for d in v.ty.shape) for v in (data, mask)))
     mask = emit(op.broadcast_to(mask, shape))
@@ -56,7 +57,7 @@ def masked_scatter(emit: Emit, data: relax.Expr, mask: relax.Expr, source: relax
 
 
 def _over_mask(emit: Emit, values: relax.Expr, mask: relax.Expr, after: int) -> relax.Expr:
-    """The values with the one axis of all chosen elements as the axes of the mask."""
+    """The values, with the axis of selected elements replaced by the axes of the mask."""
     shape = list(values.ty.shape)
     if len(shape) <= after:
         return values
@@ -74,9 +75,10 @@ def _over_mask(emit: Emit, values: relax.Expr, mask: relax.Expr, after: int) -> 
 def _picked(
     emit: Emit, values: relax.Expr, axis: int, mask: relax.Expr, *, exactly: bool
 ) -> relax.Var:
-    """For each element of a mask the value that is next there, along an axis.
+    """For each element of a mask, the next one of the values along an axis.
 
-    NaN where there are not exactly as many as chosen elements, or not enough.
+    The result is NaN if the number of values differs from the number of selected elements, or is
+    too small.
     """
     op = relax.op
     size, elements = int(values.ty.shape[axis]), prod(int(d) for d in mask.ty.shape)

@@ -1,4 +1,4 @@
-"""Scatters into boxes: every step-th place of a part of a tensor, as assignments to slices are."""
+"""Scatters into boxes: every step-th index of each axis, as in assignments to slices."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def overwrite(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _group(count: int, length: int) -> int:
-    """How many rows are dealt with together: a divisor of their number."""
+    """How many rows are processed together: a divisor of their number."""
     return max(g for g in range(1, max(1, _RUN // length) + 1) if count % g == 0)
 
 
@@ -122,7 +122,7 @@ def _inside(box: Box, row: Expr, shape: Sequence[int], rows: int) -> tuple[list[
 def _offsets(
     box: Box, at: Sequence[Expr], shape: Sequence[Expr | int]
 ) -> tuple[list[Expr], list[Expr]]:
-    """The conditions under which a place is in a box, and where in the box it then is."""
+    """The conditions under which an element is in a box, and its index in the box."""
     inside, places = [], []
     for axis, size, start, step, count in zip(
         at, shape, box.starts, box.steps, box.counts, strict=False

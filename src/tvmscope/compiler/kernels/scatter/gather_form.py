@@ -1,6 +1,6 @@
-"""Scatters as tensor expressions: each place of the result looks up what is written to it.
+"""Scatters as tensor expressions: each element of the result looks up what is written to it.
 
-Turned round like this every place is written once: no order to keep, no race, any number of
+Inverted like this, every element is written once: no order to keep, no race, any number of
 threads. Where indices are known only at run time, a small kernel makes the look-up table first.
 """
 
@@ -19,7 +19,7 @@ Expr = tirx.Expr
 def put_rows(
     data: te.Tensor, rows: te.Tensor, updates: te.Tensor, reduction: str, lead: int
 ) -> te.Tensor:
-    """`rows` names, for each place of the leading axes, the row of `updates` to take, or -1."""
+    """`rows` names, for each index of the leading axes, the row of `updates` to take, or -1."""
     combine = COMBINE[reduction]
 
     def value(*i: Expr) -> Expr:
@@ -73,7 +73,7 @@ def write_each(data: te.Tensor, places: te.Tensor, updates: te.Tensor, reduction
 
 
 def places_nd(indices: te.Tensor, shape: Sequence[int]) -> te.Tensor:
-    """The place of each row of coordinates in the flattened leading axes; -1 for none."""
+    """The index of each row of coordinates in the flattened leading axes; -1 for none."""
     depth, leading = int(indices.shape[-1]), indices.shape[:-1]
     count = product(leading)
 
@@ -94,7 +94,7 @@ def places_elements(indices: te.Tensor, shape: Sequence[int], axis: int) -> te.T
 
 
 def last_rows(places: te.Tensor, size: int, *, gpu: bool) -> te.Tensor:
-    """By place: the last row that goes there, or -1."""
+    """By element: the last row that is written to it, or -1."""
 
     def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
         place, rows = T.buffer_proxy(ins[0]), T.buffer_proxy(outs[0])
@@ -115,7 +115,7 @@ def last_rows(places: te.Tensor, size: int, *, gpu: bool) -> te.Tensor:
 
 
 def chained_rows(places: te.Tensor, size: int, *, gpu: bool) -> list[te.Tensor]:
-    """By place its first row, and by row the next one of the same place; -1 ends a chain."""
+    """By element its first row, by row the next one of the same element; -1 ends a chain."""
     count = int(places.shape[0])
 
     def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
@@ -148,7 +148,7 @@ def fold_rows(
     *,
     gpu: bool,
 ) -> te.Tensor:
-    """`data` with all rows of each place's chain combined into it."""
+    """`data` with all rows of each element's chain combined into it."""
     combine, size = COMBINE[reduction], int(heads.shape[0])
     inner = product(data.shape) // size
     run = 1 if gpu else inner  # a thread takes one element of a GPU, a whole row of a CPU
@@ -180,7 +180,7 @@ def _atomic(function: str, buffer: tirx.Buffer, place: Expr, row: Expr) -> Expr:
 
 
 def _place(at: Sequence[Expr], shape: Sequence[int]) -> Expr:
-    """The flat place of run-time coordinates, or -1 where one is outside."""
+    """The flat index of run-time coordinates, or -1 where one is outside."""
     wrapped = [tirx.Select(c < 0, c + size, c) for c, size in zip(_wide(at), shape, strict=True)]
     outside = [tirx.any(c < 0, c >= size) for c, size in zip(wrapped, shape, strict=True)]
     place = tirx.Cast("int32", flat(wrapped, shape))

@@ -1,4 +1,4 @@
-"""What known indices of a scatter say: a box of the target, or which update lands where."""
+"""What known indices of a scatter say: a box of the target, or the update of each element."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEAST_ROWS = 16
 
 @dataclass(frozen=True)
 class Box:
-    """Every `step`-th place from `start`, `count` times, along each of the leading axes."""
+    """Every `step`-th index from `start`, `count` times, along each of the leading axes."""
 
     starts: tuple[int, ...]
     steps: tuple[int, ...]
@@ -84,7 +84,7 @@ def box_of(rows: Array) -> Box | None:
 
 
 def flat(rows: Array, lead: tuple[int, ...]) -> Array:
-    """Each row's place in the flattened leading axes."""
+    """Each row's index in the flattened leading axes."""
     return np.ravel_multi_index(tuple(rows.T), lead) if len(rows) else np.zeros(0, np.int64)
 
 
@@ -93,14 +93,14 @@ def has_duplicates(places: Array) -> bool:
 
 
 def winners(places: Array, size: int) -> Array:
-    """By place: the last update that goes there, or -1."""
+    """By element: the last update that is written to it, or -1."""
     found = np.full(size, -1, np.int32)
     found[places] = np.arange(len(places), dtype=np.int32)  # numpy assigns in order
     return found
 
 
 def chains(places: Array, size: int) -> tuple[Array, Array]:
-    """By place: its first update; by update: the next one to the same place; -1 ends a chain."""
+    """By element: its first update; by update: the next one of that element; -1 ends a chain."""
     order = np.argsort(places, kind="stable")
     ordered = places[order]
     follows = np.zeros(len(places), bool)

@@ -1,4 +1,4 @@
-"""A stable merge sort in parallel loops, of which only so much is done as is asked for.
+"""A stable merge sort in parallel loops, which sorts only as many elements as are needed.
 
 TVM 0.27 sorts for a CPU in its runtime, one row after the other and all of each. On CUDA it sorts
 all, too, by Thrust or, without it as in the wheel, by a merge sort of its own.
@@ -20,7 +20,7 @@ _CHUNK = 16
 
 
 def order(data: te.Tensor, most: int, *, descending: bool, gpu: bool) -> list[te.Tensor]:
-    """The places of each row's elements, the first `most` of them in order; equal ones as they are.
+    """The indices that sort each row, the first `most` of them in order; the sort is stable.
 
     NaN counts as larger than all numbers. The second result is the other half of the work space.
     """
@@ -59,7 +59,7 @@ class _Runs:
     length: int
     most: int
     rank: Callable[[Expr, Expr], Expr]
-    """Of the element at a place of a row: the number that orders it."""
+    """The sort key of the element at an index of a row."""
     first: Callable[[Expr, Expr], Expr]
     """Whether a number goes before another."""
 
@@ -67,7 +67,7 @@ class _Runs:
         return held(i // size, "int32"), held(i % size, "int32")
 
     def count(self, goal: Cells) -> Callable[[Expr], None]:
-        """An element's place in its chunk is the number of those that go before it."""
+        """An element's index in its chunk is the number of those that go before it."""
 
         def place(i: Expr) -> None:
             row, at = self._split(i, self.length)

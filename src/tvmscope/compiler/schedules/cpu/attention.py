@@ -26,6 +26,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
 )
 from tvmscope.compiler.schedules.cpu.rows import inline_cheap, vectorize_elements, vectorize_stage
 from tvmscope.core.target import Target
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
@@ -73,7 +74,7 @@ RULE = ScheduleRule(
     name="attention",
     devices=("cpu",),
     version=1,
-    words="Attention: one task per head and tile of rows, whose scores stay in the cache.",
+    words=marked("Attention: one task per head and tile of rows, whose scores stay in the cache."),
     schedule=schedule_attention,
     switch=Switch(name="attention-schedule", needs=("attention",)),
 )

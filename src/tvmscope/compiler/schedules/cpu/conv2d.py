@@ -35,6 +35,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
 from tvmscope.compiler.schedules.cpu.parameters import COLUMNS, KERNEL, SUMS
 from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
@@ -144,15 +145,15 @@ RULE = ScheduleRule(
     name="conv2d",
     devices=("cpu",),
     version=1,
-    words="Dense convolution on channel blocks: a tile of columns stays in registers.",
+    words=marked("Dense convolution on channel blocks: a tile of columns stays in registers."),
     schedule=schedule_conv2d,
     space=space,
     parameters={
         **KERNEL,
         **COLUMNS,
         **SUMS,
-        "finish=1": "each tile goes from registers through the epilogue into the result",
-        "finish=0": "whole rows are summed up in memory before the epilogue",
+        "finish=1": marked("each tile goes from registers through the epilogue into the result"),
+        "finish=0": marked("whole rows are summed up in memory before the epilogue"),
     },
     switch=Switch(name="conv2d-schedule", needs=("layout",)),
 )

@@ -24,6 +24,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
 from tvmscope.compiler.schedules.cpu.parameters import COLUMNS, ROWS
 from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
@@ -105,13 +106,15 @@ RULE = ScheduleRule(
     name="depthwise",
     devices=("cpu",),
     version=1,
-    words="Depthwise convolution on channel blocks: a chunk of rows is finished in the cache.",
+    words=marked(
+        "Depthwise convolution on channel blocks: a chunk of rows is finished in the cache."
+    ),
     schedule=schedule_depthwise,
     space=space,
     parameters={
         **COLUMNS,
         **ROWS,
-        "tile": "{value} columns of the result are kept in registers at a time",
+        "tile": marked("{value} columns of the result are kept in registers at a time"),
     },
     switch=Switch(name="depthwise-schedule", needs=("layout",)),
 )

@@ -8,6 +8,7 @@ from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu.blocks import new_schedule
 from tvmscope.core.target import Target
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
@@ -124,7 +125,9 @@ RULE = ScheduleRule(
     name="fallback",
     devices=("cpu",),
     version=1,
-    words="What no other rule takes: outer loops in parallel, the innermost one vectorised.",
+    words=marked(
+        "What no other rule takes: outer loops in parallel, the innermost one vectorised."
+    ),
     schedule=schedule_fallback,
     switch=Switch(name="fallback-schedule"),
     last_resort=True,

@@ -28,6 +28,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
 from tvmscope.compiler.schedules.cpu.parameters import ROWS, SUMS
 from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
@@ -124,7 +125,7 @@ RULE = ScheduleRule(
     name="matmul",
     devices=("cpu",),
     version=1,
-    words="Matrix product on packed column panels: a tile of rows stays in registers.",
+    words=marked("Matrix product on packed column panels: a tile of rows stays in registers."),
     schedule=schedule_matmul,
     space=space,
     parameters={**ROWS, **SUMS},

@@ -22,6 +22,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     static_extents,
 )
 from tvmscope.core.target import Target
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
@@ -151,7 +152,9 @@ RULE = ScheduleRule(
     name="movement",
     devices=("cpu",),
     version=1,
-    words="Copies between other indices: vectors along rows, or tiles that read whole cache lines.",
+    words=marked(
+        "Copies between other indices: vectors along rows, or tiles that read whole cache lines."
+    ),
     schedule=schedule_movement,
     switch=Switch(name="movement-schedule"),
 )

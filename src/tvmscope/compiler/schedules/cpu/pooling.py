@@ -27,6 +27,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     vectorize_last,
 )
 from tvmscope.core.target import Target
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
@@ -130,7 +131,9 @@ RULE = ScheduleRule(
     name="pooling",
     devices=("cpu",),
     version=1,
-    words="Pooling: a chunk of rows is padded and pooled while it is in the second-level cache.",
+    words=marked(
+        "Pooling: a chunk of rows is padded and pooled while it is in the second-level cache."
+    ),
     schedule=schedule_pooling,
     switch=Switch(name="pooling-schedule"),
 )

@@ -24,6 +24,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     static_extents,
 )
 from tvmscope.core.target import Target
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
@@ -87,7 +88,7 @@ RULE = ScheduleRule(
     name="reduction",
     devices=("cpu",),
     version=1,
-    words="Sums and maxima over the last axes: in the lanes of a vector, then across them.",
+    words=marked("Sums and maxima over the last axes: in the lanes of a vector, then across them."),
     schedule=schedule_reduction,
     switch=Switch(name="reduction-schedule"),
 )

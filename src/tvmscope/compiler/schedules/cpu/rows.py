@@ -22,6 +22,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     new_schedule,
 )
 from tvmscope.core.target import Target
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
@@ -105,7 +106,7 @@ RULE = ScheduleRule(
     name="rows",
     devices=("cpu",),
     version=1,
-    words="Softmax, layer norm and their like: one task per row, which stays in the cache.",
+    words=marked("Softmax, layer norm and their like: one task per row, which stays in the cache."),
     schedule=schedule_rows,
     switch=Switch(name="rows-schedule", needs=("row-kernels",)),
 )

@@ -28,6 +28,7 @@ from tvmscope.compiler.schedules.cpu.parameters import COLUMNS, KERNEL, SUMS
 from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Params
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
@@ -292,17 +293,19 @@ RULE = ScheduleRule(
     name="winograd",
     devices=("cpu",),
     version=1,
-    words="Winograd convolution: tiles are transformed, multiplied and transformed back.",
+    words=marked("Winograd convolution: tiles are transformed, multiplied and transformed back."),
     schedule=schedule_winograd,
     space=space,
     parameters={
         **KERNEL,
         **COLUMNS,
         **SUMS,
-        "strips": "each task takes {value} strips of tiles through all of Winograd's stages",
-        "strips=0": "each of Winograd's stages is finished before the next",
-        "strips=1": "each task takes a strip of tiles through all of Winograd's stages",
-        "share=1": "each core takes its share of tiles through all of Winograd's stages",
+        "strips": marked(
+            "each task takes {value} strips of tiles through all of Winograd's stages"
+        ),
+        "strips=0": marked("each of Winograd's stages is finished before the next"),
+        "strips=1": marked("each task takes a strip of tiles through all of Winograd's stages"),
+        "share=1": marked("each core takes its share of tiles through all of Winograd's stages"),
     },
     switch=Switch(name="winograd-schedule", alone=False),
 )

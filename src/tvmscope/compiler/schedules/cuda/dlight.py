@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.core.target import Target
+from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
     from tvm import s_tir, tirx
 
 _WORDS = {
-    "Matmul": "DLight's matrix product: tiles in shared memory, matrix units where there are any.",
-    "GEMV": "DLight's product of a matrix and a vector: a sum is spread over threads.",
-    "Reduction": "DLight's reduction of rows: one block of threads for each.",
-    "GeneralReduction": "DLight's chains of reductions, such as softmax: a block of threads each.",
-    "Fallback": "What no other rule takes: elements are spread over blocks and threads.",
+    "Matmul": marked(
+        "DLight's matrix product: tiles in shared memory, matrix units where there are any."
+    ),
+    "GEMV": marked("DLight's product of a matrix and a vector: a sum is spread over threads."),
+    "Reduction": marked("DLight's reduction of rows: one block of threads for each."),
+    "GeneralReduction": marked(
+        "DLight's chains of reductions, such as softmax: a block of threads each."
+    ),
+    "Fallback": marked("What no other rule takes: elements are spread over blocks and threads."),
 }
 _LAST = "Fallback"
 

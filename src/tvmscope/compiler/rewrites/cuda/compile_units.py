@@ -18,6 +18,7 @@ from tvmscope.cuda.config import Config
 from tvmscope.cuda.kernel_compiler import CompiledKernel
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import BuildError
+from tvmscope.messages import msg
 
 
 def compile_units(arch: str, kernels: dict[str, CompiledKernel]) -> tvm.transform.Pass:
@@ -35,7 +36,13 @@ def compile_units(arch: str, kernels: dict[str, CompiledKernel]) -> tvm.transfor
         for var, (func, unit, config) in placed.items():
             outcome = outcomes[unit, config]
             if isinstance(outcome, Failure):
-                raise BuildError(f"{unit.label}: its kernel cannot be compiled: {outcome.reason}")
+                raise BuildError(
+                    msg(
+                        "{unit}: its kernel cannot be compiled: {reason}",
+                        unit=unit.label,
+                        reason=outcome.reason,
+                    )
+                )
             name = packed_name(outcome)
             kernels[name] = outcome
             shapes = emit.shapes_of(func)

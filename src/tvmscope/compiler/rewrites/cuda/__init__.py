@@ -1,0 +1,1 @@
+"""Rewrites for NVIDIA GPUs: NHWC, narrow values, views, and units as generated kernels."""

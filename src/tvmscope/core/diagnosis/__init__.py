@@ -1,0 +1,1 @@
+"""What a diagnosis reads and says: findings, remarks of the compiler, facts of passes and rules."""

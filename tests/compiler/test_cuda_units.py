@@ -1,0 +1,187 @@
+"""Generated CUDA kernels in a graph: what belongs to one, what it reads, and that it is right.
+
+No GPU is needed: the passes run for one, and each unit is computed by its numpy reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as nnf
+import tvm
+from tvm import relax
+
+from support import placed_units
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.precision import FLOAT16, FLOAT32, Precision
+from tvmscope.cuda.units import Attention, Conv2d, Matmul, Norm, Pool
+
+pytest.importorskip("triton", reason="CUDA kernels are generated where Triton is installed")
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(0)
+TOLERANCE = {FLOAT32: 1e-5, FLOAT16: 1e-2}
+PRECISIONS = pytest.mark.parametrize("precision", [FLOAT32, FLOAT16], ids=str)
+
+
+def random(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def module(build: Callable[..., Any], *inputs: Array) -> tvm.IRModule:
+    builder = relax.BlockBuilder()
+    params = [
+        relax.Var(f"x{i}", relax.TensorType(x.shape, "float32")) for i, x in enumerate(inputs)
+    ]
+    with builder.function("main", params):
+        with builder.dataflow():
+            out = builder.emit_output(build(builder.emit, *params))
+        builder.emit_func_output(out)
+    return builder.get()
+
+
+def check(
+    build: Callable[..., Any], wanted: torch.Tensor, precision: Precision, *inputs: Array
+) -> list[Any]:
+    """The units of a graph, whose result is compared with PyTorch's."""
+    options = CompileOptions(precision=precision)
+    made = placed_units.lowered(module(build, *inputs), options).module
+    units = placed_units.placed(made)
+    (found,) = placed_units.run(made, *inputs)
+    error = np.abs(found - wanted.numpy()).max() / np.abs(wanted.numpy()).max()
+    assert error < TOLERANCE[precision]
+    return units
+
+
+def t(array: Array) -> torch.Tensor:
+    return torch.from_numpy(array)
+
+
+@PRECISIONS
+def test_a_residual_block_is_one_kernel_per_convolution(precision: Precision) -> None:
+    x, w1, w2 = random(1, 16, 9, 7), random(16, 16, 3, 3), random(16, 16, 1, 1)
+    b1, b2, stem = random(1, 16, 1, 1), random(1, 16, 1, 1), random(16, 16, 1, 1)
+
+    def build(emit: Any, given: Any) -> Any:
+        v = emit(relax.op.nn.conv2d(given, relax.const(stem)))
+        first = emit(relax.op.nn.conv2d(v, relax.const(w1), padding=(1, 1)))
+        first = emit(relax.op.nn.relu(emit(relax.op.add(first, relax.const(b1)))))
+        second = emit(
+            relax.op.add(emit(relax.op.nn.conv2d(first, relax.const(w2))), relax.const(b2))
+        )
+        return relax.op.nn.relu(emit(relax.op.add(second, v)))
+
+    v = nnf.conv2d(t(x), t(stem))
+    y = nnf.relu(nnf.conv2d(v, t(w1), padding=1) + t(b1))
+    y = nnf.relu(nnf.conv2d(y, t(w2)) + t(b2) + v)
+    units = check(build, y, precision, x)
+    assert [type(u) for u in units] == [Conv2d] * 3
+    assert sorted(u.epilogue.activation for u in units) == ["none", "relu", "relu"]
+    assert sorted(u.epilogue.residual for u in units) == ["before", "none", "none"]
+
+
+@pytest.mark.parametrize("groups", [1, 4, 12])
+def test_convolutions_of_odd_shapes(groups: int) -> None:
+    x, w = random(2, 12, 11, 8), random(24, 12 // groups, 3, 2)
+
+    def build(emit: Any, v: Any) -> Any:
+        y = relax.op.nn.conv2d(
+            v, relax.const(w), strides=(2, 1), padding=(1, 0, 2, 1), dilation=(1, 2), groups=groups
+        )
+        y = emit(relax.op.maximum(emit(y), relax.const(0.0, "float32")))
+        return relax.op.minimum(y, relax.const(6.0, "float32"))
+
+    padded = nnf.pad(t(x), (0, 1, 1, 2))
+    y = nnf.conv2d(padded, t(w), stride=(2, 1), dilation=(1, 2), groups=groups)
+    (unit,) = check(build, nnf.relu6(y), FLOAT32, x)
+    assert unit.epilogue.activation == "relu6"
+
+
+def test_three_channels_are_padded_and_patches_become_channels() -> None:
+    x, stem, patch = random(1, 3, 8, 8), random(8, 3, 3, 3), random(8, 3, 4, 4)
+    (unit,) = check(
+        lambda emit, v: relax.op.nn.conv2d(v, relax.const(stem), padding=(1, 1)),
+        nnf.conv2d(t(x), t(stem), padding=1), FLOAT32, x,
+    )  # fmt: skip
+    assert unit.c == 8
+    (unit,) = check(
+        lambda emit, v: relax.op.nn.conv2d(v, relax.const(patch), strides=(4, 4)),
+        nnf.conv2d(t(x), t(patch), stride=4), FLOAT32, x,
+    )  # fmt: skip
+    assert (unit.c, unit.s) == (12, 1)
+
+
+@PRECISIONS
+def test_a_product_with_gelu_and_a_norm(precision: Precision) -> None:
+    x, w, bias = random(2, 5, 24), random(24, 40), random(40)
+    gamma, beta = random(40), random(40)
+
+    def build(emit: Any, v: Any) -> Any:
+        y = emit(relax.op.add(emit(relax.op.matmul(v, relax.const(w))), relax.const(bias)))
+        y = emit(relax.op.nn.gelu(y))
+        return relax.op.nn.layer_norm(y, relax.const(gamma), relax.const(beta), axes=[-1])
+
+    y = nnf.gelu(t(x) @ t(w) + t(bias))
+    wanted = nnf.layer_norm(y, (40,), t(gamma), t(beta))
+    units = check(build, wanted, precision, x)
+    assert [type(u) for u in units] == [Matmul, Norm]
+    assert units[0].epilogue.activation == "gelu"
+
+
+@PRECISIONS
+def test_attention_reads_its_heads_where_the_projections_left_them(precision: Precision) -> None:
+    rows, heads, dim = 7, 2, 16
+    x, mask = random(1, rows, heads * dim), random(1, 1, 1, rows)
+    weights = [random(heads * dim, heads * dim) / 8 for _ in range(3)]
+
+    def build(emit: Any, v: Any, m: Any) -> Any:
+        def split(w: Array, axes: list[int]) -> Any:
+            y = emit(relax.op.matmul(v, relax.const(w)))
+            y = emit(relax.op.reshape(y, (1, rows, heads, dim)))
+            return emit(relax.op.permute_dims(y, axes))
+
+        q, k, value = (
+            split(w, axes)
+            for w, axes in zip(weights, ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]), strict=True)
+        )
+        scores = emit(relax.op.matmul(emit(relax.op.multiply(q, relax.const(0.25, "float32"))), k))
+        soft = emit(relax.op.nn.softmax(emit(relax.op.add(scores, m)), -1))
+        out = emit(relax.op.permute_dims(emit(relax.op.matmul(soft, value)), [0, 2, 1, 3]))
+        return relax.op.reshape(out, (1, rows, heads * dim))
+
+    q, k, value = ((t(x) @ t(w)).reshape(1, rows, heads, dim).transpose(1, 2) for w in weights)
+    scores = torch.softmax(q @ k.transpose(-1, -2) * 0.25 + t(mask), -1)
+    wanted = (scores @ value).transpose(1, 2).reshape(1, rows, heads * dim)
+    units = check(build, wanted, precision, x, mask)
+    assert sum(isinstance(u, Attention) for u in units) == 1
+    assert {type(u) for u in units} == {Attention, Matmul}
+
+
+def test_pools_and_a_mean_over_pixels() -> None:
+    x, w = random(1, 8, 9, 9), random(8, 8, 1, 1)
+
+    def build(emit: Any, v: Any) -> Any:
+        y = emit(relax.op.nn.conv2d(v, relax.const(w)))
+        y = emit(relax.op.nn.max_pool2d(y, (3, 3), strides=(2, 2), padding=(1, 1)))
+        return relax.op.mean(y, [2, 3])
+
+    y = nnf.max_pool2d(nnf.conv2d(t(x), t(w)), 3, 2, 1).mean((2, 3))
+    units = check(build, y, FLOAT32, x)
+    assert sorted(type(u).__name__ for u in units) == ["Conv2d", "Pool", "Pool"]
+    assert {u.form for u in units if isinstance(u, Pool)} == {"max", "mean"}
+
+
+def test_a_value_that_others_read_too_ends_its_kernel() -> None:
+    x, w = random(1, 8, 5, 5), random(8, 8, 1, 1)
+
+    def build(emit: Any, v: Any) -> Any:
+        y = emit(relax.op.nn.conv2d(v, relax.const(w)))
+        return relax.op.multiply(emit(relax.op.nn.relu(y)), y)
+
+    y = nnf.conv2d(t(x), t(w))
+    (unit,) = check(build, nnf.relu(y) * y, FLOAT32, x)
+    assert unit.epilogue.activation == "none"
