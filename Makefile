@@ -29,13 +29,14 @@ $(VENV)/.dev: $(VENV)/.ready
 demo: $(VENV)/.ready
 	$(BIN)/tvmscope analyze resnet50 --duration 5s
 
-# The editing loop: linters, types, layers, and the tests that compile nothing.
+# For the editing loop, under two minutes: linters, types, layers, and the tests that compile nothing.
 check: $(VENV)/.dev lint
 	$(BIN)/python -m pytest -n 2 tests/unit tests/golden
 
-# Two processes: much of a test is waiting for a compiler or a worker. A file's tests stay together.
+# Two processes: much of a test is waiting for a compiler or a worker. A file's tests stay together,
+# in the order that tests/conftest.py gives the files.
 test: $(VENV)/.dev lint chromium
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The report page is tested in a real browser: CI gets one, elsewhere a skipped test says how.
 chromium:

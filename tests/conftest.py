@@ -8,6 +8,19 @@ import pytest
 
 from support.command import TORCH_NET
 
+FOLDERS = ("tuning", "compiler", "cli", "models", "browser")
+"""Those whose files take long, in the order in which they run; all others come after them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, so that short ones at the end even out what two processes have to do."""
+
+    def place(item: pytest.Item) -> int:
+        folder = item.path.parent.name
+        return FOLDERS.index(folder) if folder in FOLDERS else len(FOLDERS)
+
+    items.sort(key=place)
+
 
 @pytest.fixture(autouse=True)
 def _own_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

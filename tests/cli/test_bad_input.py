@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from support import onnx_nets
 from support.command import TORCH_NET, refuses, run, save_onnx
 from tvmscope.storage.files import digest_file
 
@@ -36,8 +37,8 @@ def get_inputs():
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An artifact of a small network for this machine."""
     folder = tmp_path_factory.mktemp("built")
-    (folder / "net.py").write_text(TORCH_NET)
-    done = run("compile", "net.py", "-o", "net.artifact", "--target", "cpu", "-q", cwd=folder)
+    onnx_nets.classifier(folder / "net.onnx")
+    done = run("compile", "net.onnx", "-o", "net.artifact", "--target", "cpu", "-q", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder / "net.artifact"
 

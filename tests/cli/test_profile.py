@@ -8,6 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from support import onnx_nets
 from support.command import refuses, run
 from tvmscope.report.formats.json_ import schema
 
@@ -15,9 +16,14 @@ QUICK = ("--threads", "2", "--offline")
 
 
 @pytest.fixture(scope="module")
-def artifact(net: Path) -> Path:
-    folder = net.parent / "artifact"
-    done = run("compile", str(net), "-o", str(folder), *QUICK)
+def onnx_net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return onnx_nets.classifier(tmp_path_factory.mktemp("net") / "net.onnx")
+
+
+@pytest.fixture(scope="module")
+def artifact(onnx_net: Path) -> Path:
+    folder = onnx_net.parent / "artifact"
+    done = run("compile", str(onnx_net), "-o", str(folder), *QUICK)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -47,9 +53,9 @@ def test_an_artifact_alone_shows_kernels_and_what_is_outside_them(artifact: Path
     assert done.stdout == ""
 
 
-def test_what_cannot_be_profiled_is_refused(artifact: Path, net: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_profiled_is_refused(artifact: Path, onnx_net: Path, tmp_path: Path) -> None:
     refuses(run("profile", str(artifact), "--backends", "torch"), 2, "TVM alone")
-    refuses(run("profile", str(net), "--backends", "nonsense"), 2, "nonsense")
+    refuses(run("profile", str(onnx_net), "--backends", "nonsense"), 2, "nonsense")
     there = tmp_path / "there.json"
     there.write_text("mine")
     refuses(run("profile", str(artifact), "--export-profile", str(there)), 2, "--force")
@@ -57,9 +63,9 @@ def test_what_cannot_be_profiled_is_refused(artifact: Path, net: Path, tmp_path:
 
 
 @pytest.mark.parametrize("flag", ["--profile", "--no-profile"])
-def test_analyze_profiles_unless_told_not_to(flag: str, net: Path, tmp_path: Path) -> None:
+def test_analyze_profiles_unless_told_not_to(flag: str, onnx_net: Path, tmp_path: Path) -> None:
     once = ("--iterations", "1", "--warmup", "0", "--backends", "tvmscope", "--json")
-    done = run("analyze", str(net), "-o", str(tmp_path / "out"), flag, *once, *QUICK)
+    done = run("analyze", str(onnx_net), "-o", str(tmp_path / "out"), flag, *once, *QUICK)
     assert done.returncode == 0, done.stderr
     session = json.loads(done.stdout)
     jsonschema.validate(session, schema())

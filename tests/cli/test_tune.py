@@ -12,35 +12,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from support import onnx_nets
 from support.command import COMMAND, ENV, refuses, run
 from tvmscope.core.session import load
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.tuning.records.database import Database
 
-NET = """
-import torch
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.stem = torch.nn.Conv2d(3, 64, 3, padding=1)
-        self.conv = torch.nn.Conv2d(64, 128, 1)
-
-    def forward(self, x):
-        return torch.relu(self.conv(torch.relu(self.stem(x))))
-
-def get_init_inputs():
-    return []
-
-def get_inputs():
-    return [torch.randn(1, 3, 24, 24)]
-"""
-TUNE = ("tune", "net.py", "--target", "cpu", "--no-metaschedule", "--min-repeat-ms", "2")
+TUNE = ("tune", "net.onnx", "--target", "cpu", "--no-metaschedule", "--min-repeat-ms", "2")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "net.py").write_text(NET)
+    onnx_nets.two_convolutions(tmp_path / "net.onnx")
     return tmp_path
 
 
@@ -88,9 +71,9 @@ def test_twice_a_hundred_trials_are_two_hundred(tmp_path: Path) -> None:
     for name, sizes in (("two", (100, 100)), ("one", (200,))):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "net.py").write_text(NET)
+        onnx_nets.two_convolutions(folder / "net.onnx")
         for number, size in enumerate(sizes):
-            command = ("tune", "net.py", "--target", "cpu", "--min-repeat-ms", "2")
+            command = ("tune", "net.onnx", "--target", "cpu", "--min-repeat-ms", "2")
             asked = ("--trials", str(size), "-o", f"run{number}")
             done = run(*command, *asked, cwd=folder, timeout_s=900)
             assert done.returncode == 0, done.stderr
@@ -138,7 +121,7 @@ def test_a_stopped_run_keeps_its_trials_and_leaves_no_process(
 def test_a_command_stopped_while_it_tunes_first_keeps_the_trials(
     folder: Path, command: str
 ) -> None:
-    with tuning(folder, command, "net.py", "--target", "cpu", "--tune", "1h") as process:
+    with tuning(folder, command, "net.onnx", "--target", "cpu", "--tune", "1h") as process:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -159,14 +142,14 @@ def test_bad_requests_are_refused(folder: Path) -> None:
 def test_a_target_that_does_not_run_here_needs_a_farm(folder: Path, target: str, why: str) -> None:
     if target.startswith("cuda") and cuda_device.find():
         pytest.skip("a GPU is here")
-    done = run("tune", "net.py", "--target", target, cwd=folder)
+    done = run("tune", "net.onnx", "--target", target, cwd=folder)
     refuses(done, 2, f"{target.split(':')[1]} cannot be tuned here", why, "--tracker", "--dry-run")
 
 
 def test_a_dry_run_lists_the_tasks_of_a_gpu_that_is_not_here(folder: Path) -> None:
     if cuda_device.find():
         pytest.skip("a GPU is here")
-    done = run("tune", "net.py", "--target", "cuda", "--dry-run", "--json", cwd=folder)
+    done = run("tune", "net.onnx", "--target", "cuda", "--dry-run", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "times are not known: no CUDA device here" in done.stderr
     first, *_ = json.loads(done.stdout)["tuning"]
@@ -178,7 +161,7 @@ def test_a_dry_run_lists_the_tasks_of_a_gpu_that_is_not_here(folder: Path) -> No
 def test_a_narrower_cpu_is_tuned_here_and_its_records_are_its_own(folder: Path) -> None:
     if "avx2" not in cpu_features.reported():
         pytest.skip("x86-64-v3 does not run here")
-    narrow = ("tune", "net.py", "--target", "cpu:x86-64-v3", *TUNE[4:])
+    narrow = ("tune", "net.onnx", "--target", "cpu:x86-64-v3", *TUNE[4:])
     done = run(*narrow, "--trials", "4", "-o", "session", cwd=folder, timeout_s=300)
     assert done.returncode == 0, done.stderr
     (file,) = (folder / "tuning_logs").glob("cpu_x86-64-v3/records.jsonl")

@@ -32,6 +32,8 @@ from tvmscope.profiling.kernels import profile_row
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages import places
 
+pytestmark = pytest.mark.slow  # by the clock
+
 UNFIXED = CompileOptions(disabled_passes=("fast-scatter",))
 SINE = [helper.make_node("Sin", ["x"], ["y"], name="sin")]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support import tiny_tunables
+from support import onnx_nets, tiny_tunables
 from support.references import EXTRACT, PREPARE
 from tvmscope.compiler import targets
 from tvmscope.core.model import Prepared
@@ -23,6 +23,12 @@ from tvmscope.tuning.trials.runners import LocalRunner
 from tvmscope.tuning.trials.workshop import Setting, Workshop
 
 TIMEOUT_S = 4.0
+
+
+@pytest.fixture(scope="session")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small convolution network; an ONNX file, whose workers start without torch."""
+    return onnx_nets.classifier(tmp_path_factory.mktemp("net") / "net.onnx")
 
 
 @pytest.fixture(scope="session")

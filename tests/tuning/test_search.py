@@ -107,6 +107,7 @@ def test_a_task_without_progress_is_left(
     assert "no progress" in (search.states[task.key].over or "")
 
 
+@pytest.mark.slow  # by the clock
 def test_the_deadline_is_kept(workshop: Workshop, task: TuningTask, tmp_path: Path) -> None:
     hangs = tuple(Candidate(params={"fault": "build hang", "again": n}) for n in range(20))
     task = tiny_tunables.make_task(Path(task.lowerings[0].function), (Candidate(), *hangs))

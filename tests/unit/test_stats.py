@@ -64,6 +64,7 @@ def test_interval_of_the_median_respects_rounds() -> None:
     assert grouped[1] - grouped[0] > 3 * (alone[1] - alone[0])
 
 
+@pytest.mark.slow
 def test_summary_of_many_values_is_quick() -> None:
     m = measurement(noisy(40, 256))
     start = time.perf_counter()

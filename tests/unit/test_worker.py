@@ -130,6 +130,17 @@ def test_death_is_told_by_kind_and_in_words(fault: str, kind: str, words: str) -
             w.call(here(fakes.add), 1)
 
 
+def test_a_hang_is_ended() -> None:
+    w = worker()
+    w.call(here(fakes.add), 1)  # a busy machine may take its time to start Python
+    w.timeout_s = 0.6
+    with pytest.raises(WorkerDied, match=r"did not answer for 0\.6 s") as caught:
+        w.call(here(fakes.fail), "hang")
+    assert caught.value.kind == "hang"
+    assert state(w.pid) == "gone"
+
+
+@pytest.mark.slow  # by the clock
 def test_a_hang_is_ended_after_the_timeout() -> None:
     w = worker(timeout_s=0.6)
     w.call(here(fakes.add), 1)
