@@ -331,6 +331,27 @@ def _(_: Target) -> Pair:
     )
 
 
+@case("join-projections")
+def _(_: Target) -> Pair:
+    weights = [np.full((4, 6), i, np.float32) for i in (1, 2)]
+    biases = [np.full(6, i, np.float32) for i in (3, 4)]
+
+    def product(q: relax.Expr, k: relax.Expr) -> relax.Expr:
+        return op.matmul(q, op.permute_dims(k))
+
+    def before(x: relax.Expr) -> relax.Expr:
+        pairs = zip(weights, biases, strict=True)
+        return product(*(op.add(op.matmul(x, const(w)), const(b)) for w, b in pairs))
+
+    def after(x: relax.Expr) -> relax.Expr:
+        joined = op.matmul(x, const(np.concatenate(weights, axis=1)))
+        joined = op.add(joined, const(np.concatenate(biases)))
+        joined = emit(op.reshape(joined, (5, 2, 6)))
+        return product(*[emit(op.take(joined, relax.const(i, "int64"), axis=1)) for i in (0, 1)])
+
+    return graphs(before, after, torch.ones(5, 4))
+
+
 @case("narrow-results")
 def _(_: Target) -> Pair:
     def after(x: relax.Expr) -> relax.Expr:

@@ -29,6 +29,7 @@ from tvmscope.compiler.passes import (
     fuse_attention,
     gpu_rules,
     join_batch,
+    join_projections,
     narrow,
     narrow_results,
     nhwc,
@@ -74,6 +75,7 @@ PASSES = unique(
         fast_math.PASS,
         nhwc.PASS,
         narrow.PASS,
+        join_projections.PASS,
         collapse_views.PASS,
         place_units.PASS,
         # Kernels leave their results narrow and in an order of their own: once more.

@@ -49,6 +49,8 @@ class _Placer(PyExprMutator):
         super().__init__(module)
         self.ends = {found.last: (found, config) for found, config in chosen}
         self.inside = {v for found, _ in chosen for v in found.replaced if v != found.last}
+        self.casts: dict[tuple[relax.Expr, str], relax.Var] = {}
+        """Operands that are casts of a value: several units may read the same one."""
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         """A unit's last value is its kernel's; what lies inside it is not computed."""
@@ -109,7 +111,10 @@ class _Placer(PyExprMutator):
             return relax.const(np.ascontiguousarray(packed))
         visited = self.visit_expr(value)
         if isinstance(visited, relax.Call):
-            visited = self.builder_.emit(visited)
+            key = (visited.args[0], str(visited.attrs.dtype))
+            if key not in self.casts:
+                self.casts[key] = self.builder_.emit(visited)
+            visited = self.casts[key]
         if prod(static_shape(visited) or ()) < prod(shape):
             raise ValueError(f"{found.unit.label}: {role} is smaller than its kernel reads")
         return visited
