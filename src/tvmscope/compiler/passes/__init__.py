@@ -37,6 +37,7 @@ from tvmscope.compiler.passes import (
     place_units,
     row_kernels,
     scalar_operands,
+    share_buffers,
     sink_reshapes,
     split_batch,
     subpixel_transposed,
@@ -81,6 +82,7 @@ PASSES = unique(
         # Kernels leave their results narrow and in an order of their own: once more.
         narrow_results.PASS,
         collapse_results.PASS,
+        share_buffers.PASS,
         tvm_own.DISPATCH_SAMPLING,
         tvm_own.DISPATCH_SORT_SCAN,
         tvm_own.LEGALIZE,
