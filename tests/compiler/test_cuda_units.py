@@ -18,14 +18,14 @@ from tvm import relax, tirx
 from support import placed_units
 from tvmscope.compiler.units import emit
 from tvmscope.core.options import CompileOptions
-from tvmscope.core.precision import FLOAT16, FLOAT32, Precision
+from tvmscope.core.precision import FLOAT16, FLOAT32, TF32, Precision
 from tvmscope.cuda.units import Attention, Conv2d, Matmul, Norm, Pool
 
 pytest.importorskip("triton", reason="CUDA kernels are generated where Triton is installed")
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
-TOLERANCE = {FLOAT32: 1e-5, FLOAT16: 1e-2}
+TOLERANCE = {FLOAT32: 1e-5, TF32: 1e-5, FLOAT16: 1e-2}
 PRECISIONS = pytest.mark.parametrize("precision", [FLOAT32, FLOAT16], ids=str)
 
 
@@ -100,6 +100,20 @@ def test_convolutions_of_odd_shapes(groups: int) -> None:
     y = nnf.conv2d(padded, t(w), stride=(2, 1), dilation=(1, 2), groups=groups)
     (unit,) = check(build, nnf.relu6(y), FLOAT32, x)
     assert unit.epilogue.activation == "relu6"
+
+
+@pytest.mark.parametrize(("precision", "conv"), [(FLOAT32, "tf32x3"), (TF32, "tf32")])
+def test_tf32_is_for_convolutions_only(precision: Precision, conv: str) -> None:
+    x, w, dense = random(1, 8, 6, 6), random(16, 8, 1, 1), random(16, 24)
+
+    def build(emit: Any, v: Any) -> Any:
+        y = emit(relax.op.mean(emit(relax.op.nn.conv2d(v, relax.const(w))), [2, 3]))
+        return relax.op.matmul(y, relax.const(dense))
+
+    wanted = nnf.conv2d(t(x), t(w)).mean((2, 3)) @ t(dense)
+    units = check(build, wanted, precision, x)
+    assert [u.math for u in units if isinstance(u, Conv2d)] == [conv]
+    assert "tf32" not in [u.math for u in units if isinstance(u, Matmul)]
 
 
 def test_three_channels_are_padded_and_patches_become_channels() -> None:

@@ -8,6 +8,7 @@ What no kernel of ours computes stays for TVM's own lowering.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -23,18 +24,20 @@ from tvmscope.compiler.units import emit, match
 from tvmscope.compiler.units.found import Found, Operand
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.packing import pack_weight
-from tvmscope.cuda.units import Unit
+from tvmscope.cuda.units import Conv2d, Unit
 
 Choose = Callable[[Unit], Config | None]
 """The configuration of a unit; None leaves it to TVM."""
 
 
-def place_units(choose: Choose) -> tvm.transform.Pass:
-    """The pass."""
+def place_units(choose: Choose, *, tf32: bool = False) -> tvm.transform.Pass:
+    """The pass; `tf32` multiplies float32 in convolutions with ten bits of mantissa."""
 
     @tvm.transform.module_pass(opt_level=0, name="PlaceUnits")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
         found = match.find(module["main"])
+        if tf32:
+            found = [_in_tf32(unit) for unit in found]
         chosen = [(unit, config) for unit in found if (config := choose(unit.unit)) is not None]
         placer = _Placer(module, chosen)
         placed = placer.visit_expr(module["main"])
@@ -42,6 +45,14 @@ def place_units(choose: Choose) -> tvm.transform.Pass:
         return relax.transform.DeadCodeElimination()(placer.builder_.get())
 
     return transform
+
+
+def _in_tf32(found: Found) -> Found:
+    """As PyTorch's defaults: convolutions multiply in TF32, matrix products do not."""
+    unit = found.unit
+    if not isinstance(unit, Conv2d) or unit.dtype != "float32":
+        return found
+    return replace(found, unit=replace(unit, math="tf32"))
 
 
 @mutator
