@@ -210,7 +210,6 @@ class Job:
         )
 
 
-
 @dataclass
 class _Turn:
     """One step of a workshop, as what `interleave` times."""
