@@ -25,7 +25,7 @@ TF32, STRICT = Precision("float32", "tf32"), Precision("float32", "strict")
     ("word", "precision"),
     [
         ("fp32", FLOAT32), ("float32", FLOAT32), ("fp16", FLOAT16), ("half", FLOAT16),
-        ("float16", FLOAT16), ("bf16", BFLOAT16), ("bfloat16", BFLOAT16),
+        ("float16", FLOAT16), ("bf16", BFLOAT16), ("bfloat16", BFLOAT16), ("tf32", TF32),
     ],
 )  # fmt: skip
 def test_a_precision_has_several_words(word: str, precision: Precision) -> None:
@@ -48,6 +48,7 @@ def test_math_modes_are_told_apart() -> None:
 
 def test_half_precision_is_allowed_more_error() -> None:
     assert [p.tolerance for p in (FLOAT32, FLOAT16, BFLOAT16)] == [1e-4, 2e-2, 1e-1]
+    assert FLOAT32.tolerance < TF32.tolerance < FLOAT16.tolerance
     assert [p.is_half for p in (FLOAT32, TF32, FLOAT16, BFLOAT16)] == [False, False, True, True]
 
 

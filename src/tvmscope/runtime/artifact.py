@@ -36,6 +36,8 @@ LIBRARY = "model.so"
 WEIGHTS = "weights.bin"
 META = "meta.json"
 KERNELS = "kernels.json"
+LOADER = "load_model.py"
+"""Runs the artifact with TVM alone: a copy of the module of that name beside this one."""
 
 
 def save(artifact: Artifact, folder: Path) -> None:

@@ -14,15 +14,12 @@ from typing import Any
 
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
+from tvmscope.runtime import load_model
 from tvmscope.runtime.tables import read_table
 from tvmscope.storage.codec import encode
 from tvmscope.storage.files import write_text_atomic
 
-CODE = "cubins.bin"
-TABLE = "cubins.json"
-_TAGS = ["threadIdx.x", "blockIdx.x", "blockIdx.y", "blockIdx.z", "tirx.use_dyn_shared_memory"]
-_DEPENDENT = "tirx.use_programtic_dependent_launch"
-"""TVM's own spelling."""
+CODE, TABLE = load_model.CODE, load_model.TABLE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,30 +61,10 @@ def read(folder: Path) -> tuple[Cubin, ...]:
 
 
 def register(tvm: Any, folder: Path) -> None:
-    """Let the artifact's library find its kernels."""
-    table = read(folder)
-    if not table:
+    """Let the artifact's library find its kernels, as the loader does that the artifact carries."""
+    if not read(folder):
         return
-    import tvm_ffi
-
-    code = (folder / CODE).read_bytes()
-    describe = tvm_ffi.get_global_func("runtime.LoadMetaDataFromJSON")
-    create = tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True)
-    if create is None:
-        raise RunError(
-            msg(
-                "{folder}: this TVM cannot load CUDA kernels: no CUDA driver was found",
-                folder=folder,
-            )
-        )
-    for cubin in table:
-        tags = [_DEPENDENT, *_TAGS] if cubin.dependent else _TAGS
-        info = {
-            "name": "",
-            "arg_types": ["handle"] * cubin.pointers + ["int64"] * cubin.hidden_pointers,
-            "launch_param_tags": tags,
-        }
-        meta = {"tvm_version": str(tvm.__version__), "func_info": {cubin.symbol: info}}
-        part = code[cubin.offset : cubin.offset + cubin.size]
-        module = create(part, "cubin", describe(json.dumps(meta)), {})
-        tvm_ffi.register_global_func(cubin.name, module.get_function(cubin.symbol), override=True)
+    try:
+        load_model.register_cubins(tvm, folder)
+    except load_model.LoadError as e:
+        raise RunError(msg("{folder}: {reason}", folder=folder, reason=str(e))) from e

@@ -68,7 +68,10 @@ def target(
             _WHAT,
             "--precision",
             metavar="NAME",
-            help=_("float32, float16 or bfloat16; join several with commas."),
+            help=_(
+                "float32, tf32 (on CUDA: in convolutions, as PyTorch does by default), float16 or "
+                "bfloat16; join several with commas."
+            ),
             default="float32",
         ),
     ] = None,

@@ -13,6 +13,7 @@ from tvmscope.compiler.tunable.knobs import workload_of
 from tvmscope.compiler.units import emit
 from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.tuning import Choice
+from tvmscope.cuda import config as configs
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import one_line
@@ -73,7 +74,7 @@ def _describe(
     params = [p for p in func.params if isinstance(p.ty, tirx.BufferType)]
     return KernelIR(
         name=name,
-        tree=tuple(_loops(func.body)),
+        tree=loop_tree(func),
         buffers=tuple(_buffer(b) for b in (*params, *_allocated(func.body))),
         trace=tuple(str(line) for line in func.attrs.get(TRACE) or ()),
         rule=_rule(func.attrs),
@@ -93,7 +94,7 @@ def _generated(
         name=name,
         tree=(Loop(text=unit.label, body=_steps(unit, config)),),
         buffers=tuple(_buffer(p) for p in func.params if isinstance(p.ty, tirx.BufferType)),
-        rule=emit.RULE,
+        rule=configs.RULE,
         workload=unit.key,
         tuned=choices.get(unit.key),
         flops=float(unit.flops),
@@ -114,6 +115,11 @@ def _rule(attributes: tvm.ir.DictAttrs) -> str | None:
     if RULE in attributes:
         return str(attributes[RULE])
     return "dlight" if attributes.get("tirx.is_scheduled") else None
+
+
+def loop_tree(func: tirx.PrimFunc) -> tuple[Loop, ...]:
+    """A function's loop nest, readable without TVM."""
+    return tuple(_loops(func.body))
 
 
 def _loops(s: tirx.Stmt) -> Iterator[Loop]:
