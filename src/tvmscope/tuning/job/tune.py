@@ -97,18 +97,22 @@ def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
     What this machine cannot run needs one that can; a plan without times needs none.
     """
     if len(options.targets) != 1 or len(options.precisions) != 1:
-        raise UsageError("tune takes one target and one precision; run it once for each")
+        raise UsageError(msg("tune takes one target and one precision; run it once for each"))
     (target,) = resolve_targets(options)
     own = with_export(replace(options, backends=("tvmscope",), graph=False), wanted=False)
     ((_target, _precision, backend),) = candidates(own, (target,))
     why = why_unavailable(backend, target)
     if why is not None and not can_cross_compile(backend):
-        raise UsageError(f"{target.label} cannot be tuned: {why}")
+        raise UsageError(msg("{target} cannot be tuned: {why}", target=target.label, why=why))
     if why is not None and not (dry_run or options.tune.tracker):
         raise UsageError(
-            f"{target.label} cannot be tuned here: {why}; tune on a machine that runs "
-            "it, or through a farm that has one: --tracker HOST:PORT --key NAME; --dry-run lists "
-            "its tasks"
+            msg(
+                "{target} cannot be tuned here: {why}; tune on a machine that runs it, or "
+                "through a farm that has one: --tracker HOST:PORT --key NAME; --dry-run lists "
+                "its tasks",
+                target=target.label,
+                why=why,
+            )
         )
     return target, own
 
