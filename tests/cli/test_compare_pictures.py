@@ -56,7 +56,7 @@ def test_a_classifiers_two_top_fives_and_a_bad_picture(artifacts: Path, pictures
     done = run("compare", folder, folder, "--image", str(pictures), *QUICK, "--no-profile")
     assert done.returncode == 1
     assert done.stderr.count("the same") == 2
-    assert "is not a picture" in done.stderr
+    assert "is not an image" in done.stderr
     assert "class 0" in done.stderr
 
 

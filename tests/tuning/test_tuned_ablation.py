@@ -103,5 +103,5 @@ def test_records_about_other_models_are_no_row(net: Path, database: Path, tmp_pa
     asked = ("--only", "tuning", "--db", str(other.path))
     done = run("ablate", str(net), *asked, *QUICK, cwd=tmp_path, timeout_s=600)
     assert done.returncode == 0, done.stderr
-    assert "tuning: no tuning record is about a kernel of this model" in done.stderr
+    assert "tuning: no tuning record matches a kernel of this model" in done.stderr
     assert len(list((tmp_path / "out" / "artifacts").iterdir())) == 1

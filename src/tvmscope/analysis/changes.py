@@ -60,7 +60,7 @@ class PartChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Everything that two sessions tell about each other."""
+    """Everything that a comparison of two sessions shows."""
 
     rows: tuple[RowChange, ...]
     operators: tuple[PartChange, ...] = ()
@@ -87,7 +87,7 @@ def changes(before: Session, after: Session) -> Changes:
             operators += _operators(profiles[0], profiles[1], slower)
             kernels += _kernels(profiles[0], profiles[1], slower)
     if not rows:
-        raise Incomparable(msg("no row of one session was measured and verified in the other, too"))
+        raise Incomparable(msg("no row was measured and verified in both sessions"))
     return Changes(rows=tuple(rows), operators=tuple(operators), kernels=tuple(kernels))
 
 

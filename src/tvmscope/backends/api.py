@@ -61,8 +61,8 @@ class Trace:
 
     spans: tuple[Span, ...]
     host_s: float | None = None
-    """Time in which no kernel ran, by the instrument's own clock or a calibration, never what the
-    call's time leaves over; None where neither tells."""
+    """Time in which no kernel ran, by the instrument's own clock or a calibration, never the
+    remainder of the call's time; None if neither is available."""
 
 
 class Profiler(Protocol):

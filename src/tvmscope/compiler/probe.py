@@ -8,8 +8,8 @@ from tvmscope.runtime import tvm_compat
 
 
 def tvm_facts() -> dict[str, Any]:
-    """Version, place, threads it would use by itself, what it has of CUDA, and whether its JSON
-    writer survives."""
+    """TVM's version and folder, its default number of threads, its CUDA support, and whether its
+    JSON writer works."""
     source = tvm_compat.prefer_source_build()
     tvm_compat.import_tvm(torch=False)
     import tvm

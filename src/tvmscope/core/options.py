@@ -95,7 +95,7 @@ class TuneOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PictureOptions:
-    """Pictures to show to an artifact, and how; None leaves it to what the artifact knows."""
+    """Images to show to an artifact, and how; None leaves it to what the artifact knows."""
 
     pictures: tuple[Path, ...]
     task: PictureTask | None = None

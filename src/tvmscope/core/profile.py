@@ -68,7 +68,7 @@ class Loop:
 
 @dataclass(frozen=True, kw_only=True)
 class Buffer:
-    """A buffer of a kernel; its scope tells where it lives."""
+    """A buffer of a kernel; its scope is the memory that it lives in."""
 
     name: str
     shape: tuple[int, ...]

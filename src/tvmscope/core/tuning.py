@@ -54,7 +54,7 @@ class Lowering:
 
 @dataclass(frozen=True, kw_only=True)
 class TuningTask:
-    """A heavy kernel of a model, once for all the places where it occurs."""
+    """A heavy kernel of a model, listed once for all its calls."""
 
     key: str
     """The workload: operator, shapes and dtype in one line; the same in every model."""

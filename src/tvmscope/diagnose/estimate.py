@@ -43,7 +43,7 @@ def _by_roof(subject: Subject, kernel: Kernel) -> float:
 
 
 def _by_peer(subject: Subject, kernel: Kernel) -> float | None:
-    """All of a kernel's operators are in one group, so the first that is known tells."""
+    """All of a kernel's operators are in one group, so the first known one decides."""
     shown = (subject.peers[op] for op in kernel.time.source_ops if op in subject.peers)
     ratio = next(shown, None)
     return None if ratio is None else kernel.total_s * ratio

@@ -1,4 +1,5 @@
-"""What a kernel computes, told from its name: TVM names kernels after the operators they fuse."""
+"""Finds out what a kernel computes from its name: TVM names kernels after the operators they
+fuse."""
 
 from __future__ import annotations
 

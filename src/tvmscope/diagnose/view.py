@@ -112,7 +112,7 @@ class Subject:
         return tuple(dict.fromkeys(x for x in self.setting("disabled_passes").split(",") if x))
 
     def lacks(self, name: str) -> PassFacts:
-        """What is known of a pass that was left out; little where the session does not tell."""
+        """What is known of a pass that was left out; little if the session does not say."""
         return next((p for p in self.passes if p.name == name), PassFacts(name=name, words=""))
 
     def left_to(self, rule: str) -> list[str]:

@@ -45,7 +45,7 @@ class WorkerDied(RunError):
 
 @dataclass(frozen=True)
 class LoadInfo:
-    """What the worker tells about a runner it has loaded."""
+    """What the worker reports about a runner that it has loaded."""
 
     settings: dict[str, str]
     load_s: float
@@ -54,7 +54,7 @@ class LoadInfo:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Resident memory of the worker; None where the system does not tell."""
+    """Resident memory of the worker; None if the system does not report it."""
 
     before_load_bytes: int | None
     peak_bytes: int | None
@@ -231,7 +231,7 @@ class Worker:
         return value
 
     def _answer(self) -> tuple[str, Any]:
-        """The next answer; each sign of life starts the wait anew."""
+        """The next answer; each heartbeat restarts the wait."""
         deadline = time.monotonic() + self.timeout_s
         while True:
             left_s = deadline - time.monotonic()

@@ -160,7 +160,8 @@ def _check_gpu(artifact: Artifact) -> None:
     if device is None:
         raise RunError(
             msg(
-                "{path} is built for {target} and no CUDA device is here; run it on a machine "
+                "{path} is built for {target} and this machine has no CUDA device; run it on a "
+                "machine "
                 "with one, or compile with --target cpu",
                 path=artifact.path,
                 target=artifact.target.label,

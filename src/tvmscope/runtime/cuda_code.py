@@ -66,7 +66,8 @@ def problem(built_with: str | None, device: CudaDevice) -> Text | None:
     found = compiler()
     if found is None:
         return msg(
-            "it holds CUDA source, and no compiler is here; install the CUDA toolkit "
+            "it contains CUDA source, and this machine has no compiler for it; install the CUDA "
+            "toolkit "
             "(nvcc), or pip install cuda-bindings"
         )
     if _major(found[1]) > driver:

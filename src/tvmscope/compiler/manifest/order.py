@@ -10,7 +10,7 @@ from tvmscope.plugins import Brought, Plugin, PluginFailure, described, remember
 
 
 class Anchored(Protocol):
-    """What has a name and a place beside another one."""
+    """Something with a name that is ordered before or after another one."""
 
     @property
     def name(self) -> str:
@@ -30,7 +30,7 @@ T = TypeVar("T", bound=Anchored)
 
 @dataclass(frozen=True)
 class Ordered(Generic[T]):
-    """A list with what other packages bring in its place."""
+    """A list with the items of other packages inserted at their anchors."""
 
     manifests: tuple[T, ...]
     plugins: dict[str, Plugin] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def placed(
     brought: Iterable[Brought[T]],
     check: Callable[[Sequence[T]], str | None] = lambda _: None,
 ) -> Ordered[T]:
-    """Each one directly beside its anchor; several at one place in the order of their names.
+    """Put each one directly beside its anchor; several at one anchor are ordered by name.
 
     An anchor may itself come from another package. `check` says why a list cannot stay as it is.
     """

@@ -22,7 +22,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="fold-pads",
     phase="graph",
-    words=marked("Lets a convolution do the zero padding that stands before it."),
+    words=marked("Lets a convolution do the zero padding that precedes it."),
     make=make,
     switches=(Switch(name="fold-pads"),),
 )

@@ -49,7 +49,7 @@ def _emit(rewriter: Rewriter, compute: Compute, name: str, *args: relax.Expr) ->
 def _first(
     rewriter: Rewriter, data: relax.Expr, axis: int, most: int, *, descending: bool, gpu: bool
 ) -> relax.Expr | None:
-    """The places of the first `most` elements along an axis, as int32."""
+    """The indices of the first `most` elements along an axis, as int32."""
     shape, emit = static_shape(data), rewriter.builder_.emit
     if not shape or not prod(shape) or prod(shape) > _MOST:
         return None

@@ -90,7 +90,7 @@ def _callee(call: relax.Call) -> tvm.ir.GlobalVar:
 
 
 class _Memory:
-    """Which variables may share memory, and the last place where any of them is read."""
+    """Which variables may share memory, and the last position where any of them is read."""
 
     def __init__(self, module: tvm.IRModule, function: relax.Function) -> None:
         self.module = module

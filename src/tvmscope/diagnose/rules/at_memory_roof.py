@@ -34,7 +34,7 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity="info",
         effort="none",
-        title=msg("These kernels are at the memory roof: there is nothing to win"),
+        title=msg("These kernels are at the memory roof: there is nothing to gain"),
         evidence=subject.says(
             msg(
                 "{names} take {spent} at {lowest:.0%} of the memory roof or more.",

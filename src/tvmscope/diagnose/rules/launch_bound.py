@@ -67,7 +67,8 @@ def _finding(subject: Subject, between: float, calls: int, measured_s: float | N
         evidence=subject.says(
             msg(
                 "{between} of {run} pass between {calls} kernel calls, {each} per call; a kernel "
-                "takes {mean} in the mean, {tiny} kernels less than {limit}. Estimated: {left:.0%} "
+                "takes {mean} on average, {tiny} kernels less than {limit}. Estimated: {left:.0%} "
+                ""
                 "of it stays.",
                 between=Seconds(between),
                 run=Seconds(subject.run_s),

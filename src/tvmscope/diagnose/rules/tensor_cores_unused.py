@@ -92,18 +92,18 @@ def _finding(subject: Subject, cause: str, found: list[Kernel]) -> Finding:
 _CAUSES: dict[str, tuple[str, str, dict[str, str], str]] = {
     "dtype": (
         msg("the data is float32"),
-        msg("Compile with --precision float16, and look at the accuracy it reports."),
+        msg("Compile with --precision float16, and check the accuracy that it reports."),
         {"precision": "float16"},
         "minutes",
     ),
     "layout": (
         msg("channels come before height and width"),
-        msg("Bring the channels last (NHWC), so that the convolution is a matrix product."),
+        msg("Put the channels last (NHWC), so that the convolution is a matrix product."),
         {},
         "hours",
     ),
     "alignment": (
-        msg("an innermost extent is no multiple of eight"),
+        msg("an innermost extent is not a multiple of eight"),
         msg("Pad the channels or features to a multiple of eight."),
         {},
         "hours",
@@ -118,7 +118,7 @@ _CAUSES: dict[str, tuple[str, str, dict[str, str], str]] = {
 
 RULE = Rule(
     id="tensor-cores-unused",
-    title=msg("Matrix kernels beside the tensor cores"),
+    title=msg("Matrix kernels that do not use the tensor cores"),
     needs=("profiles", "kernel_ir"),
     check=check,
 )

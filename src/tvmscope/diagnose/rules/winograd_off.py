@@ -72,8 +72,8 @@ def _finding(subject: Subject, found: list[Kernel], saving: float) -> Finding:
         evidence=subject.says(
             msg(
                 "{names} take {spent} as direct 3x3 convolutions of stride 1. Estimated: the "
-                "compiler's cost of Winograd's way over that of the direct one, not below the "
-                "memory roof.",
+                "ratio of the compiler's cost estimates for Winograd and for the direct "
+                "convolution, not below the memory roof.",
                 names=listed(names(found)),
                 spent=subject.spent(found),
             )

@@ -165,7 +165,7 @@ def _versus(row: ResultLine) -> Text:
 
 
 def _trouble(rows: Sequence[ResultLine], *, several: bool) -> Iterator[Text]:
-    """The rows without a place in the table, each with its reason."""
+    """The rows that are not in the table, each with its reason."""
     for row in rows:
         status = row.result.status
         line = Text(f"  {row.name}")
@@ -187,7 +187,7 @@ def _findings(session: Session) -> Iterator[Text]:
         yield line.append(f" [{clean(finding.rule, NAME_LIMIT)}]", style="dim")
     if found:
         text = plural("{n} finding", "{n} findings", len(found)).format(n=len(found))
-        yield Text(_("{findings}; tvmscope explain has them all").format(findings=text), "dim")
+        yield Text(_("{findings}; tvmscope explain lists them").format(findings=text), "dim")
 
 
 def _remarks(session: Session) -> Iterator[Text]:

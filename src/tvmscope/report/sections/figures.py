@@ -1,4 +1,4 @@
-"""Pictures of a session as SVG, drawn by matplotlib: for documents that cannot run a script."""
+"""Images of a session as SVG, drawn by matplotlib: for documents that cannot run a script."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ROW = 0.3
 
 
 def figures(session: Session) -> dict[str, str]:
-    """The pictures that this session has the data for, by name."""
+    """The figures that this session has data for, by name."""
     makers: tuple[tuple[str, Callable[[Session], str | None]], ...] = (
         ("backends", _backends),
         ("waterfall", _waterfall),
@@ -69,7 +69,7 @@ def _canvas(height: float, title: str) -> Iterator[tuple[Axes, StringIO]]:
 def bars(
     title: str, rows: Sequence[tuple[str, float, str]], unit: str, limit: float | None = None
 ) -> str:
-    """A picture of named values, each with its own words; `limit` is a line that none can pass."""
+    """A bar chart of named values, each with its own text; `limit` is a line that none can pass."""
     with _canvas(1.0 + _ROW * max(1, len(rows)), clean(title)) as (axes, stream):
         for place, (_name, value, words) in enumerate(rows):
             axes.barh(place, value, 0.62, color=_OWN)

@@ -17,8 +17,8 @@ from tvmscope.units import format_s
 MOST_LINES = 10
 """Steps of one figure: those of the heaviest tasks."""
 WORK = _(
-    "GFLOP/s count what the untuned kernel computes, so that they compare as times do; a kernel "
-    "that computes less, as Winograd's do, may show more than the machine can."
+    "GFLOP/s are based on the operations of the untuned kernel, so that they compare like times; "
+    "a kernel that computes less, such as Winograd's, may show more than the machine's peak."
 )
 
 

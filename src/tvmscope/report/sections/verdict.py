@@ -69,7 +69,8 @@ def _answer(session: Session, rows: list[ResultLine], gap: Waterfall | None, sco
             "fastest other backend ({own_time} against {peer_time})."
         ),
         "undecided": _(
-            "No difference can be told: {own} takes {own_time} for {model} and {peer}, the "
+            "There is no significant difference: {own} takes {own_time} for {model} and {peer}, "
+            "the "
             "fastest other backend, {peer_time}."
         ),
     }[comparison.verdict]

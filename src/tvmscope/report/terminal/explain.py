@@ -38,9 +38,9 @@ def findings(session: Session, history: Sequence[Attempt] = ()) -> RenderableTyp
     """
     parts: list[RenderableType] = [Text(clean(session.model.name, NAME_LIMIT), style="bold")]
     if not session.findings:
-        parts.append(Text(_("No findings: no rule has anything to say about what was measured.")))
+        parts.append(Text(_("No findings: no rule applies to what was measured.")))
     if not session.profiles:
-        text = _("There is no kernel profile in it: most rules need one (tvmscope analyze).")
+        text = _("The session has no kernel profile, which most rules need (tvmscope analyze).")
         parts.append(Text(text, style="yellow"))
     for place, finding in enumerate(session.findings, start=1):
         parts += [Text(""), *_finding(place, finding)]

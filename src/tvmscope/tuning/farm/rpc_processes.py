@@ -40,7 +40,8 @@ def start_server(
     address: str | None = None,
     device: Device | None = None,
 ) -> int:
-    """Start it in this process; returns the port it got. `address` is what the tracker tells."""
+    """Start it in this process; returns the port it got. `address` is what the tracker
+    announces."""
     tvm_compat.import_tvm(torch=False)
     import tvm
 

@@ -54,7 +54,7 @@ def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
         run.profile = _profile_there(run, tasks, workshop(run, stack))
     else:
         why = run.row.unavailable or ""
-        run.job.progress.note(msg("times are not known: {why}", why=why))
+        run.job.progress.note(msg("the times are unknown: {why}", why=why))
     return _planned(run, tasks)
 
 

@@ -143,4 +143,4 @@ def _note(state: State, verdicts: Sequence[object], chosen: bool, proof: Proof |
         return msg("not validated")
     if proof.accepted is False:
         return proof.reason
-    return msg("not surely faster when measured again")
+    return msg("not significantly faster when measured again")

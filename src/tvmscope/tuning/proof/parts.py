@@ -92,7 +92,7 @@ def weigh(
 
 def _weighed(part: Part, verdict: Verdict | None) -> Part:
     if verdict is None:
-        return replace(part, reason=msg("it could not be set beside the chosen kernel"))
+        return replace(part, reason=msg("it could not be compared with the chosen kernel"))
     if verdict.trial.status != "ok" or not verdict.speedup or verdict.interval is None:
         why = verdict.trial.reason or msg("too few rounds for an interval")
         return replace(part, reason=why)

@@ -144,7 +144,7 @@ class Validator:
         return Lane(name, worker)
 
     def _worker(self, number: int) -> Worker:
-        """The process for a place, a new one where the one before has ended."""
+        """The process for a slot; a new one if the previous one has ended."""
         worker = self._workers.get(number)
         if worker is None or not worker.alive:
             env = {"TVM_NUM_THREADS": str(self.workshop.setting.threads)}

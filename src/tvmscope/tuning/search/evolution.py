@@ -1,9 +1,9 @@
 """MetaSchedule's evolutionary search in a worker process: proposes traces, learns from times.
 
 TVM's own tuner would also build and measure; here it only proposes, so that every candidate goes
-through our builders, our runner and our records. What was measured in earlier runs is told again
-when a task begins, which brings back its population and its cost model. So is what a rule's own
-parameters gave: the best of these are the first population's seeds, whose tiles are varied.
+through our builders, our runner and our records. What was measured in earlier runs is passed in
+again when a task begins, which brings back its population and its cost model. So is what a rule's
+own parameters gave: the best of these are the first population's seeds, whose tiles are varied.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Evolution:
         return list(self._pending)
 
     def tell(self, times: Times) -> None:
-        """What became of the last generation."""
+        """Report the results of the last generation."""
         results = [
             self._result(times.get(_text(c.sch.trace)) or self._of_rule.get(_hash(c.sch.mod)))
             for c in self._order
@@ -228,7 +228,7 @@ def propose(key: str, begin: Begin) -> Generation:
 
 
 def tell(key: str, times: Times) -> None:
-    """What became of the generation that was proposed last."""
+    """Report the results of the generation that was proposed last."""
     _SEARCHES[key].tell(times)
 
 

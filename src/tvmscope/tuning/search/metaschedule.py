@@ -64,7 +64,7 @@ class Proposer:
         return [Candidate(params=lowering.params, trace=trace) for trace in found.traces]
 
     def tell(self, task: TuningTask, times: Times) -> None:
-        """What became of the last generation."""
+        """Report the results of the last generation."""
         if self._worker is None or task.key in self.failures:
             return
         try:

@@ -38,7 +38,7 @@ class Axis:
 
     @property
     def places(self) -> Array:
-        """Where in the input each output element lies."""
+        """The input coordinate of each output element."""
         x, width = np.arange(self.output, dtype=np.float64), self.scale * self.size
         start, end = self.roi
         middle = (x + 0.5) / self.scale - 0.5
@@ -61,7 +61,7 @@ class Axis:
 
     @property
     def outside(self) -> Array:
-        """Which output elements have no place in the input: only crops reach out of it."""
+        """Which output elements lie outside the input: only crops extend beyond it."""
         if self.coordinates != "tf_crop_and_resize":
             return np.zeros(self.output, bool)
         return (self.places < 0) | (self.places > self.size - 1)

@@ -153,7 +153,7 @@ RULE = ScheduleRule(
     devices=("cpu",),
     version=1,
     words=marked(
-        "Copies between other indices: vectors along rows, or tiles that read whole cache lines."
+        "Copies with changed indices: vectors along rows, or tiles that read whole cache lines."
     ),
     schedule=schedule_movement,
     switch=Switch(name="movement-schedule"),
