@@ -160,7 +160,7 @@ def test_a_pass_that_makes_nan_is_found(tmp_path: Path) -> None:
     pipeline = f"{tmp_path / 'mine.py'}:make"
     found = bisect(str(file), options(tmp_path / "out", pipeline=pipeline))
     assert found.passes == ("01-ForgetRelu",)
-    assert "NaN or infinite here alone" in (found.detail or "")
+    assert "NaN or infinite in this output only" in (found.detail or "")
     reproduces(found)
 
 

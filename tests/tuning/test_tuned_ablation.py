@@ -70,9 +70,9 @@ def test_without_records_there_is_no_row_and_asking_for_it_is_refused(
     assert not [change for change in rows_of("none") if "tuning" in (change or "")]
     asked = ("ablate", str(net), *COMMON, "--only", "tuning")
     done = run(*asked, "--db", "none", cwd=tmp_path)
-    refuses(done, 2, "nothing is tuned here", "no tuning records", "tvmscope tune")
+    refuses(done, 2, "no kernel is tuned", "no tuning records", "tvmscope tune")
     done = run(*asked, "--db", str(foreign), cwd=tmp_path)
-    refuses(done, 2, "nothing is tuned here", "1 records not used: tuned for cpu:cortex-a72")
+    refuses(done, 2, "no kernel is tuned", "1 records not used: tuned for cpu:cortex-a72")
 
 
 def test_what_another_target_was_tuned_for_is_told_and_not_used(foreign: Path) -> None:

@@ -26,7 +26,7 @@ _WORTHS: dict[Verdict, Worth] = {"faster": "helps", "slower": "hurts", "undecide
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """One optimisation: the run with it set against the run without; a factor over 1 helps."""
+    """One optimisation: the run with it compared with the run without it; a factor over 1 helps."""
 
     name: str
     direction: Literal["without", "only", "warm-up"]
@@ -52,7 +52,7 @@ def comparisons(results: Sequence[Result]) -> tuple[Comparison, ...]:
 
 
 def effects(session: Session) -> tuple[Effect, ...]:
-    """The largest first within each direction; empty for a session that is no ablation."""
+    """The largest first within each direction; empty for a session that is not an ablation."""
     compared = {(c.key, c.against): c for c in session.comparisons}
     every = [
         _effect(faster, slower, compared.get((faster.key, slower.key)))

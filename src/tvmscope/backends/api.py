@@ -72,7 +72,7 @@ class Profiler(Protocol):
     """
 
     how: str
-    """The instrument, in words."""
+    """The name of the instrument."""
 
     def run(self) -> float:
         """One run with the instrument on; its wall time in seconds."""

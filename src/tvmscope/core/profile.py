@@ -93,7 +93,7 @@ class KernelIR:
     workload: str | None = None
     """What tuning records know it by."""
     tuned: Choice | None = None
-    """The record that it was built from; None where the rule chose by itself."""
+    """The record that it was built from; None if the rule's default was used."""
     kind: str = "compute"
     """As in `KernelTime`."""
     flops: float | None = None

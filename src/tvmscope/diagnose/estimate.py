@@ -1,4 +1,5 @@
-"""What a kernel's time can become, from what was measured: the roofs and the other backends.
+"""Estimates what a kernel's time can become, from what was measured: the roofs and the other
+backends.
 
 A share of the roof says what our schedules reach where nothing else is in the way, the fastest
 other backend's time for the same operators what has been reached: the first is mostly too low, the

@@ -35,7 +35,7 @@ _TAIL_BYTES = 8192
 
 
 class WorkerDied(RunError):
-    """The worker is gone; `kind` says how and `reason` says it in words."""
+    """The worker process ended; `kind` says how and `reason` describes it."""
 
     def __init__(self, name: str, kind: DeathKind, reason: Text) -> None:
         super().__init__(msg("{name}: {reason}", name=name, reason=reason))
@@ -178,7 +178,7 @@ class Worker:
         self.kill()
 
     def kill(self) -> None:
-        """End it and its children at once, whatever they do; safe to call twice."""
+        """End it and its children at once; safe to call twice."""
         if self._ended:
             return
         self._signal(signal.SIGKILL)

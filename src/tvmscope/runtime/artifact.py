@@ -60,7 +60,7 @@ def read_kernels(folder: Path) -> tuple[KernelIR, ...]:
 
 
 def read(folder: Path) -> Artifact:
-    """Read meta.json; refuses other schemas and files that are no artifact."""
+    """Read meta.json; refuses other schemas and files that are not artifacts."""
     file = folder / META
     if not file.is_file():
         raise UsageError(

@@ -28,11 +28,11 @@ def holds_binary(library: Path) -> bool:
     with library.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as m:
         if m.find(_FATBIN) >= 0:
             return True
-        place = m.find(_ELF, 1)
-        while 0 <= place <= len(m) - 20:
-            if struct.unpack_from("<H", m, place + 18)[0] == _EM_CUDA:
+        index = m.find(_ELF, 1)
+        while 0 <= index <= len(m) - 20:
+            if struct.unpack_from("<H", m, index + 18)[0] == _EM_CUDA:
                 return True
-            place = m.find(_ELF, place + 1)
+            index = m.find(_ELF, index + 1)
     return False
 
 

@@ -34,7 +34,7 @@ class Recorded(Protocol):
 
 
 class Records(Protocol):
-    """Looks up what tuning records say for a target and a number of threads."""
+    """Looks up the tuning records for a target and a number of threads."""
 
     def __call__(self, target: Target, threads: int) -> Recorded: ...
 

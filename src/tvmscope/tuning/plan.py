@@ -63,8 +63,8 @@ class PlannedTask:
 
     def floor_of(self, candidate: Candidate) -> Floor | None:
         """What the roofs allow the kernel that a candidate is."""
-        place = self.task.lowerings.index(self.task.lowering_for(candidate))
-        return self.floors[place] if self.floors else None
+        index = self.task.lowerings.index(self.task.lowering_for(candidate))
+        return self.floors[index] if self.floors else None
 
     @property
     def headroom_s(self) -> float:

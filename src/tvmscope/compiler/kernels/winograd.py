@@ -32,7 +32,7 @@ registers, and the part that may be computed in vain."""
 
 
 def best(batch: int, rows: int, columns: int, target: Target) -> Transform | None:
-    """The transform that is predicted to be fastest; None where the direct way is."""
+    """The transform that is predicted to be fastest; None if the direct convolution is."""
     tile = costs.best_tile(batch, rows, columns)
     direct = costs.direct(batch, rows, padded(columns, target))
     if costs.cost(tile, batch, rows, columns) >= direct:

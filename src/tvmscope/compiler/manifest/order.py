@@ -1,4 +1,5 @@
-"""Puts what other packages bring into an ordered list, beside the name that each one gives."""
+"""Inserts the items of other packages into an ordered list, before or after the anchor that each
+one names."""
 
 from __future__ import annotations
 
@@ -75,12 +76,12 @@ def _insert(
         return PluginFailure(described(plugin), "it names no anchor: give before= or after=")
     if anchor not in names:
         return PluginFailure(described(plugin), f"its anchor '{anchor}' is not there")
-    place = names.index(anchor)
+    index = names.index(anchor)
     if manifest.after is not None:
-        place += 1
-        while place < len(found) and found[place].after == anchor:
-            place += 1
-    tried = [*found[:place], manifest, *found[place:]]
+        index += 1
+        while index < len(found) and found[index].after == anchor:
+            index += 1
+    tried = [*found[:index], manifest, *found[index:]]
     if (problem := check(tried)) is not None:
         return PluginFailure(described(plugin), problem)
     found[:] = tried

@@ -67,8 +67,8 @@ def _tiles(steps: list[Step]) -> list[int]:
     """The indices of the steps that split a loop into tiles of one constant size."""
     vectors = {step[1][0] for step in steps if step[0] == "Vectorize"}
     return [
-        place
-        for place, step in enumerate(steps)
+        index
+        for index, step in enumerate(steps)
         if step[0] == "Split" and len(step[1]) == 3 and step[1][1] == _REST
         if not vectors & set(step[3])
     ]

@@ -19,7 +19,7 @@ from tvmscope.messages import Text, msg
 HOT = 0.08
 """A family of operators over this share of the run is hot."""
 HOT_WITH_FIX = 0.02
-"""What a pass can replace is worth a word earlier."""
+"""Operators that a pass can replace are reported from a smaller share on."""
 PASS = "fast-scatter"
 _REACHED = 0.6
 """The part of the memory roof that a good copy kernel reaches."""

@@ -13,7 +13,7 @@ from tvmscope.diagnose.view import Subject, subjects
 from tvmscope.messages import Seconds, msg
 
 MUCH = 0.1
-"""The share of a run between kernels from which the launches are to blame."""
+"""The share of a run between kernels from which launches are reported as the cause."""
 _FEWEST = 10
 _TINY_S = {"cpu": 50e-6, "cuda": 10e-6}
 """A kernel below this mean time has its launch in the same order of magnitude."""

@@ -1,4 +1,4 @@
-"""Heavy matrix kernels of a GPU that run beside its tensor cores, with the first reason why."""
+"""Heavy matrix kernels of a GPU that do not use its tensor cores, with the first reason why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HALVES = ("float16", "bfloat16")
 _STEP = 8
 """Tensor-core instructions take operands in steps of eight halves."""
 GAIN = 3.0
-"""Taken for fp16 tensor cores against CUDA cores, as far as memory and epilogue let it through."""
+"""The assumed gain of fp16 tensor cores over CUDA cores, limited by memory and epilogue."""
 
 
 def check(session: Session) -> Iterator[Finding]:

@@ -44,7 +44,7 @@ _STEPS = (
     (8, ("mean",)),
     *((0, ("mean", "bar", "memory", "interval", "error")[:n]) for n in range(2, 6)),
 )
-"""What gives way on a narrow terminal, step by step: the bar's width, then whole columns."""
+"""What is dropped on a narrow terminal, step by step: the bar's width, then whole columns."""
 TEXT_WIDTH = 120
 _FINDINGS = 3
 
@@ -107,7 +107,7 @@ class SessionView:
         yield Text(clean(view.environment(session), 600), style="dim")
 
     def _table(self, rows: list[ResultLine], console: Console, options: ConsoleOptions) -> Table:
-        """As many columns as fit; names and medians stay whatever the width."""
+        """As many columns as fit; names and medians always stay."""
         unbounded = options.update(max_width=10_000)
         for bar_width, dropped in _STEPS:
             columns = self._columns(rows, bar_width)

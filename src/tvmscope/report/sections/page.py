@@ -231,9 +231,9 @@ class Part:
                         "label": x.label,
                         "x": [x.start[0], x.end[0]],
                         "y": [x.start[1], x.end[1]],
-                        "at": x.between(place),
+                        "at": x.between(index),
                     }
-                    for place, x in enumerate(roofline.lines)
+                    for index, x in enumerate(roofline.lines)
                 ],
                 "points": points,
             }

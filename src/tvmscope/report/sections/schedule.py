@@ -1,8 +1,8 @@
-"""A schedule's trace in words: what each primitive did to which loop or stage of a kernel.
+"""Describes a schedule's trace: what each primitive did to which loop or stage of a kernel.
 
-A trace is a list of Python calls on made-up names (`l32, l33 = sch.split(loop=l27, ...)`). A stage
-is called by its name or its number, a loop by its stage and its number (2.4: the fourth loop of
-stage 2), the parts of a split loop with letters (2.4a, 2.4b), joined loops with a sign between.
+A trace is a list of Python calls on generated names (`l32, l33 = sch.split(loop=l27, ...)`). A
+stage is called by its name or its number, a loop by its stage and its number (2.4: the fourth loop
+of stage 2), the parts of a split loop with letters (2.4a, 2.4b), joined loops with a sign between.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def _name_block(call: _Call, names: Names) -> None:
 
 
 def _name_children(call: _Call, names: Names) -> None:
-    for place, result in enumerate(call.results, start=1):
-        names[result] = _STAGE + str(place)
+    for index, result in enumerate(call.results, start=1):
+        names[result] = _STAGE + str(index)
 
 
 def _name_neighbours(text: str) -> Callable[[_Call, Names], None]:
@@ -135,8 +135,8 @@ def _name_neighbours(text: str) -> Callable[[_Call, Names], None]:
 def _name_loops(call: _Call, names: Names) -> None:
     stage = _shown(names, call.get("block")).replace(_STAGE, "").removeprefix(_("the "))
     stage = stage.replace(" ", "-")
-    for place, result in enumerate(call.results, start=1):
-        names[result] = f"{stage}.{place}"
+    for index, result in enumerate(call.results, start=1):
+        names[result] = f"{stage}.{index}"
 
 
 def _name_parts(call: _Call, names: Names) -> None:
@@ -186,7 +186,7 @@ def _say(text: str, *keys: str) -> Callable[[_Call, Names], str]:
 
     def sentence(call: _Call, names: Names) -> str:
         return text.format(
-            **{key: _shown(names, call.get(key, place)) for place, key in enumerate(keys)}
+            **{key: _shown(names, call.get(key, index)) for index, key in enumerate(keys)}
         )
 
     return sentence

@@ -60,7 +60,7 @@ class TaskRow:
 
     @property
     def used(self) -> str:
-        """The chosen parameters in words, or why there are none."""
+        """A description of the chosen parameters, or why there are none."""
         if self.task.chosen is None:
             return clean(self.task.note, 80)
         if self.task.chosen.trace is not None:

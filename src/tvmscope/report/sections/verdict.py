@@ -1,4 +1,4 @@
-"""The report's first words: is TVM faster, by how much, against whom, and why."""
+"""The headline of a report: whether TVM is faster, by how much, than which backend, and why."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def _line(session: Session, result: Result) -> ResultLine:
 
 
 def group(result: Result) -> tuple[str, str]:
-    """Target and precision in words: rows are compared where both are the same."""
+    """Target and precision as text: rows are compared where both are the same."""
     target, precision = result.key.group
     return target, str(precision)
 

@@ -1,4 +1,4 @@
-"""A bisection's answer in words."""
+"""Describes the result of a bisection."""
 
 from __future__ import annotations
 

@@ -60,9 +60,9 @@ def _mark(pair: BoxPair) -> Text:
 def _labels(sighting: Sighting) -> Table:
     table = _table("", _("before"), "", _("after"), "")
     sides = (sighting.labels_before, sighting.labels_after)
-    for place in range(max(map(len, sides))):
-        cells = [cell for side in sides for cell in _label(side[place : place + 1])]
-        table.add_row(Text(str(place + 1)), *cells)
+    for index in range(max(map(len, sides))):
+        cells = [cell for side in sides for cell in _label(side[index : index + 1])]
+        table.add_row(Text(str(index + 1)), *cells)
     return table
 
 

@@ -127,7 +127,7 @@ def _searched(plain: TunedTask, state: State, proof: Proof | None) -> TunedTask:
 
 
 def _own(task: TuningTask, choice: Choice) -> Params:
-    """What the rule takes by itself for the parameters that a choice names."""
+    """The rule's defaults for the parameters that a choice names."""
     own = task.lowering_for(choice.candidate).own
     return {name: own[name] for name in choice.candidate.params if name in own}
 

@@ -1,7 +1,8 @@
-"""What the parts of a chosen candidate are worth: each is taken back alone, checked and measured.
+"""Measures what the parts of a chosen candidate are worth: each is removed alone, checked and
+timed.
 
-A parameter goes back to what the rule takes by itself. A primitive is left out of the schedule's
-trace wherever it occurs: loops that ran in parallel run one after the other, and so on.
+A parameter is reset to the rule's default. A primitive is left out of the schedule's trace wherever
+it occurs: loops that ran in parallel run one after the other, and so on.
 """
 
 from __future__ import annotations

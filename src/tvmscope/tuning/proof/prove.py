@@ -1,4 +1,4 @@
-"""The proof: kernels measured again beside untuned ones, then the whole model beside the untuned.
+"""The proof: kernels are measured again in turns with the untuned ones, then the whole model.
 
 Only when the tuned model is verified and not slower are its kernels recorded as validated, which is
 what later compilations use. A model that cannot run here is compiled only: each of its kernels was
@@ -235,9 +235,9 @@ def _race(run: Tuned, rows: Sequence[PlannedRow]) -> Raced:
 
 
 def accept(session: Session) -> tuple[bool, Text]:
-    """Whether the tuned model, the last row, is right and not slower; and why, in words.
+    """Whether the tuned model, the last row, is correct and not slower; and the reason.
 
-    Where the difference is too small to be sure of, the better estimate decides.
+    If the difference is not significant, the estimate decides.
     """
     tuned = session.results[-1]
     if tuned.status != "ok":

@@ -57,7 +57,7 @@ class Validator:
     def validate(
         self, task: TuningTask, candidates: Sequence[Candidate], base: Candidate | None = None
     ) -> list[Verdict]:
-        """A verdict for each candidate that could be set against `base`: the untuned kernel."""
+        """A verdict for each candidate that could be compared with `base`, the untuned kernel."""
         base = base or Candidate()
         first, *others = self.workshop.libraries([(task, c) for c in (base, *candidates)])
         if first.failure is not None:

@@ -1,4 +1,4 @@
-"""Whether a record's parameters mean today what they meant when they were measured."""
+"""Checks whether a record's parameters still mean what they meant when they were measured."""
 
 from __future__ import annotations
 

@@ -122,9 +122,9 @@ class Evolution:
         told: dict[str, MeasureCandidate] = {}
         times: dict[str, tuple[float, ...]] = {}
         seeds: list[Schedule] = []
-        for place, (candidate, seconds) in enumerate(first_layer[:_TOLD]):
+        for index, (candidate, seconds) in enumerate(first_layer[:_TOLD]):
             try:
-                trace = self._seed_trace(candidate, varied=place < _SEEDS)
+                trace = self._seed_trace(candidate, varied=index < _SEEDS)
                 sch = self._processed(trace)
             except Exception as e:  # TVM raises many types; the others can still be seeds
                 seed = candidate.params or "the untuned schedule"
@@ -132,7 +132,7 @@ class Evolution:
                 continue
             told[trace] = self.ms.search_strategy.MeasureCandidate(sch, self.args)
             times[trace] = self._of_rule[_hash(sch.mod)] = (seconds,)
-            if place < _SEEDS:
+            if index < _SEEDS:
                 seeds.append(self._candidate(trace).sch)
         if told:
             results = [self._result(times[trace]) for trace in told]

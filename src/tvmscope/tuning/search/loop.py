@@ -1,4 +1,5 @@
-"""The search: gives trials to the task with the most to gain, until time or trials are used up."""
+"""The search: tries candidates of the task with the most to gain, until time or trials are used
+up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transposes, concatenations, padding, slices, gathers, resizes: copies between other indices.
+"""Transposes, concatenations, padding, slices, gathers, resizes: copies with changed indices.
 
 parallel  outer axes, until there is work for every core
   rows      the last axis by itself: its vectors do not cross the ends of rows
