@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tvmscope.core.precision import FLOAT32, Precision
+from tvmscope.core.profile import DeviceTimes
 from tvmscope.core.row import Family
 from tvmscope.errors import ImportModelError
 from tvmscope.measure.remote import Remote
@@ -63,6 +64,8 @@ class Trace:
     host_s: float | None = None
     """Time in which no kernel ran, by the instrument's own clock or a calibration, never what the
     call's time leaves over; None where neither tells."""
+    device: DeviceTimes | None = None
+    """Where the instrument has a GPU's own time stamps."""
 
 
 class Profiler(Protocol):
@@ -121,6 +124,9 @@ class Backend:
     """Whether torch models must be exported to ONNX for it."""
     profiles: bool = False
     """Whether its runner has a `profiler()`."""
+    profiles_cuda: bool = False
+    """Whether it has one on a GPU with and without CUDA graphs, where PyTorch is there to read what
+    the device ran."""
     compiles: str | None = None
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
     tuned: bool = False

@@ -116,6 +116,11 @@ class TorchRunner:
         """Run `call` from now on."""
         self._call = call
 
+    def swap(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """Run `call` from now on; returns what ran before."""
+        before, self._call = self._call, call
+        return before
+
     def synchronize(self) -> None:
         """Wait for the GPU, if there is one."""
         if self.device == "cuda":

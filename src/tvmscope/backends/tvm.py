@@ -58,6 +58,18 @@ class _Runner:
 
 
 class _CudaRunner(_Runner):
+    def profiler(self) -> Profiler:
+        """By the device's own clock where PyTorch can read it; else each kernel on its own."""
+        from tvmscope.backends.profilers import cupti
+        from tvmscope.backends.profilers.tvm_device import DeviceProfiler
+
+        if extras.missing("torch") is None:
+            import torch
+
+            if cupti.is_readable(torch, self.run):
+                return DeviceProfiler(torch, self.run, self.loaded)
+        return super().profiler()
+
     def time_device(self, n: int) -> list[float]:
         """Device seconds of `n` runs; TVM's evaluator records CUDA events."""
         evaluate = self.loaded.machine.time_evaluator(
@@ -107,6 +119,7 @@ BACKENDS = tuple(
         cuda_precisions=(FLOAT32, FLOAT16) if family == "tvm" else (FLOAT32, TF32, FLOAT16),
         graphs=True,
         profiles=True,
+        profiles_cuda=True,
         compiles=pipeline,
         tuned=tuned,
         load=here(load),
