@@ -104,6 +104,19 @@ def test_outputs_are_the_frameworks(folder: Path, conv_net: Prepared) -> None:
         model(*(np.zeros(3, np.float64) for _ in model.inputs))
 
 
+def test_many_runs_give_the_same_bits_and_leave_no_memory(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "scripts"))
+    import repeat_runs
+
+    found = repeat_runs.repeat(folder, 60)
+    assert found["different_results"] == [1, 1]
+    assert found["problems"] == []
+    bad = {**found, "different_results": [2, 1], "gpu_growth_bytes": 1 << 30}
+    assert len(repeat_runs.problems(bad, [{"a"}, {"a"}])) == 3
+
+
 def test_a_cuda_artifact_says_what_is_missing_here(gpu_folder: Path) -> None:
     files = {f.name for f in gpu_folder.iterdir()}
     assert {"cubins.bin", "cubins.json", "load_model.py"} <= files
