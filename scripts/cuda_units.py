@@ -22,14 +22,17 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
+from tvmscope.compiler import targets  # noqa: E402
 from tvmscope.core.options import CompileOptions, LoadOptions  # noqa: E402
 from tvmscope.core.precision import Precision  # noqa: E402
 from tvmscope.measure.remote import remote  # noqa: E402
 from tvmscope.measure.worker import Worker  # noqa: E402
 from tvmscope.models.catalog import built_ins  # noqa: E402
+from tvmscope.models.folder import read_prepared  # noqa: E402
 from tvmscope.storage.codec import encode  # noqa: E402
 
 if TYPE_CHECKING:
+    import tvmscope.compiler.tunable.extract
     import tvmscope.models.prepare
 
 
@@ -76,24 +79,18 @@ def placed_units(
 
 def lower(folder: str, dtype: str, target: str) -> list[tuple[str, dict[str, Any]]]:
     """The distinct units of a prepared model, with their keys."""
-    import tvm
-    from tvm import tirx
-
-    from tvmscope.compiler import frontends, pipeline, targets
-    from tvmscope.compiler.units import emit
-    from tvmscope.models.folder import read_prepared
-
-    gpu = targets.resolve(target)
-    made = tvm.target.Target(targets.to_tvm(gpu), host={"kind": "llvm"})
-    imported = frontends.import_model(read_prepared(folder))
     options = CompileOptions(precision=Precision.parse(dtype), graph=True)
-    module = pipeline.run(imported.module, gpu, made, options, until="dispatch").module
-    out: dict[str, dict[str, Any]] = {}
-    for _, func in module.functions_items():
-        found = emit.read(func) if isinstance(func, tirx.PrimFunc) else None
-        if found is not None:
-            out[found[0].key] = found[0].to_json()
-    return list(out.items())
+    functions = Path(folder) / dtype
+    with Worker("lower", timeout_s=1200) as worker:
+        tasks = worker.call(
+            remote(lambda: tvmscope.compiler.tunable.extract.extract),
+            read_prepared(folder),
+            targets.resolve(target),
+            options,
+            functions,
+        )
+    files = {t.key: Path(t.lowerings[0].function) for t in tasks if not t.loops}
+    return [(key, json.loads(file.read_text())["unit"]) for key, file in files.items()]
 
 
 def odd_units(count: int) -> Iterator[dict[str, Any]]:

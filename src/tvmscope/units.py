@@ -93,3 +93,17 @@ def format_bytes(count: float | None) -> str:
 def format_shape(shape: tuple[int, ...]) -> str:
     """`1x3x224x224`, or `scalar`."""
     return "x".join(str(d) for d in shape) or "scalar"
+
+
+def parse_assignments(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """`factor=8,16` and `factor=8,unroll=2` -> the values of each name, in order."""
+    found: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name = ""
+        for part in text.replace(" ", "").split(","):
+            left, equals, right = part.rpartition("=")
+            name = left if equals else name
+            if not name.isidentifier() or not right.lstrip("-").isdigit():
+                raise UsageError(f"cannot read '{text}'; write name=8 or name=8,16,32")
+            found[name] = (*found.get(name, ()), int(right))
+    return found

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvmscope.errors import RunError, SchemaError, one_line
+from tvmscope.errors import RunError
 from tvmscope.messages import msg
 from tvmscope.runtime import load_model
-from tvmscope.storage.codec import decode, encode
+from tvmscope.runtime.tables import read_table
+from tvmscope.storage.codec import encode
 from tvmscope.storage.files import write_text_atomic
 
 CODE, TABLE = load_model.CODE, load_model.TABLE
@@ -56,19 +57,7 @@ def save(kernels: Mapping[str, tuple[Cubin, bytes]], folder: Path) -> None:
 
 def read(folder: Path) -> tuple[Cubin, ...]:
     """The table of an artifact; empty where it has no generated kernels."""
-    file = folder / TABLE
-    if not file.is_file():
-        return ()
-    try:
-        return tuple(decode(Cubin, entry) for entry in json.loads(file.read_text("utf-8")))
-    except (json.JSONDecodeError, UnicodeDecodeError, SchemaError, TypeError) as e:
-        raise SchemaError(
-            msg(
-                "{file} is damaged ({reason}); compile the model again",
-                file=file,
-                reason=one_line(e),
-            )
-        ) from e
+    return read_table(Cubin, folder / TABLE)
 
 
 def register(tvm: Any, folder: Path) -> None:

@@ -310,12 +310,10 @@ def comparison(
     return given(backends=names(backends))
 
 
+SUBJECT = (target, cores, shapes, network, inputs)
+"""The flags of every command that compiles a model: which model, and for which machine."""
 MEASURING = (
-    target,
-    cores,
-    shapes,
-    network,
-    inputs,
+    *SUBJECT,
     compilation,
     database,
     measurement,

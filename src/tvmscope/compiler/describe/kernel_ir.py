@@ -72,7 +72,7 @@ def _describe(
     params = [p for p in func.params if isinstance(p.ty, tirx.BufferType)]
     return KernelIR(
         name=name,
-        tree=tuple(_loops(func.body)),
+        tree=loop_tree(func),
         buffers=tuple(_buffer(b) for b in (*params, *_allocated(func.body))),
         trace=tuple(str(line) for line in func.attrs.get(TRACE) or ()),
         rule=_rule(func.attrs),
@@ -105,6 +105,11 @@ def _rule(attributes: tvm.ir.DictAttrs) -> str | None:
     if RULE in attributes:
         return str(attributes[RULE])
     return "dlight" if attributes.get("tirx.is_scheduled") else None
+
+
+def loop_tree(func: tirx.PrimFunc) -> tuple[Loop, ...]:
+    """A function's loop nest, readable without TVM."""
+    return tuple(_loops(func.body))
 
 
 def _loops(s: tirx.Stmt) -> Iterator[Loop]:

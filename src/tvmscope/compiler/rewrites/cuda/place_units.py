@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -60,6 +61,8 @@ class _Placer(PyExprMutator):
         super().__init__(module)
         self.ends = {found.last: (found, config) for found, config in chosen}
         self.inside = {v for found, _ in chosen for v in found.replaced if v != found.last}
+        self.emitted: list[tuple[relax.Call, relax.Var]] = []
+        """Operands that are computed for units, such as a cast mask: several may read one."""
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         """A unit's last value is its kernel's; what lies inside it is not computed."""
@@ -120,10 +123,18 @@ class _Placer(PyExprMutator):
             return relax.const(np.ascontiguousarray(packed))
         visited = self.visit_expr(value)
         if isinstance(visited, relax.Call):
-            visited = self.builder_.emit(visited)
+            visited = self._shared(visited)
         if prod(static_shape(visited) or ()) < prod(shape):
             raise ValueError(f"{found.unit.label}: {role} is smaller than its kernel reads")
         return visited
+
+    def _shared(self, call: relax.Call) -> relax.Var:
+        """The call's value, which is computed once."""
+        for known, var in self.emitted:
+            if tvm_ffi.structural_equal(known, call):
+                return var
+        self.emitted.append((call, self.builder_.emit(call)))
+        return self.emitted[-1][1]
 
 
 def _name(found: Found) -> str:
