@@ -47,6 +47,8 @@ class CompiledKernel:
     scratch_bytes: int
     """For the whole grid, aligned to 128 bytes; only persistent kernels want any."""
     triton: str
+    matrix: str | None = None
+    """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None where there is none."""
 
     def to_json(self) -> dict[str, Any]:
         """All but the cubin."""
@@ -136,7 +138,17 @@ def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
         hidden_pointers=HIDDEN_POINTERS,
         scratch_bytes=scratch * math.prod(binding.grid),
         triton=_version(),
+        matrix=matrix_instruction(compiled.asm["ptx"]),
     )
+
+
+def matrix_instruction(ptx: str) -> str | None:
+    """The first product of matrices in a kernel, by its kind and shape."""
+    found = re.search(r"\b(wgmma|mma|tcgen05)\.(?:mma_async|sync|mma)\b[\w.:]*", ptx)
+    if found is None:
+        return None
+    shape = re.search(r"\.(m\d+n\d+k\d+)", found.group())
+    return f"{found.group(1)} {shape.group(1)}" if shape else found.group(1)
 
 
 def _entry(ptx: str) -> str:
