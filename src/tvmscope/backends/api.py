@@ -111,8 +111,12 @@ class Backend:
     unavailable: Callable[[str], Text | None]
     """For a device: None when usable, else the reason with what to install."""
     precisions: tuple[Precision, ...] = (FLOAT32,)
+    cuda_precisions: tuple[Precision, ...] | None = None
+    """On a GPU; None where they are the same."""
     graphs: bool = False
     """Whether it has a CUDA-graph mode that is worth its own row."""
+    only_graphs: bool = False
+    """Whether that is its only mode on a GPU."""
     needs_onnx: bool = False
     """Whether torch models must be exported to ONNX for it."""
     profiles: bool = False
@@ -123,6 +127,12 @@ class Backend:
     """Whether its artifact is compiled with what tuning records say; a row only where some do."""
     env: Callable[[int], dict[str, str]] = field(default=lambda threads: {})
     """Environment variables for the worker, given the thread count."""
+
+    def precisions_on(self, device: str) -> tuple[Precision, ...]:
+        """What it can compute in on a device."""
+        if device == "cuda" and self.cuda_precisions is not None:
+            return self.cuda_precisions
+        return self.precisions
 
 
 def idle_s(spans: Iterable[tuple[float, float]], start: float, end: float) -> float:

@@ -35,6 +35,7 @@ BACKENDS = (
         kinds=("cpu", "cuda"),
         formats=("torch",),
         precisions=(FLOAT32, FLOAT16, BFLOAT16),
+        cuda_precisions=torch_module.CUDA_PRECISIONS,
         graphs=True,
         profiles=True,
         load=here(load),

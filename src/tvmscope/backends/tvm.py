@@ -9,7 +9,7 @@ import numpy as np
 
 from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs
-from tvmscope.core.precision import FLOAT16, FLOAT32
+from tvmscope.core.precision import FLOAT16, FLOAT32, TF32
 from tvmscope.core.row import Family
 from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
@@ -103,6 +103,8 @@ BACKENDS = tuple(
         kinds=("cpu", "cuda"),
         formats=("torch", "onnx"),
         precisions=(FLOAT32, FLOAT16),
+        # TVM's own kernels multiply float32 as it is
+        cuda_precisions=(FLOAT32, FLOAT16) if family == "tvm" else (FLOAT32, TF32, FLOAT16),
         graphs=True,
         profiles=True,
         compiles=pipeline,

@@ -66,7 +66,8 @@ class Show:
     def working(self, done: Sequence[Session] = ()) -> Iterator[Progress]:
         """Progress while something long runs; Ctrl-C becomes an error that names what was kept.
 
-        `done` may grow meanwhile: an interruption shows the sessions in it.
+        `done` may grow meanwhile: an interruption shows the sessions in it, and the unfinished one
+        as far as it has measured rows.
         """
         from tvmscope.cli.progress import showing
 
@@ -75,11 +76,11 @@ class Show:
             try:
                 yield progress
             except KeyboardInterrupt as e:
-                interrupted = e  # told once the bar has left the terminal
+                interrupted = e  # reported once the bar has left the terminal
         if interrupted is not None:
-            if done:
-                self.sessions(done, json=False)
             folder = progress.folder
+            if measured := [*done, *_unfinished(folder)]:
+                self.sessions(measured, json=False)
             kept = f"session: {folder}" if folder else _("nothing was saved yet")
             raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from interrupted
 
@@ -115,6 +116,17 @@ class Show:
             write(json_.times(shown), self.export_times)
 
 
+def _unfinished(folder: Path | None) -> list[Session]:
+    """The interrupted job's session, where it was saved with at least one measured row."""
+    from tvmscope.core.session import FILE_NAME, load
+
+    if folder is None or not (folder / FILE_NAME).is_file():
+        return []
+    session = load(folder)
+    measured = any(result.measurement is not None for result in session.results)
+    return [session] if measured and not session.complete else []
+
+
 def table_of(*titles: str) -> Table:
     """An empty table without lines."""
     from rich.table import Table
@@ -144,10 +156,10 @@ def refuse_overwrite(file: Path | None, force: bool) -> None:
 
 def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
     """3 when an output is wrong, 130 when interrupted, 5 or 1 when a backend asked for has no row,
-    1 when a row of ours or a compiled one failed.
+    1 when a row of ours or a compiled one failed, 5 when no row of ours can run here.
 
-    Backends that nobody named may be missing: that is a line in the table, not a failure, unless
-    none is left (5). What was cross-compiled for another machine is what was asked for.
+    Backends that nobody named may be missing: that is a line in the table, not a failure. What was
+    cross-compiled for another machine is what was asked for.
     """
     results = [result for session in sessions for result in session.results]
     if any(r.status == "wrong" for r in results):
@@ -163,5 +175,13 @@ def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
         return 5
     if results and all(r.status == "unavailable" for r in results):
         return 5
+    if any(_ours_cannot_run(session) for session in sessions):
+        return 5
     lost = any(not any(r.status == "ok" for r in session.results) for session in sessions)
     return 1 if lost or "failed" in statuses else 0
+
+
+def _ours_cannot_run(session: Session) -> bool:
+    """Whether a session has rows of ours and none of them was measured or built."""
+    ours = [r for r in session.results if r.task.variant.is_ours]
+    return bool(ours) and all(r.status == "unavailable" and r.build_s is None for r in ours)

@@ -28,7 +28,7 @@ from tvmscope.core.vision import vision_of
 from tvmscope.errors import BuildError, one_line
 from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.runtime import cubins, cuda_code, tvm_compat, weights
+from tvmscope.runtime import cubins, cuda_code, load_model, tvm_compat, weights
 from tvmscope.storage.files import digest_file
 
 
@@ -50,6 +50,7 @@ def build(
         stored = weights.save(constants, apart) if constants else ()
         _link(executable, library, target if target.kind == "llvm" else host)
         cubins.save(_cubins(lowered), Path(scratch))
+        shutil.copyfile(load_model.__file__, Path(scratch) / artifacts.LOADER)
         code = Path(scratch) / cubins.CODE
         described = Artifact(
             path=output,

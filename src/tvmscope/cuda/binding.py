@@ -253,6 +253,7 @@ def _matvec(unit: Matmul, config: Config) -> Binding:
         **_matrices(unit, config),
         **_epilogue(unit.epilogue),
     }
+    del constants["B_K"]  # the template takes it as 1
     split = _split_tensors(tiles * rows, config, 1)
     return _binding("matvec", unit, _CONTRACTION, constants, (tiles, config.split, rows), split)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvmscope.compiler import targets
-from tvmscope.core.target import Target
+from tvmscope.core.target import Target, distinct
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features
 from tvmscope.stages.options import Options
@@ -18,8 +18,8 @@ def threads_of(options: Options) -> int:
 
 
 def resolve_targets(options: Options) -> tuple[Target, ...]:
-    """All targets that were asked for."""
+    """All targets that were asked for, each once and with a label of its own."""
     cores = threads_of(options)
-    return tuple(
+    return distinct(
         targets.resolve(text, cores=cores, cache=cache_folder()) for text in options.targets
     )

@@ -29,11 +29,7 @@ def tune(model: flags.Model, *, options: Options, show: Show) -> int:
 COMMAND = Command(
     tune,
     (
-        flags.target,
-        flags.cores,
-        flags.shapes,
-        flags.network,
-        flags.inputs,
+        *flags.SUBJECT,
         tuning.searching,
         tuning.trial,
         tuning.farm,

@@ -68,7 +68,10 @@ def target(
             _WHAT,
             "--precision",
             metavar="NAME",
-            help=_("float32, float16 or bfloat16; join several with commas."),
+            help=_(
+                "float32, tf32 (on CUDA: in convolutions, as PyTorch does by default), float16 or "
+                "bfloat16; join several with commas."
+            ),
             default="float32",
         ),
     ] = None,
@@ -307,12 +310,10 @@ def comparison(
     return given(backends=names(backends))
 
 
+SUBJECT = (target, cores, shapes, network, inputs)
+"""The flags of every command that compiles a model: which model, and for which machine."""
 MEASURING = (
-    target,
-    cores,
-    shapes,
-    network,
-    inputs,
+    *SUBJECT,
     compilation,
     database,
     measurement,

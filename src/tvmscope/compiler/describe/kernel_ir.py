@@ -13,6 +13,7 @@ from tvmscope.compiler.tunable.knobs import workload_of
 from tvmscope.compiler.units import emit
 from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.tuning import Choice
+from tvmscope.cuda import config as configs
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import one_line
@@ -93,7 +94,7 @@ def _generated(
         name=name,
         tree=(Loop(text=unit.label, body=_steps(unit, config)),),
         buffers=tuple(_buffer(p) for p in func.params if isinstance(p.ty, tirx.BufferType)),
-        rule=emit.RULE,
+        rule=configs.RULE,
         workload=unit.key,
         tuned=choices.get(unit.key),
         flops=float(unit.flops),

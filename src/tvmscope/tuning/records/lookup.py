@@ -48,8 +48,8 @@ def _inside(folder: Path, target: Target | None = None) -> list[Path]:
 
 
 def target_folder(target: Target) -> Path:
-    """`tuning_logs/<target>/`."""
-    return TUNING_LOGS / re.sub(r"[^\w.+-]+", "_", target.label)
+    """`tuning_logs/<device>_<architecture>/`; its records say which features they are for."""
+    return TUNING_LOGS / re.sub(r"[^\w.+-]+", "_", f"{target.device}:{target.arch}")
 
 
 def file_to_write(db: str | None, target: Target) -> Path:

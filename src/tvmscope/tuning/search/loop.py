@@ -179,7 +179,7 @@ class Search:
         space = state.task.candidates
         if state.second_layer or any(c.id not in state.tried for c in space):
             return
-        if self.proposer is None:
+        if self.proposer is None or not state.task.loops:
             state.over = state.over or "every candidate was tried"
             return
         state.second_layer = True
