@@ -22,7 +22,8 @@ def make(context: Context) -> tvm.transform.Pass:
     if reason := unavailable(context.target):
         context.remarks.append(reason)
         return tvm.transform.Sequential([])
-    return place_units(Chooser(context.target, context.options.choices))
+    tf32 = context.options.precision.math == "tf32"
+    return place_units(Chooser(context.target, context.options.choices), tf32=tf32)
 
 
 PASS = Pass(

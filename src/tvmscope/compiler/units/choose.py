@@ -52,7 +52,7 @@ class Chooser:
 
     def _recorded(self, unit: Unit) -> Config | None:
         choice = self.choices.get(unit.key)
-        if choice is not None:
+        if choice is not None and choice.candidate.params:
             return self._legal(unit, configs.from_json(dict(choice.candidate.params)))
         for key in (unit.key, unit.dense.key):
             found = self.shipped.winners.get(key)
@@ -62,16 +62,16 @@ class Chooser:
 
     def _legal(self, unit: Unit, config: Config) -> Config | None:
         why = space.why_illegal(unit, config, self.gpu)
-        return config if why is None and _can_launch(config) else None
+        return config if why is None and can_launch(config) else None
 
     def _best(self, unit: Unit) -> Config | None:
         try:
             ranked = cost.best(unit, self.gpu, _CANDIDATES)
         except TvmscopeError:  # no template of ours computes it
             return None
-        return next((e.config for e in ranked if _can_launch(e.config)), None)
+        return next((e.config for e in ranked if can_launch(e.config)), None)
 
 
-def _can_launch(config: Config) -> bool:
+def can_launch(config: Config) -> bool:
     """The persistent template wants scratch memory, which TVM's launches do not give it."""
     return config.template != "persistent"
