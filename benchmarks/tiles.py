@@ -35,9 +35,9 @@ def ways(case: Convolution, target: Target) -> list[Params]:
     if direct:
         found += [{"kernel": "winograd4"}, {"kernel": "winograd2"}, dict(direct)]
     found += [{**direct, "rank": n} for n in range(1, _RANKS)]
-    found += [{**direct, "order": "pixels"}, {**direct, "order": "channels"}]
+    found += [{**direct, "group": n} for n in (1, 8, 1 << 20)]
     found += [{**direct, "prefetch": 0}, {**direct, "unroll": 8}]
-    found += [{**direct, "tile": tile} for tile in ("2x1x14", "2x1x7", "4x1x7", "1x1x14")]
+    found += [{**direct, "tile": tile} for tile in ("2x1x14", "2x1x7", "4x1x4", "4x1x7", "1x1x14")]
     found += [{**direct, "columns": tiles.columns(case.output_size, target)}]
     return found
 

@@ -123,8 +123,7 @@ TILES = {
 def test_every_form_of_tile_matches_pytorch(name: str, wide: Target) -> None:
     case, tiles = TILES[name]
     for number, tile in enumerate(tiles):
-        order = ("channels", "pixels")[number % 2]
-        forced: dict[str, int | str] = {"tile": tile, "order": order, "prefetch": 1}
+        forced: dict[str, int | str] = {"tile": tile, "group": 1 + 2 * number, "prefetch": 1}
         graph = Graph()
         options = CompileOptions(overrides={"winograd": False, "params": forced})
         ran = graph.check(case.build(graph), target=wide, options=options)

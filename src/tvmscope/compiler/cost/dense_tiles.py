@@ -27,6 +27,12 @@ _L2_BYTES_PER_CYCLE = 128
 _IDLE = 0.25
 """How much of the cycles that the busiest port leaves to the others is lost all the same."""
 _COPY_BYTES_PER_CYCLE = 8
+_CLAMPED = 0.02
+"""What it costs that pixels have addresses of their own."""
+_STREAM = 0.015
+"""What it costs to write to another block of channels at the same time: the blocks of an image are
+often whole pages apart, and then share sets of the cache."""
+_MOST_MORE = 0.01
 _RANKED = 4
 
 
@@ -83,8 +89,17 @@ class Tile:
         """The rows and columns of whole tiles."""
         rows, columns = shape.rows, shape.columns
         if self.flat:
-            rows, columns = 1, rows * columns
+            return 1, _divisible(-(-rows * columns // self.columns)) * self.columns
         return -(-rows // self.rows) * self.rows, -(-columns // self.columns) * self.columns
+
+
+def _divisible(count: int) -> int:
+    """A little more than `count`, so that it can be divided among cores and caches."""
+    for unit in (16, 8, 4, 2):
+        more = -count % unit
+        if more <= count * _MOST_MORE:
+            return count + more
+    return count
 
 
 def named(name: str) -> Tile:
@@ -110,7 +125,7 @@ def ranked(shape: Shape, target: Target) -> list[Tile]:
     if by_rows(target):
         return rows
     found = [tile for tile in _possible(shape) if _fits(tile, target)]
-    found.sort(key=lambda tile: (_cycles(tile, shape, target), -tile.pixels, tile.rows))
+    found.sort(key=lambda tile: (_cycles(tile, shape, target), -tile.pixels, not tile.flat))
     return found[:_RANKED] or rows
 
 
@@ -167,7 +182,9 @@ def _cycles(tile: Tile, shape: Shape, target: Target) -> float:
     weights = 4 * tiles.CHANNEL_BLOCK * tile.blocks * steps
     data = 4 * tile.pixels * shape.channels
     moved = _moved_bytes(core, weights, data) / _L2_BYTES_PER_CYCLE
-    each = steps * step_cycles(tile, target) + moved
+    clamped = tile.flat and computed[1] != shape.rows * shape.columns
+    slower = 1 + _STREAM * tile.blocks + (_CLAMPED if clamped else 0)
+    each = slower * steps * step_cycles(tile, target) + moved
     count = prod(computed) // tile.pixels * (shape.blocks // tile.blocks)
     copied = 0.0
     if not tile.flat and not shape.copies and computed != (shape.rows, shape.columns):

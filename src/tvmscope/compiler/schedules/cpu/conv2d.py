@@ -172,6 +172,7 @@ RULE = ScheduleRule(
         "tile": marked(
             "a tile of {value} (blocks of channels x rows x columns) is kept in registers"
         ),
+        "group": marked("{value} tiles of pixels pass by the weights of a tile of channels"),
         "finish=1": marked("each tile goes from registers through the epilogue into the result"),
         "finish=0": marked("whole rows are summed up in memory before the epilogue"),
     },

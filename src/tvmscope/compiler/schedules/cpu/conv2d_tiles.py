@@ -1,12 +1,16 @@
 """Dense convolution in register tiles of several blocks of channels x rows x columns.
 
-parallel    shares: image x groups of channels x groups of rows, or of pixels
-  oc, oh, ow  tiles, those of the channels outermost while their weights fit the cache, or innermost
-    kh, kw, ic  the reduction; the sums stay in registers
-      pixels, blocks, 16  unrolled, vectorised channels
-    epilogue    bias, addition, activation on the finished tile, still in registers
+parallel  shares: image x channels x rows, or pixels
+  pixels    groups of tiles, whose data stay in the second-level cache
+    channels  tiles, whose weights stay in the first-level cache while the group passes by
+      pixels    tiles of the group
+        kh, kw, ic  the reduction; the sums stay in registers
+          pixels, blocks, 16  unrolled, vectorised channels
+        epilogue    bias, addition, activation on the finished tile, still in registers
 
-A core's share is chosen so that all have equally much to do and read little of what the others do.
+Where the weights of a tile overflow the first-level cache, the reduction is done in chunks, and the
+sums of some tiles wait in the cache in between. A core's share is chosen so that all have equally
+much to do and read little of what the others do.
 """
 
 from __future__ import annotations
@@ -38,7 +42,6 @@ if TYPE_CHECKING:
 _UNROLL = 4
 _ROW, _COLUMN = 2, 3
 """The convolution's iterators over the image."""
-ORDERS = ("channels", "pixels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +64,9 @@ class _Grid:
 
 
 def schedule_tiles(sch: s_tir.Schedule, conv: Block, tile: Tile, target: Target) -> s_tir.Schedule:
-    """Parameters, which follow from the shapes unless the block carries them: the `order` of a
-    share's tiles (`channels` or `pixels` outermost), the input channels of a `chunk`, how many of
-    them are `unroll`ed, and whether the weights of the next tiles are `prefetch`ed."""
+    """Parameters, which follow from the shapes unless the block carries them: the tiles of pixels
+    in a `group`, the input channels of a `chunk`, how many of them are `unroll`ed, and whether the
+    weights of the next tiles are `prefetch`ed."""
     epilogue = inline_epilogue(sch, conv)
     schedule_copies(sch, before=conv)
     if tile.flat:
@@ -72,23 +75,23 @@ def schedule_tiles(sch: s_tir.Schedule, conv: Block, tile: Tile, target: Target)
     n, oc, oh, ow, lanes, ic, kh, kw = sch.get_loops(conv)
     grid = _grid(sch, conv, tile)
     plan = _plan(sch, conv, grid, tile, target)
-    oc_g, oc_t, oc_i = sch.split(oc, factors=[plan.groups[0], None, tile.blocks])
-    oh_g, oh_s, oh_t, oh_i = sch.split(oh, factors=[plan.groups[1], None, plan.rows, tile.rows])
-    ow_g, ow_s, ow_t, ow_i = sch.split(
-        ow, factors=[plan.groups[2], None, plan.columns, tile.columns]
+    shares, (rows, columns), (some_rows, some_columns) = plan.shares, plan.group, plan.waiting
+    oc_p, oc_t, oc_i = sch.split(oc, factors=[shares[0], None, tile.blocks])
+    oh_p, oh_g, oh_s, oh_t, oh_i = sch.split(
+        oh, factors=[shares[1], None, rows // some_rows, some_rows, tile.rows]
+    )
+    ow_p, ow_g, ow_s, ow_t, ow_i = sch.split(
+        ow, factors=[shares[2], None, columns // some_columns, some_columns, tile.columns]
     )
     ic_o, ic_i, ic_u = sch.split(ic, factors=[None, plan.chunk // plan.unroll, plan.unroll])
     wide = tile.blocks * tiles.block_registers(target) > tile.pixels
     inside = (oc_i, oh_i, ow_i) if wide else (oh_i, ow_i, oc_i)
     whole = plan.chunk == grid.inputs
-    if plan.order == ORDERS[0]:
-        around = (oc_t, oh_s, ow_s, *((oh_t, ow_t, ic_o) if whole else (ic_o, oh_t, ow_t)))
-    else:
-        around = (oh_s, ow_s, oh_t, ow_t, oc_t, ic_o)
-    sch.reorder(n, oc_g, oh_g, ow_g, *around, kh, kw, ic_i, ic_u, *inside, lanes)
-    finished = around[-2] if whole else ow_s
-    sch.reverse_compute_at(epilogue, finished, preserve_unit_loops=True)
-    sch.parallel(sch.fuse(n, oc_g, oh_g, ow_g))
+    steps = (oh_t, ow_t, ic_o) if whole else (ic_o, oh_t, ow_t)
+    around = (n, oc_p, oh_p, ow_p, oh_g, ow_g, oc_t, oh_s, ow_s)
+    sch.reorder(*around, *steps, kh, kw, ic_i, ic_u, *inside, lanes)
+    sch.reverse_compute_at(epilogue, ow_t if whole else ow_s, preserve_unit_loops=True)
+    sch.parallel(sch.fuse(n, oc_p, oh_p, ow_p))
     for loop in (ic_u, *inside):
         sch.unroll(loop)
     sch.vectorize(lanes)
@@ -99,7 +102,7 @@ def schedule_tiles(sch: s_tir.Schedule, conv: Block, tile: Tile, target: Target)
         vectorize_last(sch, epilogue)
     sch.decompose_reduction(conv, ic_o)
     if plan.prefetch:
-        prefetch.mark(sch, around[-1], _next_weights(grid, plan, tile))
+        prefetch.mark(sch, steps[-1], _next_weights(grid, plan, tile))
     return sch
 
 
@@ -107,13 +110,13 @@ def schedule_tiles(sch: s_tir.Schedule, conv: Block, tile: Tile, target: Target)
 class _Plan:
     """What is decided about the loops."""
 
-    groups: tuple[int, int, int]
+    shares: tuple[int, int, int]
     """Into how many parts channels, rows and columns are divided among the cores."""
-    order: str
+    group: tuple[int, int]
+    """Rows and columns of tiles that pass by the weights of a tile."""
+    waiting: tuple[int, int]
+    """Those of them whose sums wait for the next chunk."""
     chunk: int
-    rows: int
-    columns: int
-    """Tiles whose sums wait in the cache for the next chunk."""
     unroll: int
     prefetch: bool
 
@@ -132,26 +135,43 @@ def _grid(sch: s_tir.Schedule, conv: Block, tile: Tile) -> _Grid:
 
 def _plan(sch: s_tir.Schedule, conv: Block, grid: _Grid, tile: Tile, target: Target) -> _Plan:
     params, core = params_of(sch, conv), ports(target)
-    groups = _shares(sch, conv, grid, target)
-    order = str(params.get("order", _order(sch, conv, grid, groups, core)))
+    shares = _shares(sch, conv, grid, target)
+    own = grid.rows // shares[1], grid.columns // shares[2]
+    size = int_of(params, "group") or _group(sch, conv, grid, shares, core)
+    group = _part(own, size)
     chunk = int_of(params, "chunk") or _chunk(grid, tile, core)
-    if order != ORDERS[0] or grid.inputs % chunk:
+    if grid.inputs % chunk or prod(group) == 1:
         chunk = grid.inputs
-    rows, columns = grid.rows // groups[1], grid.columns // groups[2]
-    if chunk < grid.inputs:
-        most = core.l1_bytes // 4 // (4 * tiles.CHANNEL_BLOCK * tile.blocks * tile.pixels)
-        columns = _largest(columns, most)
-        rows = _largest(rows, most // columns)
     unroll = int_of(params, "unroll") or _UNROLL
+    each = 4 * tiles.CHANNEL_BLOCK * tile.blocks * tile.pixels
     return _Plan(
-        groups=groups,
-        order=order,
+        shares=shares,
+        group=group,
+        waiting=group if chunk == grid.inputs else _part(group, core.l1_bytes // 4 // each),
         chunk=chunk,
-        rows=rows,
-        columns=columns,
         unroll=unroll if chunk % unroll == 0 else 1,
-        prefetch=bool(params.get("prefetch", order == ORDERS[0] and prefetch.far(sch, conv))),
+        prefetch=bool(params.get("prefetch", prefetch.far(sch, conv))),
     )
+
+
+def _part(whole: tuple[int, int], most: int) -> tuple[int, int]:
+    """At most so many tiles of some rows: whole rows of them, or a part of one."""
+    columns = _largest(whole[1], most)
+    return (_largest(whole[0], most // columns) if columns == whole[1] else 1), columns
+
+
+def _group(
+    sch: s_tir.Schedule, conv: Block, grid: _Grid, shares: tuple[int, int, int], core: Ports
+) -> int:
+    """How many tiles pass by before the next weights' turn: all while their data stay in the
+    second-level cache, or the weights would come from outside again; else as many as stay."""
+    count = grid.pixels // (shares[1] * shares[2])
+    data = _data_bytes(sch, conv) // grid.batch // (shares[1] * shares[2])
+    weights = weight_bytes(sch, conv) // shares[0]
+    near = core.l2_bytes // 2
+    if data <= near or weights > near:
+        return count
+    return max(1, count * (near // 2) // data)
 
 
 def _chunk(grid: _Grid, tile: Tile, core: Ports) -> int:
@@ -209,18 +229,6 @@ def _data_bytes(sch: s_tir.Schedule, conv: Block) -> int:
     return prod(int(d) for d in data.shape) * int(data.dtype.bits) // 8
 
 
-def _order(
-    sch: s_tir.Schedule, conv: Block, grid: _Grid, groups: tuple[int, int, int], core: Ports
-) -> str:
-    """The order in which a core's share of data and weights comes least often from outside."""
-    data = _data_bytes(sch, conv) // grid.batch // (groups[1] * groups[2])
-    weights = weight_bytes(sch, conv) // groups[0]
-    stays = core.l2_bytes // 2
-    by_channels = weights + data * (1 if data <= stays else grid.channels // groups[0])
-    by_pixels = data + weights * (1 if weights <= stays else grid.pixels // (groups[1] * groups[2]))
-    return ORDERS[0] if by_channels <= by_pixels else ORDERS[1]
-
-
 def _next_weights(grid: _Grid, plan: _Plan, tile: Tile) -> prefetch.Plan:
     flat = grid.rows == 1
     return prefetch.Plan(
@@ -229,7 +237,7 @@ def _next_weights(grid: _Grid, plan: _Plan, tile: Tile) -> prefetch.Plan:
         rows=plan.chunk * grid.taps,
         repeat=_COLUMN if flat else _ROW,
         step=tile.columns if flat else tile.rows,
-        repeats=grid.columns // plan.groups[2] if flat else grid.rows // plan.groups[1],
+        repeats=plan.group[1] if flat else plan.group[0],
         once=None if flat else _COLUMN,
     )
 
@@ -240,7 +248,7 @@ def space_of_tiles(sch: s_tir.Schedule, conv: Block, tile: Tile, target: Target)
     plan = _plan(sch, conv, grid, tile, target)
     sizes = (c for c in (16, 32, 64, 128, 256, grid.inputs) if grid.inputs % c == 0)
     return {
-        "order": default_first(plan.order, ORDERS),
+        "group": default_first(prod(plan.group), (1, grid.pixels // prod(plan.shares[1:]))),
         "chunk": default_first(plan.chunk, sizes),
         "unroll": default_first(_UNROLL, (1, 2, 8, 16)),
         "prefetch": (1, 0) if plan.prefetch else (0, 1),
