@@ -8,8 +8,10 @@ import io
 import math
 import os
 import re
+import subprocess
 import tempfile
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from tvmscope.cuda.binding import PARAMETERS, Binding, bind
@@ -47,6 +49,8 @@ class CompiledKernel:
     scratch_bytes: int
     """For the whole grid, aligned to 128 bytes; only persistent kernels want any."""
     triton: str
+    matrix: str | None = None
+    """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None where there is none."""
 
     def to_json(self) -> dict[str, Any]:
         """All but the cubin."""
@@ -59,8 +63,14 @@ class CompiledKernel:
         return decode(CompiledKernel, {**data, "cubin": cubin})
 
 
-def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
-    """The kernel of `unit` by `config` for `arch` (`sm_90`); a failure is a `BuildError`."""
+def compile_kernel(
+    unit: Unit, config: Config, arch: str, portable: str | None = None
+) -> CompiledKernel:
+    """The kernel of `unit` by `config` for `arch` (`sm_90`); a failure is a `BuildError`.
+
+    `portable` is an older architecture: the kernel is generated for that one, as code that must run
+    on several is, and then assembled for `arch`.
+    """
     gpu, binding = gpu_of(arch), bind(unit, config)
     if config.pdl and not gpu.has_dependent_launch:
         raise BuildError(
@@ -72,8 +82,11 @@ def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
         )
     name = f"{config.template}_{unit.key.rpartition('-')[2]}_{config.slug}"
     with tempfile.TemporaryDirectory() as cache:
-        compiled = _triton_compile(name, binding, config, gpu.capability, cache)
+        capability = gpu_of(portable or arch).capability
+        compiled = _triton_compile(name, binding, config, capability, cache)
     meta, cubin = compiled.metadata, compiled.asm["cubin"]
+    if portable is not None:
+        cubin = _assemble(compiled.asm["ptx"], arch)
     scratch = int(getattr(meta, "global_scratch_size", 0) or 0)
     if scratch and config.template != "persistent":
         raise BuildError(
@@ -136,7 +149,36 @@ def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
         hidden_pointers=HIDDEN_POINTERS,
         scratch_bytes=scratch * math.prod(binding.grid),
         triton=_version(),
+        matrix=matrix_instruction(compiled.asm["ptx"]),
     )
+
+
+def _assemble(ptx: str, arch: str) -> bytes:
+    """Machine code of PTX, by the assembler that comes with Triton."""
+    knobs: Any = importlib.import_module("triton.knobs")
+    with tempfile.TemporaryDirectory() as folder:
+        source, output = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source.write_text(ptx)
+        command = [knobs.nvidia.ptxas.path, f"--gpu-name={arch}", str(source), "-o", str(output)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BuildError(
+                msg(
+                    "ptxas cannot assemble the kernel for {arch}: {reason}",
+                    arch=arch,
+                    reason=done.stderr[-200:],
+                )
+            )
+        return output.read_bytes()
+
+
+def matrix_instruction(ptx: str) -> str | None:
+    """The first product of matrices in a kernel, by its kind and shape."""
+    found = re.search(r"\b(wgmma|mma|tcgen05)\.(?:mma_async|sync|mma)\b[\w.:]*", ptx)
+    if found is None:
+        return None
+    shape = re.search(r"\.(m\d+n\d+k\d+)", found.group())
+    return f"{found.group(1)} {shape.group(1)}" if shape else found.group(1)
 
 
 def _entry(ptx: str) -> str:

@@ -80,13 +80,15 @@ class Model:
         else:
             check_cpu(self.meta)
         tvm = import_tvm(self.meta, threads)
+        from tvm.runtime.vm import VirtualMachine  # tvm.relax would need the compiler
+
         self._tensor = tvm.runtime.tensor
         self._device = tvm.cuda(device) if self.gpu else tvm.cpu()
         self._free = _free_memory if self.gpu else None
         with _explained(self._free):
             register_cubins(tvm, self.folder)
             library = tvm.runtime.load_module(str(self.folder / LIBRARY))
-            machine = tvm.relax.VirtualMachine(library, self._device)
+            machine = VirtualMachine(library, self._device)
             if stored := self.meta.get("stored"):
                 machine.save_function("main", "main", *_weights(tvm, stored, self.folder))
         self._main = machine["main"]
