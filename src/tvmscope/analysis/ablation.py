@@ -1,4 +1,4 @@
-"""What each optimisation is worth: read from a session whose rows leave one out, or run it alone.
+"""Computes what each optimisation is worth, from rows that switch it off or run it alone.
 
 A row's `Variant.change` says how it was compiled: `without fusion` is everything but fusion, `with
 nothing` leaves out all that can be left out, and `only fusion` adds fusion back to that.

@@ -1,4 +1,4 @@
-"""What changed between two sessions of one model on one machine, measured against a common backend.
+"""Computes what changed between two sessions of one model, relative to a common backend.
 
 Times of different days do not compare: the machine may have been slower. So each row is taken
 relative to a backend that both sessions measured in turns with it, and the two ratios are compared.

@@ -1,5 +1,4 @@
-"""Computes how close each kernel comes to the machine's limits: its distance from the measured
-roofs.
+"""Computes the distance of each kernel from the machine's measured roofs.
 
 The least time of a kernel is the larger of its flops over the compute roof and its bytes over the
 bandwidth roof. Which bandwidth: what fits the outermost cache may have stayed there since the

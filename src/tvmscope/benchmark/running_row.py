@@ -1,4 +1,4 @@
-"""A row in the making: an entry, its worker, and the result so far."""
+"""A row that is being measured: an entry, its worker, and the result so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the installed TVM says about itself; called in a child process, since TVM may crash."""
+"""Reports what the installed TVM is; runs in a child process, because TVM may crash."""
 
 from __future__ import annotations
 

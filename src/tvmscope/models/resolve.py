@@ -1,4 +1,4 @@
-"""Says what a user's text names: a built-in model, a file, a URL or a model of a hub."""
+"""Resolves what a user's text names: a built-in model, a file, a URL or a model of a hub."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An artifact folder: code, weights, what they are. Whole, and checked before loading.
+"""An artifact folder with code, weights and metadata, which is checked before it is loaded.
 
 Loading an artifact runs machine code from its `model.so`: load only what you trust.
 """

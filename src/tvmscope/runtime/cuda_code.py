@@ -1,4 +1,4 @@
-"""Which CUDA code an artifact holds, what compiled it, and whether a driver can run it.
+"""Finds out which CUDA code an artifact contains, and whether a driver can run it.
 
 Where a GPU is present, TVM compiles kernels while it builds and the library holds their machine
 code; without one the library holds their source, compiled when the artifact is loaded.

@@ -1,4 +1,4 @@
-"""Draws an answer onto its image: boxes in class colours, labels that can be read at any size."""
+"""Draws a result onto its image: boxes in class colours, labels readable at any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call of OpenVINO costs beside its nodes, measured on models that hardly compute.
+"""Measures what an OpenVINO call costs outside its nodes, on models that hardly compute.
 
 Its counters say how long nodes take and nothing of what lies between them. A frame has the model's
 inputs and outputs and next to no work, so its whole call is host time (for outputs of megabytes,

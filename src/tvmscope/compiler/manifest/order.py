@@ -1,5 +1,4 @@
-"""Inserts the items of other packages into an ordered list, before or after the anchor that each
-one names."""
+"""Inserts items of other packages into an ordered list, next to the anchor that each names."""
 
 from __future__ import annotations
 

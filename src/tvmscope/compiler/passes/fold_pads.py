@@ -1,4 +1,4 @@
-"""A convolution does the zero padding that stands before it."""
+"""A convolution does the zero padding that precedes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scatters write into a value that nobody reads any more."""
+"""Scatters write into a value that is not read again."""
 
 from __future__ import annotations
 

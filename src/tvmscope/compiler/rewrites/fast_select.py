@@ -1,4 +1,4 @@
-"""Gives sorting, TopK and non-maximum suppression to parallel kernels of our own.
+"""Replaces sorting, TopK and non-maximum suppression by parallel kernels of our own.
 
 topk(x, k), argsort(x)         -> a merge sort that keeps k of each run, then a gather
 all_class_non_max_suppression  -> that sort, a suppression by class, and the list of what stayed

@@ -1,4 +1,4 @@
-"""Node data for Google's Model Explorer: our time of every source operator, laid over the graph.
+"""Node data for Google's Model Explorer: our time of every source operator.
 
 Nodes are matched by name. ONNX graphs have the names that tvmscope keeps; a torch model's operators
 are module paths, which match where the viewer's graph names its nodes so. A kernel that computes

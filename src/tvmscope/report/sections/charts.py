@@ -1,5 +1,4 @@
-"""The numbers behind the figures and tables of a profile: the page and the figures only draw
-them."""
+"""Computes the numbers behind a profile's figures and tables; renderers only draw them."""
 
 from __future__ import annotations
 

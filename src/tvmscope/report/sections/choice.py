@@ -1,5 +1,4 @@
-"""Describes what tuning chose for a task: parameters with the rule's defaults, or a trace's steps,
-and what each part of the choice is worth."""
+"""Describes what tuning chose for a task, and what each part of the choice is worth."""
 
 from __future__ import annotations
 

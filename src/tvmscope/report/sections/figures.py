@@ -1,4 +1,4 @@
-"""Images of a session as SVG, drawn by matplotlib: for documents that cannot run a script."""
+"""Draws a session's figures as SVG with matplotlib, for documents that cannot run a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page shows of a tuning run: best times over the search, and what is used."""
+"""What the page shows about a tuning run: best times over the search, and what is used."""
 
 from __future__ import annotations
 

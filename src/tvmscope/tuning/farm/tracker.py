@@ -1,4 +1,4 @@
-"""Talks to a TVM RPC tracker without TVM: who is there, and which server is free.
+"""Talks to a TVM RPC tracker without TVM: which servers there are, and which are free.
 
 The protocol is TVM's own (tvm/rpc/tracker.py): a magic number both ways, then JSON messages, each
 behind its length. TVM's client for it waits for ever; this one has limits.

@@ -1,4 +1,4 @@
-"""What a tuning run shows: the line while it runs, and the tasks as the session keeps them."""
+"""What a tuning run shows: its progress line, and the tasks as the session stores them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Measures what the parts of a chosen candidate are worth: each is removed alone, checked and
-timed.
+"""Measures what the parts of a choice are worth: each is removed alone, checked and timed.
 
 A parameter is reset to the rule's default. A primitive is left out of the schedule's trace wherever
 it occurs: loops that ran in parallel run one after the other, and so on.

@@ -1,4 +1,4 @@
-"""Trust: the best candidates measured again, in turns with the untuned kernel, and checked."""
+"""Measures the best candidates again, in turns with the untuned kernel, and checks them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One trial as one line of JSON: how it is written, read, checked and found among others.
+"""One trial as one line of JSON: how it is written, read, checked and found.
 
 A line that we wrote begins with its workload and ends with the schema version, so that its two ends
 show whether it is complete and whose it is, without parsing it.

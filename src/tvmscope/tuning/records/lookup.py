@@ -1,4 +1,4 @@
-"""Where tuning records are looked for and kept: what `--db` means."""
+"""Finds the tuning records to read and the file to write: what `--db` means."""
 
 from __future__ import annotations
 

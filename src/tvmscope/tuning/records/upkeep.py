@@ -1,4 +1,4 @@
-"""Looking after record files: what is in them, merging, pruning, and finding what is wrong."""
+"""Maintains record files: summarises, merges, prunes and checks them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The search: tries candidates of the task with the most to gain, until time or trials are used
-up."""
+"""The search: tries candidates of the task with the most to gain, until a limit is reached."""
 
 from __future__ import annotations
 

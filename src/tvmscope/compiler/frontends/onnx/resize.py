@@ -1,4 +1,4 @@
-"""ONNX's Resize: each axis on its own, by constant indices and weights worked out at import.
+"""Imports ONNX's Resize: each axis separately, with indices and weights computed at import.
 
 TVM's importer rounds coordinates its own way, takes no `axes`, antialiasing or aspect ratio
 policy, and resizes two axes at most. Shapes are known here, so which elements an output is made of,

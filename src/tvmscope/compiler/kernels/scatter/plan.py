@@ -1,4 +1,4 @@
-"""What known indices of a scatter say: a box of the target, or the update of each element."""
+"""Analyses known indices of a scatter: a box of the target, or the update of each element."""
 
 from __future__ import annotations
 
