@@ -165,7 +165,7 @@ def test_verdict_of_a_slower_an_equal_and_a_wrong_result() -> None:
     slower = samples.session(samples.result("torch", 0.05), samples.result("tvmscope", 0.1))
     said = Page(html.render([slower])).section("verdict")
     assert "No, TVM is slower: tvmscope takes 2.00 times as long for resnet50 as torch" in said
-    assert "Why is not known" in said
+    assert "The reason is unknown" in said
     assert "There is no significant difference" in page("complete").section("verdict")
     assert "no valid result of TVM: tvmscope is wrong" in page("wrong_result").section("verdict")
     assert "no importer for 'aten::amax'" in page("failed_model").section("verdict")
