@@ -42,7 +42,7 @@ def run(
     """One result per entry, in order; whatever happens to an entry is its result.
 
     `on_update` sees the results after each load and each round, rows that are not there yet as
-    "interrupted". On Ctrl-C it sees them a last time before the interrupt goes on.
+    "interrupted". On Ctrl-C it sees them a last time before the interrupt is raised.
     """
     if not reference.is_file():
         raise RunError(

@@ -1,4 +1,4 @@
-"""A row in the making: an entry, its worker, and the result so far."""
+"""A row that is being measured: an entry, its worker, and the result so far."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOT_MEASURED = msg("stopped before it was measured")
 
 @dataclass
 class RunningRow:
-    """Collects what becomes of one entry; `result()` may be asked at any time."""
+    """Collects the outcome of one entry; `result()` may be called at any time."""
 
     entry: Entry
     worker: Worker | None = None
@@ -44,7 +44,7 @@ class RunningRow:
         return self.key.label
 
     def start(self, options: MeasureOptions, log_path: Path | None) -> None:
-        """Start a worker of its own, which waits stopped."""
+        """Start a separate worker, which waits stopped."""
         self.worker = Worker(
             self.label, env=self.entry.env, timeout_s=options.timeout_s, log_path=log_path
         )
@@ -82,7 +82,7 @@ class RunningRow:
             self.worker.kill()
 
     def result(self) -> Result:
-        """The row as it stands."""
+        """The row as far as it is known."""
         status, reason = self._status()
         lane = self.lane if status in ("ok", "wrong") else None
         warnings = (*self.entry.warnings, *self.warnings, *(lane.notes if lane else ()))

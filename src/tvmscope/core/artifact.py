@@ -51,7 +51,7 @@ class Artifact:
     graph: bool = False
     disabled_passes: tuple[str, ...] = ()
     overrides: dict[str, Any] = field(default_factory=dict)
-    """What the pipeline was told to leave out, and settings of its passes, by name."""
+    """The passes that were disabled, and settings of passes, by name."""
     tuned: bool = False
     """Whether a kernel in it is the choice of a tuning record."""
     threads: int | None = None
@@ -73,4 +73,4 @@ class Artifact:
     format: Literal["torch", "onnx"] = "torch"
     """Of the model that it was made from."""
     vision: Vision | None = None
-    """How to show it pictures, where that is known."""
+    """How to run it on images, if that is known."""

@@ -1,4 +1,4 @@
-"""Lays a model out in a folder that every backend reads (`core.model.Prepared`).
+"""Writes a model into a folder that every backend reads (`core.model.Prepared`).
 
 Runs in a child process: it imports torch or onnx, and runs the user's code.
 """

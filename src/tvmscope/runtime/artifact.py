@@ -1,4 +1,4 @@
-"""An artifact folder: code, weights, what they are. Whole, and checked before loading.
+"""An artifact folder with code, weights and metadata, which is checked before it is loaded.
 
 Loading an artifact runs machine code from its `model.so`: load only what you trust.
 """
@@ -60,7 +60,7 @@ def read_kernels(folder: Path) -> tuple[KernelIR, ...]:
 
 
 def read(folder: Path) -> Artifact:
-    """Read meta.json; refuses other schemas and files that are no artifact."""
+    """Read meta.json; refuses other schemas and files that are not artifacts."""
     file = folder / META
     if not file.is_file():
         raise UsageError(
@@ -160,7 +160,8 @@ def _check_gpu(artifact: Artifact) -> None:
     if device is None:
         raise RunError(
             msg(
-                "{path} is built for {target} and no CUDA device is here; run it on a machine "
+                "{path} is built for {target} and this machine has no CUDA device; run it on a "
+                "machine "
                 "with one, or compile with --target cpu",
                 path=artifact.path,
                 target=artifact.target.label,

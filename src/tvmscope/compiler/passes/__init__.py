@@ -114,7 +114,7 @@ PASSES = unique(
 
 
 def ordered() -> Ordered[Pass]:
-    """The list with what other packages bring in its place."""
+    """The list with the items of other packages inserted at their anchors."""
     return _ordered(PASSES, outside("pass", Pass))
 
 

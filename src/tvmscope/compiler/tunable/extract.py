@@ -169,7 +169,7 @@ def _with_lowering(
 
 
 def _rule(func: tirx.PrimFunc, name: str, target: Target) -> str | None:
-    """The rule that takes a function; the fallback is none. What rules raise, `compile` tells."""
+    """The rule that takes a function; the fallback is none. `compile` reports what rules raise."""
     with _tvm_target(target):
         taken = schedule_first(_rules(target), func, name, target, remarks=[])
     rule = None if taken is None else rule_named(str(taken.attrs[RULE]))

@@ -1,4 +1,4 @@
-"""The report's first words: is TVM faster, by how much, against whom, and why."""
+"""The headline of a report: whether TVM is faster, by how much, than which backend, and why."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def _answer(session: Session, rows: list[ResultLine], gap: Waterfall | None, sco
             "fastest other backend ({own_time} against {peer_time})."
         ),
         "undecided": _(
-            "No difference can be told: {own} takes {own_time} for {model} and {peer}, the "
+            "There is no significant difference: {own} takes {own_time} for {model} and {peer}, "
+            "the "
             "fastest other backend, {peer_time}."
         ),
     }[comparison.verdict]

@@ -136,7 +136,7 @@ class ResultLine:
 
     @property
     def reason(self) -> Text:
-        """Why this row has no place among the measured ones."""
+        """Why this row is not among the measured ones."""
         accuracy = self.result.accuracy
         detail = accuracy.detail if accuracy is not None and not accuracy.passed else None
         return self.result.reason or detail or ""
@@ -211,7 +211,7 @@ def _line(session: Session, result: Result) -> ResultLine:
 
 
 def group(result: Result) -> tuple[str, str]:
-    """Target and precision in words: rows are compared where both are the same."""
+    """Target and precision as text: rows are compared where both are the same."""
     target, precision = result.key.group
     return target, str(precision)
 
@@ -248,7 +248,7 @@ def headlines(session: Session) -> list[str]:
 
 def _sentence(own: ResultLine, peer: ResultLine, comparison: Comparison) -> str:
     if comparison.verdict == "undecided":
-        text = _("{own} and {peer}, the fastest other backend, cannot be told apart: {ratio}")
+        text = _("{own} and {peer}, the fastest other backend, cannot be distinguished: {ratio}")
     else:
         text = _("{own} is {verdict} than {peer}, the fastest other backend: {ratio}")
     line = text.format(
@@ -331,5 +331,5 @@ def warnings(session: Session) -> list[Text]:
     if session.model.weights == "random":
         lines.insert(0, _("the weights are random: times are real, predictions are not"))
     if not session.complete:
-        lines.insert(0, _("this session was interrupted: it holds what was measured until then"))
+        lines.insert(0, _("this session was interrupted: it contains what was measured until then"))
     return lines

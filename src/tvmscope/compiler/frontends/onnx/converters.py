@@ -118,7 +118,7 @@ def _nms(
 
 
 def _ranked(builder: relax.BlockBuilder, scores: relax.Expr, least: float) -> relax.Expr:
-    """In place of each score its rank, from the number of boxes down to 1; 0 if not above `least`.
+    """Replace each score by its rank, from the number of boxes down to 1; 0 if not above `least`.
 
     Suppression only asks which box scores higher.
     """
