@@ -20,8 +20,19 @@ from tvmscope.messages import Message, Text
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
 
-Params = Mapping[str, int]
 Array = npt.NDArray[Any]
+
+
+class Params(dict[str, int]):
+    """The numbers of a step by name, and the machine that they are for."""
+
+    def __init__(self, values: Mapping[str, int], target: Target) -> None:
+        super().__init__(values)
+        self.target = target
+
+
+Number = int | Callable[[Target], int]
+"""A number, or how it follows from the machine."""
 Apply = Callable[["s_tir.Schedule", Params], None]
 
 
@@ -37,6 +48,8 @@ class Workload:
     """The result for the other arguments."""
     flops: Callable[[int], float] | None = None
     """What the computation takes by its definition, where the loops do another amount of work."""
+    inputs: Callable[[int], list[Array]] | None = None
+    """Arguments that random numbers would not do for; the result's place is not among them."""
     tolerance: float = 1e-4
 
 
@@ -46,11 +59,11 @@ class Parameter:
 
     name: str
     words: Message
-    default: int | Callable[[Target], int]
+    default: Number
 
     def value(self, target: Target) -> int:
         """What it is on this machine, unless the reader says otherwise."""
-        return self.default if isinstance(self.default, int) else self.default(target)
+        return on(self.default, target)
 
 
 Says = Callable[[StepRun, StepRun, Study], Text | None]
@@ -72,16 +85,28 @@ class Step:
     """Another computation than the step before; its loops begin as TVM writes them."""
     anew: bool = False
     """Begin at the plain loops again, rather than where the step before ended."""
-    params: Params = field(default_factory=dict)
-    """What this step sets differently from the lesson."""
+    params: Mapping[str, Number] = field(default_factory=dict)
+    """Numbers that differ from the lesson's here, in this step and in those it builds on."""
+    source: str | None = None
+    """What is shown as its primitives, where that is not the body of `apply`."""
+    refused: bool = False
+    """An example of what TIR does not allow: the lesson shows the rule that it breaks."""
 
     @property
     def restarts(self) -> bool:
-        return self.anew or self.workload is not None or self.apply is None
+        """Whether it begins at plain loops; one with nothing but other numbers goes on."""
+        plain = self.apply is None and not self.params
+        return self.anew or self.workload is not None or plain
+
+    def numbers(self, target: Target) -> dict[str, int]:
+        """Its own numbers on this machine."""
+        return {name: on(value, target) for name, value in self.params.items()}
 
     @property
     def code(self) -> str:
         """The primitives as Python, without the function around them."""
+        if self.source is not None:
+            return self.source
         return "" if self.apply is None else body_of(self.apply)
 
 
@@ -133,7 +158,8 @@ class Lesson:
         start = place
         while start > 0 and not self.steps[start].restarts:
             start -= 1
-        return self.steps[start : place + 1]
+        own = self.steps[place]
+        return tuple(s for s in self.steps[start : place + 1] if s is own or not s.refused)
 
 
 def body_of(function: Callable[..., Any]) -> str:
@@ -144,6 +170,11 @@ def body_of(function: Callable[..., Any]) -> str:
     statements = node.body[1:] if ast.get_docstring(node) else node.body
     lines = text.splitlines()[statements[0].lineno - 1 : node.end_lineno]
     return textwrap.dedent("\n".join(lines))
+
+
+def on(value: Number, target: Target) -> int:
+    """A number as it is on a machine."""
+    return value if isinstance(value, int) else value(target)
 
 
 def lanes(target: Target) -> int:

@@ -166,4 +166,4 @@ def _memory(mnemonic: str, parts: Sequence[str]) -> tuple[int, int]:
 
 
 def _on_stack(operands: str) -> bool:
-    return bool(re.search(r"\(%rsp|\(%rbp|\[sp", operands))
+    return bool(re.search(r"\(%rsp|\[sp", operands))

@@ -59,6 +59,12 @@ def pages(
     """What was measured, from the exhibits to the exercise."""
     for exhibit in run.exhibits:
         yield from shown(exhibit)
+    yield from measured(run, ir=ir, asm=asm)
+    yield from question(lesson)
+
+
+def measured(run: LessonRun, *, ir: bool, asm: bool) -> Iterator[RenderableType]:
+    """The steps, and all of them in one table."""
     before: StepRun | None = None
     for number, step in enumerate(run.steps, start=1):
         yield from _step(number, step, before, ir=ir, asm=asm)
@@ -66,7 +72,6 @@ def pages(
     if run.steps:
         yield from summary(run)
     yield from _warnings(run.warnings)
-    yield from question(lesson)
 
 
 def shown(exhibit: Exhibit) -> Iterator[RenderableType]:
@@ -183,22 +188,23 @@ def comparison(step: StepRun) -> str:
     return render(msg("{text} ({low:.3g} to {high:.3g})", text=text, low=low, high=high))
 
 
-def summary(run: LessonRun) -> Iterator[RenderableType]:
-    """All steps in one table and one plot."""
+def summary(run: LessonRun, against: str | None = None) -> Iterator[RenderableType]:
+    """All steps in one table and one plot; ratios are to the step before, or as `against` says."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     roof = plural("of {n} core's roof", "of {n} cores' roof", run.roof_threads)
     table.add_column(_("step"), overflow="fold")
-    for title in (_("time"), _("GFLOP/s"), roof.format(n=run.roof_threads), _("against before")):
+    last = against or _("against before")
+    for title in (_("time"), _("GFLOP/s"), roof.format(n=run.roof_threads), last):
         table.add_column(title, justify="right", no_wrap=True)
     for step in run.steps:
         style = _VERDICTS.get(step.verdict or "", "")
-        against = "" if step.ratio is None else f"{step.ratio:.3g}x"
+        ratio = "" if step.ratio is None else f"{step.ratio:.3g}x"
         table.add_row(
             Text(render(step.title)),
             format_s(step.seconds),
             "-" if step.gflops is None else format_rate(step.gflops),
             "-" if step.share is None else f"{step.share:.0%}",
-            Text(against, style=style),
+            Text(ratio, style=style),
         )
     yield table
     yield Text("")
@@ -217,14 +223,15 @@ def swept(found: Sweep) -> Iterator[RenderableType]:
     if best is not None and best.built is not None:
         yield Text(_("Best: {point}").format(point=render(best.title)), style="bold")
         yield loop_tree(best.built.tree)
-    yield from summary(found.run)
+    yield from summary(found.run, _("against the best"))
     for point in found.points:
         if point is best:
             continue
         reasons = (point.failure,) if point.failure else point.reasons
         for reason in reasons[:1]:
             if reason:
-                yield Text(f"{render(point.title)}: ", "bold").append(clean(render(reason), 800))
+                said = _("{point}, with the best as 'before':").format(point=render(point.title))
+                yield Text(f"{said} ", "bold").append(clean(render(reason), 800))
     yield from _warnings(found.run.warnings)
 
 

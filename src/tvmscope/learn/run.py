@@ -197,7 +197,7 @@ class Job:
     @classmethod
     def of(cls, lesson: Lesson, step: Step, study: Study, chosen: dict[str, int]) -> Job:
         own = {p.name: p.value(study.target) for p in lesson.parameters}
-        effective = {**own, **step.params, **chosen}
+        effective = {**own, **step.numbers(study.target), **chosen}
         return cls(
             step=step.name,
             title=step.title,
@@ -205,7 +205,7 @@ class Job:
             note=step.note,
             params=own,
             chosen=chosen,
-            shown={k: v for k, v in effective.items() if f'"{k}"' in step.code},
+            shown={k: v for k, v in effective.items() if k in step.params or f'"{k}"' in step.code},
             threads=effective.get(THREADS, study.threads),
         )
 
@@ -235,7 +235,7 @@ class Bench:
     """Workers, one for each number of threads, that hold the compiled steps."""
 
     def __init__(self, lesson: str | None, file: Path | None, study: Study) -> None:
-        self._lesson, self._file, self._study = lesson, file, study
+        self._lesson, self._file, self.study = lesson, file, study
         self._workers: dict[int, Worker] = {}
         self._stack = ExitStack()
 
@@ -248,18 +248,22 @@ class Bench:
             request = workshop.Request(
                 lesson=self._lesson,
                 file=self._file,
-                size=self._study.size,
+                size=self.study.size,
                 threads=threads,
-                target=self._study.target,
-                caches=self._study.caches,
+                target=self.study.target,
+                caches=self.study.caches,
             )
             worker.load(workshop.LOAD, request)
             self._workers[threads] = worker
         return self._workers[threads]
 
+    def outline(self) -> tuple[str, dict[str, int], str]:
+        """Of the reader's file: its name, its parameters, and its schedule as text."""
+        return self.worker(self.study.threads).apply(workshop.OUTLINE)
+
     def build(self, step: str, params: dict[str, int], chosen: dict[str, int]) -> Built:
         """A step, compiled and checked, for those who only want to look."""
-        threads = chosen.get(THREADS, self._study.threads)
+        threads = chosen.get(THREADS, self.study.threads)
         return self.worker(threads).apply(workshop.BUILD, step, params, chosen)[1]
 
     def measured(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 
 from tvmscope.analysis.roofline import limits_of
 from tvmscope.errors import UsageError
-from tvmscope.learn.facts import StepRun, Study, share_of
+from tvmscope.learn.facts import StepRun, share_of
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.reasons import reasons
 from tvmscope.learn.run import (
+    Bench,
     Job,
     LessonRun,
     Setting,
@@ -88,28 +88,24 @@ def sweep(
     name = played_step(lesson, tuple(values))
     step = next(s for s in lesson.steps if s.name == name)
     jobs = [replace(Job.of(lesson, step, study, point), title=_title(point)) for point in points]
-    return swept(lesson.name, None, study, jobs, setting, values, progress, warnings)
+    with opened(lesson.name, None, study) as bench:
+        return swept(lesson.name, bench, jobs, setting, values, progress, warnings)
 
 
 def swept(
-    lesson: str,
-    file: Path | None,
-    study: Study,
-    jobs: list[Job],
+    name: str,
+    bench: Bench,
+    jobs: Sequence[Job],
     setting: Setting,
     values: Mapping[str, tuple[int, ...]],
     progress: Progress,
     warnings: tuple[Text, ...],
 ) -> Sweep:
     """Time the jobs in turns and set each beside the fastest."""
-    with opened(None if file else lesson, file, study) as bench:
-        steps, disturbed = bench.measured(jobs, setting, progress)
+    study = bench.study
+    steps, disturbed = bench.measured(jobs, setting, progress)
     run = LessonRun(
-        lesson=lesson,
-        size=study.size,
-        study=study,
-        steps=steps,
-        warnings=(*warnings, *disturbed),
+        lesson=name, size=study.size, study=study, steps=steps, warnings=(*warnings, *disturbed)
     )
     limits = limits_of(study.roofs, "float32", run.roof_threads)
     steps = tuple(replace(step, share=share_of(step, limits)) for step in steps)

@@ -21,7 +21,7 @@ import numpy as np
 
 from tvmscope.errors import UsageError, one_line
 from tvmscope.learn.exercises import number
-from tvmscope.learn.lesson import Array, Lesson, Parameter, Params, Step, Workload
+from tvmscope.learn.lesson import Array, Lesson, Parameter, Params, Step, Workload, body_of
 from tvmscope.messages import msg
 
 if TYPE_CHECKING:
@@ -60,7 +60,13 @@ def read(file: Path) -> Lesson:
         ),
         steps=(
             Step(name="plain", title=msg("As written")),
-            Step(name="scheduled", title=msg("With the schedule"), apply=apply, params=params),
+            Step(
+                name="scheduled",
+                title=msg("With the schedule"),
+                apply=apply,
+                params=params,
+                source=body_of(schedule),
+            ),
         ),
         exercise=number(msg("None."), lambda study: 0, lambda study, right: ""),
     )

@@ -20,7 +20,7 @@ from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, one_line
 from tvmscope.learn import catalog
 from tvmscope.learn.facts import Built
-from tvmscope.learn.lesson import Lesson, Workload, relative_error
+from tvmscope.learn.lesson import Lesson, Params, Workload, relative_error
 from tvmscope.learn.machine_code import hot_loop
 from tvmscope.machine import counters
 from tvmscope.machine.caches import Cache
@@ -64,6 +64,7 @@ class Workshop:
         self.settings = {"threads": str(request.threads)}
         self.lesson = _lesson(request)
         self._request = request
+        self.target = request.target
         self._ready: list[_Ready] = []
         self._arrays: dict[str, list[np.ndarray[Any, Any]]] = {}
         self._expected: dict[str, np.ndarray[Any, Any]] = {}
@@ -95,11 +96,14 @@ class Workshop:
         from tvm import s_tir
 
         sch = s_tir.Schedule(plain)
+        target = self._request.target
+        last = self.lesson.steps[place].numbers(target)
         for step in self.lesson.chain(place):
             if step.apply is None:
                 continue
             try:
-                step.apply(sch, {**params, **step.params, **chosen})
+                numbers = {**params, **step.numbers(target), **last, **chosen}
+                step.apply(sch, Params(numbers, target))
             except s_tir.ScheduleError as e:
                 raise BuildError(broken_rule(e)) from e
         return sch
@@ -129,6 +133,8 @@ class Workshop:
         if workload.name not in self._arrays:
             rng = np.random.default_rng(_SEED)
             arrays = [_filled(rng, p) for p in plain.params]
+            if workload.inputs is not None:
+                arrays[:-1] = workload.inputs(self._request.size)
             arrays[-1][...] = 0
             self._arrays[workload.name] = arrays
             self._expected[workload.name] = workload.reference(arrays[:-1])
@@ -204,7 +210,7 @@ def count(workshop: Workshop, number: int) -> Counted:
 def outline(workshop: Workshop) -> tuple[str, dict[str, int], str]:
     """Of the reader's file: its name, its parameters with their values, and its schedule."""
     step = workshop.lesson.steps[-1]
-    return workshop.lesson.name, dict(step.params), step.code
+    return workshop.lesson.name, step.numbers(workshop.target), step.code
 
 
 LOAD, BUILD, SELECT, COUNT = here(load), here(build), here(select), here(count)
@@ -238,6 +244,7 @@ def broken_rule(error: Exception) -> Text:
     text = str(error)
     primitive = re.search(r"schedule primitive '([\w-]+)'", text)
     _, _, reason = text.partition("Error message:")
+    reason = re.split(r"\nThe pattern attempting to be matched:", reason)[0] + _mismatch(reason)
     said = " ".join(reason.split())
     first = re.match(r".*?\.(?=\s|$)", said)
     rules = [found[0] for found in re.finditer(r"violates condition #(\d+) as a ([\w ]+)", said)]
@@ -248,6 +255,12 @@ def broken_rule(error: Exception) -> Text:
         reason=" ".join(part for part in ((first[0] if first else said[:300]), broken) if part)
         or one_line(error),
     )
+
+
+def _mismatch(reason: str) -> str:
+    """Of an intrinsic that does not fit: what TVM found different, without both programs."""
+    found = re.findall(r"^(?:\w+ \w*)(?:mismatch|do not match|returning false)[^\n]*", reason, re.M)
+    return f". {found[0]}" if found else ""
 
 
 def _definition(said: str, rule: str) -> str:

@@ -13,10 +13,12 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.errors import UsageError
 from tvmscope.messages import _, render
+from tvmscope.parsing import parse_assignments
 from tvmscope.stages.options import Options
-from tvmscope.units import parse_assignments
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from tvmscope.learn.lesson import Lesson
     from tvmscope.learn.run import Setting
 _SET = _(
@@ -59,14 +61,14 @@ def learn(
     from tvmscope.learn import catalog, page
 
     if lesson is None:
-        show.text(*page.listing(catalog.lessons()))
+        say(show, *page.listing(catalog.lessons()))
         if show.json:
             show.machine({"lessons": {k: str(v.title) for k, v in catalog.lessons().items()}})
         return 0
     refuse_overwrite(options.output, options.force)
     found = catalog.find(lesson)
     values = parse_assignments(set_ or [])
-    setting = _setting(options, size, {k: v[0] for k, v in values.items()}, live=run)
+    setting = setting_of(options, size, {k: v[0] for k, v in values.items()}, live=run)
     if answer is not None:
         return _answer(found, setting, answer, show)
     if any(len(tried) > 1 for tried in values.values()):
@@ -74,9 +76,10 @@ def learn(
     return _run(found, setting, show, options.output, ir=ir, asm=asm)
 
 
-def _setting(
+def setting_of(
     options: Options, size: int | None, chosen: dict[str, int], *, live: bool = False
 ) -> Setting:
+    """How a lesson, or the reader's own file, is run on this machine's CPU."""
     from tvmscope.learn.run import Setting
     from tvmscope.stages.targets import resolve_targets
 
@@ -91,10 +94,10 @@ def _run(
     from tvmscope.learn.run import as_json
     from tvmscope.learn.run import run as go
 
-    show.text(*page.opening(lesson))
+    say(show, *page.opening(lesson))
     with show.working() as progress:
         found = go(lesson, setting, progress)
-    show.text(*page.pages(found, lesson, ir=ir, asm=asm))
+    say(show, *page.pages(found, lesson, ir=ir, asm=asm))
     if output is not None:
         if not found.steps:
             raise UsageError(_("this lesson has no plot to write"))
@@ -117,7 +120,7 @@ def _sweep(
 
     with show.working() as progress:
         found = sweep(lesson, replace(setting, chosen={}), values, progress)
-    show.text(*page.swept(found))
+    say(show, *page.swept(found))
     if output is not None:
         write(pictures.svg(render(lesson.title), found.points, found.run.roof_gflops), output)
     if show.json:
@@ -130,10 +133,23 @@ def _answer(lesson: Lesson, setting: Setting, answer: str, show: Show) -> int:
 
     with show.working() as progress:
         checked = check_answer(lesson, setting, answer, progress)
-    show.text(_("Right.") if checked.right else _("Not yet."), checked.words)
+    say(show, _("Right.") if checked.right else _("Not yet."), checked.words)
     if show.json:
         show.machine({"right": checked.right, "words": str(checked.words)})
     return 0 if checked.right else 1
+
+
+def say(show: Show, *views: RenderableType) -> None:
+    """A lesson is the result itself: it goes to stdout and may be piped, unless JSON does."""
+    from rich.console import Console
+    from rich.text import Text
+
+    if show.json:
+        show.text(*views)
+    elif not show.quiet:
+        console = Console(highlight=False)
+        for view in views:
+            console.print(Text(render(view)) if isinstance(view, str) else view)
 
 
 COMMAND = Command(learn, (flags.cores, flags.place, flags.speech), panel=START, needs=("tvm",))

@@ -84,7 +84,7 @@ def _build(job: Job, rows: Sequence[PlannedRow], alone: bool) -> list[Entry]:
 
 def _single(where: tuple[Target, ...]) -> Target:
     if len(where) != 1:
-        raise UsageError("ablate takes one --target: its rows differ in optimisations only")
+        raise UsageError(msg("ablate takes one --target: its rows differ in optimisations only"))
     return where[0]
 
 
@@ -108,9 +108,9 @@ def ask(
 ) -> Asked:
     """What an ablation would switch; refuses what cannot be."""
     if options.compile.pipeline != "tvmscope":
-        raise UsageError("ablate switches parts of our own pipeline: leave --pipeline out")
+        raise UsageError(msg("ablate switches parts of our own pipeline: leave --pipeline out"))
     if len(candidates(_plain(options), (target,))) != 1:
-        raise UsageError("ablate takes one --precision")
+        raise UsageError(msg("ablate takes one --precision"))
     found = records.find_choices(options.db, target, threads_of(options))
     choices = options.compile.choices or found.choices
     if switches.TUNING.name in only and not choices:

@@ -14,6 +14,7 @@ from tvmscope.compiler.passes import PASSES, all_passes
 from tvmscope.compiler.schedules import cpu, cuda, rules
 from tvmscope.core.options import CompileOptions
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +99,13 @@ def choose(known: Sequence[Optimisation], only: Sequence[str]) -> list[Optimisat
     names = [switch.name for switch in known]
     unknown = [name for name in only if name not in names]
     if unknown:
-        raise UsageError(f"no optimisation named {', '.join(unknown)}; there are {_list(names)}")
+        raise UsageError(
+            msg(
+                "no optimisation named {unknown}; there are {known}",
+                unknown=unknown,
+                known=_list(names),
+            )
+        )
     return [switch for switch in known if not only or switch.name in only]
 
 
