@@ -68,11 +68,10 @@ def record(torch: Any, run: Callable[[], Any]) -> tuple[float, Recording]:
     """One run that waits for its end, and its seconds; starting the profiler is not part of it."""
     profiler = torch.profiler
     kinds = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
-    with profiler.profile(activities=kinds) as recorded:
-        with profiler.record_function(MARK):
-            start = time.perf_counter()
-            run()
-            seconds = time.perf_counter() - start
+    with profiler.profile(activities=kinds) as recorded, profiler.record_function(MARK):
+        start = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - start
     return seconds, read(recorded.profiler.kineto_results.events())
 
 
