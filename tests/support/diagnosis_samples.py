@@ -155,6 +155,14 @@ SITUATIONS: dict[str, tuple[Session, Session]] = {
         ),
         beside(kernel("layout_transform", 2e-4, "conv", kind="layout")),
     ),
+    "moving-launches": (
+        on_gpu(
+            kernel("conv", 1e-3, "conv1", flops=3e10, bytes=1e6),
+            *(kernel(f"transpose{i}", 5e-6, "conv1", kind="layout") for i in range(4)),
+            irs=(),
+        ),
+        on_gpu(kernel("conv", 1e-3, "conv1", flops=3e10, bytes=1e6), irs=()),
+    ),
     "unfused-chain": (
         beside(*(kernel(n, 1e-3, n) for n in ("multiply", "add", "tanh", "relu"))),
         beside(kernel("fused_multiply_add_tanh_relu", 1e-3, "a", "b")),
