@@ -112,6 +112,10 @@ TILES = {
         Convolution(1, 7, 48, (9, 13), (1, 1), (2, 2), (0, 0, 0, 0), (1, 1), False, ("silu",)),
         ("3x1x7", "1x2x2", "3x3x2"),
     ),
+    "pixels that a stride leaves": (
+        Convolution(2, 24, 48, (9, 13), (1, 1), (2, 3), (0, 0, 0, 0), (1, 1), True, ("bias",)),
+        ("3x5", "1x6", "3x2x3"),
+    ),
     "sums that wait for the next chunk": (
         Convolution(1, 480, 32, (6, 10), (3, 3), (1, 1), (0, 1, 2, 0), (1, 1), True, ("relu",)),
         ("1x2x3", "2x1x5"),

@@ -109,19 +109,30 @@ def conv2d(
     return _crop(result, rows, width)
 
 
+def _every(data: te.Tensor, strides: tuple[int, int]) -> te.Tensor:
+    """The pixels that a 1x1 convolution reads, one beside the other."""
+    if strides == (1, 1):
+        return data
+    (sy, sx), (batch, blocks, height, width, lanes) = strides, data.shape
+    shape = (batch, blocks, -(-int(height) // sy), -(-int(width) // sx), lanes)
+    return te.compute(shape, lambda n, c, h, w, b: data(n, c, h * sy, w * sx, b), name="every")
+
+
 def pointwise_conv2d(
     data: te.Tensor,
     weight: te.Tensor,
+    strides: tuple[int, int],
     computed: int,
     out_dtype: str,
     channels: int,
     notes: Mapping[str, str] = NO_NOTES,
 ) -> te.Tensor:
-    """A 1x1 convolution that keeps the image's size, over all its pixels as if in one row.
+    """A 1x1 convolution without padding, over all pixels of its result as if in one row.
 
     Where more pixels are `computed` than there are, the last one stands in for those behind it.
     """
     blocks, _, _, _, inner, _ = (int(d) for d in weight.shape)
+    data = _every(data, strides)
     batch, _, height, width, _ = data.shape
     pixels = int(height) * int(width)
     ic = te.reduce_axis((0, channels), "ic")

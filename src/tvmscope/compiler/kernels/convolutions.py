@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -164,7 +165,12 @@ def _dense(
         "notes": {**notes(workload, params), TILE: tile.name},
     }
     if tile.flat:
-        compute = partial(blocked.pointwise_conv2d, computed=tile.computed(shape)[1], **common)
+        compute = partial(
+            blocked.pointwise_conv2d,
+            strides=conv.window.strides,
+            computed=tile.computed(shape)[1],
+            **common,
+        )
     else:
         compute = partial(
             blocked.conv2d,
@@ -184,7 +190,6 @@ def _dense(
 def _shape(conv: Convolution, is_blocked: bool) -> dense_tiles.Shape:
     """What the choice of a tile depends on."""
     outputs, channels, *kernel = conv.kernel.shape
-    still = conv.window == Window((1, 1), (0, 0, 0, 0), conv.window.dilation)
     return dense_tiles.Shape(
         blocks=-(-outputs // conv.groups // CHANNEL_BLOCK),
         groups=conv.groups,
@@ -193,8 +198,11 @@ def _shape(conv: Convolution, is_blocked: bool) -> dense_tiles.Shape:
         rows=conv.result[2],
         columns=conv.result[3],
         batch=conv.result[0],
-        stride=conv.window.strides[1],
-        flattens=is_blocked and still and kernel == [1, 1] and conv.groups == 1,
+        stride=prod(conv.window.strides),
+        flattens=is_blocked
+        and not any(conv.window.padding)
+        and kernel == [1, 1]
+        and conv.groups == 1,
         copies=any(conv.window.padding),
     )
 
