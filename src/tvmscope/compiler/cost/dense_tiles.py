@@ -36,6 +36,8 @@ _STREAM = 0.015
 """What it costs to write to another block of channels at the same time: the blocks of an image are
 often whole pages apart, and then share sets of the cache."""
 _MOST_MORE = 0.01
+_NARROW_SLACK = 4
+"""Registers that LLVM fills ahead of time where a block is four vectors."""
 _RANKED = 4
 
 
@@ -163,6 +165,8 @@ def _fits(tile: Tile, target: Target) -> bool:
     vectors = tile.blocks * tiles.block_registers(target)
     operands = min(tile.pixels, vectors) + 1
     room = tiles.vector_registers(target) - int(vectors > tile.pixels)
+    if target.vector_bits == 128:
+        room -= _NARROW_SLACK
     return tile.pixels * vectors + operands <= room
 
 
