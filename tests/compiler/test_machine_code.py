@@ -97,7 +97,6 @@ def scheduled(case: Case, target: Target) -> tvm.IRModule:
     )
     is_blocked = case.inputs > 3
     kernel = convolutions.choose(asked, target, is_blocked, winograd=case.winograd, knobs=Knobs())
-    assert kernel is not None
     blocks = -(-case.inputs // 16)
     shape = (1, blocks, *asked.given[2:], 16) if is_blocked else asked.given
     x, w = te.placeholder(shape, name="x"), te.placeholder(kernel.weight.shape, name="w")

@@ -19,7 +19,13 @@ from tvmscope.compiler.kernels import blocked
 from tvmscope.compiler.kernels import winograd as fast
 from tvmscope.compiler.kernels.blocked import Window
 from tvmscope.compiler.kernels.marks import TILE
-from tvmscope.compiler.kernels.packing import Array, merge_groups, pack_dense, pack_depthwise
+from tvmscope.compiler.kernels.packing import (
+    Array,
+    Groups,
+    pack_dense,
+    pack_depthwise,
+    widen_groups,
+)
 from tvmscope.compiler.kernels.winograd_transforms import BY_NAME
 from tvmscope.compiler.tunable.knobs import Knobs, by, int_of, notes, ranked, without
 from tvmscope.core.target import Target
@@ -97,8 +103,8 @@ def _pair(values: Sequence[Any]) -> tuple[int, int]:
 
 def choose(
     conv: Convolution, target: Target, is_blocked: bool, *, winograd: bool, knobs: Knobs
-) -> Kernel | None:
-    """The kernel that is known or else predicted to be fastest; None where there is none for it.
+) -> Kernel:
+    """The kernel that is known or else predicted to be fastest.
 
     Parameters: `kernel` is `direct`, `winograd2` or `winograd4`; `tile` names a direct kernel's
     register tile, `columns` the width of another's; `share` lets each core take its share of
@@ -114,11 +120,10 @@ def choose(
         return _dense(conv, target, is_blocked, params, workload)
     if conv.groups == conv.inputs == conv.result[1]:
         return _depthwise(conv, target, params, workload)
-    merged = merge_groups(conv.kernel, conv.groups)
-    if merged is None:
-        return None
-    whole = replace(conv, kernel=merged[0], groups=merged[1])
-    return _dense(whole, target, True, params, workload, name="grouped_conv2d")
+    outputs, inputs = conv.kernel.shape[0] // conv.groups, conv.kernel.shape[1]
+    groups = Groups(conv.groups, inputs, outputs)
+    whole = replace(conv, kernel=widen_groups(conv.kernel, groups))
+    return _dense(whole, target, True, params, workload, groups)
 
 
 def _predict(conv: Convolution, target: Target) -> str | None:
@@ -149,10 +154,10 @@ def _dense(
     is_blocked: bool,
     asked: Params,
     workload: str,
-    name: str = "conv2d",
+    groups: Groups | None = None,
 ) -> Kernel:
-    """Of one group, or of groups that are whole blocks of channels."""
-    shape = _shape(conv, is_blocked)
+    """Of one group, or with a kernel that is widened to whole blocks of channels."""
+    shape = _shape(conv, is_blocked, groups)
     ranking = dense_tiles.ranked(shape, target)
     params = ranked(asked, dense_tiles.PARAMETER, [tile.name for tile in ranking])
     wanted = params.get("columns", params.get(dense_tiles.PARAMETER, ranking[0].name))
@@ -176,23 +181,26 @@ def _dense(
             blocked.conv2d,
             window=conv.window,
             computed=tile.computed(shape),
-            groups=conv.groups,
+            groups=groups,
             **common,
         )
     return Kernel(
-        name=name,
+        name="conv2d" if groups is None else "grouped_conv2d",
         compute=compute,
         weight=pack_dense(conv.kernel, blocked_input=is_blocked),
         takes_blocks=is_blocked,
     )
 
 
-def _shape(conv: Convolution, is_blocked: bool) -> dense_tiles.Shape:
+def _shape(conv: Convolution, is_blocked: bool, groups: Groups | None) -> dense_tiles.Shape:
     """What the choice of a tile depends on."""
     outputs, channels, *kernel = conv.kernel.shape
+    blocks = together = -(-outputs // CHANNEL_BLOCK)
+    if groups is not None:
+        together = groups.outputs // CHANNEL_BLOCK if groups.aligned else 1
     return dense_tiles.Shape(
-        blocks=-(-outputs // conv.groups // CHANNEL_BLOCK),
-        groups=conv.groups,
+        blocks=together,
+        groups=blocks // together,
         channels=channels,
         kernel=(kernel[0], kernel[1]),
         rows=conv.result[2],
@@ -202,7 +210,7 @@ def _shape(conv: Convolution, is_blocked: bool) -> dense_tiles.Shape:
         flattens=is_blocked
         and not any(conv.window.padding)
         and kernel == [1, 1]
-        and conv.groups == 1,
+        and groups is None,
         copies=any(conv.window.padding),
     )
 
