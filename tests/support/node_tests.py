@@ -12,6 +12,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import re
 import sys
 import time
 import unittest
@@ -168,8 +169,10 @@ def page(outcomes: list[Outcome]) -> str:
 
 
 def _cell(reason: str) -> str:
-    short = reason.partition("; `onnxslim`")[0].replace("|", "/").replace("`", "'")
-    return short.removeprefix("tvmscope.errors.")[:180]
+    short = re.sub(r"^tvmscope\.errors\.\w+: (test_\w+: )?", "", reason)
+    for end in ("; `onnxslim`", "; rewrite them", " First 5", " ACTUAL", " Mismatch at"):
+        short = short.partition(end)[0]
+    return short.replace("|", "/").replace("`", "'")[:160]
 
 
 # ---- in the parent ------------------------------------------------------------------------------

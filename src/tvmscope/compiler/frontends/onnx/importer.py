@@ -53,6 +53,16 @@ def translate(
     fallback: bool = False,
 ) -> Imported:
     """A model in memory, with its first set of inputs; `source` knows its operators' names."""
+    for value in model.graph.input:
+        if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
+            raise ImportModelError(
+                msg(
+                    "{model}: input '{name}' is text, which cannot be compiled; cut what reads it "
+                    "off the graph",
+                    model=name,
+                    name=value.name,
+                )
+            )
     model = expanded(model)
     fixed = deciding_inputs(model.graph, arrays)
     model, remarks = simplify(model)
