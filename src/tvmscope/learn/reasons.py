@@ -39,7 +39,8 @@ def reasons(now: StepRun, before: StepRun | None, study: Study, most: int = 3) -
         return (_wrong(now.built),)
     if before is None or before.built is None or now.verdict is None:
         return tuple(_alone(now, study))
-    if same_code(before.built.assembly, now.built.assembly):
+    alike = now.threads == before.threads
+    if alike and same_code(before.built.assembly, now.built.assembly):
         return (_same(now),)
     found = [c for rule in RULES for c in rule(now, before, before.built, now.built, study)]
     helping = sorted((c for c in found if c.helps), key=lambda c: -c.weight)
@@ -118,6 +119,23 @@ def _threads(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) ->
         yield Change(text, False, before.uses / now.uses)
     elif b.parallel > a.parallel and study.threads == 1:
         yield Change(msg("There is one thread here: handing out work can only cost."), False)
+
+
+def _launches(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
+    old, new = a.launches, b.launches
+    if new > max(old, 1):
+        text = msgn(
+            "Work is handed out {count} time a run, before {old}: each time costs some "
+            "microseconds, in which every thread waits.",
+            "Work is handed out {count} times a run, before {old}: each time costs some "
+            "microseconds, in which every thread waits.",
+            count=new,
+            old=old,
+        )
+        yield Change(text, False, float(new))
+    elif old > max(new, 1):
+        text = msg("Work is handed out {new} times a run, before {old}.", new=new, old=old)
+        yield Change(text, True, float(old))
 
 
 def _width(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
@@ -335,6 +353,7 @@ def _counted(run: StepRun, event: str) -> float | None:
 
 RULES: tuple[Rule, ...] = (
     _threads,
+    _launches,
     _width,
     _strides,
     _traffic,

@@ -164,6 +164,7 @@ class Workshop:
             flops=work.flops if workload.flops is None else workload.flops(self._request.size),
             bytes=work.bytes,
             parallel=max((_parallel(node) for node in tree), default=1),
+            launches=sum(_launches(node) for node in tree),
             guards=locality.conditions(func) - locality.conditions(plain),
             error=found[0],
             right=found[1],
@@ -237,6 +238,12 @@ def _filled(rng: np.random.Generator, buffer: tirx.Buffer) -> np.ndarray[Any, An
 def _parallel(node: Loop) -> int:
     own = node.extent or 1 if node.mode == "parallel" else 1
     return own * max((_parallel(inner) for inner in node.body), default=1)
+
+
+def _launches(node: Loop) -> int:
+    if node.mode == "parallel":
+        return 1
+    return (node.extent or 1) * sum(_launches(inner) for inner in node.body)
 
 
 def broken_rule(error: Exception) -> Text:
