@@ -242,6 +242,31 @@ def test_concatenations_and_slices_cost_nothing(precision: Precision) -> None:
     assert not [name for name in kernels(made) if "concat" in name or "slice" in name]
 
 
+def test_a_shared_buffer_is_kept_as_long_as_it_is_read() -> None:
+    """Other kernels allocate memory of the same size before the concatenation is read."""
+    x, w = random(1, 16, 5, 5), [random(16, 16, 3, 3) / 12 for _ in range(5)]
+    head = random(16, 32, 1, 1) / 4
+
+    def build(emit: Any, v: Any) -> Any:
+        def conv(value: Any, weight: Array) -> Any:
+            return emit(relax.op.nn.conv2d(value, relax.const(weight), padding=(1, 1)))
+
+        a = conv(v, w[0])
+        b = conv(a, w[1])
+        joined = emit(relax.op.concat([a, b], 1))
+        c = conv(conv(conv(b, w[2]), w[3]), w[4])
+        return relax.op.add(emit(relax.op.nn.conv2d(joined, relax.const(head))), c)
+
+    def conv(value: torch.Tensor, weight: Array) -> torch.Tensor:
+        return nnf.conv2d(value, t(weight), padding=1)
+
+    a = conv(t(x), w[0])
+    b = conv(a, w[1])
+    wanted = nnf.conv2d(torch.cat([a, b], 1), t(head)) + conv(conv(conv(b, w[2]), w[3]), w[4])
+    units = check(build, wanted, FLOAT32, x)
+    assert sorted(u.output.pitch or 0 for u in units) == [0, 0, 0, 0, 32, 32]
+
+
 def test_a_dense_block_has_one_buffer() -> None:
     x, stem = random(1, 8, 5, 5), random(8, 8, 1, 1)
     weights = [random(8, 8 * n, 3, 3) / 9 for n in (1, 2, 3)]

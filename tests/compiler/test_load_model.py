@@ -20,6 +20,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.machine import cpu_features
 from tvmscope.runtime import load_model
+from tvmscope.runtime.artifact import read, read_kernels
 from tvmscope.runtime.load_model import LoadError, Model
 
 SOURCE = True
@@ -103,6 +104,19 @@ def test_outputs_are_the_frameworks(folder: Path, conv_net: Prepared) -> None:
         model(*(np.zeros(3, np.float64) for _ in model.inputs))
 
 
+def test_many_runs_give_the_same_bits_and_leave_no_memory(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "scripts"))
+    import repeat_runs
+
+    found = repeat_runs.repeat(folder, 60)
+    assert found["different_results"] == [1, 1]
+    assert found["problems"] == []
+    bad = {**found, "different_results": [2, 1], "gpu_growth_bytes": 1 << 30}
+    assert len(repeat_runs.problems(bad, [{"a"}, {"a"}])) == 3
+
+
 def test_a_cuda_artifact_says_what_is_missing_here(gpu_folder: Path) -> None:
     files = {f.name for f in gpu_folder.iterdir()}
     assert {"cubins.bin", "cubins.json", "load_model.py"} <= files
@@ -141,6 +155,24 @@ def test_the_same_gpu_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_model.shutil, "which", lambda _name: None)
     monkeypatch.setattr(load_model.importlib.util, "find_spec", lambda _name: None)
     load_model.check_gpu(META, 0, not SOURCE)  # machine code alone needs no compiler
+
+
+def test_generated_kernels_say_what_their_code_takes(gpu_folder: Path) -> None:
+    described = {k.name: k for k in read_kernels(gpu_folder)}
+    symbols = {k["symbol"] for k in json.loads((gpu_folder / "cubins.json").read_text())}
+    generated = [k for k in described.values() if k.code is not None]
+    assert {k.code.symbol for k in generated if k.code} == symbols
+    for kernel in generated:
+        assert kernel.code is not None
+        assert kernel.code.registers > 0
+        assert 1 <= (kernel.code.resident or 0) <= 32
+        lines = [line.text for line in kernel.tree[0].body]
+        assert any("registers" in line for line in lines)
+        assert any("tensor cores" in line or "no matrix" in line for line in lines)
+    called = {call.kernel for call in read(gpu_folder).kernels}
+    own = (gpu_folder / "model.so").read_bytes()
+    for name in called - {k.name for k in generated}:  # the device will know TVM's own kernels so
+        assert f"{name}_kernel(".encode() in own
 
 
 def test_source_in_the_library_is_seen(gpu_folder: Path, folder: Path) -> None:

@@ -14,6 +14,10 @@ import numpy as np
 import pytest
 
 import tvmscope
+from tvmscope.backends import tvm as tvm_backend
+from tvmscope.backends.api import LoadRequest
+from tvmscope.core.precision import FLOAT16
+from tvmscope.cuda.cubin import _sections
 from tvmscope.machine import cuda_device
 
 pytestmark = [
@@ -41,6 +45,8 @@ def get_init_inputs():
 def get_inputs():
     return [torch.randn(1, 3, 32, 32)]
 """
+EXIT = (0x000FEA0003800000_000000000000794D).to_bytes(16, "little")
+"""The instruction of sm_80 to sm_90."""
 RUN = """
 import sys
 for name in ("torch", "tvmscope", "triton"):
@@ -115,6 +121,40 @@ def test_kernels_of_another_architecture_are_an_error(source: Path, tmp_path: Pa
     done = alone(mixed, tmp_path)
     assert done.returncode == 7, done.stdout + done.stderr
     assert not (tmp_path / "out.npz").exists()
+
+
+def test_a_kernel_that_does_nothing_is_found(source: Path, tmp_path: Path) -> None:
+    """Its first instruction becomes EXIT: launches succeed, and nothing is computed."""
+    folder = tmp_path / "session"
+    session = tvmscope.analyze(
+        str(source), target="cuda", precision="float16", backends=("tvmscope",), duration_s=0.2,
+        profile=False, output=folder,
+    )  # fmt: skip
+    assert {r.status for r in session.results} == {"ok"}
+    for graph in ("", "-graph"):
+        (artifact,) = (folder / "artifacts").glob(f"tvmscope-fp16{graph}-cuda*")
+        model = tvmscope.load_artifact(artifact)
+        x = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype("float32")
+        given = {spec.name: x.astype(spec.dtype) for spec in model.artifact.inputs}
+        (wanted,) = model(**given).values()
+        code = bytearray((artifact / "cubins.bin").read_bytes())
+        for kernel in json.loads((artifact / "cubins.json").read_text()):
+            part = bytes(code[kernel["offset"] : kernel["offset"] + kernel["size"]])
+            (text,) = (s for s in _sections(part) if s.name == f".text.{kernel['symbol']}")
+            start = kernel["offset"] + text.offset
+            code[start : start + 16] = EXIT
+        (artifact / "cubins.bin").write_bytes(code)
+        meta = json.loads((artifact / "meta.json").read_text())
+        meta["generated_digest"] = hashlib.sha256(code).hexdigest()
+        (artifact / "meta.json").write_text(json.dumps(meta))
+        np.savez(tmp_path / "inputs.npz", **given)
+        request = LoadRequest(
+            folder=str(tmp_path), device="cuda", precision=FLOAT16, threads=1,
+            artifact=str(artifact),
+        )  # fmt: skip
+        (found,) = tvm_backend.load(request).outputs().values()
+        error = np.abs(found.astype(np.float32) - wanted).max() / np.abs(wanted).max()
+        assert not error < 0.1
 
 
 def test_a_broken_kernel_is_an_error(source: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tvmscope.learn.reasons import reasons
 from tvmscope.learn.run import LessonRun, compared, explained
 from tvmscope.learn.sweep import combinations, played_step
 from tvmscope.machine import caches, counters
-from tvmscope.units import parse_assignments
+from tvmscope.parsing import parse_assignments
 
 VECTOR = """\
 main_compute_:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tvmscope.core.precision import FLOAT32, Precision
+from tvmscope.core.profile import DeviceTimes
 from tvmscope.core.row import Family
 from tvmscope.errors import ImportModelError
 from tvmscope.measure.remote import Remote
@@ -63,6 +64,8 @@ class Trace:
     host_s: float | None = None
     """Time in which no kernel ran, by the instrument's own clock or a calibration, never what the
     call's time leaves over; None where neither tells."""
+    device: DeviceTimes | None = None
+    """Where the instrument has a GPU's own time stamps."""
 
 
 class Profiler(Protocol):
@@ -121,6 +124,9 @@ class Backend:
     """Whether torch models must be exported to ONNX for it."""
     profiles: bool = False
     """Whether its runner has a `profiler()`."""
+    profiles_cuda: bool = False
+    """Whether it has one on a GPU with and without CUDA graphs, where PyTorch is there to read what
+    the device ran."""
     compiles: str | None = None
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
     tuned: bool = False
@@ -148,6 +154,16 @@ def read_inputs(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The prepared model's inputs by name."""
     with np.load(folder / "inputs.npz") as data:
         return {name: data[name] for name in data.files}
+
+
+def decoy(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Another input of the same kind: its values in the opposite order, floats with another sign.
+
+    A GPU that ran on it before has its results where the next run's belong: a launch that then does
+    nothing leaves what is wrong.
+    """
+    other = value.reshape(-1)[::-1].reshape(value.shape).copy()
+    return -other if value.dtype.kind == "f" else other
 
 
 def require_onnx(folder: Path) -> Path:

@@ -8,9 +8,12 @@ a graph of the fastest. That takes minutes for a large model.
 from __future__ import annotations
 
 import shutil
+from functools import partial
+from pathlib import Path
 
 from tvmscope.backends import torch_module
 from tvmscope.backends.api import Backend, LoadRequest
+from tvmscope.backends.profilers import torch_replay
 from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32
 from tvmscope.measure.remote import here
 from tvmscope.messages import Text, msg
@@ -41,6 +44,8 @@ def _compiled(request: LoadRequest, mode: str) -> torch_module.TorchRunner:
         for _ in range(3):  # the first compiles, the next ones record the graph
             compiled(*args, **kwargs)
     runner.use(lambda: compiled(*args, **kwargs))
+    if request.device == "cuda":
+        runner.profiler = partial(torch_replay.of_compiled, runner, Path(request.folder))
     runner.settings |= {
         "mode": mode,
         "freezing": "True",
@@ -66,6 +71,7 @@ BACKENDS = (
         precisions=(FLOAT32, FLOAT16, BFLOAT16),
         cuda_precisions=torch_module.CUDA_PRECISIONS,
         graphs=True,
+        profiles_cuda=True,
         load=here(load),
         unavailable=unavailable,
         env=torch_module.env,

@@ -64,6 +64,7 @@ class TorchRunner:
         self.dtype = _dtypes()[request.precision.dtype]
         self.half = request.precision.is_half
         self._call: Callable[[], Any] = lambda: None
+        self._inputs: list[Any] = []
         self.profiler: Callable[[], Profiler] | None = None
 
     def place(self, value: Any, channels_last: bool) -> Any:
@@ -87,6 +88,7 @@ class TorchRunner:
             module = module.to(memory_format=form)  # type: ignore[call-overload]
         args = tuple(self.place(a, channels_last) for a in self.loaded.args)
         kwargs = {k: self.place(v, channels_last) for k, v in self.loaded.kwargs.items()}
+        self._inputs = [v for v in (*args, *kwargs.values()) if isinstance(v, self.torch.Tensor)]
         return module, args, kwargs
 
     def eager_call(self, channels_last: bool) -> Callable[[], Any]:
@@ -115,6 +117,11 @@ class TorchRunner:
     def use(self, call: Callable[[], Any]) -> None:
         """Run `call` from now on."""
         self._call = call
+
+    def swap(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """Run `call` from now on; returns what ran before."""
+        before, self._call = self._call, call
+        return before
 
     def synchronize(self) -> None:
         """Wait for the GPU, if there is one."""
@@ -160,10 +167,23 @@ class TorchRunner:
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         """Run once and return all outputs."""
         with self.torch.inference_mode():
+            if self.device == "cuda":
+                self.run_on_others()
             result = self._call()
         self.synchronize()
         flat = self.loaded.flatten(result)
         return {name: _to_numpy(self.torch, value) for name, value in flat.items()}
+
+    def run_on_others(self) -> None:
+        """One run on other inputs in the same memory (see `api.decoy`)."""
+        kept = [value.clone() for value in self._inputs]
+        for value, own in zip(self._inputs, kept, strict=True):
+            other = own.flip(tuple(range(own.dim())))
+            value.copy_(-other if own.is_floating_point() else other)
+        self._call()
+        self.synchronize()
+        for value, own in zip(self._inputs, kept, strict=True):
+            value.copy_(own)
 
 
 class CudaTorchRunner(TorchRunner):

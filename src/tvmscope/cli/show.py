@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvmscope.errors import TvmscopeError, UsageError
-from tvmscope.messages import _, render
+from tvmscope.messages import msg, render
 from tvmscope.progress import Progress
 
 if TYPE_CHECKING:
@@ -81,8 +81,10 @@ class Show:
             folder = progress.folder
             if measured := [*done, *_unfinished(folder)]:
                 self.sessions(measured, json=False)
-            kept = f"session: {folder}" if folder else _("nothing was saved yet")
-            raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from interrupted
+            kept = (
+                msg("session: {folder}", folder=folder) if folder else msg("nothing was saved yet")
+            )
+            raise InterruptedWork(msg("interrupted; {kept}", kept=kept)) from interrupted
 
     def plans(self, models: Sequence[Any], options: Options) -> int:
         """What `--dry-run` prints: for each model, what would be done."""
@@ -151,7 +153,7 @@ def write(document: str, file: Path | None = None) -> None:
 def refuse_overwrite(file: Path | None, force: bool) -> None:
     """Called before long work: its end must not lose an earlier result, nor itself for that."""
     if file is not None and file.exists() and not force:
-        raise UsageError(f"{file} exists; --force overwrites it")
+        raise UsageError(msg("{file} exists; --force overwrites it", file=file))
 
 
 def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:

@@ -19,6 +19,7 @@ from tvmscope.compiler import frontends, pipeline
 from tvmscope.compiler.codegen.lift_weights import lift_weights
 from tvmscope.compiler.codegen.linkers import link, linker_for
 from tvmscope.compiler.describe import sources
+from tvmscope.compiler.describe.machine_code import with_code
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared, TensorSpec
@@ -83,7 +84,8 @@ def build(
             weights=prepared.model.weights,
             format=prepared.model.format,
         )
-        artifacts.save_kernels(lowered.kernels, Path(scratch))
+        described_code = with_code(lowered.kernels, lowered.generated.values())
+        artifacts.save_kernels(described_code, Path(scratch))
         artifacts.save(described, Path(scratch))
         _replace_folder(Path(scratch), output)
     return described

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
 from tvmscope.errors import SchemaError, UsageError
+from tvmscope.messages import msg
 
 Dtype = Literal["float32", "float16", "bfloat16"]
 Math = Literal["default", "strict", "tf32"]
@@ -44,7 +45,9 @@ class Precision:
     def parse(cls, word: str) -> Self:
         """What a user wrote: `fp16`, `float16`, `half` ..."""
         if word not in _WORDS:
-            raise UsageError(f"unknown precision '{word}'; use float32, tf32, float16 or bfloat16")
+            raise UsageError(
+                msg("unknown precision '{word}'; use float32, tf32, float16 or bfloat16", word=word)
+            )
         return cls(_WORDS[word], "tf32" if word == "tf32" else "default")
 
     @property
@@ -77,11 +80,13 @@ class Precision:
         math = math or "default"
         if dtype not in _DTYPES or math not in _MATHS:
             known = f"{', '.join(_DTYPES)}, alone or with one of /{', /'.join(_MATHS)}"
-            raise SchemaError(f"'precision': {data!r} is none of {known}")
+            raise SchemaError(
+                msg("'precision': {data} is none of {known}", data=repr(data), known=known)
+            )
         try:
             return cls(dtype, math)  # type: ignore[arg-type]  # both were looked up above
         except ValueError as e:
-            raise SchemaError(f"'precision': {e}") from e
+            raise SchemaError(msg("'precision': {reason}", reason=str(e))) from e
 
 
 FLOAT32 = Precision()

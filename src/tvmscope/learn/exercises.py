@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tvmscope.learn.facts import Built, Study
 from tvmscope.learn.lesson import Checked, Exercise
 from tvmscope.messages import Message, Text, msg
-from tvmscope.units import parse_assignments
+from tvmscope.parsing import parse_assignments
 
 
 def number(

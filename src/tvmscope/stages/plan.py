@@ -23,7 +23,13 @@ def known_backends(options: Options) -> dict[str, Backend]:
     backends, _ = all_backends()
     unknown = [name for name in options.backends if name not in backends]
     if unknown:
-        raise UsageError(f"no backend named {', '.join(unknown)}; known: {', '.join(backends)}")
+        raise UsageError(
+            msg(
+                "no backend named {unknown}; known: {backends}",
+                unknown=unknown,
+                backends=list(backends),
+            )
+        )
     return backends
 
 
@@ -48,7 +54,7 @@ def candidates(
         )
     ]
     if not any(p in backend.precisions_on(target.device) for target, p, backend in found):
-        raise UsageError("no backend can run this: check --backends, --precision and --target")
+        raise UsageError(msg("no backend can run this: check --backends, --precision and --target"))
     return found
 
 

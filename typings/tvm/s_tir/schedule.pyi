@@ -128,6 +128,9 @@ class Schedule(Object):
         *,
         assume_injective_transform: bool = False,
     ) -> None: ...
+    def transform_block_layout(
+        self, block: SBlockRV | str, index_map: Callable[..., tuple[Expr, ...]]
+    ) -> None: ...
     def storage_align(
         self, block: SBlockRV | str, buffer_index: int, axis: int, factor: int, offset: int
     ) -> None: ...

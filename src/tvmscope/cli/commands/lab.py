@@ -12,8 +12,8 @@ from tvmscope.cli.commands.learn import say, setting_of
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.messages import _
+from tvmscope.parsing import parse_assignments
 from tvmscope.stages.options import Options
-from tvmscope.units import parse_assignments
 
 if TYPE_CHECKING:
     from tvmscope.learn.lab import LabRun

@@ -13,8 +13,8 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.errors import UsageError
 from tvmscope.messages import _, render
+from tvmscope.parsing import parse_assignments
 from tvmscope.stages.options import Options
-from tvmscope.units import parse_assignments
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

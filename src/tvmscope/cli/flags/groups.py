@@ -21,8 +21,8 @@ from tvmscope.cli.flags.output import speech as speech
 from tvmscope.cli.flags.tuning import database as database
 from tvmscope.compiler.passes import PASSES
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
-from tvmscope.units import parse_duration_s, parse_shapes, split_targets
+from tvmscope.messages import _, msg
+from tvmscope.parsing import parse_duration_s, parse_shapes, split_targets
 
 Models = Annotated[
     list[str],
@@ -284,7 +284,7 @@ def measurement(
 ) -> dict[str, Any]:
     duration_s = None if duration is None else parse_duration_s(duration)
     if duration_s == 0:
-        raise UsageError("--duration must be more than 0; use --iterations 1 for a single run")
+        raise UsageError(msg("--duration must be more than 0; use --iterations 1 for a single run"))
     return given(
         iterations=iterations, warmup=warmup, duration_s=duration_s, mode=mode, cache=cache
     )

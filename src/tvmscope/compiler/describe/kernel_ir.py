@@ -23,8 +23,6 @@ RULE = "tvmscope.rule"
 TRACE = "tvmscope.trace"
 """Attributes in which the scheduling pass leaves what it did to a function."""
 _LONGEST_TEXT = 240
-_ON_TENSOR_CORES = ("conv2d", "matmul", "attention", "persistent")
-"""Templates of generated kernels that multiply matrices."""
 _TYPED = re.compile(r"T\.(?:int|uint|float|bfloat)\d+\((-?[\w.+-]+)\)")
 _MODES = {
     int(tirx.ForKind.SERIAL): "serial",
@@ -92,7 +90,7 @@ def _generated(
     """A kernel that is no loop nest of TVM's: what it computes, and its configuration."""
     return KernelIR(
         name=name,
-        tree=(Loop(text=unit.label, body=_steps(unit, config)),),
+        tree=(Loop(text=unit.label, body=(Loop(text=config.label),)),),
         buffers=tuple(_buffer(p) for p in func.params if isinstance(p.ty, tirx.BufferType)),
         rule=configs.RULE,
         workload=unit.key,
@@ -100,14 +98,6 @@ def _generated(
         flops=float(unit.flops),
         bytes=float(unit.moved_bytes),
     )
-
-
-def _steps(unit: Unit, config: Config) -> tuple[Loop, ...]:
-    """What a generated kernel is made of, in words."""
-    lines = [config.label]
-    if config.template in _ON_TENSOR_CORES and getattr(unit, "math", "ieee") != "ieee":
-        lines.append("products by mma_sync on tensor cores")
-    return tuple(Loop(text=line) for line in lines)
 
 
 def _rule(attributes: tvm.ir.DictAttrs) -> str | None:

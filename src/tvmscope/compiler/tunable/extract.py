@@ -42,6 +42,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, Params, TuningTask
 from tvmscope.cuda import kernel_file
 from tvmscope.errors import BuildError, one_line
+from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 
 _WAYS: tuple[Params, ...] = (
@@ -251,7 +252,7 @@ def _taken(function: Path, candidate: Candidate, target: Target) -> tuple[str, s
         taken = take(offered, func, "main", target, remarks)
     if taken is None or (remarks and candidate != Candidate()):
         why = "; ".join(remarks) or f"no rule takes it with {json.dumps(candidate.params)}"
-        raise BuildError(f"candidate {candidate.id}: {why}")
+        raise BuildError(msg("candidate {id}: {why}", id=candidate.id, why=why))
     return taken
 
 
@@ -259,7 +260,7 @@ def trace_of(function: Path, candidate: Candidate, target: Target) -> tuple[str,
     """What the candidate does to the kernel: as the JSON of a trace, and as Python's calls."""
     trace = _taken(function, candidate, target)[1].trace
     if trace is None:
-        raise BuildError(f"candidate {candidate.id}: its schedule leaves no trace")
+        raise BuildError(msg("candidate {id}: its schedule leaves no trace", id=candidate.id))
     return traces.text(trace), [str(line) for line in trace.as_python()]
 
 
@@ -273,7 +274,9 @@ def build_candidate(function: Path, candidate: Candidate, target: Target, output
     except BuildError:
         raise
     except Exception as e:  # TVM raises many types, for schedules that are not legal too
-        raise BuildError(f"candidate {candidate.id}: {one_line(e)}") from e
+        raise BuildError(
+            msg("candidate {id}: {reason}", id=candidate.id, reason=one_line(e))
+        ) from e
 
 
 def build_plain(function: Path, target: Target, output: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tvmscope.core.target import Target
@@ -37,17 +38,30 @@ _CANDIDATES = 25
 class Chooser:
     """Answers for one target; equal units get equal answers."""
 
-    def __init__(self, target: Target, choices: Mapping[str, Choice]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        choices: Mapping[str, Choice],
+        *,
+        recorded: bool = True,
+        dependent: bool = True,
+    ) -> None:
+        """`recorded` takes what was measured, `dependent` allows programmatic dependent launch."""
         self.gpu = gpus.gpu_of(target.arch)
         file = SHIPPED / f"{target.arch}.jsonl"
-        self.shipped = records.load_records(file) if file.is_file() else records.Records()
-        self.choices = choices
+        known = recorded and file.is_file()
+        self.shipped = records.load_records(file) if known else records.Records()
+        self.choices = choices if recorded else {}
+        self.dependent = dependent
         self._known: dict[str, Config | None] = {}
 
     def __call__(self, unit: Unit) -> Config | None:
         """The configuration; None where no template computes the unit."""
         if unit.key not in self._known:
-            self._known[unit.key] = self._recorded(unit) or self._best(unit)
+            config = self._recorded(unit) or self._best(unit)
+            if config is not None and not self.dependent:
+                config = replace(config, pdl=0)
+            self._known[unit.key] = config
         return self._known[unit.key]
 
     def _recorded(self, unit: Unit) -> Config | None:

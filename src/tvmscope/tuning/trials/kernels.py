@@ -12,6 +12,7 @@ import numpy as np
 from tvmscope.cuda import kernel_file
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import here
+from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.runtime.weights import copies as stored_copies
 from tvmscope.tuning.trials.unit_kernels import UnitKernel, UnitReference, load_unit
@@ -150,7 +151,7 @@ def changed(before: Arrays, after: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         if not np.array_equal(old, new, equal_nan=new.dtype.kind == "f")
     }
     if not found:
-        raise RunError("the kernel changed none of its arguments")
+        raise RunError(msg("the kernel changed none of its arguments"))
     return found
 
 
