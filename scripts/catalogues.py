@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
@@ -17,8 +18,18 @@ from babel.messages.pofile import read_po, write_po
 
 PACKAGE = Path(__file__).parents[1] / "src" / "tvmscope"
 LOCALE = PACKAGE / "locale"
-ROOMS = ("learn", "cli/commands/learn.py", "cli/commands/lab.py")
+ROOMS = (
+    "learn",
+    "cli/commands/learn.py",
+    "cli/commands/lab.py",
+    "machine/counters.py",
+    "machine/load.py",
+)
 """What is translated so far, below the package."""
+_UNSAID = tuple(
+    f'"{name}' for name in ("Report", "POT", "PO-", "Last", "Language-Team", "Generated")
+)
+"""Lines of a header that change with every run, or say nothing."""
 KEYWORDS = {"_": None, "plural": (1, 2), "msg": None, "msgn": (1, 2), "marked": None}
 
 
@@ -49,8 +60,10 @@ def update(file: Path) -> None:
     catalogue = read(file)
     catalogue.update(texts(), no_fuzzy_matching=True)
     catalogue.obsolete.clear()
-    with file.open("wb") as stream:
-        write_po(stream, catalogue, width=100, no_location=True, omit_header=False)
+    stream = BytesIO()
+    write_po(stream, catalogue, width=100, no_location=True)
+    lines = stream.getvalue().decode().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if not line.startswith(_UNSAID)), "utf-8")
 
 
 def compile_to(file: Path, target: Path) -> None:

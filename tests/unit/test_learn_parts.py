@@ -189,6 +189,19 @@ def test_strides_and_spills_are_reasons() -> None:
     assert "no longer fits the registers" in slower
 
 
+def test_sets_of_the_cache_are_a_reason() -> None:
+    def column(stride: int) -> Built:
+        access = Access(buffer="A", writes=False, stride_bytes=stride)
+        memory = Memory(loop="j", accesses=(access,), traffic_bytes={})
+        return _built(SCALAR.replace("incq", f"addq ${stride},"), memory=memory)
+
+    assert (CACHES[0].sets_used(4096), CACHES[0].sets_used(4160)) == (1, 64)
+    said = _said(_run(1.0, column(4096)), _run(0.1, column(4160)))
+    assert "Steps of 4160 bytes in A fall into 64 of the L1 cache's 64 sets, before into 1" in said
+    said = _said(_run(0.1, column(4160)), _run(1.0, column(4096)))
+    assert "fall into 1 of the L1 cache's 64 sets, before into 64" in said
+
+
 def test_a_wrong_step_is_not_explained_by_speed() -> None:
     (said,) = reasons(_run(1.0, _built(right=False, error=0.5)), None, STUDY)
     assert "The result is wrong" in said

@@ -14,6 +14,8 @@ from tvmscope.learn.facts import Built, HotLoop, StepRun, Study
 from tvmscope.learn.machine_code import same_code
 from tvmscope.messages import Bytes, Seconds, Text, msg, msgn
 
+FEW_SETS = 4
+"""Sets that a walk falls into differ by this factor before conflicts are worth a sentence."""
 NOTABLE = 1.3
 """Smaller changes of a count are not worth a sentence."""
 
@@ -187,6 +189,31 @@ def _strides(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) ->
             yield Change(text, False, min(16.0, abs(now_at) / max(abs(was), 4)))
 
 
+def _conflicts(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
+    """Strides of whole lines that fall into few sets of the first-level cache."""
+    if a.memory is None or b.memory is None:
+        return
+    cache = study.caches[0]
+    old_strides = {x.buffer: x.stride_bytes for x in a.memory.accesses}
+    for access in b.memory.accesses:
+        was, now_at = old_strides.get(access.buffer), access.stride_bytes
+        if was is None or min(abs(was), abs(now_at)) < cache.line_bytes:
+            continue
+        old, new = cache.sets_used(was), cache.sets_used(now_at)
+        if max(old, new) >= FEW_SETS * min(old, new):
+            text = msg(
+                "Steps of {stride} bytes in {buffer} fall into {new} of the {cache} cache's {all} "
+                "sets, before into {old}; lines that share a set drive each other out.",
+                stride=abs(now_at),
+                buffer=access.buffer,
+                new=new,
+                old=old,
+                cache=cache.name,
+                all=cache.all_sets,
+            )
+            yield Change(text, new > old, float(max(old, new) / min(old, new)))
+
+
 def _traffic(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
     """The cache whose traffic changed most."""
     if a.memory is None or b.memory is None:
@@ -356,6 +383,7 @@ RULES: tuple[Rule, ...] = (
     _launches,
     _width,
     _strides,
+    _conflicts,
     _traffic,
     _registers,
     _sums,
