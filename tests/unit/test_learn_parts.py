@@ -163,6 +163,12 @@ def test_a_slower_step_is_told_by_what_hurts() -> None:
     assert "works on 1 numbers, before on 16" in _said(_run(0.1, _built(VECTOR)), _run(1.0))
 
 
+def test_noise_is_said_to_be_noise() -> None:
+    noisy = replace(_run(1.0, _built(VECTOR)), verdict="undecided", ratio_ci95=(0.1, 9.0))
+    (said,) = reasons(noisy, _run(1.0), STUDY)
+    assert "too restless to tell: between 0.1 and 9 times as fast" in said
+
+
 def test_the_same_code_is_said_to_be_the_same() -> None:
     assert "same, instruction for instruction" in _said(_run(1.0), _run(1.0))
     assert "the machine's, not the schedule's" in _said(_run(1.0), _run(0.5))

@@ -16,6 +16,8 @@ from tvmscope.messages import Bytes, Seconds, Text, msg, msgn
 
 FEW_SETS = 4
 """Sets that a walk falls into differ by this factor before conflicts are worth a sentence."""
+WIDE = 1.5
+"""An undecided ratio whose ends lie further apart is noise."""
 NOTABLE = 1.3
 """Smaller changes of a count are not worth a sentence."""
 
@@ -44,6 +46,8 @@ def reasons(now: StepRun, before: StepRun | None, study: Study, most: int = 3) -
     alike = now.threads == before.threads
     if alike and same_code(before.built.assembly, now.built.assembly):
         return (_same(now),)
+    if noise := _noise(now):
+        return (noise,)
     found = [c for rule in RULES for c in rule(now, before, before.built, now.built, study)]
     helping = sorted((c for c in found if c.helps), key=lambda c: -c.weight)
     hurting = sorted((c for c in found if c.helps is False), key=lambda c: -c.weight)
@@ -81,6 +85,21 @@ def _same(now: StepRun) -> Text:
     return msg(
         "The machine code is the same, instruction for instruction; the difference in time is "
         "the machine's, not the schedule's."
+    )
+
+
+def _noise(now: StepRun) -> Text | None:
+    """An interval so wide that it says nothing about the schedule."""
+    if now.verdict != "undecided" or now.ratio_ci95 is None:
+        return None
+    low, high = now.ratio_ci95
+    if high < WIDE * low:
+        return None
+    return msg(
+        "The machine is too restless to tell: between {low:.2g} and {high:.2g} times as fast. "
+        "Measure again when nothing else runs.",
+        low=low,
+        high=high,
     )
 
 
@@ -291,6 +310,8 @@ def _stores(a: HotLoop, b: HotLoop) -> Iterator[Change]:
 
 def _sums(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
     if a.hot is None or b.hot is None or not a.hot.sums or not b.hot.sums:
+        return
+    if a.hot.stores or b.hot.stores:  # what is stored at each turn is no sum that goes on
         return
     old, new = a.hot.sums, b.hot.sums
     if new > old and old < 8:

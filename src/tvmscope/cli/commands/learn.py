@@ -104,7 +104,10 @@ def _run(
         write(pictures.svg(render(lesson.title), found.steps, found.roof_gflops), output)
     if show.json:
         show.machine(as_json(found))
-    return 3 if any(s.built is not None and not s.built.right for s in found.steps) else 0
+    if any(s.built is not None and not s.built.right for s in found.steps):
+        return 3
+    refused = {step.name for step in lesson.steps if step.refused}
+    return 1 if any(s.failure and s.name not in refused for s in found.steps) else 0
 
 
 def _sweep(
