@@ -155,7 +155,10 @@ def untuned(script: Script) -> Iterator[Fault]:
         yield Fault(
             line=compiled.line,
             rule="untuned",
-            said=msg("nothing schedules the kernels: on a CPU loops run as written, on one core"),
+            said=msg(
+                "no records are applied, and TVM 0.27 itself schedules nothing on a CPU: loops run "
+                "as written, on one core"
+            ),
             today="tvmscope compile model.onnx, or relax.transform.MetaScheduleApplyDatabase(dir) "
             "in the pipeline",
         )
