@@ -143,6 +143,12 @@ _LIST = marked("{first}, {rest}")
 # ---- saying ------------------------------------------------------------------------------------
 
 
+def languages() -> tuple[str, ...]:
+    """English, and those that there is a compiled catalogue of."""
+    found = LOCALE_FOLDER.glob(f"*/LC_MESSAGES/{DOMAIN}.mo")
+    return ("en", *sorted(file.parents[1].name for file in found))
+
+
 def use_language(language: str | None) -> None:
     """Set the language of `render` and `_`; None is the user's own language."""
     global _chosen

@@ -14,6 +14,8 @@ from tvmscope.messages import Text
 from tvmscope.plugins import Plugin
 
 ARTIFACT_SCHEMA = 2
+FALLBACK = "tvmscope.fallback."
+"""How the names of functions begin that run in a framework."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,28 @@ class StoredTensor:
     shape: tuple[int, ...]
     dtype: str
     offset: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fallback:
+    """A part of the model that runs in a framework, as its operators have no kernel."""
+
+    name: str
+    """The packed function that the compiled code calls."""
+    framework: Literal["onnxruntime"]
+    operators: tuple[str, ...]
+    """The operators inside, as the source names them."""
+    reason: Text
+    """Why the first of them is not compiled."""
+    digest: str
+    """Of the part's model, which lies beside the library."""
+    fixed: bool = True
+    """Whether the sizes of its results are known before it runs."""
+
+    @property
+    def file(self) -> str:
+        """Its model's file in the artifact's folder."""
+        return f"{self.name.rpartition('.')[2]}.onnx"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +87,8 @@ class Artifact:
     stored_digest: str | None = None
     generated_digest: str | None = None
     """Of the generated CUDA kernels beside the library; None where there are none."""
+    fallbacks: tuple[Fallback, ...] = ()
+    """Parts that run in a framework; loading needs it."""
     pass_times_s: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     plugins: tuple[Plugin, ...] = ()

@@ -38,6 +38,8 @@ class CompileOptions:
     disabled_passes: tuple[str, ...] = ()
     dump_ir: str | None = None
     """A folder that receives the IR after each phase."""
+    fallback: bool = True
+    """Whether operators without a kernel run in the model's own framework."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Settings of single passes: `winograd` (False: direct convolutions only), `disabled_rules`
     (names of schedule rules to leave out)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from math import gcd
 from pathlib import Path
 
 _FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -24,6 +25,19 @@ class Cache:
     @property
     def name(self) -> str:
         return f"L{self.level}"
+
+    @property
+    def places(self) -> int:
+        """How many lines one set holds."""
+        return self.ways or 8
+
+    @property
+    def all_sets(self) -> int:
+        return self.sets or max(1, self.size_bytes // (self.line_bytes * self.places))
+
+    def sets_used(self, stride_bytes: int) -> int:
+        """How many different sets a walk in steps of whole lines falls into."""
+        return self.all_sets // gcd(self.all_sets, max(1, abs(stride_bytes) // self.line_bytes))
 
 
 USUAL = (

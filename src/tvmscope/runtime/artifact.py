@@ -22,7 +22,7 @@ from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, UsageError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import Text, msg
-from tvmscope.runtime import cubins, cuda_code, tvm_compat, weights
+from tvmscope.runtime import cubins, cuda_code, fallback, tvm_compat, weights
 from tvmscope.runtime.tables import damaged, read_table
 from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
@@ -99,6 +99,8 @@ def check(artifact: Artifact) -> None:
         _check_file(artifact.path / WEIGHTS, artifact.stored_digest)
     if artifact.generated_digest is not None:
         _check_file(artifact.path / cubins.CODE, artifact.generated_digest)
+    for part in artifact.fallbacks:
+        _check_file(artifact.path / part.file, part.digest)
     if artifact.target.kind == "cuda":
         _check_gpu(artifact)
     else:
@@ -326,6 +328,9 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
     if artifact.target.kind == "cuda":
         tvm_compat.choose_cuda_compiler()
         device = tvm.cuda(0)
+    used = threads or cpu_features.usable_cores()
+    parts = [(part, (folder / part.file).read_bytes()) for part in artifact.fallbacks]
+    fallback.register(parts, used)
     try:
         cubins.register(tvm, folder)
         library = tvm.runtime.load_module(str(folder / LIBRARY))

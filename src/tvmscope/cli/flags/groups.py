@@ -213,6 +213,15 @@ def compilation(
             default="on",
         ),
     ] = True,
+    fallback: Annotated[
+        bool | None,
+        option(
+            _HOW,
+            "--fallback/--no-fallback",
+            help=_("Run operators without a kernel in ONNX Runtime, or refuse the model."),
+            default="on",
+        ),
+    ] = None,
     dump_ir: Annotated[
         Path | None,
         option(
@@ -228,6 +237,7 @@ def compilation(
         pipeline=pipeline,
         exec_mode=exec_mode,
         graph=graph,
+        fallback=fallback,
         disabled_passes=(*names(disable_pass), *(() if fast_scatter else ("fast-scatter",))),
         dump_ir=None if dump_ir is None else str(dump_ir),
     )

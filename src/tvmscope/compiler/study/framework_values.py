@@ -54,9 +54,9 @@ def _simplified(prepared: Prepared) -> onnx.ModelProto:
     """The graph that is imported."""
     import onnx
 
-    from tvmscope.compiler.frontends.onnx.importer import simplify
+    from tvmscope.compiler.frontends.onnx.importer import expanded, simplify
 
-    return simplify(onnx.load(prepared.onnx_path))[0]
+    return simplify(expanded(onnx.load(prepared.onnx_path)))[0]
 
 
 def _onnx_run(prepared: Prepared) -> tuple[onnx.ModelProto, dict[str, Array]]:

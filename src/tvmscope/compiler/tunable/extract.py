@@ -68,7 +68,7 @@ def extract(
 ) -> list[TuningTask]:
     """The tasks of a model; each way to lower them lies in `folder` as a file per kernel."""
     folder.mkdir(parents=True, exist_ok=True)
-    imported = frontends.import_model(prepared)
+    imported = frontends.import_model(prepared, options.fallback)
     found: dict[str, TuningTask] = {}
     graph = _lower(imported.module, target, options, until=_LAYOUT).module
     for way in _WAYS if target.kind == "llvm" else _WAYS[:1]:

@@ -34,7 +34,8 @@ def check(session: Session) -> Iterator[Finding]:
 
 def _between(subject: Subject) -> float | None:
     """Measured time between kernels, less what the instrument added there."""
-    host = subject.profile.host_s
+    device = subject.profile.device
+    host = subject.profile.host_s if device is None else device.gap_s
     return None if host is None else max(0.0, host - max(0.0, subject.profile.overhead_s))
 
 

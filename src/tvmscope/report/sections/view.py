@@ -129,6 +129,14 @@ class ResultLine:
         if device is not None and device.values_s:
             time = format_s(stats.summary(device)["median_s"])
             texts.append(_("{time} on the device").format(time=time))
+        gpu = self.result.gpu
+        if gpu is not None and gpu.sm_mhz:
+            clock = f"{min(gpu.sm_mhz)}-{max(gpu.sm_mhz)}"
+            clock = clock if len(set(gpu.sm_mhz)) > 1 else str(gpu.sm_mhz[0])
+            texts.append(_("GPU at {clock} MHz").format(clock=clock))
+        if gpu is not None and gpu.memory_bytes is not None:
+            size = format_bytes(gpu.memory_bytes)
+            texts.append(_("{size} of GPU memory").format(size=size))
         tuned = (self.result.settings or {}).get(TUNED_KERNELS)
         if tuned and self.result.task.variant.change is None:  # an ablation says it once
             texts.append(_("tuned kernels: {origins}").format(origins=tuned))
