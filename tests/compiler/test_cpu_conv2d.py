@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as nnf
+import tvm
 from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
 from support.convolutions import Convolution, convolutions
 from support.paired_graph import DIRECT, Graph, drawn
+from tvmscope.compiler import pipeline, targets
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 
@@ -209,6 +211,25 @@ def test_many_drawn_grouped_convolutions_match_pytorch(
 ) -> None:
     check_grouped(case, host)
     check_grouped(case, narrow)
+
+
+@pytest.mark.parametrize("machine", ["host", "narrow", "wide"])
+def test_a_gate_of_one_pixel_is_spread_over_its_image_without_writing_that_out(
+    machine: str, request: pytest.FixtureRequest
+) -> None:
+    target = request.getfixturevalue(machine)
+    graph = Graph()
+    x = graph.conv2d(graph.input(1, 3, 37, 41), 48, 1)
+    mean = graph.apply(
+        lambda v: relax.op.mean(v, [2, 3], keepdims=True), lambda v: v.mean((2, 3), True), x
+    )
+    squeezed = graph.relu(graph.bias(graph.conv2d(mean, 8, 1)))
+    gate = graph.apply(relax.op.sigmoid, torch.sigmoid, graph.conv2d(squeezed, 48, 1))
+    result = graph.multiply(x, gate)
+    graph.check(result, target=target)
+    tvm_target = tvm.target.Target(targets.to_tvm(target))
+    module = pipeline.run(graph.module(result), target, tvm_target, CompileOptions()).module
+    assert not any(f"T.unroll({n})" in module.script() for n in (37, 41, 37 * 41))
 
 
 def test_computed_weights_are_declined_and_right(host: Target) -> None:

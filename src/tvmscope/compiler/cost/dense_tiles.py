@@ -184,7 +184,7 @@ def _possible(shape: Shape) -> list[Tile]:
 
 
 def _cycles(tile: Tile, shape: Shape, target: Target) -> float:
-    """Of the whole convolution on one core."""
+    """Of the whole convolution, on all cores."""
     core, computed = ports(target), tile.computed(shape)
     steps = shape.channels * prod(shape.kernel)
     weights = 4 * tiles.CHANNEL_BLOCK * tile.blocks * steps
@@ -194,9 +194,10 @@ def _cycles(tile: Tile, shape: Shape, target: Target) -> float:
     skips = not tile.flat and shape.flattens and shape.stride > 1
     slower = 1 + _STREAM * tile.blocks + _CLAMPED * clamped + _SKIPS * skips
     each = slower * steps * step_cycles(tile, target) + moved
-    count = prod(computed) // tile.pixels * (shape.blocks // tile.blocks)
-    copied = _copied_pixels(tile, shape) * shape.channels * shape.groups
-    return shape.batch * (shape.groups * count * each + 4 * copied / _COPY_BYTES_PER_CYCLE)
+    count = prod(computed) // tile.pixels * (shape.blocks // tile.blocks) * shape.groups
+    turns = -(-shape.batch * count // target.cores)
+    copied = _copied_pixels(tile, shape) * shape.channels * shape.groups * shape.batch
+    return turns * each + 4 * copied / _COPY_BYTES_PER_CYCLE / target.cores
 
 
 def _copied_pixels(tile: Tile, shape: Shape) -> int:

@@ -97,7 +97,7 @@ def schedule_tiles(sch: s_tir.Schedule, conv: Block, tile: Tile, target: Target)
     sch.vectorize(lanes)
     if whole:
         sch.set_scope(conv, 0, "local")
-        _finish(sch, epilogue)
+        _finish(sch, epilogue, tile)
     else:
         vectorize_last(sch, epilogue)
     sch.decompose_reduction(conv, ic_o)
@@ -191,12 +191,17 @@ def _largest(count: int, most: int) -> int:
     return max(n for n in _divisors(count) if n <= max(1, most))
 
 
-def _finish(sch: s_tir.Schedule, epilogue: Block) -> None:
-    """The last loops of the epilogue are a tile: all are written out."""
-    loops = sch.get_loops(epilogue)
-    for loop in loops[-4:-1]:
-        sch.unroll(loop)
-    sch.vectorize(loops[-1])
+def _finish(sch: s_tir.Schedule, epilogue: Block, tile: Tile) -> None:
+    """The last loops of the epilogue are a tile, and written out, unless it spreads the result of a
+    small image over a larger one."""
+    *outer, lanes = sch.get_loops(epilogue)[-4 if tile.flat else -5 :]
+    left = tile.blocks * tile.pixels
+    for loop in outer:
+        extent = int(sch.get(loop).extent)
+        if extent <= left:
+            sch.unroll(loop)
+            left //= extent
+    sch.vectorize(lanes)
 
 
 def _shares(sch: s_tir.Schedule, conv: Block, grid: _Grid, target: Target) -> tuple[int, int, int]:
