@@ -14,7 +14,8 @@ import tvmscope
 from tvmscope.core.session import Session
 from tvmscope.core.stats import geometric_mean, median_s
 from tvmscope.models.catalog import built_ins
-from tvmscope.units import format_s, parse_duration_s
+from tvmscope.parsing import parse_duration_s
+from tvmscope.units import format_s
 
 PEERS = ("torch", "torch-compile", "onnxruntime", "openvino")
 

@@ -4,6 +4,8 @@ python scripts/cuda_kernels.py prepare UNITS.json FOLDER [--best 25] [--arch sm_
     compiles the cost model's best configurations of each unit into FOLDER; needs Triton, no GPU
 python scripts/cuda_kernels.py run FOLDER... -o OUT [--budget-s 540]
     checks each candidate against PyTorch and times it, and PyTorch's own kernel; needs torch, a GPU
+python scripts/cuda_kernels.py both UNITS.json -o OUT [--best 25] [--budget-s 540]
+    both on the machine with the GPU: one part of the units is compiled while another is timed
 python scripts/cuda_kernels.py show RECORDS.jsonl...
     the best candidate of each unit beside the library and the cost model's first choice
 python scripts/cuda_kernels.py distil RECORDS.jsonl... -o FILE
@@ -18,6 +20,7 @@ import argparse
 import json
 import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -61,13 +64,20 @@ def main() -> None:
     one.add_argument("--no-library", action="store_true")
     one.add_argument("--check-only", action="store_true", help="no timing: for compute-sanitizer")
     one.add_argument("--worker-from", type=int, default=None, help=argparse.SUPPRESS)
+    one = commands.add_parser("both")
+    one.add_argument("units", type=Path)
+    one.add_argument("-o", "--output", type=Path, required=True)
+    one.add_argument("--best", type=int, default=25, help="candidates per unit")
+    one.add_argument("--arch", default="sm_90")
+    one.add_argument("--budget-s", type=float, default=540.0)
+    one.add_argument("--part", type=int, default=30, help="units that are compiled together")
     one = commands.add_parser("show")
     one.add_argument("records", type=Path, nargs="+")
     one = commands.add_parser("distil")
     one.add_argument("records", type=Path, nargs="+")
     one.add_argument("-o", "--output", type=Path, required=True)
     arguments = parser.parse_args()
-    verbs = {"prepare": prepare, "run": run, "show": show, "distil": distil_records}
+    verbs = {"prepare": prepare, "run": run, "both": both, "show": show, "distil": distil_records}
     verbs[arguments.command](arguments)
 
 
@@ -144,6 +154,38 @@ def run(arguments: argparse.Namespace) -> None:
             print(f"candidate {seen['index']} broke the measuring process: {reason}", flush=True)
     state.unlink()
     show(argparse.Namespace(records=[records]))
+
+
+def both(arguments: argparse.Namespace) -> None:
+    """Compile the units part by part, and time each part while the next one is compiled."""
+    started, output = time.monotonic(), arguments.output
+    output.mkdir(parents=True, exist_ok=True)
+    entries = json.loads(arguments.units.read_text())
+    timing: subprocess.Popen[bytes] | None = None
+    workers = str(max(1, (os.cpu_count() or 2) - 1))
+    for number, first in enumerate(range(0, len(entries), arguments.part)):
+        left_s = arguments.budget_s - (time.monotonic() - started)
+        if left_s < 0:
+            print(f"out of time before unit {first} of {len(entries)}")
+            break
+        part = output / f"part{number}"
+        units = output / f"part{number}.json"
+        units.write_text(json.dumps(entries[first : first + arguments.part]))
+        command = [sys.executable, __file__, "prepare", str(units), str(part), "--arch"]
+        command += [arguments.arch, "--best", str(arguments.best), "--workers", workers]
+        subprocess.run([*command, "--limit-mb", "1000"], check=True)
+        if timing is not None:
+            timing.wait()
+        command = [sys.executable, __file__, "run", str(part), "-o", str(output)]
+        with (output / f"part{number}.log").open("w") as log:
+            timing = subprocess.Popen(
+                [*command, "--budget-s", str(max(30.0, left_s))], stdout=log, stderr=log
+            )
+    if timing is not None:
+        timing.wait()
+    show(argparse.Namespace(records=[output / "records.jsonl"]))
+    for part in output.glob("part*"):
+        shutil.rmtree(part) if part.is_dir() else part.unlink()
 
 
 def _watch(process: subprocess.Popen[bytes], state: Path, deadline: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from tvmscope.errors import BackendUnavailable
+from tvmscope.messages import msg
 
 BASE = (
     "numpy",
@@ -68,9 +69,15 @@ def require(*modules: str, why: str) -> None:
     """
     for name in modules:
         if missing(name) is not None:
-            more = " (tvmscope[all] adds PyTorch and OpenVINO)" if name == "tvm" else ""
+            more = msg(" (tvmscope[all] adds PyTorch and OpenVINO)") if name == "tvm" else ""
             raise BackendUnavailable(
-                f"{why} needs {name}, which is not installed: {install(_EXTRA_OF[name])}{more}"
+                msg(
+                    "{why} needs {name}, which is not installed: {install}{more}",
+                    why=why,
+                    name=name,
+                    install=install(_EXTRA_OF[name]),
+                    more=more,
+                )
             )
 
 
@@ -94,4 +101,10 @@ def explain(error: BaseException) -> BackendUnavailable | None:
     """What to install, where an import failed because an extra is missing; None otherwise."""
     if not isinstance(error, ModuleNotFoundError) or error.name not in _EXTRA_OF:
         return None
-    return BackendUnavailable(f"{error.name} is not installed: {install(_EXTRA_OF[error.name])}")
+    return BackendUnavailable(
+        msg(
+            "{name} is not installed: {install}",
+            name=error.name,
+            install=install(_EXTRA_OF[error.name]),
+        )
+    )

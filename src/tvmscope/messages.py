@@ -129,6 +129,14 @@ def clauses(parts: Sequence[Text]) -> Text:
     return last
 
 
+def did_you_mean(near: Sequence[str]) -> Text:
+    """A question to append to an error about an unknown name; empty where no name is near."""
+    names: Text = near[-1] if near else ""
+    for name in reversed(near[:-1]):
+        names = msg("{first} or {rest}", first=name, rest=names)
+    return msg("; did you mean {names}?", names=names) if names else ""
+
+
 _LIST = marked("{first}, {rest}")
 
 

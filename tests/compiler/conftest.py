@@ -62,6 +62,14 @@ def narrow() -> Target:
 
 
 @pytest.fixture(scope="session")
+def wide() -> Target:
+    """A CPU with two 512-bit multiply-adds a cycle, or with what this machine can run."""
+    needed = {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+    name = "cpu:x86-64-v4" if needed <= cpu_features.reported() else "cpu"
+    return targets.resolve(name, cores=2)
+
+
+@pytest.fixture(scope="session")
 def conv_net(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     """A residual network with odd shapes, as torch and as ONNX."""
     folder = tmp_path_factory.mktemp("conv-net")

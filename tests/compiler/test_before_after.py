@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16
 from tvmscope.core.target import Target
 from tvmscope.cuda.compile_pool import Failure, Job, compile_many
+from tvmscope.cuda.units import View
 
 op = relax.op
 Pair = tuple[tvm.IRModule, tvm.IRModule]
@@ -349,6 +351,27 @@ def _(_: Target) -> Pair:
     )
 
 
+@case("join-projections")
+def _(_: Target) -> Pair:
+    weights = [np.full((4, 6), i, np.float32) for i in (1, 2)]
+    biases = [np.full(6, i, np.float32) for i in (3, 4)]
+
+    def product(q: relax.Expr, k: relax.Expr) -> relax.Expr:
+        return op.matmul(q, op.permute_dims(k))
+
+    def before(x: relax.Expr) -> relax.Expr:
+        pairs = zip(weights, biases, strict=True)
+        return product(*(op.add(op.matmul(x, const(w)), const(b)) for w, b in pairs))
+
+    def after(x: relax.Expr) -> relax.Expr:
+        joined = op.matmul(x, const(np.concatenate(weights, axis=1)))
+        joined = op.add(joined, const(np.concatenate(biases)))
+        joined = emit(op.reshape(joined, (5, 2, 6)))
+        return product(*[emit(op.take(joined, relax.const(i, "int64"), axis=1)) for i in (0, 1)])
+
+    return graphs(before, after, torch.ones(5, 4))
+
+
 @case("narrow-results")
 def _(_: Target) -> Pair:
     def after(x: relax.Expr) -> relax.Expr:
@@ -419,6 +442,36 @@ def _launching(target: Target, *, compiled: bool) -> tvm.IRModule:
 @case("place-units")
 def _(target: Target) -> Pair:
     return module(_pooled, IMAGE), _launching(target, compiled=False)
+
+
+@case("share-buffers")
+def _(target: Target) -> Pair:
+    (found,) = match.find(module(_pooled, IMAGE)["main"])
+    config = Chooser(target, {})(found.unit)
+    assert config is not None
+    narrow, wide = ((1, 4, 4, channels) for channels in (64, 128))
+
+    def launched(
+        x: relax.Expr, unit: Any, shape: tuple[int, ...], name: str = "pool", into: Any = None
+    ) -> relax.Var:
+        builder = relax.BlockBuilder.current()
+        shapes = {"input": (1, 8, 8, 64), "output": shape}
+        made = emitted.function(unit, config, shapes)
+        function = builder.add_func(made, name)
+        result = relax.TensorType(shape, "float16")
+        if into is not None:
+            return emit(op.call_tir_inplace(function, [x, into], [1], result))
+        return emit(op.call_tir(function, [x], result))
+
+    def before(x: relax.Expr, y: relax.Expr) -> relax.Expr:
+        return op.concat([launched(v, found.unit, narrow) for v in (x, y)], 3)
+
+    def after(x: relax.Expr, y: relax.Expr) -> relax.Expr:
+        left, right = (replace(found.unit, output=View(pitch=128, offset=at)) for at in (0, 64))
+        # the functions that they replace are still there while they are made
+        return launched(y, right, wide, "pool2", launched(x, left, wide, "pool1"))
+
+    return graphs(before, after, IMAGE, IMAGE)
 
 
 @case("compile-units")

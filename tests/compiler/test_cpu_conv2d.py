@@ -13,6 +13,7 @@ from tvm import relax
 
 from support.convolutions import Convolution, convolutions
 from support.paired_graph import DIRECT, Graph, drawn
+from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 
 
@@ -40,14 +41,23 @@ def test_drawn_convolutions_match_pytorch_with_fewer_registers(
     check(case, narrow)
 
 
+@drawn(15)
+@given(convolutions())
+def test_drawn_convolutions_match_pytorch_with_more_multipliers(
+    wide: Target, case: Convolution
+) -> None:
+    check(case, wide)
+
+
 @pytest.mark.slow
 @drawn(150)
 @given(convolutions())
 def test_many_drawn_convolutions_match_pytorch(
-    host: Target, narrow: Target, case: Convolution
+    host: Target, narrow: Target, wide: Target, case: Convolution
 ) -> None:
     check(case, host)
     check(case, narrow)
+    check(case, wide)
 
 
 ODD = {
@@ -85,6 +95,39 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_odd_shapes_match_pytorch(name: str, host: Target) -> None:
     check(ODD[name], host)
+
+
+TILES = {
+    "pixels counted on over the ends of rows": (
+        Convolution(
+            3, 24, 96, (7, 7), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), True, ("bias", "gate")
+        ),
+        ("1x7", "2x5", "6x4", "3x6"),
+    ),
+    "rows and columns that are cropped": (
+        Convolution(2, 24, 64, (9, 11), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), True, ("residual",)),
+        ("1x2x3", "2x1x11", "4x4x1", "2x2x4"),
+    ),
+    "a stride without padding": (
+        Convolution(1, 7, 48, (9, 13), (1, 1), (2, 2), (0, 0, 0, 0), (1, 1), False, ("silu",)),
+        ("3x1x7", "1x2x2", "3x3x2"),
+    ),
+    "sums that wait for the next chunk": (
+        Convolution(1, 480, 32, (6, 10), (3, 3), (1, 1), (0, 1, 2, 0), (1, 1), True, ("relu",)),
+        ("1x2x3", "2x1x5"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_every_form_of_tile_matches_pytorch(name: str, wide: Target) -> None:
+    case, tiles = TILES[name]
+    for number, tile in enumerate(tiles):
+        forced: dict[str, int | str] = {"tile": tile, "group": 1 + 2 * number, "prefetch": 1}
+        graph = Graph()
+        options = CompileOptions(overrides={"winograd": False, "params": forced})
+        ran = graph.check(case.build(graph), target=wide, options=options)
+        assert ran.taken_by("conv2d")
 
 
 @pytest.mark.parametrize("groups", [2, 4])

@@ -13,18 +13,19 @@ import pytest
 import torch
 import torch.nn.functional as nnf
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from support import placed_units
+from tvmscope.compiler.units import emit
 from tvmscope.core.options import CompileOptions
-from tvmscope.core.precision import FLOAT16, FLOAT32, Precision
+from tvmscope.core.precision import FLOAT16, FLOAT32, TF32, Precision
 from tvmscope.cuda.units import Attention, Conv2d, Matmul, Norm, Pool
 
 pytest.importorskip("triton", reason="CUDA kernels are generated where Triton is installed")
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
-TOLERANCE = {FLOAT32: 1e-5, FLOAT16: 1e-2}
+TOLERANCE = {FLOAT32: 1e-5, TF32: 1e-5, FLOAT16: 1e-2}
 PRECISIONS = pytest.mark.parametrize("precision", [FLOAT32, FLOAT16], ids=str)
 
 
@@ -99,6 +100,20 @@ def test_convolutions_of_odd_shapes(groups: int) -> None:
     y = nnf.conv2d(padded, t(w), stride=(2, 1), dilation=(1, 2), groups=groups)
     (unit,) = check(build, nnf.relu6(y), FLOAT32, x)
     assert unit.epilogue.activation == "relu6"
+
+
+@pytest.mark.parametrize(("precision", "conv"), [(FLOAT32, "tf32x3"), (TF32, "tf32")])
+def test_tf32_is_for_convolutions_only(precision: Precision, conv: str) -> None:
+    x, w, dense = random(1, 8, 6, 6), random(16, 8, 1, 1), random(16, 24)
+
+    def build(emit: Any, v: Any) -> Any:
+        y = emit(relax.op.mean(emit(relax.op.nn.conv2d(v, relax.const(w))), [2, 3]))
+        return relax.op.matmul(y, relax.const(dense))
+
+    wanted = nnf.conv2d(t(x), t(w)).mean((2, 3)) @ t(dense)
+    units = check(build, wanted, precision, x)
+    assert [u.math for u in units if isinstance(u, Conv2d)] == [conv]
+    assert "tf32" not in [u.math for u in units if isinstance(u, Matmul)]
 
 
 def test_three_channels_are_padded_and_patches_become_channels() -> None:
@@ -185,3 +200,103 @@ def test_a_value_that_others_read_too_ends_its_kernel() -> None:
     y = nnf.conv2d(t(x), t(w))
     (unit,) = check(build, nnf.relu(y) * y, FLOAT32, x)
     assert unit.epilogue.activation == "none"
+
+
+def kernels(module: tvm.IRModule) -> list[str]:
+    """The names of the kernels that are no units'."""
+    functions = ((v.name_hint, f) for v, f in module.functions_items())
+    return [n for n, f in functions if isinstance(f, tirx.PrimFunc) and emit.read(f) is None]
+
+
+@PRECISIONS
+def test_concatenations_and_slices_cost_nothing(precision: Precision) -> None:
+    x, head = random(1, 16, 6, 5), random(8, 64, 1, 1) / 8
+    shapes = ((32, 16, 3, 3), (16, 16, 3, 3), (16, 16, 1, 1), (32, 32, 1, 1))
+    weights = [random(*shape) / 8 for shape in shapes]
+
+    def build(emit: Any, v: Any) -> Any:
+        def conv(value: Any, w: Array) -> Any:
+            pad = (w.shape[2] // 2,) * 2
+            return emit(
+                relax.op.nn.relu(emit(relax.op.nn.conv2d(value, relax.const(w), padding=pad)))
+            )
+
+        whole = conv(v, weights[0])
+        first = conv(emit(relax.op.strided_slice(whole, [1], [16], [32])), weights[1])
+        second = conv(first, weights[2])
+        inner = emit(relax.op.concat([second, first], 1))
+        outer = emit(relax.op.concat([whole, conv(inner, weights[3])], 1))
+        return relax.op.nn.conv2d(outer, relax.const(head))
+
+    def conv(value: torch.Tensor, w: Array) -> torch.Tensor:
+        return nnf.relu(nnf.conv2d(value, t(w), padding=w.shape[2] // 2))
+
+    whole = conv(t(x), weights[0])
+    first = conv(whole[:, 16:], weights[1])
+    inner = torch.cat([conv(first, weights[2]), first], 1)
+    wanted = nnf.conv2d(torch.cat([whole, conv(inner, weights[3])], 1), t(head))
+    units = check(build, wanted, precision, x)
+    assert len(units) == 5
+    assert sorted(u.output.pitch or 0 for u in units) == [0, 32, 32, 64, 64]
+    made = placed_units.lowered(module(build, x), CompileOptions(precision=precision)).module
+    assert not [name for name in kernels(made) if "concat" in name or "slice" in name]
+
+
+def test_a_shared_buffer_is_kept_as_long_as_it_is_read() -> None:
+    """Other kernels allocate memory of the same size before the concatenation is read."""
+    x, w = random(1, 16, 5, 5), [random(16, 16, 3, 3) / 12 for _ in range(5)]
+    head = random(16, 32, 1, 1) / 4
+
+    def build(emit: Any, v: Any) -> Any:
+        def conv(value: Any, weight: Array) -> Any:
+            return emit(relax.op.nn.conv2d(value, relax.const(weight), padding=(1, 1)))
+
+        a = conv(v, w[0])
+        b = conv(a, w[1])
+        joined = emit(relax.op.concat([a, b], 1))
+        c = conv(conv(conv(b, w[2]), w[3]), w[4])
+        return relax.op.add(emit(relax.op.nn.conv2d(joined, relax.const(head))), c)
+
+    def conv(value: torch.Tensor, weight: Array) -> torch.Tensor:
+        return nnf.conv2d(value, t(weight), padding=1)
+
+    a = conv(t(x), w[0])
+    b = conv(a, w[1])
+    wanted = nnf.conv2d(torch.cat([a, b], 1), t(head)) + conv(conv(conv(b, w[2]), w[3]), w[4])
+    units = check(build, wanted, FLOAT32, x)
+    assert sorted(u.output.pitch or 0 for u in units) == [0, 0, 0, 0, 32, 32]
+
+
+def test_a_dense_block_has_one_buffer() -> None:
+    x, stem = random(1, 8, 5, 5), random(8, 8, 1, 1)
+    weights = [random(8, 8 * n, 3, 3) / 9 for n in (1, 2, 3)]
+
+    def build(emit: Any, v: Any) -> Any:
+        features = [emit(relax.op.nn.conv2d(v, relax.const(stem)))]
+        for w in weights:
+            known = features[0] if len(features) == 1 else emit(relax.op.concat(features, 1))
+            features.append(emit(relax.op.nn.conv2d(known, relax.const(w), padding=(1, 1))))
+        return relax.op.concat(features, 1)
+
+    features = [nnf.conv2d(t(x), t(stem))]
+    for w in weights:
+        features.append(nnf.conv2d(torch.cat(features, 1), t(w), padding=1))
+    units = check(build, torch.cat(features, 1), FLOAT32, x)
+    assert {u.output.pitch for u in units} == {32}
+    assert sorted(u.output.offset for u in units) == [0, 8, 16, 24]
+
+
+def test_what_is_not_aligned_or_read_twice_is_copied() -> None:
+    x = random(1, 8, 5, 5)
+    weights = [random(6, 8, 1, 1), random(10, 8, 1, 1), random(8, 16, 1, 1)]
+
+    def build(emit: Any, v: Any) -> Any:
+        a, b = (emit(relax.op.nn.conv2d(v, relax.const(w))) for w in weights[:2])
+        one = emit(relax.op.nn.conv2d(emit(relax.op.concat([a, b], 1)), relax.const(weights[2])))
+        two = emit(relax.op.nn.conv2d(emit(relax.op.concat([b, a], 1)), relax.const(weights[2])))
+        return relax.op.add(one, two)
+
+    a, b = (nnf.conv2d(t(x), t(w)) for w in weights[:2])
+    wanted = sum(nnf.conv2d(torch.cat(pair, 1), t(weights[2])) for pair in ((a, b), (b, a)))
+    units = check(build, torch.as_tensor(wanted), FLOAT32, x)
+    assert {u.output.pitch for u in units} == {None}

@@ -25,7 +25,7 @@ from tvmscope.tuning.trials.kernels import fill, widened
 
 SM_90 = targets.resolve("cuda:sm_90")
 LOOPS = CompileOptions(disabled_passes=("nhwc", "place-units"))
-"""Kernels as loops of TVM's, which a search schedules; generated ones are no tasks of its."""
+"""Kernels as loops of TVM's, which MetaSchedule schedules; generated ones are other tasks."""
 
 
 @pytest.fixture(scope="module")

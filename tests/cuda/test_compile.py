@@ -14,7 +14,7 @@ from tvmscope.cuda.cost import best
 from tvmscope.cuda.cubin import resources
 from tvmscope.cuda.driver import _Attribute, _LaunchConfig
 from tvmscope.cuda.gpus import gpu_of
-from tvmscope.cuda.kernel_compiler import CompiledKernel, compile_kernel
+from tvmscope.cuda.kernel_compiler import CompiledKernel, compile_kernel, matrix_instruction
 from tvmscope.cuda.plan import read_plan, write_plan
 from tvmscope.cuda.space import configs
 from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Matmul, Unit
@@ -42,6 +42,19 @@ def test_first_choices_build(triton: None, arch: str) -> None:
         assert 16 <= kernel.registers <= 255
         assert kernel.local_bytes == 0, "spills"
         assert kernel.shared_bytes <= gpu_of(arch).block_shared_bytes
+        assert kernel.matrix is not None, "no tensor cores"
+        wide = gpu_of(arch).has_wgmma and config.m >= 64 and config.warps % 4 == 0
+        assert kernel.matrix.startswith("wgmma m64" if wide else "mma m16n8k16")
+
+
+def test_matrix_instructions_are_read_from_the_code(triton: None) -> None:
+    exact = Matmul(dtype="float32", m=64, n=64, k=64, math="ieee")
+    kernel = compile_kernel(exact, Config(template="matmul", m=32, n=32, k=32), "sm_90")
+    assert kernel.matrix is None
+    wgmma = "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%f1}"
+    assert matrix_instruction(f"ld.global; {wgmma}") == "wgmma m64n32k16"
+    assert matrix_instruction("mma.sync.aligned.m16n8k8.row.col.f32.tf32") == "mma m16n8k8"
+    assert matrix_instruction("fma.rn.f32 %f1; // comma.sync") is None
 
 
 def test_arguments_are_those_the_unit_has(triton: None) -> None:

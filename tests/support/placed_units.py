@@ -49,7 +49,8 @@ def run(module: tvm.IRModule, *inputs: Array) -> list[Array]:
     rx = relax.transform
     steps = [
         rx.RewriteDataflowReshape(), rx.ToNonDataflow(), rx.RemovePurityChecking(),
-        rx.CallTIRRewrite(), rx.LowerAllocTensor(), rx.KillAfterLastUse(),
+        rx.CallTIRRewrite(), rx.StaticPlanBlockMemory(), rx.LowerAllocTensor(),
+        rx.KillAfterLastUse(),
         rx.LowerRuntimeBuiltin(), rx.ComputePrimValue(), rx.VMShapeLower(), rx.AttachGlobalSymbol(),
     ]  # fmt: skip
     cpu = tvm.target.Target({"kind": "llvm"})

@@ -115,24 +115,32 @@ def test_a_budget_without_time_to_search_says_what_would_do(clock: Clock) -> Non
     run, proof = a_run(70.0), tuning_proof.Proof()
     assert not tune._has_time(run, TASKS, proof)
     assert "leaves no time to search" in proof.reason
+    assert "30 s are searched without a proof" in proof.reason
     assert "give at least 2m" in run.job.session.warnings[0]
     assert tune._has_time(a_run(120.0), TASKS, proof)
+
+
+def test_a_budget_that_preparing_used_up_still_searches_for_a_while(clock: Clock) -> None:
+    run, proof = a_run(PREPARED_S - 10), tuning_proof.Proof()
+    assert not tune._has_time(run, TASKS, proof)
+    assert "8 s are searched without a proof" in proof.reason
+    assert tune._end_without_proof(run) == clock.now + 7.5
 
 
 def test_a_short_budget_keeps_less_for_validating_before_it_gives_up_the_search(
     clock: Clock,
 ) -> None:
-    run, proof = a_run(85.0), tuning_proof.Proof()
-    assert 85.0 - tuning_proof.reserve_s(run, TASKS, proof) < clock.now
+    run, proof = a_run(80.0), tuning_proof.Proof()
+    assert 80.0 - tuning_proof.reserve_s(run, TASKS, proof) < clock.now
     assert tune._has_time(run, TASKS, proof)
     deadline = tune._deadline(run, TASKS, proof)
-    assert deadline == 85.0 - tuning_proof.least_reserve_s(run, proof)
+    assert deadline == 80.0 - tuning_proof.least_reserve_s(run, proof)
     assert clock.now + 5 < deadline < clock.now + tune._LEAST_S
 
 
 def test_without_time_for_a_proof_the_whole_rest_is_searched(clock: Clock) -> None:
     run = a_run(70.0)
-    search = Searching(clock, Limits(deadline=tune._end(run)))
+    search = Searching(clock, Limits(deadline=tune._end_without_proof(run)))
     tune._only_search(run, search)  # type: ignore[arg-type]
     assert search.spans == [70.0 - PREPARED_S]
     assert clock.now == 70.0
@@ -140,9 +148,10 @@ def test_without_time_for_a_proof_the_whole_rest_is_searched(clock: Clock) -> No
 
 @dataclass
 class Bench:
-    """A workshop whose every trial takes as long as is assumed."""
+    """A workshop whose every trial takes `each_s`."""
 
     clock: Clock
+    each_s: float = TRIAL_S
     setting: Setting = field(default_factory=lambda: Setting(target=AVX2, threads=2))
     tried: list[tuple[str, bool]] = field(default_factory=list)
 
@@ -150,12 +159,12 @@ class Bench:
         for task, candidate in pairs:
             if self.clock.now >= deadline:
                 return
-            self.clock.now += TRIAL_S
+            self.clock.now += self.each_s
             self.tried.append((task.key, candidate == Candidate()))
             yield task, replace(trial(), workload=task.key, candidate=candidate)
 
 
-def bench_for(clock: Clock, seconds: float) -> Bench:
+def bench_for(clock: Clock, seconds: float, each_s: float = TRIAL_S) -> Bench:
     """What a search of 33 tasks, the last with the most to gain, does in so many seconds."""
     space = tuple(Candidate(params={"a": a} if a else {}) for a in range(9))
     tasks = [
@@ -169,7 +178,7 @@ def bench_for(clock: Clock, seconds: float) -> Bench:
         PlannedTask(task=t, total_s=0.01 * (n + 1), share=0.1, least_s=0.0)
         for n, t in enumerate(tasks)
     ]
-    bench = Bench(clock)
+    bench = Bench(clock, each_s)
     records = SimpleNamespace(trials=lambda workload: (), append=lambda trial, function: None)
     limits = Limits(deadline=clock.now + seconds)
     search = Search(planned, bench, records, limits, clock=clock.monotonic)  # type: ignore[arg-type]
@@ -187,6 +196,13 @@ def test_a_short_search_of_many_tasks_tries_candidates_and_ends_in_time(clock: C
     assert sum(not plain for _key, plain in bench.tried) > 10
     first_seen = dict(reversed(bench.tried))
     assert all(first_seen.values()), "a candidate came before its untuned kernel"
+
+
+def test_a_search_on_a_slow_machine_plans_with_what_a_trial_takes_there(clock: Clock) -> None:
+    bench = bench_for(clock, 40.0, each_s=8 * TRIAL_S)
+    assert clock.now <= PREPARED_S + 40.0 + 8 * TRIAL_S
+    assert sum(not plain for _key, plain in bench.tried) >= 8
+    assert sum(plain for _key, plain in bench.tried) <= 11
 
 
 def test_a_long_search_measures_every_untuned_kernel_first(clock: Clock) -> None:

@@ -14,7 +14,7 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.progress import Bars, showing
 from tvmscope.cli.show import InterruptedWork, Show, exit_code
 from tvmscope.core.precision import FLOAT16
-from tvmscope.core.session import Session
+from tvmscope.core.session import Session, save
 from tvmscope.messages import _, plural
 from tvmscope.stages.options import Options
 from tvmscope.workflow import bench
@@ -102,6 +102,16 @@ def test_what_was_cross_compiled_as_asked_is_no_missing_dependency() -> None:
     assert exit_code([compiled("unavailable", build_s=None)], ("tvmscope",)) == 5
 
 
+def test_our_rows_that_cannot_run_are_no_success_although_peers_ran() -> None:
+    assert exit_code([compiled("unavailable", build_s=None)]) == 5
+    assert exit_code([compiled("unavailable", build_s=2.0)]) == 0
+
+
+def test_a_row_of_ours_in_another_precision_may_be_unavailable() -> None:
+    other = samples.result("tvmscope", None, precision="bfloat16", status="unavailable")
+    assert exit_code([samples.session(samples.result("tvmscope", 0.05), other)]) == 0
+
+
 def test_interruption_names_the_saved_session() -> None:
     def work() -> None:
         with Show(quiet=True).working() as progress:
@@ -133,6 +143,31 @@ def test_interruption_of_several_models_shows_those_that_are_done(
     assert "resnet50" in said.err
     assert "48.2 ms" in said.err
     assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("session", "shown"),
+    [
+        (samples.interrupted(), True),
+        (
+            samples.session(samples.result("torch", None, status="interrupted"), complete=False),
+            False,
+        ),
+        (samples.complete(), False),
+    ],
+)
+def test_interruption_shows_the_model_in_progress_as_far_as_it_was_measured(
+    session: Session, shown: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work() -> None:
+        with Show().working() as progress:
+            save(session, tmp_path)
+            progress.saved(tmp_path)
+            raise KeyboardInterrupt
+
+    with pytest.raises(InterruptedWork, match="interrupted; session:"):
+        work()
+    assert ("48.0 ms" in capsys.readouterr().err) is shown
 
 
 def test_a_compile_plan_names_no_backend_that_it_will_not_use(tmp_path: Path) -> None:

@@ -250,7 +250,9 @@ def test_records_of_the_first_schema_are_read_with_the_rule_that_they_belong_to(
         (None, None),
         ("conv2d", 0),  # of an earlier generation of rules
     ]
-    assert [outdated(t) is None for t in trials] == [True] * 7 + [False]
+    # The rules for convolutions have changed since, so that what was found for them is void.
+    current = {t.rule for t in trials if outdated(t) is None}
+    assert current == {"matmul", "depthwise", None}
     database = Database(file)
     assert len(list(database.trials(validated=True))) == len(trials)
     assert not database.rejected

@@ -113,9 +113,13 @@ def test_parameters_of_a_changed_rule_are_never_used_but_traces_are(tmp_path: Pa
 def test_a_changed_rule_voids_its_own_records_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine = replace(validated(1), rule="conv2d", rule_version=1)
+    rule = rule_named("conv2d")
+    assert rule is not None
+    mine = replace(validated(1), rule="conv2d", rule_version=rule.version)
     other = replace(validated(1, workload="matmul"), rule="matmul", rule_version=1)
-    changed = tuple(replace(r, version=2) if r.name == "conv2d" else r for r in cpu.RULES)
+    changed = tuple(
+        replace(r, version=r.version + 1) if r.name == "conv2d" else r for r in cpu.RULES
+    )
     monkeypatch.setattr(cpu, "RULES", changed)
     assert list(found(tmp_path, mine, other).choices) == ["matmul"]
 
@@ -125,7 +129,9 @@ def test_parameters_of_a_rule_that_is_not_here_are_never_used(tmp_path: Path) ->
     result = found(tmp_path, theirs)
     assert result.choices == {}
     assert "rule theirs of fast-rules 1.2, which is not here" in result.warnings[0]
-    renamed = replace(theirs, rule="conv2d")
+    rule = rule_named("conv2d")
+    assert rule is not None
+    renamed = replace(theirs, rule="conv2d", rule_version=rule.version)
     assert "of fast-rules 1.2, not of tvmscope" in found(tmp_path, renamed).warnings[0]
 
 

@@ -12,7 +12,7 @@ from support import profiles, samples
 from support.rows import key
 from tvmscope.backends.api import Backend
 from tvmscope.core.model import Prepared
-from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32
+from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, TF32
 from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.errors import UsageError
 from tvmscope.progress import Silent
@@ -83,6 +83,27 @@ def test_a_precision_that_only_peers_have_is_a_row_with_a_reason(
     assert torch.unavailable is None
     with pytest.raises(UsageError, match="no backend can run this"):
         planned(Options(precisions=(BFLOAT16,), backends=("tvmscope",)))
+
+
+def test_tf32_is_a_row_of_its_own_on_a_gpu_only(known: dict[str, Backend]) -> None:
+    known["torch"] = backend("torch", cuda_precisions=(FLOAT32, TF32))
+    options = Options(precisions=(FLOAT32, TF32), backends=("torch",), graph=False)
+    rows = plan.plan_rows(options, (samples.CUDA,), "torch")
+    assert [row.key.name for row in rows] == ["torch", "torch tf32"]
+    assert len({row.key.group for row in rows}) == 2, "the two are not compared"
+    with pytest.raises(UsageError, match="no backend can run this"):
+        plan.plan_rows(replace(options, precisions=(TF32,)), (samples.CPU,), "torch")
+
+
+def test_a_backend_that_has_graphs_only_is_one_row(known: dict[str, Backend]) -> None:
+    known["best"] = backend("best", graphs=True, only_graphs=True)
+
+    def names(graph: bool | None) -> list[str]:
+        options = Options(backends=("best",), graph=graph)
+        return [row.key.name for row in plan.plan_rows(options, (samples.CUDA,), "torch")]
+
+    assert names(None) == names(True) == ["best graph"]
+    assert names(False) == []
 
 
 def test_a_row_that_is_moved_or_changed_has_another_key(known: dict[str, Backend]) -> None:

@@ -13,7 +13,7 @@ from tvmscope.backends import all_backends
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, Precision
 from tvmscope.core.row import RowKey, Variant
-from tvmscope.core.target import Target
+from tvmscope.core.target import Target, distinct
 from tvmscope.errors import SchemaError, UsageError
 from tvmscope.stages.options import Options
 from tvmscope.storage.codec import decode, encode
@@ -25,7 +25,7 @@ TF32, STRICT = Precision("float32", "tf32"), Precision("float32", "strict")
     ("word", "precision"),
     [
         ("fp32", FLOAT32), ("float32", FLOAT32), ("fp16", FLOAT16), ("half", FLOAT16),
-        ("float16", FLOAT16), ("bf16", BFLOAT16), ("bfloat16", BFLOAT16),
+        ("float16", FLOAT16), ("bf16", BFLOAT16), ("bfloat16", BFLOAT16), ("tf32", TF32),
     ],
 )  # fmt: skip
 def test_a_precision_has_several_words(word: str, precision: Precision) -> None:
@@ -48,6 +48,7 @@ def test_math_modes_are_told_apart() -> None:
 
 def test_half_precision_is_allowed_more_error() -> None:
     assert [p.tolerance for p in (FLOAT32, FLOAT16, BFLOAT16)] == [1e-4, 2e-2, 1e-1]
+    assert FLOAT32.tolerance < TF32.tolerance < FLOAT16.tolerance
     assert [p.is_half for p in (FLOAT32, TF32, FLOAT16, BFLOAT16)] == [False, False, True, True]
 
 
@@ -106,6 +107,25 @@ def test_a_key_is_made_of_a_target() -> None:
     made = RowKey.of(Variant(backend="tvm", family="tvm"), samples.CUDA)
     assert (made.target, made.device) == ("cuda:sm_90", "cuda")
     assert made != RowKey.of(made.variant, Target(kind="cuda", arch="sm_80"))
+
+
+def test_targets_that_differ_in_features_alone_have_keys_of_their_own() -> None:
+    narrow = replace(samples.CPU, features=("avx2",), disabled_features=("fma",))
+    small = replace(samples.CUDA, attrs={"thread_warp_size": 32, "max_threads_per_block": 256})
+    found = distinct((samples.CPU, narrow, samples.CPU, samples.CUDA, small, narrow))
+    assert [target.label for target in found] == [
+        "cpu:znver4", "cpu:znver4-fma", "cuda:sm_90", "cuda:sm_90 max_threads_per_block=256",
+    ]  # fmt: skip
+    variant = Variant(backend="tvmscope", family="ours")
+    keys = {RowKey.of(variant, target) for target in found}
+    assert len(keys) == len({key.folder_name for key in keys}) == 4
+
+
+def test_many_differences_become_a_number() -> None:
+    other = replace(samples.CPU, disabled_features=("avx2", "fma", "avx"))
+    third = replace(samples.CPU, disabled_features=("sse3", "avx", "fma"))
+    found = distinct((samples.CPU, other, third))
+    assert [target.label for target in found] == ["cpu:znver4", "cpu:znver4#2", "cpu:znver4#3"]
 
 
 def test_rows_of_another_session_are_found_whatever_they_were_compiled_with() -> None:

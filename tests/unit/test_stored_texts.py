@@ -37,8 +37,11 @@ FIELDS = frozenset(
     | {"warnings", "notes"}
 )
 LISTS = frozenset({"warnings", "remarks", "notes", "problems", "troubles"})
-FOREIGN = frozenset({"ValueError", "TypeError", "AssertionError", "OSError", "UsageError"})
-"""Errors that no session keeps: other libraries' own, and those that end a command at once."""
+FOREIGN = frozenset(
+    {"ValueError", "TypeError", "AssertionError", "OSError", "UsageError", "LoadError"}
+)
+"""Errors that no session keeps: other libraries' own, those that end a command at once, and that of
+the loader in an artifact, which runs without this package."""
 MAKERS = {"msg": 1, "msgn": 2, "marked": 1}
 """Whose first arguments extractors read."""
 _WORDS = re.compile(r"[A-Za-z]{2,} [A-Za-z]{2,}|: [a-z]{2,}")

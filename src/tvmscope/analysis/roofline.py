@@ -10,6 +10,7 @@ impossible: then a roof, a time or a count of ours is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -97,9 +98,12 @@ def limits(session: Session, profile: Profile, threads: int | None = None) -> Li
     if threads is None:
         row = session.result_of(profile)
         threads = row.task.threads if row else session.environment.threads
-    fitting = [
-        r for r in session.roofs if r.device == device and (device != "cpu" or r.threads <= threads)
-    ]
+    return limits_of(session.roofs, dtype, threads, device)
+
+
+def limits_of(roofs: Iterable[Roof], dtype: str, threads: int, device: str = "cpu") -> Limits:
+    """The same for a machine's roofs alone."""
+    fitting = [r for r in roofs if r.device == device and (device != "cpu" or r.threads <= threads)]
     rates = [r.flops_per_s for r in fitting if r.flops_per_s is not None and r.dtype == dtype]
     return Limits(max(rates, default=None), _levels(fitting))
 

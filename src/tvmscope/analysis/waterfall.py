@@ -15,7 +15,7 @@ from tvmscope.core.profile import Profile
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 
-Kind = Literal["operator", "host", "layout", "overhead", "unexplained"]
+Kind = Literal["operator", "host", "gap", "overlap", "layout", "overhead", "unexplained"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ def _between(session: Session, ours: Profile, theirs: Profile) -> Waterfall:
     bars = [
         *_operators(ours, theirs),
         Bar(label="layout changes", kind="layout", delta_s=_layout_s(ours) - _layout_s(theirs)),
-        Bar(label="between kernels", kind="host", delta_s=_host_s(ours) - _host_s(theirs)),
+        *_beside_kernels(ours, theirs),
         Bar(
             label="profiler overhead",
             kind="overhead",
@@ -104,6 +104,18 @@ def _label(source_ops: tuple[str, ...]) -> str:
 
 def _layout_s(profile: Profile) -> float:
     return sum(k.total_s for k in profile.kernels if k.kind == "layout")
+
+
+def _beside_kernels(ours: Profile, theirs: Profile) -> list[Bar]:
+    """One bar; on a GPU whose own clock was read: gaps, overlaps, and the call around them."""
+    if ours.device is None or theirs.device is None:
+        return [Bar(label="between kernels", kind="host", delta_s=_host_s(ours) - _host_s(theirs))]
+    a, b = ours.device, theirs.device
+    return [
+        Bar(label="launch gaps", kind="gap", delta_s=a.gap_s - b.gap_s),
+        Bar(label="kernels that overlap", kind="overlap", delta_s=b.overlap_s - a.overlap_s),
+        Bar(label="before and after all kernels", kind="host", delta_s=a.edge_s - b.edge_s),
+    ]
 
 
 def _host_s(profile: Profile) -> float:

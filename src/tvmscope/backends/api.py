@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tvmscope.core.precision import FLOAT32, Precision
+from tvmscope.core.profile import DeviceTimes
 from tvmscope.core.row import Family
 from tvmscope.errors import ImportModelError
 from tvmscope.measure.remote import Remote
@@ -63,6 +64,8 @@ class Trace:
     host_s: float | None = None
     """Time in which no kernel ran, by the instrument's own clock or a calibration, never what the
     call's time leaves over; None where neither tells."""
+    device: DeviceTimes | None = None
+    """Where the instrument has a GPU's own time stamps."""
 
 
 class Profiler(Protocol):
@@ -111,18 +114,31 @@ class Backend:
     unavailable: Callable[[str], Text | None]
     """For a device: None when usable, else the reason with what to install."""
     precisions: tuple[Precision, ...] = (FLOAT32,)
+    cuda_precisions: tuple[Precision, ...] | None = None
+    """On a GPU; None where they are the same."""
     graphs: bool = False
     """Whether it has a CUDA-graph mode that is worth its own row."""
+    only_graphs: bool = False
+    """Whether that is its only mode on a GPU."""
     needs_onnx: bool = False
     """Whether torch models must be exported to ONNX for it."""
     profiles: bool = False
     """Whether its runner has a `profiler()`."""
+    profiles_cuda: bool = False
+    """Whether it has one on a GPU with and without CUDA graphs, where PyTorch is there to read what
+    the device ran."""
     compiles: str | None = None
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
     tuned: bool = False
     """Whether its artifact is compiled with what tuning records say; a row only where some do."""
     env: Callable[[int], dict[str, str]] = field(default=lambda threads: {})
     """Environment variables for the worker, given the thread count."""
+
+    def precisions_on(self, device: str) -> tuple[Precision, ...]:
+        """What it can compute in on a device."""
+        if device == "cuda" and self.cuda_precisions is not None:
+            return self.cuda_precisions
+        return self.precisions
 
 
 def idle_s(spans: Iterable[tuple[float, float]], start: float, end: float) -> float:
@@ -138,6 +154,16 @@ def read_inputs(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
     """The prepared model's inputs by name."""
     with np.load(folder / "inputs.npz") as data:
         return {name: data[name] for name in data.files}
+
+
+def decoy(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Another input of the same kind: its values in the opposite order, floats with another sign.
+
+    A GPU that ran on it before has its results where the next run's belong: a launch that then does
+    nothing leaves what is wrong.
+    """
+    other = value.reshape(-1)[::-1].reshape(value.shape).copy()
+    return -other if value.dtype.kind == "f" else other
 
 
 def require_onnx(folder: Path) -> Path:

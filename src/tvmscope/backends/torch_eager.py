@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tvmscope.backends import torch_module
 from tvmscope.backends.api import Backend, LoadRequest
+from tvmscope.backends.profilers import torch_replay
 from tvmscope.backends.profilers.torch import TorchProfiler
 from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32
 from tvmscope.measure.remote import here
@@ -19,8 +20,11 @@ def load(request: LoadRequest) -> torch_module.TorchRunner:
         channels_last = runner.prefers_channels_last()
         call = runner.eager_call(channels_last)
         runner.use(runner.graphed(call) if request.graph else call)
-    if not request.graph:  # a replayed graph runs no Python that could say which operator it is at
-        runner.profiler = partial(TorchProfiler, runner, Path(request.folder))
+    folder = Path(request.folder)
+    if request.graph:  # a replayed graph runs no Python that could say which operator it is at
+        runner.profiler = partial(torch_replay.of_graph, runner, folder, call)
+    else:
+        runner.profiler = partial(TorchProfiler, runner, folder)
     runner.settings |= {
         "memory_format": "channels_last" if channels_last else "contiguous",
         "threads": str(request.threads),
@@ -35,8 +39,10 @@ BACKENDS = (
         kinds=("cpu", "cuda"),
         formats=("torch",),
         precisions=(FLOAT32, FLOAT16, BFLOAT16),
+        cuda_precisions=torch_module.CUDA_PRECISIONS,
         graphs=True,
         profiles=True,
+        profiles_cuda=True,
         load=here(load),
         unavailable=torch_module.unavailable,
         env=torch_module.env,

@@ -10,8 +10,10 @@ import numpy as np
 
 from tvmscope import extras
 from tvmscope.backends.api import LoadRequest, Profiler
-from tvmscope.core.precision import Dtype
+from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, TF32, Dtype
 from tvmscope.messages import Text, msg
+
+CUDA_PRECISIONS = (FLOAT32, TF32, FLOAT16, BFLOAT16)
 
 
 def unavailable(device: str) -> Text | None:
@@ -45,15 +47,24 @@ class TorchRunner:
         from tvmscope.models.torch_module import load_module
 
         torch.set_num_threads(request.threads)
-        # TF32 keeps 10 bits of the mantissa: results that are not float32's.
-        torch.backends.cudnn.allow_tf32 = False
+        # TF32 keeps 10 bits of the mantissa: results that are not float32's. Where it is asked
+        # for, it is as PyTorch's defaults have it: in convolutions only.
+        tf32 = request.precision.math == "tf32"
+        torch.backends.cudnn.allow_tf32 = tf32
         torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.benchmark = request.device == "cuda"
         self.torch, self.device = torch, request.device
         self.loaded = load_module(request.folder)
-        self.settings: dict[str, str] = {"torch": torch.__version__, "tf32": "False"}
+        self.settings: dict[str, str] = {
+            "torch": torch.__version__,
+            "tf32": "convolutions" if tf32 else "False",
+        }
+        if request.device == "cuda":
+            self.settings["cudnn_benchmark"] = "True"
         self.dtype = _dtypes()[request.precision.dtype]
         self.half = request.precision.is_half
         self._call: Callable[[], Any] = lambda: None
+        self._inputs: list[Any] = []
         self.profiler: Callable[[], Profiler] | None = None
 
     def place(self, value: Any, channels_last: bool) -> Any:
@@ -77,6 +88,7 @@ class TorchRunner:
             module = module.to(memory_format=form)  # type: ignore[call-overload]
         args = tuple(self.place(a, channels_last) for a in self.loaded.args)
         kwargs = {k: self.place(v, channels_last) for k, v in self.loaded.kwargs.items()}
+        self._inputs = [v for v in (*args, *kwargs.values()) if isinstance(v, self.torch.Tensor)]
         return module, args, kwargs
 
     def eager_call(self, channels_last: bool) -> Callable[[], Any]:
@@ -88,12 +100,28 @@ class TorchRunner:
         """Whether the model runs faster with images laid out channels-last, by trying both."""
         if not any(p.dim() == 4 for p in self.loaded.module.parameters()):
             return False
-        plain = self.quick_s(self.eager_call(False))
-        return self.quick_s(self.eager_call(True)) < plain
+        plain = self._quick_device_s(self.eager_call(False))
+        return self._quick_device_s(self.eager_call(True)) < plain
+
+    def _quick_device_s(self, call: Callable[[], Any]) -> float:
+        """On a GPU as a graph: launches from Python would hide which kernels are faster."""
+        if self.device != "cuda":
+            return self.quick_s(call)
+        try:
+            replay = self.graphed(call)
+        except RuntimeError:  # the model synchronises or allocates: no graph can hold it
+            self.synchronize()
+            return self.quick_s(call)
+        return self.quick_s(replay, n=20)
 
     def use(self, call: Callable[[], Any]) -> None:
         """Run `call` from now on."""
         self._call = call
+
+    def swap(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """Run `call` from now on; returns what ran before."""
+        before, self._call = self._call, call
+        return before
 
     def synchronize(self) -> None:
         """Wait for the GPU, if there is one."""
@@ -139,10 +167,23 @@ class TorchRunner:
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         """Run once and return all outputs."""
         with self.torch.inference_mode():
+            if self.device == "cuda":
+                self.run_on_others()
             result = self._call()
         self.synchronize()
         flat = self.loaded.flatten(result)
         return {name: _to_numpy(self.torch, value) for name, value in flat.items()}
+
+    def run_on_others(self) -> None:
+        """One run on other inputs in the same memory (see `api.decoy`)."""
+        kept = [value.clone() for value in self._inputs]
+        for value, own in zip(self._inputs, kept, strict=True):
+            other = own.flip(tuple(range(own.dim())))
+            value.copy_(-other if own.is_floating_point() else other)
+        self._call()
+        self.synchronize()
+        for value, own in zip(self._inputs, kept, strict=True):
+            value.copy_(own)
 
 
 class CudaTorchRunner(TorchRunner):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
+from tvmscope.messages import msg
 
 _RENAMED = {
     "compile": {"--out-dir": "--output", "--device": "--target"},
@@ -85,7 +85,7 @@ def _profile_top(command: str, words: Words) -> Words:
 def _tune(command: str, words: Words) -> Words:
     """Compiling tunes as long as the time says; a script's bare switch means the usual time."""
     if command != "compile":
-        raise UsageError(_("--tune: run takes what was compiled; tune with compile or tune"))
+        raise UsageError(msg("--tune: run takes what was compiled; tune with compile or tune"))
     if words and _SWITCH.fullmatch(words[0]):
         return [] if words.pop(0).lower() in _OFF else ["--tune", _USUAL]
     if not words or words[0].startswith("-"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvmscope.errors import TvmscopeError, UsageError
-from tvmscope.messages import _, render
+from tvmscope.messages import msg, render
 from tvmscope.progress import Progress
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ class Show:
     def working(self, done: Sequence[Session] = ()) -> Iterator[Progress]:
         """Progress while something long runs; Ctrl-C becomes an error that names what was kept.
 
-        `done` may grow meanwhile: an interruption shows the sessions in it.
+        `done` may grow meanwhile: an interruption shows the sessions in it, and the unfinished one
+        as far as it has measured rows.
         """
         from tvmscope.cli.progress import showing
 
@@ -75,13 +76,15 @@ class Show:
             try:
                 yield progress
             except KeyboardInterrupt as e:
-                interrupted = e  # told once the bar has left the terminal
+                interrupted = e  # reported once the bar has left the terminal
         if interrupted is not None:
-            if done:
-                self.sessions(done, json=False)
             folder = progress.folder
-            kept = f"session: {folder}" if folder else _("nothing was saved yet")
-            raise InterruptedWork(_("interrupted; {kept}").format(kept=kept)) from interrupted
+            if measured := [*done, *_unfinished(folder)]:
+                self.sessions(measured, json=False)
+            kept = (
+                msg("session: {folder}", folder=folder) if folder else msg("nothing was saved yet")
+            )
+            raise InterruptedWork(msg("interrupted; {kept}", kept=kept)) from interrupted
 
     def plans(self, models: Sequence[Any], options: Options) -> int:
         """What `--dry-run` prints: for each model, what would be done."""
@@ -115,6 +118,17 @@ class Show:
             write(json_.times(shown), self.export_times)
 
 
+def _unfinished(folder: Path | None) -> list[Session]:
+    """The interrupted job's session, where it was saved with at least one measured row."""
+    from tvmscope.core.session import FILE_NAME, load
+
+    if folder is None or not (folder / FILE_NAME).is_file():
+        return []
+    session = load(folder)
+    measured = any(result.measurement is not None for result in session.results)
+    return [session] if measured and not session.complete else []
+
+
 def table_of(*titles: str) -> Table:
     """An empty table without lines."""
     from rich.table import Table
@@ -139,15 +153,15 @@ def write(document: str, file: Path | None = None) -> None:
 def refuse_overwrite(file: Path | None, force: bool) -> None:
     """Called before long work: its end must not lose an earlier result, nor itself for that."""
     if file is not None and file.exists() and not force:
-        raise UsageError(f"{file} exists; --force overwrites it")
+        raise UsageError(msg("{file} exists; --force overwrites it", file=file))
 
 
 def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
     """3 when an output is wrong, 130 when interrupted, 5 or 1 when a backend asked for has no row,
-    1 when a row of ours or a compiled one failed.
+    1 when a row of ours or a compiled one failed, 5 when no row of ours can run here.
 
-    Backends that nobody named may be missing: that is a line in the table, not a failure, unless
-    none is left (5). What was cross-compiled for another machine is what was asked for.
+    Backends that nobody named may be missing: that is a line in the table, not a failure. What was
+    cross-compiled for another machine is what was asked for.
     """
     results = [result for session in sessions for result in session.results]
     if any(r.status == "wrong" for r in results):
@@ -163,5 +177,13 @@ def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
         return 5
     if results and all(r.status == "unavailable" for r in results):
         return 5
+    if any(_ours_cannot_run(session) for session in sessions):
+        return 5
     lost = any(not any(r.status == "ok" for r in session.results) for session in sessions)
     return 1 if lost or "failed" in statuses else 0
+
+
+def _ours_cannot_run(session: Session) -> bool:
+    """Whether a session has rows of ours and none of them was measured or built."""
+    ours = [r for r in session.results if r.task.variant.is_ours]
+    return bool(ours) and all(r.status == "unavailable" and r.build_s is None for r in ours)

@@ -19,6 +19,7 @@ from tvmscope.compiler import frontends, pipeline
 from tvmscope.compiler.codegen.lift_weights import lift_weights
 from tvmscope.compiler.codegen.linkers import link, linker_for
 from tvmscope.compiler.describe import sources
+from tvmscope.compiler.describe.machine_code import with_code
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared, TensorSpec
@@ -28,7 +29,7 @@ from tvmscope.core.vision import vision_of
 from tvmscope.errors import BuildError, one_line
 from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.runtime import cubins, cuda_code, fallback, tvm_compat, weights
+from tvmscope.runtime import cubins, cuda_code, fallback, load_model, tvm_compat, weights
 from tvmscope.storage.files import digest_file
 
 
@@ -59,6 +60,7 @@ def build(
         stored = weights.save(constants, apart) if constants else ()
         _link(executable, library, target if target.kind == "llvm" else host)
         cubins.save(_cubins(lowered), Path(scratch))
+        shutil.copyfile(load_model.__file__, Path(scratch) / artifacts.LOADER)
         for part, content in imported.fallbacks:
             (Path(scratch) / part.file).write_bytes(content)
         code = Path(scratch) / cubins.CODE
@@ -94,7 +96,8 @@ def build(
             weights=prepared.model.weights,
             format=prepared.model.format,
         )
-        artifacts.save_kernels(lowered.kernels, Path(scratch))
+        described_code = with_code(lowered.kernels, lowered.generated.values())
+        artifacts.save_kernels(described_code, Path(scratch))
         artifacts.save(described, Path(scratch))
         _replace_folder(Path(scratch), output)
     return described

@@ -59,10 +59,16 @@ def select(options: CompileOptions, target: Target) -> list[Pass]:
     names = {each.name for each in known}
     unknown = [name for name in options.disabled_passes if name not in names]
     if unknown:
-        raise UsageError(f"no pass named {', '.join(unknown)}; passes: {', '.join(sorted(names))}")
+        raise UsageError(
+            msg(
+                "no pass named {unknown}; passes: {names}",
+                unknown=unknown,
+                names=sorted(names),
+            )
+        )
     needed = [name for name in options.disabled_passes if name in required()]
     if needed:
-        raise UsageError(f"pass {', '.join(needed)} cannot be disabled: nothing would run")
+        raise UsageError(msg("pass {needed} cannot be disabled: nothing would run", needed=needed))
     return [
         each
         for each in known

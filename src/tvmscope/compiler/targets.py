@@ -18,10 +18,11 @@ from typing import Any
 
 from tvmscope.compiler import host
 from tvmscope.core.target import Target
-from tvmscope.errors import RunError, SchemaError, TvmscopeError, UsageError
+from tvmscope.errors import RunError, SchemaError, TvmscopeError, UsageError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated, run_within
+from tvmscope.messages import Text, clauses, did_you_mean, msg
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import write_text_atomic
 
@@ -70,8 +71,12 @@ def resolve(text: str, *, cores: int | None = None, cache: Path | None = None) -
         target = cpu_target(match[2], ARM64_TRIPLE if match[1] == "arm64" else None)
     else:
         raise UsageError(
-            f"unknown target '{text}'; use auto, cpu, cuda, cpu:skylake-avx512, arm64:cortex-a72, "
-            'cuda:sm_90, a target JSON, or an old string such as "llvm -mcpu=skylake"'
+            msg(
+                "unknown target '{text}'; use auto, cpu, cuda, cpu:skylake-avx512, "
+                "arm64:cortex-a72, cuda:sm_90, a target JSON, or an old string such as "
+                "'llvm -mcpu=skylake'",
+                text=text,
+            )
         )
     return replace(target, cores=cores) if cores else target
 
@@ -96,8 +101,15 @@ def cpu_target(arch: str, triple: str | None = None, *, disabled: tuple[str, ...
     """A CPU by its LLVM name, with the features LLVM knows it for."""
     features = run_isolated(_LLVM_FEATURES, arch, triple)
     if features is None:
-        where = f" for {triple}" if triple else ""
-        raise UsageError(f"LLVM does not know a CPU named '{arch}'{where}{_suggest(arch)}")
+        where = msg(" for {triple}", triple=triple) if triple else ""
+        raise UsageError(
+            msg(
+                "LLVM does not know a CPU named '{arch}'{where}{suggest}",
+                arch=arch,
+                where=where,
+                suggest=_suggest(arch),
+            )
+        )
     return Target(
         kind="llvm",
         arch=arch,
@@ -146,13 +158,16 @@ def _detect_host() -> Target:
         try:
             error = run_within(_PROBE_S, _PROBE, to_tvm(target))
         except TvmscopeError as e:
-            tried.append(f"{arch}: {e}")
+            tried.append(msg("{arch}: {reason}", arch=arch, reason=one_line(e)))
             continue
         if error < 1e-4:
             return target
-        tried.append(f"{arch}: wrong result (error {error:.1e})")
+        tried.append(msg("{arch}: wrong result (error {error:.1e})", arch=arch, error=error))
     raise RunError(
-        f"no CPU target runs here ({'; '.join(tried)}); name one, e.g. --target cpu:x86-64-v2"
+        msg(
+            "no CPU target runs here ({tried}); name one, e.g. --target cpu:x86-64-v2",
+            tried=clauses(tried),
+        )
     )
 
 
@@ -184,7 +199,7 @@ def _from_json(text: str) -> Target:
     try:
         config = json.loads(text)
     except json.JSONDecodeError as e:
-        raise UsageError(f"the target is not valid JSON: {e}") from e
+        raise UsageError(msg("the target is not valid JSON: {reason}", reason=str(e))) from e
     return _from_config(config, text)
 
 
@@ -196,7 +211,13 @@ def _from_old_string(text: str) -> Target:
         match = re.fullmatch(r"--?([\w-]+)(?:=(.*))?", words.pop(0))
         if match is None or match[1] not in _OLD_KEYS:
             known = ", ".join(f"-{key}" for key in sorted(_OLD_KEYS))
-            raise UsageError(f"cannot read the target string '{text}'; known options: {known}")
+            raise UsageError(
+                msg(
+                    "cannot read the target string '{text}'; known options: {known}",
+                    text=text,
+                    known=known,
+                )
+            )
         value = match[2] if match[2] is not None else (words.pop(0) if words else "")
         config[match[1]] = value.split(",") if match[1] == "mattr" else value
     return _from_config(config, text)
@@ -205,7 +226,13 @@ def _from_old_string(text: str) -> Target:
 def _from_config(config: dict[str, Any], text: str) -> Target:
     kind = config.get("kind")
     if kind not in _KNOWN:
-        raise UsageError(f"target kind '{kind}' in '{text}' is not supported; use llvm or cuda")
+        raise UsageError(
+            msg(
+                "target kind '{kind}' in '{text}' is not supported; use llvm or cuda",
+                kind=str(kind),
+                text=text,
+            )
+        )
     _refuse_unknown(config, kind)
     if kind == "cuda":
         arch = str(config.get("arch") or cuda_target().arch)
@@ -229,21 +256,34 @@ def _refuse_unknown(config: dict[str, Any], kind: str) -> None:
     for key in config:
         if key not in _KNOWN[kind]:
             close = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise UsageError(f"a {kind} target has no '{key}'{hint} (it takes: {', '.join(known)})")
+            raise UsageError(
+                msg(
+                    "a {kind} target has no '{key}'{hint} (it takes: {known})",
+                    kind=str(kind),
+                    key=key,
+                    hint=did_you_mean(close),
+                    known=known,
+                )
+            )
 
 
 def _limits_in(config: dict[str, Any]) -> dict[str, int]:
     limits = {key: config[key] for key in _CUDA_LIMITS if key in config}
     for key, value in limits.items():
         if type(value) is not int or value < 1:
-            raise UsageError(f"'{key}' in a target is a whole number over 0, not {value!r}")
+            raise UsageError(
+                msg(
+                    "'{key}' in a target is a whole number over 0, not {value}",
+                    key=key,
+                    value=repr(value),
+                )
+            )
     return limits
 
 
-def _suggest(arch: str) -> str:
+def _suggest(arch: str) -> Text:
     common = ["skylake-avx512", "icelake-server", "sapphirerapids", "znver3", "znver4", "haswell",
               "x86-64-v2", "x86-64-v3", "x86-64-v4", "cortex-a72", "cortex-a76", "neoverse-n1",
               "apple-m1"]  # fmt: skip
     close = difflib.get_close_matches(arch, common, n=1, cutoff=0.4)
-    return f"; did you mean {close[0]}?" if close else ""
+    return did_you_mean(close)

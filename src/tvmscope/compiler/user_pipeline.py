@@ -8,6 +8,7 @@ from pathlib import Path
 import tvm
 
 from tvmscope.errors import UsageError, one_line
+from tvmscope.messages import msg
 
 
 def user_passes(text: str, tvm_target: tvm.target.Target) -> list[tvm.transform.Pass]:
@@ -17,23 +18,30 @@ def user_passes(text: str, tvm_target: tvm.target.Target) -> list[tvm.transform.
     """
     file, colon, function = text.rpartition(":")
     if not colon or not file.endswith(".py"):
-        raise UsageError(f"pipeline '{text}' is neither tvm nor tvmscope nor file.py:function")
+        raise UsageError(
+            msg("pipeline '{text}' is neither tvm nor tvmscope nor file.py:function", text=text)
+        )
     spec = importlib.util.spec_from_file_location("tvmscope_user_pipeline", file)
     if spec is None or spec.loader is None or not Path(file).is_file():
-        raise UsageError(f"pipeline file {file} cannot be read")
+        raise UsageError(msg("pipeline file {file} cannot be read", file=file))
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     make = getattr(loaded, function, None)
     if make is None:
-        raise UsageError(f"{file} has no function '{function}'")
+        raise UsageError(msg("{file} has no function '{function}'", file=file, function=function))
     try:
         made = make(tvm_target) if callable(make) else make
         passes = [made] if isinstance(made, tvm.transform.Pass) else list(made)
     except Exception as e:  # the user's own code may raise anything
         raise UsageError(
-            f"{text} fails: {type(e).__name__}: {one_line(e)}; it must be function(target) that "
-            "gives a pass or a list of passes"
+            msg(
+                "{text} fails: {error}: {reason}; it must be function(target) that gives a pass "
+                "or a list of passes",
+                text=text,
+                error=type(e).__name__,
+                reason=one_line(e),
+            )
         ) from e
     if not passes or not all(isinstance(p, tvm.transform.Pass) for p in passes):
-        raise UsageError(f"{text} gives no pass or list of passes")
+        raise UsageError(msg("{text} gives no pass or list of passes", text=text))
     return passes

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
 from tvmscope.errors import SchemaError, UsageError
+from tvmscope.messages import msg
 
 Dtype = Literal["float32", "float16", "bfloat16"]
 Math = Literal["default", "strict", "tf32"]
@@ -16,11 +17,14 @@ _WORDS: dict[str, Dtype] = {
     "float32": "float32", "fp32": "float32",
     "float16": "float16", "fp16": "float16", "half": "float16",
     "bfloat16": "bfloat16", "bf16": "bfloat16",
+    "tf32": "float32",
 }  # fmt: skip
-"""What a user may write. Only `default` math has words: no backend offers a choice yet."""
+"""What a user may write; `tf32` is also a way to multiply."""
 _SHORT: dict[str, str] = {"float16": "fp16", "bfloat16": "bf16"}
 """How labels write a type; float32 goes without saying."""
 _TOLERANCES: dict[str, float] = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+_TF32_TOLERANCE = 1e-2
+"""Products have the ten bits of mantissa of float16; what is stored in between keeps float32's."""
 
 
 @dataclass(frozen=True, order=True)
@@ -29,10 +33,9 @@ class Precision:
 
     dtype: Dtype = "float32"
     math: Math = "default"
-    """`strict` rounds no product to fewer bits than `dtype` has, `tf32` multiplies float32 numbers
-    on tensor cores with ten bits of mantissa. `default` is what a backend does when it is set up
-    as its file under backends/ says: TVM and PyTorch (which is told not to use TF32) are strict
-    then, ONNX Runtime's CUDA provider chooses for itself."""
+    """`tf32` multiplies float32 numbers on tensor cores with ten bits of mantissa where PyTorch's
+    defaults do: in convolutions, not in matrix products. `strict` rounds no product to fewer bits
+    than `dtype` has. `default` is strict too: every backend is told not to use TF32."""
 
     def __post_init__(self) -> None:
         if self.math == "tf32" and self.dtype != "float32":
@@ -42,8 +45,10 @@ class Precision:
     def parse(cls, word: str) -> Self:
         """What a user wrote: `fp16`, `float16`, `half` ..."""
         if word not in _WORDS:
-            raise UsageError(f"unknown precision '{word}'; use float32, float16 or bfloat16")
-        return cls(_WORDS[word])
+            raise UsageError(
+                msg("unknown precision '{word}'; use float32, tf32, float16 or bfloat16", word=word)
+            )
+        return cls(_WORDS[word], "tf32" if word == "tf32" else "default")
 
     @property
     def label(self) -> str:
@@ -59,7 +64,7 @@ class Precision:
     @property
     def tolerance(self) -> float:
         """The largest accepted max|a-b| / max|ref|, unless the user says otherwise."""
-        return _TOLERANCES[self.dtype]
+        return _TF32_TOLERANCE if self.math == "tf32" else _TOLERANCES[self.dtype]
 
     def __str__(self) -> str:
         return self.dtype if self.math == "default" else f"{self.dtype}/{self.math}"
@@ -75,13 +80,16 @@ class Precision:
         math = math or "default"
         if dtype not in _DTYPES or math not in _MATHS:
             known = f"{', '.join(_DTYPES)}, alone or with one of /{', /'.join(_MATHS)}"
-            raise SchemaError(f"'precision': {data!r} is none of {known}")
+            raise SchemaError(
+                msg("'precision': {data} is none of {known}", data=repr(data), known=known)
+            )
         try:
             return cls(dtype, math)  # type: ignore[arg-type]  # both were looked up above
         except ValueError as e:
-            raise SchemaError(f"'precision': {e}") from e
+            raise SchemaError(msg("'precision': {reason}", reason=str(e))) from e
 
 
 FLOAT32 = Precision()
+TF32 = Precision("float32", "tf32")
 FLOAT16 = Precision("float16")
 BFLOAT16 = Precision("bfloat16")

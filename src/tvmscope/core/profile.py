@@ -27,6 +27,23 @@ class KernelTime:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeviceTimes:
+    """How a GPU spent a profiled run, by its own clock.
+
+    The sum over all kernels, less `overlap_s`, plus `gap_s` and `edge_s` is the run.
+    """
+
+    launches: int
+    """Kernels and copies that the device was given."""
+    gap_s: float
+    """Nothing ran, between the first kernel's start and the last one's end."""
+    edge_s: float
+    """Before the first kernel and behind the last: the call, the first launch, the wait."""
+    overlap_s: float
+    """What the sum over kernels counts twice: kernels that ran at the same time."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Profile:
     """Kernel times of one row of the table, from a run of its own."""
 
@@ -41,7 +58,9 @@ class Profile:
     """A run with the instrument on."""
     host_s: float | None = None
     """Time beside the kernels in a profiled run, measured, so that the two need not add up to
-    `profiled_s`; None where it cannot be."""
+    `profiled_s`; None where it cannot be. On a GPU the time in which it ran nothing."""
+    device: DeviceTimes | None = None
+    """Where the instrument has a GPU's own time stamps."""
 
     @property
     def total_s(self) -> float:
@@ -77,6 +96,29 @@ class Buffer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MachineCode:
+    """What a GPU kernel's machine code takes and uses, read from the code itself."""
+
+    symbol: str
+    """What the device's profiler calls it."""
+    template: str
+    threads: int
+    """Of a block."""
+    blocks: int
+    registers: int
+    """Per thread."""
+    shared_bytes: int
+    """Per block."""
+    spilled_bytes: int
+    """Per thread, in local memory."""
+    resident: int | None = None
+    """Blocks that fit a multiprocessor at once; None where its limits are not known."""
+    multiprocessors: int | None = None
+    matrix: str | None = None
+    """The matrix instructions in it, such as `wgmma`; None where there are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelIR:
     """A kernel's loop tree and schedule, readable without TVM."""
 
@@ -99,6 +141,8 @@ class KernelIR:
     flops: float | None = None
     bytes: float | None = None
     """Of one call."""
+    code: MachineCode | None = None
+    """Of a generated GPU kernel."""
 
     def is_of(self, key: RowKey) -> bool:
         """Whether it describes a kernel of this row; an artifact's own description names none."""

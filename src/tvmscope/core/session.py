@@ -19,7 +19,7 @@ from tvmscope.core.row import RowKey
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import TunedTask
 from tvmscope.errors import SchemaError
-from tvmscope.messages import Text
+from tvmscope.messages import Text, msg
 from tvmscope.storage import message_table, session_v1
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import read_text, write_text_atomic
@@ -134,16 +134,21 @@ def _row(result: Result, raw: dict[str, Any]) -> dict[str, Any]:
 def from_json(data: Any) -> Session:
     """A session from its JSON form; derived values are dropped and computed anew."""
     if not isinstance(data, dict) or "schema_version" not in data:
-        raise SchemaError("not a tvmscope session: 'schema_version' is missing")
+        raise SchemaError(msg("not a tvmscope session: 'schema_version' is missing"))
     version = data["schema_version"]
     if version not in (session_v1.VERSION, SCHEMA_VERSION):
         raise SchemaError(
-            f"session schema {version} is none of {session_v1.VERSION} and {SCHEMA_VERSION}, which "
-            "this version reads; measure again, or use the tvmscope that wrote it"
+            msg(
+                "session schema {version} is none of {older} and {newest}, which this "
+                "version reads; measure again, or use the tvmscope that wrote it",
+                version=version,
+                older=session_v1.VERSION,
+                newest=SCHEMA_VERSION,
+            )
         )
     context = data.get("context")
     if not isinstance(context, dict) or not isinstance(data.get("results"), list):
-        raise SchemaError("not a tvmscope session: 'context' or 'results' is missing")
+        raise SchemaError(msg("not a tvmscope session: 'context' or 'results' is missing"))
     if version == session_v1.VERSION:
         data = session_v1.upgraded(data)
     flat = data | {
@@ -159,7 +164,7 @@ def from_json(data: Any) -> Session:
 def _objects(data: dict[str, Any], name: str) -> list[dict[str, Any]]:
     items = data.get(name, [])
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise SchemaError(f"'{name}': expected objects")
+        raise SchemaError(msg("'{name}': expected objects", name=name))
     return items
 
 
@@ -169,7 +174,7 @@ def _uncompared(item: dict[str, Any]) -> dict[str, Any]:
 
 def _unrow(row: Any) -> Any:
     if not isinstance(row, dict) or not isinstance(row.get("task"), dict):
-        raise SchemaError("'results': expected objects, each with a 'task'")
+        raise SchemaError(msg("'results': expected objects, each with a 'task'"))
     parts: dict[str, Any] = {"task": row["task"] | {"key": row["task"]}}
     for prefix, key in (("", "measurement"), ("device_", "device_measurement")):
         fields = ("rounds_s", "warmups_s", "loops", "clock")
@@ -191,11 +196,15 @@ def load(path: Path) -> Session:
     try:
         data = json.loads(read_text(file))
     except FileNotFoundError as e:
-        raise SchemaError(f"no session at {path}: give a results folder or its session.json") from e
+        raise SchemaError(
+            msg("no session at {path}: give a results folder or its session.json", path=path)
+        ) from e
     except UnicodeDecodeError as e:
         raise SchemaError(
-            f"{file} is not a session: give a results folder or its session.json"
+            msg("{file} is not a session: give a results folder or its session.json", file=file)
         ) from e
     except (json.JSONDecodeError, OSError) as e:
-        raise SchemaError(f"{file} cannot be read as a session: {e}") from e
+        raise SchemaError(
+            msg("{file} cannot be read as a session: {reason}", file=file, reason=str(e))
+        ) from e
     return from_json(data)

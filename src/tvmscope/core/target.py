@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 
@@ -23,6 +24,8 @@ class Target:
     attrs: dict[str, int] = field(default_factory=dict)
     """CUDA limits: max_threads_per_block, max_shared_memory_per_block, thread_warp_size,
     registers_per_block, l2_cache_size_bytes."""
+    suffix: str = ""
+    """What the label adds to the architecture, where a job has another target of the same one."""
 
     @property
     def device(self) -> Literal["cpu", "cuda"]:
@@ -31,8 +34,22 @@ class Target:
 
     @property
     def label(self) -> str:
-        """`cpu:znver4` or `cuda:sm_90`."""
-        return f"{self.device}:{self.arch}"
+        """`cpu:znver4` or `cuda:sm_90`; `distinct` makes it unique within a job."""
+        return f"{self.device}:{self.arch}{self.suffix}"
+
+    @property
+    def differences(self) -> frozenset[str]:
+        """What makes it another target than its bare architecture: `-avx2`, ` thread_warp_size=64`.
+
+        A value begins with a space, so that the architecture and it can be joined."""
+        return frozenset(
+            [
+                *(f"+{name}" for name in self.enabled_features),
+                *(f"-{name}" for name in self.disabled_features),
+                *(f" {name}={value}" for name, value in self.attrs.items()),
+                *([f" {self.triple}"] if self.triple else []),
+            ]
+        )
 
     @property
     def vector_bits(self) -> int:
@@ -42,3 +59,30 @@ class Target:
         if "avx512f" in self.features:
             return 512
         return 256 if "avx" in self.features or "avx2" in self.features else 128
+
+
+_SHOWN = 2
+"""A label with more differences than these is numbered instead."""
+
+
+def distinct(targets: Iterable[Target]) -> tuple[Target, ...]:
+    """The targets without repetitions, each with a label of its own.
+
+    The first of an architecture keeps the plain label; a later one adds what differs from the
+    first, such as `cpu:znver4-avx512f`, or its number.
+    """
+    found: list[Target] = []
+    for target in targets:
+        if target not in [replace(other, suffix="") for other in found]:
+            found.append(replace(target, suffix=_suffix(target, found)))
+    return tuple(found)
+
+
+def _suffix(target: Target, others: list[Target]) -> str:
+    alike = [o for o in others if (o.device, o.arch) == (target.device, target.arch)]
+    if not alike:
+        return ""
+    own = sorted(target.differences - alike[0].differences)
+    short = "".join(own)
+    taken = [other.suffix for other in alike]
+    return short if 0 < len(own) <= _SHOWN and short not in taken else f"#{len(alike) + 1}"

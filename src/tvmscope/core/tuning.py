@@ -72,6 +72,10 @@ class TuningTask:
     candidates: tuple[Candidate, ...] = ()
     """The rule's own search space, the untuned candidate (no params) first."""
     source_ops: tuple[str, ...] = ()
+    loops: bool = True
+    """Whether its functions are loops, which MetaSchedule can schedule too."""
+    tolerance: float | None = None
+    """How far a result may be from the reference, relative to the largest value; None: by type."""
 
     def lowering_for(self, candidate: Candidate) -> Lowering:
         """What a candidate begins with: of those it agrees with, the one that says most."""

@@ -21,6 +21,7 @@ from tvmscope.cuda.units import (
     View,
 )
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 PARAMETERS = {
     "input": "x",
@@ -65,7 +66,9 @@ def bind(unit: Unit, config: Config) -> Binding:
     """The binding of a unit; a template that cannot compute it is refused."""
     maker = _MAKERS.get((unit.kind, config.template))
     if maker is None:
-        raise UsageError(f"{config.template} does not compute {unit.kind}")
+        raise UsageError(
+            msg("{template} does not compute {kind}", template=config.template, kind=unit.kind)
+        )
     return maker(unit, config)
 
 
@@ -129,7 +132,13 @@ def _conv2d(unit: Conv2d, config: Config) -> Binding:
 
 def _depthwise(unit: Conv2d, config: Config) -> Binding:
     if not unit.depthwise:
-        raise UsageError(f"depthwise does not compute {unit.groups} groups of {unit.c} channels")
+        raise UsageError(
+            msg(
+                "depthwise does not compute {groups} groups of {c} channels",
+                groups=unit.groups,
+                c=unit.c,
+            )
+        )
     constants = {
         "OC": unit.oc,
         "EACH": unit.oc // unit.c,
@@ -187,7 +196,7 @@ def _matmul(unit: Matmul, config: Config) -> Binding:
 def _persistent(unit: Matmul | Conv2d, config: Config) -> Binding:
     product = as_product(unit)
     if product is None:
-        raise UsageError(f"persistent does not compute {unit.label}")
+        raise UsageError(msg("persistent does not compute {unit}", unit=unit.label))
     m, n, k, (a, y, z) = product
     tiles = _ceil(m, config.m) * _ceil(n, config.n)
     blocks = min(tiles, config.split)
@@ -241,7 +250,7 @@ def as_product(unit: Matmul | Conv2d) -> tuple[int, int, int, tuple[Rows, Rows, 
 
 def _matvec(unit: Matmul, config: Config) -> Binding:
     if unit.matrix_b(config.layout).row != 1:
-        raise UsageError("matvec: the right side must be contiguous along the sum")
+        raise UsageError(msg("matvec: the right side must be contiguous along the sum"))
     rows = unit.m * unit.batches
     tiles = _ceil(unit.n, config.n)
     constants = {
@@ -253,6 +262,7 @@ def _matvec(unit: Matmul, config: Config) -> Binding:
         **_matrices(unit, config),
         **_epilogue(unit.epilogue),
     }
+    del constants["B_K"]  # the template takes it as 1
     split = _split_tensors(tiles * rows, config, 1)
     return _binding("matvec", unit, _CONTRACTION, constants, (tiles, config.split, rows), split)
 
@@ -357,7 +367,7 @@ def _pool(unit: Pool, config: Config) -> Binding:
 
 def _mean(unit: Pool, config: Config) -> Binding:
     if not unit.whole:
-        raise UsageError("mean: the window is not the whole image")
+        raise UsageError(msg("mean: the window is not the whole image"))
     grid = (unit.n * _ceil(unit.c, config.n), 1, 1)
     return _binding("pool:mean", unit, ("x", "y"), _pooled(unit, config), grid)
 

@@ -12,6 +12,8 @@ Template = Literal[
     "pool", "mean",
 ]  # fmt: skip
 Layout = Literal["kn", "nk"]
+RULE = "triton"
+"""What generated kernels are known by in profiles and tuning records."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,7 @@ from tvmscope.cuda.space import (
 )
 from tvmscope.cuda.units import ITEM_BYTES, Attention, Conv2d, Matmul, Norm, Pool, Unit
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 _WGMMA_SHARE = 0.80
 _MMA_SHARE = 0.62
@@ -100,7 +101,9 @@ def best(unit: Unit, gpu: Gpu, n: int = 25) -> list[Estimate]:
     """
     ranked = sorted(estimates(unit, gpu), key=lambda e: (e.us, _order(e.config)))
     if not ranked:
-        raise UsageError(f"{unit.label}: no template computes this on {gpu.name}")
+        raise UsageError(
+            msg("{unit}: no template computes this on {name}", unit=unit.label, name=gpu.name)
+        )
     chosen = [_with(e, pdl=_launch(unit, gpu)) for e in _diverse(ranked, n)]
     if n < 10:
         return chosen

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 
 from tvmscope.errors import SchemaError
+from tvmscope.messages import msg
 
 _REGCOUNT = 0x2F
 _FRAME_SIZE = 0x11
@@ -39,7 +40,9 @@ def resources(cubin: bytes, kernel: str) -> Resources:
                 if names.get(symbol) == kernel:
                     found[number] = value
     if _REGCOUNT not in found:
-        raise SchemaError(f"the cubin does not say how many registers '{kernel}' takes")
+        raise SchemaError(
+            msg("the cubin does not say how many registers '{kernel}' takes", kernel=kernel)
+        )
     return Resources(registers=found[_REGCOUNT], local_bytes=found.get(_FRAME_SIZE, 0))
 
 
@@ -55,7 +58,7 @@ class _Section:
 
 def _sections(data: bytes) -> list[_Section]:
     if data[:5] != b"\x7fELF\x02":
-        raise SchemaError("not a cubin: no 64-bit ELF header")
+        raise SchemaError(msg("not a cubin: no 64-bit ELF header"))
     (start,) = struct.unpack_from("<Q", data, 0x28)
     entry, count, names = struct.unpack_from("<HHH", data, 0x3A)
     raw = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * entry) for i in range(count)]

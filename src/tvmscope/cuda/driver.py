@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from tvmscope.errors import BackendUnavailable, RunError
+from tvmscope.messages import msg
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _DEPENDENT_LAUNCH = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
@@ -42,7 +43,9 @@ def _library() -> ctypes.CDLL:
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError as e:
-        raise BackendUnavailable(f"no CUDA driver on this machine: {e}") from e
+        raise BackendUnavailable(
+            msg("no CUDA driver on this machine: {reason}", reason=str(e))
+        ) from e
 
 
 def call(name: str, *args: Any) -> None:
@@ -51,7 +54,14 @@ def call(name: str, *args: Any) -> None:
     if status:
         text = ctypes.c_char_p()
         _library().cuGetErrorString(status, ctypes.byref(text))
-        raise RunError(f"{name}: {(text.value or b'unknown error').decode()} ({status})")
+        raise RunError(
+            msg(
+                "{name}: {reason} ({status})",
+                name=name,
+                reason=(text.value or b"unknown error").decode(),
+                status=status,
+            )
+        )
 
 
 class Kernel:

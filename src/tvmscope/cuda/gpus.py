@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,5 +92,9 @@ def gpu_of(arch: str) -> Gpu:
     except KeyError:
         known = ", ".join(GPUS)
         raise UsageError(
-            f"no kernels can be planned for '{arch}': known architectures are {known}"
+            msg(
+                "no kernels can be planned for '{arch}': known architectures are {known}",
+                arch=arch,
+                known=known,
+            )
         ) from None

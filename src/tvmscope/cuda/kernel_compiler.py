@@ -8,8 +8,10 @@ import io
 import math
 import os
 import re
+import subprocess
 import tempfile
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from tvmscope.cuda.binding import PARAMETERS, Binding, bind
@@ -18,6 +20,7 @@ from tvmscope.cuda.cubin import resources
 from tvmscope.cuda.gpus import gpu_of
 from tvmscope.cuda.units import Tensor, Unit
 from tvmscope.errors import BackendUnavailable, BuildError, UsageError, one_line
+from tvmscope.messages import msg
 from tvmscope.storage.codec import decode, encode
 
 OLDEST_TRITON = (3, 6)
@@ -46,6 +49,8 @@ class CompiledKernel:
     scratch_bytes: int
     """For the whole grid, aligned to 128 bytes; only persistent kernels want any."""
     triton: str
+    matrix: str | None = None
+    """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None where there is none."""
 
     def to_json(self) -> dict[str, Any]:
         """All but the cubin."""
@@ -58,35 +63,76 @@ class CompiledKernel:
         return decode(CompiledKernel, {**data, "cubin": cubin})
 
 
-def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
-    """The kernel of `unit` by `config` for `arch` (`sm_90`); a failure is a `BuildError`."""
+def compile_kernel(
+    unit: Unit, config: Config, arch: str, portable: str | None = None
+) -> CompiledKernel:
+    """The kernel of `unit` by `config` for `arch` (`sm_90`); a failure is a `BuildError`.
+
+    `portable` is an older architecture: the kernel is generated for that one, as code that must run
+    on several is, and then assembled for `arch`.
+    """
     gpu, binding = gpu_of(arch), bind(unit, config)
     if config.pdl and not gpu.has_dependent_launch:
-        raise BuildError(f"{config.label}: {arch} has no programmatic dependent launch")
+        raise BuildError(
+            msg(
+                "{config}: {arch} has no programmatic dependent launch",
+                config=config.label,
+                arch=arch,
+            )
+        )
     name = f"{config.template}_{unit.key.rpartition('-')[2]}_{config.slug}"
     with tempfile.TemporaryDirectory() as cache:
-        compiled = _triton_compile(name, binding, config, gpu.capability, cache)
+        capability = gpu_of(portable or arch).capability
+        compiled = _triton_compile(name, binding, config, capability, cache)
     meta, cubin = compiled.metadata, compiled.asm["cubin"]
+    if portable is not None:
+        cubin = _assemble(compiled.asm["ptx"], arch)
     scratch = int(getattr(meta, "global_scratch_size", 0) or 0)
     if scratch and config.template != "persistent":
-        raise BuildError(f"{config.label}: the kernel wants {scratch} bytes of scratch memory")
+        raise BuildError(
+            msg(
+                "{config}: the kernel wants {scratch} bytes of scratch memory",
+                config=config.label,
+                scratch=scratch,
+            )
+        )
     if getattr(meta, "profile_scratch_size", 0):
-        raise BuildError(f"{config.label}: the kernel was compiled for a profiler")
+        raise BuildError(
+            msg("{config}: the kernel was compiled for a profiler", config=config.label)
+        )
     if meta.num_ctas != 1:
-        raise BuildError(f"{config.label}: clusters are not launched")
+        raise BuildError(msg("{config}: clusters are not launched", config=config.label))
     if meta.shared > gpu.block_shared_bytes:
         raise BuildError(
-            f"{config.label}: {meta.shared} bytes of shared memory,"
-            f" {gpu.arch} has {gpu.block_shared_bytes}"
+            msg(
+                "{config}: {shared} bytes of shared memory, {arch} has {block_shared_bytes}",
+                config=config.label,
+                shared=meta.shared,
+                arch=gpu.arch,
+                block_shared_bytes=gpu.block_shared_bytes,
+            )
         )
     pointers = len(re.findall(r"\.param\s+\.u64", _entry(compiled.asm["ptx"])))
     if pointers != len(binding.arguments) + HIDDEN_POINTERS:
         raise BuildError(
-            f"{config.label}: the kernel takes {pointers} pointers, not"
-            f" {len(binding.arguments)} + {HIDDEN_POINTERS}: this Triton passes arguments otherwise"
+            msg(
+                "{config}: the kernel takes {pointers} pointers, not {count} + "
+                "{hidden_pointers}: this Triton passes arguments otherwise",
+                config=config.label,
+                pointers=pointers,
+                count=len(binding.arguments),
+                hidden_pointers=HIDDEN_POINTERS,
+            )
         )
     if meta.name != name:
-        raise BuildError(f"{config.label}: the kernel is called {meta.name}, not {name}")
+        raise BuildError(
+            msg(
+                "{config}: the kernel is called {found}, not {name}",
+                config=config.label,
+                found=meta.name,
+                name=name,
+            )
+        )
     used = resources(cubin, meta.name)
     return CompiledKernel(
         unit_key=unit.key,
@@ -103,14 +149,37 @@ def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
         hidden_pointers=HIDDEN_POINTERS,
         scratch_bytes=scratch * math.prod(binding.grid),
         triton=_version(),
+        matrix=matrix_instruction(compiled.asm["ptx"]),
     )
+
+
+def _assemble(ptx: str, arch: str) -> bytes:
+    """Machine code of PTX, by the assembler that comes with Triton."""
+    knobs: Any = importlib.import_module("triton.knobs")
+    with tempfile.TemporaryDirectory() as folder:
+        source, output = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source.write_text(ptx)
+        command = [knobs.nvidia.ptxas.path, f"--gpu-name={arch}", str(source), "-o", str(output)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BuildError(f"ptxas cannot assemble the kernel for {arch}: {done.stderr[-200:]}")
+        return output.read_bytes()
+
+
+def matrix_instruction(ptx: str) -> str | None:
+    """The first product of matrices in a kernel, by its kind and shape."""
+    found = re.search(r"\b(wgmma|mma|tcgen05)\.(?:mma_async|sync|mma)\b[\w.:]*", ptx)
+    if found is None:
+        return None
+    shape = re.search(r"\.(m\d+n\d+k\d+)", found.group())
+    return f"{found.group(1)} {shape.group(1)}" if shape else found.group(1)
 
 
 def _entry(ptx: str) -> str:
     """The declaration of the one kernel, with its parameters."""
     found = re.search(r"\.visible\s+\.entry[^(]*\(([^)]*)\)", ptx)
     if found is None:
-        raise BuildError("the generated PTX has no kernel")
+        raise BuildError(msg("the generated PTX has no kernel"))
     return found.group(1)
 
 
@@ -119,12 +188,14 @@ def _version() -> str:
         triton: Any = importlib.import_module("triton")
     except ImportError as e:
         raise BackendUnavailable(
-            "Triton is needed to compile CUDA kernels: pip install 'triton>=3.6'"
+            msg("Triton is needed to compile CUDA kernels: pip install 'triton>=3.6'")
         ) from e
     version = str(triton.__version__)
     numbers = tuple(int(x) for x in re.findall(r"\d+", version)[:2])
     if numbers < OLDEST_TRITON:
-        raise BackendUnavailable(f"Triton {version} is too old: pip install 'triton>=3.6'")
+        raise BackendUnavailable(
+            msg("Triton {version} is too old: pip install 'triton>=3.6'", version=version)
+        )
     return version
 
 
@@ -142,7 +213,7 @@ def _triton_compile(
     function = getattr(importlib.import_module(module), template)
     function._repr = lambda _: name  # as triton.jit(repr=) would; profilers show it
     if os.environ.get("TRITON_INTERPRET", "0") == "1":
-        raise UsageError("TRITON_INTERPRET is set: kernels cannot be compiled in this process")
+        raise UsageError(msg("TRITON_INTERPRET is set: kernels cannot be compiled in this process"))
     source = compiler.ASTSource(fn=function, **_source(function.arg_names, binding))
     said = io.StringIO()
     with knobs.cache.scope(), knobs.compilation.scope(), contextlib.redirect_stdout(said):
@@ -161,7 +232,12 @@ def _triton_compile(
         except Exception as e:  # Triton raises what its passes and ptxas raise; all are one failure
             reason = next((x for x in str(e).splitlines() if ": error" in x or "fatal" in x), "")
             raise BuildError(
-                f"{config.label}: {type(e).__name__}: {reason.strip() or one_line(e)}"
+                msg(
+                    "{config}: {error}: {reason}",
+                    config=config.label,
+                    error=type(e).__name__,
+                    reason=reason.strip() or one_line(e),
+                )
             ) from e
 
 
@@ -172,7 +248,13 @@ def _source(names: list[str], binding: Binding) -> dict[str, Any]:
     unknown = [n for n in names if n not in constants and n not in pointers]
     if unknown or set(constants) - set(names):
         wrong = unknown + sorted(set(constants) - set(names))
-        raise BuildError(f"{binding.function}: unbound or unknown parameters {', '.join(wrong)}")
+        raise BuildError(
+            msg(
+                "{function}: unbound or unknown parameters {wrong}",
+                function=binding.function,
+                wrong=wrong,
+            )
+        )
     return {
         "signature": {n: pointers.get(n, "constexpr") for n in names},
         "constexprs": constants,

@@ -20,6 +20,7 @@ from tvmscope.cuda.compile_pool import Failure, Outcome
 from tvmscope.cuda.kernel_compiler import CompiledKernel
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import SchemaError
+from tvmscope.messages import msg
 
 SCHEMA_VERSION = 1
 
@@ -64,7 +65,12 @@ def read_plan(folder: Path) -> Iterator[Candidate]:
     plan = json.loads((folder / "plan.json").read_text())
     if plan.get("schema_version") != SCHEMA_VERSION:
         raise SchemaError(
-            f"{folder}: plan of schema {plan.get('schema_version')}, not {SCHEMA_VERSION}"
+            msg(
+                "{folder}: plan of schema {version}, not {readable}",
+                folder=folder,
+                version=str(plan.get("schema_version")),
+                readable=SCHEMA_VERSION,
+            )
         )
     with tarfile.open(folder / "kernels.tar.xz") as archive:
         for entry in plan["units"].values():
@@ -72,6 +78,8 @@ def read_plan(folder: Path) -> Iterator[Candidate]:
             for item in entry["candidates"]:
                 file = archive.extractfile(item["file"])
                 if file is None:
-                    raise SchemaError(f"{folder}: {item['file']} is missing")
+                    raise SchemaError(
+                        msg("{folder}: {file} is missing", folder=folder, file=item["file"])
+                    )
                 kernel = CompiledKernel.from_json(item["kernel"], file.read())
                 yield Candidate(unit=unit, kernel=kernel, estimate_us=item["estimate_us"])

@@ -20,6 +20,7 @@ from tvmscope.cuda.gpus import Gpu
 from tvmscope.cuda.space import why_illegal
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import SchemaError
+from tvmscope.messages import msg
 from tvmscope.storage.codec import decode, encode
 
 SCHEMA_VERSION = 1
@@ -83,7 +84,14 @@ def load_records(path: Path) -> Records:
     head, *lines = path.read_text().splitlines() or [""]
     version = json.loads(head or "{}").get("schema_version")
     if version != SCHEMA_VERSION:
-        raise SchemaError(f"{path}: kernel records of schema {version}, not {SCHEMA_VERSION}")
+        raise SchemaError(
+            msg(
+                "{path}: kernel records of schema {version}, not {newest}",
+                path=path,
+                version=version,
+                newest=SCHEMA_VERSION,
+            )
+        )
     rows = (json.loads(line) for line in lines)
     return Records({row["key"]: decode(Record, row) for row in rows})
 

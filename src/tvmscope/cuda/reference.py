@@ -26,6 +26,7 @@ from tvmscope.cuda.units import (
     View,
 )
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Tensors = Mapping[str, Array]
@@ -46,7 +47,7 @@ def reference(unit: Unit, tensors: Tensors) -> Array:
         return _norm(unit, tensors)
     if isinstance(unit, Pool):
         return _pool(unit, tensors)
-    raise UsageError(f"no reference for {unit.kind}")
+    raise UsageError(msg("no reference for {kind}", kind=unit.kind))
 
 
 def output_values(unit: Unit, buffer: Array) -> Array:

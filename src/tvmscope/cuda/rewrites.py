@@ -6,13 +6,16 @@ from dataclasses import replace
 
 from tvmscope.cuda.units import Conv2d
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 
 def with_channels(unit: Conv2d, channels: int) -> Conv2d:
     """The convolution with zero channels added to its input: three channels are no load of 8 or 16
     bytes. Input and weight have to be padded so."""
     if channels < unit.c or unit.groups != 1:
-        raise UsageError(f"{unit.label}: cannot have {channels} channels")
+        raise UsageError(
+            msg("{unit}: cannot have {channels} channels", unit=unit.label, channels=channels)
+        )
     return replace(unit, c=channels)
 
 

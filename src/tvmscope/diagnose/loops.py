@@ -53,7 +53,10 @@ def is_vectorized(ir: KernelIR) -> bool:
 
 
 def uses_tensor_cores(ir: KernelIR) -> bool:
-    """Whether a buffer lives in matrix fragments, or the schedule says so."""
+    """Whether its code has matrix instructions; else, whether a buffer lives in fragments, or the
+    schedule says so."""
+    if ir.code is not None:
+        return ir.code.matrix is not None
     if any(b.scope.startswith(_TENSOR_SCOPES) for b in ir.buffers):
         return True
     lines = [*ir.trace, *(node.text for _, node in statements(ir.tree))]

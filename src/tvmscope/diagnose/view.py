@@ -12,7 +12,7 @@ from tvmscope.core import stats
 from tvmscope.core.diagnosis.facts import PassFacts
 from tvmscope.core.measurement import Result
 from tvmscope.core.precision import Precision
-from tvmscope.core.profile import KernelIR, KernelTime, Profile
+from tvmscope.core.profile import DeviceTimes, KernelIR, KernelTime, Profile
 from tvmscope.core.row import Device, RowKey
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
@@ -206,6 +206,16 @@ def _at_measured_speed(session: Session, profile: Profile) -> Profile:
         end_to_end_s=profile.end_to_end_s * factor,
         profiled_s=profile.profiled_s * factor,
         host_s=None if profile.host_s is None else profile.host_s * factor,
+        device=None if profile.device is None else _scaled(profile.device, factor),
+    )
+
+
+def _scaled(times: DeviceTimes, factor: float) -> DeviceTimes:
+    return replace(
+        times,
+        gap_s=times.gap_s * factor,
+        edge_s=times.edge_s * factor,
+        overlap_s=times.overlap_s * factor,
     )
 
 

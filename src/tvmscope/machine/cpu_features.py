@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 X86_FLAGS = {
     "sse3": "pni", "ssse3": "ssse3", "sse4.1": "sse4_1", "sse4.2": "sse4_2", "sse4a": "sse4a",
@@ -59,9 +60,23 @@ def cap() -> Cap | None:
         return None
     if name not in CAPS:
         known = ", ".join(CAPS)
-        raise UsageError(f"{ISA_VARIABLE}={name}: unknown instruction set; known: {known}")
+        raise UsageError(
+            msg(
+                "{variable}={name}: unknown instruction set; known: {known}",
+                variable=ISA_VARIABLE,
+                name=name,
+                known=known,
+            )
+        )
     if platform.machine().lower() not in ("x86_64", "amd64"):
-        raise UsageError(f"{ISA_VARIABLE}={name} is for x86; this machine is {platform.machine()}")
+        raise UsageError(
+            msg(
+                "{variable}={name} is for x86; this machine is {machine}",
+                variable=ISA_VARIABLE,
+                name=name,
+                machine=platform.machine(),
+            )
+        )
     return CAPS[name]
 
 

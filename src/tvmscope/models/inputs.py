@@ -13,7 +13,7 @@ import numpy as np
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import UsageError
-from tvmscope.messages import msg
+from tvmscope.messages import did_you_mean, msg
 from tvmscope.units import format_shape
 
 Array = np.ndarray[Any, Any]
@@ -95,9 +95,14 @@ def check_names(what: str, given: Iterable[str], valid: Iterable[str]) -> None:
     for name in given:
         if name not in names:
             close = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
             raise UsageError(
-                f"{what}: the model has no input '{name}'{hint} (inputs: {', '.join(names)})"
+                msg(
+                    "{what}: the model has no input '{name}'{hint} (inputs: {names})",
+                    what=what,
+                    name=name,
+                    hint=did_you_mean(close),
+                    names=names,
+                )
             )
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from tvmscope.errors import UsageError
+from tvmscope.messages import Text, did_you_mean, msg
 from tvmscope.models.catalog import built_ins
 from tvmscope.models.darknet.cfg import Parts, parse_parts
 
@@ -77,13 +78,17 @@ def _darknet(kind: Kind, text: str, stem: str, ref: str, rest: str) -> Source:
 def _url(text: str) -> Source:
     path = Path(urlsplit(text).path)
     if path.suffix != ".onnx":
-        raise UsageError(f"'{text}' does not end in .onnx; only ONNX models are read from a URL")
+        raise UsageError(
+            msg("'{text}' does not end in .onnx; only ONNX models are read from a URL", text=text)
+        )
     return Source("onnx", text, path.stem, text)
 
 
 def _hub(text: str, prefix: str, rest: str) -> Source:
     if not rest:
-        raise UsageError(f"'{text}' names no model; write {prefix}:NAME")
+        raise UsageError(
+            msg("'{text}' names no model; write {prefix}:NAME", text=text, prefix=prefix)
+        )
     if prefix == "torchvision":
         return Source("torchvision", text, rest, rest)
     folder = Path(rest).expanduser()
@@ -95,24 +100,30 @@ def _existing(text: str) -> Path:
     if path.is_file():
         return path.resolve()
     siblings = [p.name for p in path.parent.glob(f"*{path.suffix}")]
-    raise UsageError(f"there is no file '{text}'{_suggest(path.name, siblings)}")
-
-
-def _unknown(text: str) -> str:
-    path, names = Path(text), list(built_ins())
-    if path.is_dir():
-        return f"'{text}' is a folder; for a Hugging Face model write hf:{text}"
-    if path.suffix in _WEIGHTS_ONLY:
-        return (
-            f"'{text}' holds weights without a graph; write a file.py whose function builds the "
-            "module and loads them (file.py:function), or save it with torch.export.save"
-        )
-    return (
-        f"'{text}' is not a model{_suggest(text, names)}; built-in models: {', '.join(names)}; "
-        "or give torchvision:NAME, hf:NAME, a .onnx, .pt2, .cfg or .py file"
+    raise UsageError(
+        msg("there is no file '{text}'{suggest}", text=text, suggest=_suggest(path.name, siblings))
     )
 
 
-def _suggest(text: str, names: list[str]) -> str:
+def _unknown(text: str) -> Text:
+    path, names = Path(text), list(built_ins())
+    if path.is_dir():
+        return msg("'{text}' is a folder; for a Hugging Face model write hf:{text}", text=text)
+    if path.suffix in _WEIGHTS_ONLY:
+        return msg(
+            "'{text}' holds weights without a graph; write a file.py whose function builds the "
+            "module and loads them (file.py:function), or save it with torch.export.save",
+            text=text,
+        )
+    return msg(
+        "'{text}' is not a model{hint}; built-in models: {names}; or give torchvision:NAME, "
+        "hf:NAME, a .onnx, .pt2, .cfg or .py file",
+        text=text,
+        hint=_suggest(text, names),
+        names=names,
+    )
+
+
+def _suggest(text: str, names: list[str]) -> Text:
     close = difflib.get_close_matches(text, names, n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
+    return did_you_mean(close)

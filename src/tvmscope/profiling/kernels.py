@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from tvmscope.backends.api import LoadRequest, Profiler, Span, Trace
-from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.profile import DeviceTimes, KernelTime, Profile
 from tvmscope.core.row import RowKey
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import Remote, here
@@ -123,6 +123,19 @@ def summarize(
         end_to_end_s=fmean(plain[i] for i in _middle(plain)),
         profiled_s=profiled_s,
         host_s=fmean(hosts) if len(hosts) == len(typical) else None,
+        device=_mean_device([t.device for t in typical]),
+    )
+
+
+def _mean_device(traces: Sequence[DeviceTimes | None]) -> DeviceTimes | None:
+    known = [t for t in traces if t is not None]
+    if not known or len(known) < len(traces):
+        return None
+    return DeviceTimes(
+        launches=round(fmean(t.launches for t in known)),
+        gap_s=fmean(t.gap_s for t in known),
+        edge_s=fmean(t.edge_s for t in known),
+        overlap_s=fmean(t.overlap_s for t in known),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.plugins import Merged, discover, merged
 from tvmscope.report.format_names import FORMATS
 from tvmscope.storage.files import write_compressed, write_text_atomic
@@ -35,7 +36,12 @@ class Renderer:
             documents |= self.files(sessions, file.name)
         there = [name for name in documents if (file.parent / name).exists()]
         if there and not force:
-            raise UsageError(f"{file.parent / there[0]} exists; will not overwrite without --force")
+            raise UsageError(
+                msg(
+                    "{file} exists; will not overwrite without --force",
+                    file=file.parent / there[0],
+                )
+            )
         write = write_compressed if self.packed else write_text_atomic
         for name, text in documents.items():
             write(file.parent / name, text)
@@ -65,5 +71,7 @@ def renderer(name: str) -> Renderer:
     """The renderer of a format."""
     known = renderers()
     if name not in known:
-        raise UsageError(f"unknown format '{name}'; there are {', '.join(sorted(known))}")
+        raise UsageError(
+            msg("unknown format '{name}'; there are {known}", name=name, known=sorted(known))
+        )
     return known[name]

@@ -23,6 +23,7 @@ from tvmscope.errors import RunError, SchemaError, UsageError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import Text, msg
 from tvmscope.runtime import cubins, cuda_code, fallback, tvm_compat, weights
+from tvmscope.runtime.tables import damaged, read_table
 from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import digest_file, write_text_atomic
@@ -35,6 +36,8 @@ LIBRARY = "model.so"
 WEIGHTS = "weights.bin"
 META = "meta.json"
 KERNELS = "kernels.json"
+LOADER = "load_model.py"
+"""Runs the artifact with TVM alone: a copy of the module of that name beside this one."""
 
 
 def save(artifact: Artifact, folder: Path) -> None:
@@ -53,19 +56,7 @@ def save_kernels(kernels: Iterable[KernelIR], folder: Path) -> None:
 
 def read_kernels(folder: Path) -> tuple[KernelIR, ...]:
     """Read kernels.json; none where it is missing, as in artifacts of older versions."""
-    file = folder / KERNELS
-    if not file.is_file():
-        return ()
-    try:
-        return tuple(decode(KernelIR, item) for item in json.loads(file.read_text("utf-8")))
-    except (json.JSONDecodeError, UnicodeDecodeError, SchemaError, TypeError) as e:
-        raise SchemaError(
-            msg(
-                "{file} is damaged ({reason}); compile the model again",
-                file=file,
-                reason=one_line(e),
-            )
-        ) from e
+    return read_table(KernelIR, folder / KERNELS)
 
 
 def read(folder: Path) -> Artifact:
@@ -82,9 +73,7 @@ def read(folder: Path) -> Artifact:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as e:
-        raise SchemaError(
-            msg("{file} is damaged ({reason}); compile the model again", file=file, reason=str(e))
-        ) from e
+        raise damaged(file, e) from e
     version = data.get("schema_version") if isinstance(data, dict) else None
     if version != ARTIFACT_SCHEMA:
         raise SchemaError(
@@ -100,9 +89,7 @@ def read(folder: Path) -> Artifact:
         known = message_table.read(data.get(message_table.KEY))
         return decode(Artifact, data | {"path": str(folder)}, known)
     except SchemaError as e:
-        raise SchemaError(
-            msg("{file} is damaged ({reason}); compile the model again", file=file, reason=str(e))
-        ) from e
+        raise damaged(file, e) from e
 
 
 def check(artifact: Artifact) -> None:

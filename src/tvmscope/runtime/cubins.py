@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvmscope.errors import RunError, SchemaError, one_line
+from tvmscope.errors import RunError
 from tvmscope.messages import msg
-from tvmscope.storage.codec import decode, encode
+from tvmscope.runtime import load_model
+from tvmscope.runtime.tables import read_table
+from tvmscope.storage.codec import encode
 from tvmscope.storage.files import write_text_atomic
 
-CODE = "cubins.bin"
-TABLE = "cubins.json"
-_TAGS = ["threadIdx.x", "blockIdx.x", "blockIdx.y", "blockIdx.z", "tirx.use_dyn_shared_memory"]
-_DEPENDENT = "tirx.use_programtic_dependent_launch"
-"""TVM's own spelling."""
+CODE, TABLE = load_model.CODE, load_model.TABLE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,46 +57,14 @@ def save(kernels: Mapping[str, tuple[Cubin, bytes]], folder: Path) -> None:
 
 def read(folder: Path) -> tuple[Cubin, ...]:
     """The table of an artifact; empty where it has no generated kernels."""
-    file = folder / TABLE
-    if not file.is_file():
-        return ()
-    try:
-        return tuple(decode(Cubin, entry) for entry in json.loads(file.read_text("utf-8")))
-    except (json.JSONDecodeError, UnicodeDecodeError, SchemaError, TypeError) as e:
-        raise SchemaError(
-            msg(
-                "{file} is damaged ({reason}); compile the model again",
-                file=file,
-                reason=one_line(e),
-            )
-        ) from e
+    return read_table(Cubin, folder / TABLE)
 
 
 def register(tvm: Any, folder: Path) -> None:
-    """Let the artifact's library find its kernels."""
-    table = read(folder)
-    if not table:
+    """Let the artifact's library find its kernels, as the loader does that the artifact carries."""
+    if not read(folder):
         return
-    import tvm_ffi
-
-    code = (folder / CODE).read_bytes()
-    describe = tvm_ffi.get_global_func("runtime.LoadMetaDataFromJSON")
-    create = tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True)
-    if create is None:
-        raise RunError(
-            msg(
-                "{folder}: this TVM cannot load CUDA kernels: no CUDA driver was found",
-                folder=folder,
-            )
-        )
-    for cubin in table:
-        tags = [_DEPENDENT, *_TAGS] if cubin.dependent else _TAGS
-        info = {
-            "name": "",
-            "arg_types": ["handle"] * cubin.pointers + ["int64"] * cubin.hidden_pointers,
-            "launch_param_tags": tags,
-        }
-        meta = {"tvm_version": str(tvm.__version__), "func_info": {cubin.symbol: info}}
-        part = code[cubin.offset : cubin.offset + cubin.size]
-        module = create(part, "cubin", describe(json.dumps(meta)), {})
-        tvm_ffi.register_global_func(cubin.name, module.get_function(cubin.symbol), override=True)
+    try:
+        load_model.register_cubins(tvm, folder)
+    except load_model.LoadError as e:
+        raise RunError(msg("{folder}: {reason}", folder=folder, reason=str(e))) from e

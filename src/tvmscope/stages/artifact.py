@@ -17,6 +17,7 @@ from tvmscope.core.model import Model
 from tvmscope.core.row import RowKey, Task, Variant
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.models.inputs import seeded
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages.job import begin
@@ -72,7 +73,9 @@ def inputs_for(artifact: Artifact, options: Options) -> dict[str, np.ndarray]:
             with np.load(file) as data:
                 return {name: data[name] for name in data.files}
         except (OSError, ValueError) as e:
-            raise UsageError(f"--inputs {file} cannot be read as .npz: {e}") from e
+            raise UsageError(
+                msg("--inputs {file} cannot be read as .npz: {reason}", file=file, reason=str(e))
+            ) from e
     return {spec.name: seeded(spec, options.load.seed) for spec in artifact.inputs}
 
 

@@ -48,7 +48,9 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
         source, pickled = name_of(model), None
         if not isinstance(model, str | Path):
             if options.example_inputs is None:
-                raise UsageError("a model given in memory needs example inputs: inputs=(x, ...)")
+                raise UsageError(
+                    msg("a model given in memory needs example inputs: inputs=(x, ...)")
+                )
             pickled = str(Path(scratch) / "module.pickle")
             pickle_module(model, options.example_inputs, Path(pickled))
         try:

@@ -17,7 +17,8 @@ from tvmscope.core.options import (
 )
 from tvmscope.core.precision import FLOAT32, Precision
 from tvmscope.errors import UsageError
-from tvmscope.units import split_targets
+from tvmscope.messages import msg
+from tvmscope.parsing import split_targets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,9 @@ class Options:
             if not homes:
                 known = {f.name for owner in owners.values() for f in dataclasses.fields(owner)}
                 names = ", ".join(sorted(known - set(owners) | {"target", "precision"}))
-                raise UsageError(f"unknown option '{key}'; there are: {names}")
+                raise UsageError(
+                    msg("unknown option '{key}'; there are: {names}", key=key, names=names)
+                )
             for home in homes:  # `seed` means the same everywhere
                 parts[home][key] = value
         made = cls(
@@ -128,7 +131,9 @@ def _check_words(options: CompileOptions | MeasureOptions) -> None:
         known = get_args(hint)
         value = getattr(options, name)
         if get_origin(hint) is Literal and value not in known:
-            raise UsageError(f"{name} '{value}' is none of {', '.join(known)}")
+            raise UsageError(
+                msg("{name} '{value}' is none of {known}", name=name, value=value, known=known)
+            )
 
 
 def _check_numbers(measure: MeasureOptions) -> None:
@@ -136,22 +141,30 @@ def _check_numbers(measure: MeasureOptions) -> None:
     for name, least in lowest.items():
         value = getattr(measure, name)
         if value is not None and value < least:
-            raise UsageError(f"{name} {value}: give at least {least}")
+            raise UsageError(
+                msg("{name} {value}: give at least {least}", name=name, value=value, least=least)
+            )
     for name in ("duration_s", "timeout_s"):
         if getattr(measure, name) <= 0:
-            raise UsageError(f"{name} {getattr(measure, name)}: give more than 0")
+            raise UsageError(
+                msg("{name} {value}: give more than 0", name=name, value=getattr(measure, name))
+            )
 
 
 def _check_tuning(tune: TuneOptions) -> None:
     if (tune.tracker is None) != (tune.key is None):
-        raise UsageError("--tracker HOST:PORT and --key NAME go together: which servers of it?")
+        raise UsageError(
+            msg("--tracker HOST:PORT and --key NAME go together: which servers of it?")
+        )
     for name in ("trials", "max_trials_per_task", "early_stopping", "repeat"):
         value = getattr(tune, name)
         if value is not None and value < 1:
-            raise UsageError(f"{name} {value}: give at least 1")
+            raise UsageError(msg("{name} {value}: give at least 1", name=name, value=value))
     for name in ("budget_s", "trial_timeout_s"):
         if getattr(tune, name) <= 0:
-            raise UsageError(f"{name} {getattr(tune, name)}: give more than 0")
+            raise UsageError(
+                msg("{name} {value}: give more than 0", name=name, value=getattr(tune, name))
+            )
 
 
 def _check_pipeline(text: str) -> None:
@@ -160,6 +173,8 @@ def _check_pipeline(text: str) -> None:
         return
     file, _, function = text.rpartition(":")
     if not file.endswith(".py") or not function:
-        raise UsageError(f"pipeline '{text}' is neither tvm nor tvmscope nor file.py:function")
+        raise UsageError(
+            msg("pipeline '{text}' is neither tvm nor tvmscope nor file.py:function", text=text)
+        )
     if not Path(file).is_file():
-        raise UsageError(f"pipeline '{text}': there is no file {file}")
+        raise UsageError(msg("pipeline '{text}': there is no file {file}", text=text, file=file))

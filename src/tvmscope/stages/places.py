@@ -10,6 +10,7 @@ import platformdirs
 
 from tvmscope.core.session import FILE_NAME
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 RESULTS = Path("results")
 TUNING_LOGS = Path("tuning_logs")
@@ -39,9 +40,15 @@ def session_folder(name: str, target: str, started: datetime) -> Path:
 def claim(folder: Path, *, force: bool, marker: str = FILE_NAME) -> Path:
     """Refuse to overwrite earlier work unless `force` allows it."""
     if folder.is_file():
-        raise UsageError(f"{folder} is a file; give a folder")
+        raise UsageError(msg("{folder} is a file; give a folder", folder=folder))
     if (folder / marker).exists() and not force:
-        raise UsageError(f"{folder} already holds a {marker}; will not overwrite without --force")
+        raise UsageError(
+            msg(
+                "{folder} already holds a {marker}; will not overwrite without --force",
+                folder=folder,
+                marker=marker,
+            )
+        )
     if folder.is_dir() and any(folder.iterdir()) and not (folder / marker).exists() and not force:
-        raise UsageError(f"{folder} is not empty; give a new folder, or --force")
+        raise UsageError(msg("{folder} is not empty; give a new folder, or --force", folder=folder))
     return folder

@@ -23,7 +23,13 @@ def known_backends(options: Options) -> dict[str, Backend]:
     backends, _ = all_backends()
     unknown = [name for name in options.backends if name not in backends]
     if unknown:
-        raise UsageError(f"no backend named {', '.join(unknown)}; known: {', '.join(backends)}")
+        raise UsageError(
+            msg(
+                "no backend named {unknown}; known: {backends}",
+                unknown=unknown,
+                backends=list(backends),
+            )
+        )
     return backends
 
 
@@ -42,10 +48,13 @@ def candidates(
         for precision in options.precisions
         for backend in asked
         if target.device in backend.kinds
-        and (precision in backend.precisions or (backend.compiles and not backend.tuned))
+        and (
+            precision in backend.precisions_on(target.device)
+            or (backend.compiles and not backend.tuned)
+        )
     ]
-    if not any(precision in backend.precisions for _target, precision, backend in found):
-        raise UsageError("no backend can run this: check --backends, --precision and --target")
+    if not any(p in backend.precisions_on(target.device) for target, p, backend in found):
+        raise UsageError(msg("no backend can run this: check --backends, --precision and --target"))
     return found
 
 
@@ -100,7 +109,8 @@ def _graph_modes(options: Options, target: Target, backend: Backend) -> tuple[bo
     """CUDA graphs are rows of their own: both, unless one was asked for."""
     if target.kind != "cuda" or not backend.graphs:
         return (False,)
-    return (False, True) if options.graph is None else (options.graph,)
+    modes = (True,) if backend.only_graphs else (False, True)
+    return modes if options.graph is None else tuple(m for m in modes if m == options.graph)
 
 
 def _row(
@@ -108,11 +118,12 @@ def _row(
 ) -> PlannedRow:
     reason = why_unavailable(backend, target)
     cross = reason is not None and can_cross_compile(backend)
-    if precision not in backend.precisions:
+    precisions = backend.precisions_on(target.device)
+    if precision not in precisions:
         cross = False
         reason = msg(
             "computes in {precisions} only, not in {precision}",
-            precisions=[str(known) for known in backend.precisions],
+            precisions=[str(known) for known in precisions],
             precision=str(precision),
         )
     elif form not in backend.formats:

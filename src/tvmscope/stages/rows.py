@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.model import Prepared
@@ -51,7 +52,10 @@ class PlannedRow:
 
     @property
     def has_profiler(self) -> bool:
-        """A CUDA graph runs its kernels as one."""
+        """A CUDA graph runs its kernels as one: only the device's own trace tells them apart."""
+        on_gpu = self.key.device == "cuda"
+        if on_gpu and self.backend.profiles_cuda and extras.missing("torch") is None:
+            return True
         return self.backend.profiles and not self.variant.graph
 
     def changed(self, **fields: Any) -> PlannedRow:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tvmscope.compiler import targets
-from tvmscope.core.target import Target
+from tvmscope.core.target import Target, distinct
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features
+from tvmscope.messages import msg
 from tvmscope.stages.options import Options
 from tvmscope.stages.places import cache_folder
 
@@ -13,13 +14,13 @@ from tvmscope.stages.places import cache_folder
 def threads_of(options: Options) -> int:
     """The thread count that every backend gets."""
     if options.threads is not None and options.threads < 1:
-        raise UsageError(f"--threads {options.threads}: give at least 1")
+        raise UsageError(msg("--threads {threads}: give at least 1", threads=options.threads))
     return options.threads or cpu_features.usable_cores()
 
 
 def resolve_targets(options: Options) -> tuple[Target, ...]:
-    """All targets that were asked for."""
+    """All targets that were asked for, each once and with a label of its own."""
     cores = threads_of(options)
-    return tuple(
+    return distinct(
         targets.resolve(text, cores=cores, cache=cache_folder()) for text in options.targets
     )

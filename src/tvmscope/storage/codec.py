@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tvmscope.errors import SchemaError
-from tvmscope.messages import Message
+from tvmscope.messages import Message, msg
 
 T = TypeVar("T")
 Messages = Mapping[str, Message]
@@ -43,14 +43,22 @@ def decode(cls: type[T], data: Any, messages: Messages = _NONE) -> T:
     Texts that are sentences of `messages` become these messages again.
     """
     if not isinstance(data, dict):
-        raise SchemaError(f"{cls.__name__}: expected an object, got {type(data).__name__}")
+        raise SchemaError(
+            msg(
+                "{type}: expected an object, got {found}",
+                type=cls.__name__,
+                found=type(data).__name__,
+            )
+        )
     values: dict[str, Any] = {}
     hints = _hints(typing.cast(Any, cls))
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # T is always a dataclass
         if field.name in data:
             values[field.name] = _decode(hints[field.name], data[field.name], field.name, messages)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise SchemaError(f"{cls.__name__}: '{field.name}' is missing")
+            raise SchemaError(
+                msg("{type}: '{name}' is missing", type=cls.__name__, name=field.name)
+            )
     return cls(**values)
 
 
@@ -82,18 +90,44 @@ def _decode(hint: Any, data: Any, where: str, messages: Messages) -> Any:
         return _decode_any([a for a in args if a is not type(None)], data, where, messages)
     if origin is typing.Literal:
         if data not in args:
-            raise SchemaError(f"'{where}': {data!r} is none of {', '.join(map(str, args))}")
+            raise SchemaError(
+                msg(
+                    "'{where}': {data} is none of {known}",
+                    where=where,
+                    data=repr(data),
+                    known=[*map(str, args)],
+                )
+            )
         return data
     if origin is tuple:
         if not isinstance(data, list):
-            raise SchemaError(f"'{where}': expected an array, got {type(data).__name__}")
+            raise SchemaError(
+                msg(
+                    "'{where}': expected an array, got {found}",
+                    where=where,
+                    found=type(data).__name__,
+                )
+            )
         inner = args[:1] * len(data) if args[-1] is Ellipsis else args
         if len(inner) != len(data):
-            raise SchemaError(f"'{where}': expected {len(inner)} values, got {len(data)}")
+            raise SchemaError(
+                msg(
+                    "'{where}': expected {wanted} values, got {found}",
+                    where=where,
+                    wanted=len(inner),
+                    found=len(data),
+                )
+            )
         return tuple(_decode(a, d, where, messages) for a, d in zip(inner, data, strict=True))
     if origin is dict:
         if not isinstance(data, dict):
-            raise SchemaError(f"'{where}': expected an object, got {type(data).__name__}")
+            raise SchemaError(
+                msg(
+                    "'{where}': expected an object, got {found}",
+                    where=where,
+                    found=type(data).__name__,
+                )
+            )
         return {k: _decode(args[1], v, where, messages) for k, v in data.items()}
     if hasattr(hint, "from_json"):
         return hint.from_json(data)
@@ -104,5 +138,12 @@ def _decode(hint: Any, data: Any, where: str, messages: Messages) -> Any:
     if hint is float and isinstance(data, int | float) and not isinstance(data, bool):
         return float(data)
     if isinstance(hint, type) and hint is not object and not isinstance(data, hint):
-        raise SchemaError(f"'{where}': expected {hint.__name__}, got {type(data).__name__}")
+        raise SchemaError(
+            msg(
+                "'{where}': expected {type}, got {found}",
+                where=where,
+                type=hint.__name__,
+                found=type(data).__name__,
+            )
+        )
     return data

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvmscope.errors import SchemaError
+from tvmscope.messages import msg
 
 VERSION = 1
 _SHORT = {"fp16": "float16", "bf16": "bfloat16"}
@@ -39,7 +40,7 @@ def upgraded(data: Json) -> Json:
 def _objects(data: Json, name: str) -> list[Json]:
     items = data.get(name, [])
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise SchemaError(f"'{name}': expected objects")
+        raise SchemaError(msg("'{name}': expected objects", name=name))
     return items
 
 
@@ -47,7 +48,9 @@ def _row(row: Json) -> Json:
     task = row.get("task")
     variant = task.get("variant") if isinstance(task, dict) else None
     if not isinstance(task, dict) or not isinstance(variant, dict):
-        raise SchemaError("'results': expected objects, each with a 'task' that has a 'variant'")
+        raise SchemaError(
+            msg("'results': expected objects, each with a 'task' that has a 'variant'")
+        )
     full = variant | {"family": _family(str(variant.get("backend")))}
     where = str(task.get("target"))
     return row | {"task": task | {"variant": full, "target": where, "device": _device(where)}}

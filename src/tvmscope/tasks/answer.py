@@ -19,6 +19,7 @@ from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.vision import Answer, Head, PictureTask, Vision
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.runtime.artifact import LoadedArtifact, load_callable
 from tvmscope.storage.files import write_npz
 from tvmscope.tasks import heads, images, labels
@@ -109,15 +110,23 @@ def task_of(artifact: Artifact, vision: Vision) -> PictureTask:
     if vision.task == "detect" or (vision.task is None and head_of(shapes, vision)):
         if head_of(shapes, vision) is None:
             raise UsageError(
-                f"no detector's outputs are recognised in {_listed(artifact)}; "
-                f"name the layout: --head {'|'.join(heads.NAMES)}"
+                msg(
+                    "no detector's outputs are recognised in {outputs}; name the layout: --head "
+                    "{names}",
+                    outputs=_listed(artifact),
+                    names="|".join(heads.NAMES),
+                )
             )
         return "detect"
     if any(is_scores(shape) for shape in shapes):
         return "classify"
     raise UsageError(
-        f"{_listed(artifact)} is neither a classifier's nor a known detector's output; "
-        f"name it: --task detect --head {'|'.join(heads.NAMES)}"
+        msg(
+            "{outputs} is neither a classifier's nor a known detector's output; name it: --task "
+            "detect --head {names}",
+            outputs=_listed(artifact),
+            names="|".join(heads.NAMES),
+        )
     )
 
 
@@ -135,7 +144,9 @@ def picture_input(artifact: Artifact) -> TensorSpec:
     for spec in artifact.inputs:
         if len(spec.shape) == 4 and (spec.shape[1] in CHANNELS or spec.shape[3] in CHANNELS):
             return spec
-    raise UsageError(f"{artifact.model} takes no picture: no input is 1x3xHxW or 1xHxWx3")
+    raise UsageError(
+        msg("{model} takes no picture: no input is 1x3xHxW or 1xHxWx3", model=artifact.model)
+    )
 
 
 def make_inputs(
@@ -149,7 +160,9 @@ def make_inputs(
         if other.name == spec.name:
             continue
         if other.shape not in ((1, 2), (2,)):
-            raise UsageError(f"input '{other.name}' is not known from a picture; use --inputs")
+            raise UsageError(
+                msg("input '{name}' is not known from a picture; use --inputs", name=other.name)
+            )
         size = np.array([image.height, image.width], other.dtype)
         arrays[other.name] = size.reshape(other.shape)
     return arrays, placement

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvmscope.core.vision import Answer
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -123,4 +124,4 @@ def save(image: Image, path: Path) -> None:
     try:
         image.save(path, quality=90)
     except (ValueError, OSError) as e:
-        raise UsageError(f"--save-vis {path}: {e}") from e
+        raise UsageError(msg("--save-vis {path}: {reason}", path=path, reason=str(e))) from e

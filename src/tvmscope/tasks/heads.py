@@ -19,6 +19,7 @@ import numpy as np
 
 from tvmscope.core.vision import Anchors, Head
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.tasks.boxes import corners_of
 from tvmscope.units import format_shape
 
@@ -78,7 +79,9 @@ def decode(head: Head, outputs: Outputs, context: Context) -> Candidates:
         return _DECODERS[head](outputs, context)
     except (ValueError, IndexError, StopIteration) as e:
         shapes = ", ".join(format_shape(o.shape) for o in outputs)
-        raise UsageError(f"outputs of {shapes} are no '{head}' head; see --head") from e
+        raise UsageError(
+            msg("outputs of {shapes} are no '{head}' head; see --head", shapes=shapes, head=head)
+        ) from e
 
 
 def _yolov5(outputs: Outputs, context: Context) -> Candidates:
@@ -114,8 +117,12 @@ def _nms(outputs: Outputs, context: Context) -> Candidates:
 def _darknet(outputs: Outputs, context: Context) -> Candidates:
     if len(context.anchors) != len(outputs):
         raise UsageError(
-            f"{len(outputs)} raw heads need the anchor boxes of as many [yolo] layers, "
-            f"not {len(context.anchors)}; give --head darknet:model.cfg"
+            msg(
+                "{count} raw heads need the anchor boxes of as many [yolo] layers, not {anchors}; "
+                "give --head darknet:model.cfg",
+                count=len(outputs),
+                anchors=len(context.anchors),
+            )
         )
     heads = [decode_darknet(o, a, context) for o, a in zip(outputs, context.anchors, strict=True)]
     rows = np.concatenate(heads)

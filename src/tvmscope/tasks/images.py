@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tvmscope.errors import PictureError, UsageError, one_line
+from tvmscope.messages import Text, msg
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -32,13 +33,15 @@ def read(path: Path) -> Image:
     except PictureError:
         raise
     except FileNotFoundError as e:
-        raise PictureError(f"there is no picture '{path}'") from e
+        raise PictureError(msg("there is no picture '{path}'", path=path)) from e
     except Image.DecompressionBombError as e:
-        raise PictureError(_too_large(path, "more pixels than its file should hold")) from e
+        raise PictureError(_too_large(path, msg("more pixels than its file should hold"))) from e
     except UnidentifiedImageError as e:
-        raise PictureError(f"'{path}' is not a picture that Pillow knows") from e
+        raise PictureError(msg("'{path}' is not a picture that Pillow knows", path=path)) from e
     except Exception as e:  # decoders raise everything from SyntaxError to struct.error
-        raise PictureError(f"'{path}' cannot be decoded: {one_line(e)}") from e
+        raise PictureError(
+            msg("'{path}' cannot be decoded: {reason}", path=path, reason=one_line(e))
+        ) from e
 
 
 def to_rgb(image: Image) -> Image:
@@ -70,13 +73,20 @@ def _from_deep(image: Image) -> Image:
 def _check_size(path: Path, image: Image) -> None:
     width, height = image.size
     if width * height > MAX_PIXELS:
-        raise PictureError(_too_large(path, f"{width}x{height} pixels"))
+        raise PictureError(
+            _too_large(path, msg("{width}x{height} pixels", width=width, height=height))
+        )
     if width * height == 0:
-        raise PictureError(f"'{path}' has no pixels")
+        raise PictureError(msg("'{path}' has no pixels", path=path))
 
 
-def _too_large(path: Path, how: str) -> str:
-    return f"'{path}' has {how}; the limit is {MAX_PIXELS:,} pixels: scale it down first"
+def _too_large(path: Path, how: Text) -> Text:
+    return msg(
+        "'{path}' has {how}; the limit is {limit:,} pixels: scale it down first",
+        path=path,
+        how=how,
+        limit=MAX_PIXELS,
+    )
 
 
 def find(places: Iterable[Path]) -> list[Path]:
@@ -88,7 +98,9 @@ def find(places: Iterable[Path]) -> list[Path]:
             continue
         inside = [file for file in sorted(place.iterdir()) if _looks_like_picture(file)]
         if not inside:
-            raise UsageError(f"the folder {place} holds no pictures (.jpg, .png, .webp, ...)")
+            raise UsageError(
+                msg("the folder {place} holds no pictures (.jpg, .png, .webp, ...)", place=place)
+            )
         found += inside
     return found
 

@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 
 def read(path: Path) -> tuple[str, ...]:
@@ -23,12 +24,14 @@ def read(path: Path) -> tuple[str, ...]:
                 data = [data[key] for key in sorted(data, key=int)]
             return tuple(map(_plain, data))
     except (OSError, ValueError, TypeError) as e:
-        raise UsageError(f"--labels {path} cannot be read: {e}") from e
+        raise UsageError(
+            msg("--labels {path} cannot be read: {reason}", path=path, reason=str(e))
+        ) from e
     names = [line.strip() for line in text.splitlines()]
     while names and not names[-1]:
         names.pop()
     if not names:
-        raise UsageError(f"--labels {path} holds no names")
+        raise UsageError(msg("--labels {path} holds no names", path=path))
     return tuple(names)
 
 
@@ -42,7 +45,13 @@ def namer(given: Sequence[str], count: int | None) -> Callable[[int], str]:
     names = tuple(given) or built_in(count)
     if given and count is not None and len(given) != count:
         if len(given) + 1 != count:
-            raise UsageError(f"there are {len(given)} labels, and the model has {count} classes")
+            raise UsageError(
+                msg(
+                    "there are {labels} labels, and the model has {classes} classes",
+                    labels=len(given),
+                    classes=count,
+                )
+            )
         names = ("background", *given)
     return lambda index: names[index] if 0 <= index < len(names) else f"class {index}"
 

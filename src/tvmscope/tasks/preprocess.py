@@ -10,6 +10,7 @@ import numpy as np
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.vision import Layout, Preprocess
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.units import format_shape
 
 if TYPE_CHECKING:
@@ -53,10 +54,16 @@ def frame_of(spec: TensorSpec, layout: Layout | None = None) -> Frame:
             return Frame("NCHW", *shape[1:])
         if shape[3] in CHANNELS and layout != "NCHW":
             return Frame("NHWC", shape[3], shape[1], shape[2])
-    wanted = f" as {layout}" if layout else ""
-    hint = "; compile with --batch-size 1" if len(shape) == 4 and shape[0] != 1 else ""
+    wanted = msg(" as {layout}", layout=layout) if layout else ""
+    hint = msg("; compile with --batch-size 1") if len(shape) == 4 and shape[0] != 1 else ""
     raise UsageError(
-        f"input '{spec.name}' ({format_shape(shape)}) does not take one picture{wanted}{hint}"
+        msg(
+            "input '{name}' ({shape}) does not take one picture{wanted}{hint}",
+            name=spec.name,
+            shape=format_shape(shape),
+            wanted=wanted,
+            hint=hint,
+        )
     )
 
 
@@ -80,7 +87,12 @@ def _normalise(pixels: np.ndarray, how: Preprocess) -> np.ndarray:
     for name, given in (("mean", how.mean), ("std", how.std)):
         if given and len(given) not in (1, pixels.shape[-1]):
             raise UsageError(
-                f"--{name} has {len(given)} values, the input {pixels.shape[-1]} channels"
+                msg(
+                    "--{name} has {count} values, the input {channels} channels",
+                    name=name,
+                    count=len(given),
+                    channels=pixels.shape[-1],
+                )
             )
     if how.mean:
         values -= np.asarray(how.mean, np.float32)

@@ -12,6 +12,7 @@ from typing import Any
 
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages.build import build_rows
 from tvmscope.stages.facts import diagnosed
@@ -31,7 +32,7 @@ def analyze(model: Any, options: Options, progress: Progress | None = None) -> S
     """Compile, verify and measure a model, and save the session in its own folder."""
     progress = progress or Silent()
     if options.fix and not options.profile:
-        raise UsageError("--fix works on kernel profiles: leave --no-profile out")
+        raise UsageError(msg("--fix works on kernel profiles: leave --no-profile out"))
     where = resolve_targets(options)
     options = without_needless_export(options, where)
     place = "+".join(target.device for target in where)

@@ -31,7 +31,13 @@ def expand(models: list[str]) -> list[str]:
             continue
         files = sorted(str(f) for f in folder.iterdir() if f.suffix in MODEL_SUFFIXES)
         if not files:
-            raise UsageError(f"{model} holds no model files ({', '.join(MODEL_SUFFIXES)})")
+            raise UsageError(
+                msg(
+                    "{model} holds no model files ({suffixes})",
+                    model=model,
+                    suffixes=MODEL_SUFFIXES,
+                )
+            )
         found += files
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.tuning import origins
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime.artifact import META, read_kernels
 from tvmscope.stages import places
@@ -54,4 +54,4 @@ def compile_model(
 def check_one(options: Options) -> None:
     """Refuse to compile for several targets or precisions at once."""
     if len(options.targets) != 1 or len(options.precisions) != 1:
-        raise UsageError("compile takes one target and one precision; run it once for each")
+        raise UsageError(msg("compile takes one target and one precision; run it once for each"))

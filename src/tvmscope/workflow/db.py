@@ -11,6 +11,7 @@ from tvmscope.core.tuning import Trial
 from tvmscope.errors import TuneError, UsageError
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
+from tvmscope.messages import msg
 from tvmscope.tuning.records import functions, trace_export, upkeep
 from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import SHIPPED_NAME, Database, read
@@ -34,7 +35,7 @@ class Selection:
     def databases(self) -> list[Database]:
         """The files; one that was named must be there."""
         if self.db not in (None, records.OFF) and not Path(str(self.db)).exists():
-            raise UsageError(f"there is no database {self.db}")
+            raise UsageError(msg("there is no database {db}", db=self.db))
         return records.databases(self.db)
 
     def takes(self, trial: Trial) -> bool:
@@ -122,9 +123,9 @@ def merge(sources: list[Path], output: Path, *, force: bool) -> Moved:
     """Several files into one new one."""
     _must_exist(sources)
     if output.exists() and not force:
-        raise UsageError(f"{output} exists; --force adds to it")
+        raise UsageError(msg("{output} exists; --force adds to it", output=output))
     if any(output.exists() and output.samefile(source) for source in sources):
-        raise UsageError(f"{output} is one of the files to merge; give another")
+        raise UsageError(msg("{output} is one of the files to merge; give another", output=output))
     return upkeep.merge(sources, output)
 
 
@@ -172,7 +173,7 @@ class Exported:
 def to_metaschedule(chosen: Selection, folder: Path) -> Exported:
     """Write the trace records that are meant as a MetaSchedule database into a new folder."""
     if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty; give a new folder")
+        raise UsageError(msg("{folder} is not empty; give a new folder", folder=folder))
     done, found = Exported(), list[TraceRecord]()
     for database in chosen.databases():
         for trial in _readable(database, chosen):
@@ -191,8 +192,12 @@ def to_metaschedule(chosen: Selection, folder: Path) -> Exported:
                 )
     if not found:
         raise TuneError(
-            "no trace record with its function to export: "
-            f"{done.without_trace} records have no trace, {done.without_function} no function"
+            msg(
+                "no trace record with its function to export: {without_trace} records have no "
+                "trace, {without_function} no function",
+                without_trace=done.without_trace,
+                without_function=done.without_function,
+            )
         )
     written = run_isolated(_WRITE, found, str(folder))
     done.written, done.failures = written
@@ -224,4 +229,4 @@ def verify(files: list[Path], db: str | None) -> dict[str, Report]:
 def _must_exist(files: list[Path]) -> None:
     for file in files:
         if not file.is_file():
-            raise UsageError(f"there is no file {file}")
+            raise UsageError(msg("there is no file {file}", file=file))

@@ -11,6 +11,7 @@ from tvmscope.core.profile import KernelIR
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import FILE_NAME, Session, load
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.stages.facts import diagnosed
 
 _META = "meta.json"
@@ -53,14 +54,25 @@ class Kernels:
         known = list(dict.fromkeys(ir.name for ir in self.session.kernel_ir))
         if not known:
             raise UsageError(
-                f"{self.where} describes no kernels; measure again with tvmscope analyze, or "
-                "compile again"
+                msg(
+                    "{where} describes no kernels; measure again with tvmscope analyze, or "
+                    "compile again",
+                    where=self.where,
+                )
             )
         inside = [k for k in known if name in k]
         near = list(dict.fromkeys([*inside, *get_close_matches(name, known, _MOST_NAMES, 0.4)]))
         shown = near[:_MOST_NAMES] or known[:_MOST_NAMES]
-        word = "near names" if near else "some of its kernels"
-        raise UsageError(f"no kernel named '{name}' in {self.where}; {word}: {', '.join(shown)}")
+        word = msg("near names") if near else msg("some of its kernels")
+        raise UsageError(
+            msg(
+                "no kernel named '{name}' in {where}; {word}: {shown}",
+                name=name,
+                where=self.where,
+                word=word,
+                shown=shown,
+            )
+        )
 
     def computed_by(self, ir: KernelIR) -> frozenset[str]:
         """The source operators of one of its kernels; none where they are not known."""

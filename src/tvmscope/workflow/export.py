@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.errors import ImportModelError, UsageError
+from tvmscope.messages import msg
 from tvmscope.models.folder import ONNX_ERROR
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages.load import loaded
@@ -19,14 +20,16 @@ def export_onnx(
     """The model with its weights and bound shapes in one file."""
     progress = progress or Silent()
     if output.suffix != ".onnx" or output.is_dir():
-        raise UsageError(f"{output}: give a file that ends in .onnx")
+        raise UsageError(msg("{output}: give a file that ends in .onnx", output=output))
     if output.exists() and not options.force:
-        raise UsageError(f"{output} exists; will not overwrite without --force")
+        raise UsageError(msg("{file} exists; will not overwrite without --force", file=output))
     with loaded(model, options, progress) as ready:
         found, error = ready.folder / "model.onnx", ready.folder / ONNX_ERROR
         if not found.is_file():
-            why = error.read_text(encoding="utf-8").strip() if error.is_file() else "no export"
-            raise ImportModelError(f"{ready.model.name} cannot be written as ONNX: {why}")
+            why = error.read_text(encoding="utf-8").strip() if error.is_file() else msg("no export")
+            raise ImportModelError(
+                msg("{name} cannot be written as ONNX: {why}", name=ready.model.name, why=why)
+            )
         output.parent.mkdir(parents=True, exist_ok=True)
         partial = output.with_name(output.name + ".part")
         shutil.copyfile(found, partial)

@@ -16,6 +16,7 @@ from tvmscope.core.vision import Answer, Vision
 from tvmscope.errors import PictureError, UsageError
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import msg
 from tvmscope.models.darknet import cfg
 from tvmscope.models.inputs import Array, read_npz
 from tvmscope.progress import Progress, Silent
@@ -59,9 +60,9 @@ def show_pictures(
     """An answer per picture; the first good one is timed and profiled too where asked for."""
     progress, asked = progress or Silent(), options.pictures
     if asked is None:
-        raise UsageError("no picture was given")
+        raise UsageError(msg("no picture was given"))
     if options.load.inputs_file is not None:
-        raise UsageError("give --image or --inputs, not both")
+        raise UsageError(msg("give --image or --inputs, not both"))
     artifact = read_checked(path)
     vision = vision_for(artifact, asked)
     tasks.picture_input(artifact)
@@ -100,7 +101,7 @@ def ask(
     """Answers alone: nothing is measured, drawn or kept beyond `scratch`."""
     asked = options.pictures
     if asked is None:
-        raise UsageError("no picture was given")
+        raise UsageError(msg("no picture was given"))
     tasks.picture_input(artifact)
     tasks.task_of(artifact, vision)
     files = images.find(asked.pictures)
@@ -138,7 +139,9 @@ def _with_head(vision: Vision, text: str) -> Vision:
     """`--head yolov8`, or `--head darknet:model.cfg` with the file that has the anchors."""
     name, _, file = text.partition(":")
     if name not in heads.NAMES or (file and name != "darknet"):
-        raise UsageError(f"--head {text} is none of {', '.join(heads.NAMES)}, darknet:FILE.cfg")
+        raise UsageError(
+            msg("--head {text} is none of {names}, darknet:FILE.cfg", text=text, names=heads.NAMES)
+        )
     anchors = vision.anchors
     if file:
         _, layers = cfg.parse(cfg.read_text(Path(file)))
@@ -179,10 +182,18 @@ def _drawings(place: Path | None, files: Sequence[Path]) -> list[str | None]:
         return [None] * len(files)
     if len(files) == 1 and place.suffix and not place.is_dir():
         if place.suffix.lower() not in writable():
-            raise UsageError(f"--save-vis {place}: {place.suffix} is no format to draw in")
+            raise UsageError(
+                msg(
+                    "--save-vis {place}: {suffix} is no format to draw in",
+                    place=place,
+                    suffix=place.suffix,
+                )
+            )
         return [str(place)]
     if place.suffix and not place.is_dir():
-        raise UsageError(f"--save-vis {place}: {len(files)} pictures need a folder")
+        raise UsageError(
+            msg("--save-vis {place}: {count} pictures need a folder", place=place, count=len(files))
+        )
     names = [f"{file.stem}.jpg" for file in files]
     for number, name in enumerate(names):  # a.png and a.jpg, or a.jpg of two folders
         if name in names[:number]:
@@ -193,7 +204,7 @@ def _drawings(place: Path | None, files: Sequence[Path]) -> list[str | None]:
 def _refuse_overwrite(files: Sequence[Path], force: bool) -> None:
     for file in files:
         if file.exists() and not force:
-            raise UsageError(f"{file} exists; will not overwrite without --force")
+            raise UsageError(msg("{file} exists; will not overwrite without --force", file=file))
 
 
 def _answer_all(requests: Sequence[Request], options: Options, progress: Progress) -> list[Answer]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tvmscope.core.measurement import ITSELF
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages.artifact import read_checked, session_of, with_inputs
@@ -27,7 +28,12 @@ def run_artifact(
     progress = progress or Silent()
     artifact = read_checked(path)
     if save_outputs is not None and save_outputs.exists() and not options.force:
-        raise UsageError(f"{save_outputs} exists; will not overwrite without --force")
+        raise UsageError(
+            msg(
+                "{file} exists; will not overwrite without --force",
+                file=save_outputs,
+            )
+        )
     with with_inputs([artifact], options) as (folder, (entry,)):
         progress.stage("run", str(path))
         expected = by_itself(entry, options, ITSELF, folder / "outputs.npz")
@@ -44,5 +50,11 @@ def check_device(path: Path, device: str) -> None:
     named = device.split(":")[0].replace("gpu", "cuda").replace("llvm", "cpu")
     if named not in ("auto", built):
         raise UsageError(
-            f"{path} is compiled for {built}, not {device}; compile with --target {named}"
+            msg(
+                "{path} is compiled for {built}, not {device}; compile with --target {named}",
+                path=path,
+                built=built,
+                device=device,
+                named=named,
+            )
         )

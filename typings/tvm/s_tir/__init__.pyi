@@ -7,7 +7,7 @@ from tvm.s_tir import meta_schedule as meta_schedule
 from tvm.s_tir import schedule as schedule
 from tvm.s_tir.schedule import Schedule as Schedule
 from tvm.s_tir.schedule import ScheduleError as ScheduleError
-from tvm.tirx import Buffer, IterVar, Stmt
+from tvm.tirx import Buffer, IterVar, PrimFunc, Stmt
 
 class SBlock(Stmt):
     iter_vars: Sequence[IterVar]
@@ -34,3 +34,9 @@ class SBlockRealize(Stmt):
     def __init__(
         self, iter_values: Sequence[Expr], predicate: Expr | bool, block: SBlock
     ) -> None: ...
+
+class TensorIntrin:
+    @staticmethod
+    def register(
+        name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False
+    ) -> TensorIntrin: ...

@@ -113,6 +113,24 @@ class Schedule(Object):
     def reverse_compute_inline(self, block: SBlockRV | str) -> None: ...
     def decompose_reduction(self, block: SBlockRV | str, loop: LoopRV) -> SBlockRV: ...
     def rfactor(self, loop: LoopRV, factor_axis: int) -> SBlockRV: ...
+    def tensorize(
+        self,
+        block_or_loop: SBlockRV | LoopRV,
+        tensor_intrin: str,
+        preserve_unit_iters: bool = True,
+    ) -> None: ...
+    def transform_layout(
+        self,
+        block: SBlockRV | str,
+        buffer: tuple[str, int] | str,
+        index_map: Callable[..., Any],
+        pad_value: Any = None,
+        *,
+        assume_injective_transform: bool = False,
+    ) -> None: ...
+    def transform_block_layout(
+        self, block: SBlockRV | str, index_map: Callable[..., tuple[Expr, ...]]
+    ) -> None: ...
     def storage_align(
         self, block: SBlockRV | str, buffer_index: int, axis: int, factor: int, offset: int
     ) -> None: ...

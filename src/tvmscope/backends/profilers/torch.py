@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvmscope.backends.api import Span, Trace, idle_s
+from tvmscope.backends.profilers.cupti import Activity, Recording
 from tvmscope.core import operators
 
 if TYPE_CHECKING:
@@ -52,6 +53,16 @@ class TorchProfiler:
         """A trace per run."""
         return [self._trace(events) for events in self._events]
 
+    def launches(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The kernels of the last run in order, each with the source operators that it is of."""
+        calls = _outermost(self._events[-1])
+        sources = find_sources([(path, op) for path, op, _ in calls], self._names)
+        return [
+            (kernel, source_ops)
+            for (_, _, event), source_ops in zip(calls, sources, strict=True)
+            for kernel in _kernels(event)
+        ]
+
     @contextmanager
     def _marked_modules(self) -> Iterator[None]:
         """Every module's call becomes a range named after its path."""
@@ -80,16 +91,15 @@ class TorchProfiler:
                 hook.remove()
 
     def _trace(self, events: Iterable[Any]) -> Trace:
-        whole, calls, busy = None, [], []
+        events = list(events)
+        whole, busy = None, []
         for event in events:
             if _on_device(event):
                 if not event.name.startswith(_MARK):  # our ranges are shown there, too
                     busy.append(event.time_range)
             elif event.name == _MARK:
                 whole = event.time_range
-            elif "::" in event.name and (path := _module(event)) is not None:
-                calls.append((path, event.name.partition("::")[2].rstrip("_"), event))
-        calls.sort(key=lambda call: call[2].time_range.start)
+        calls = _outermost(events)
         sources = find_sources([(path, op) for path, op, _ in calls], self._names)
         on_gpu = self.runner.device == "cuda"
         spans = tuple(
@@ -103,10 +113,38 @@ class TorchProfiler:
         )
         if whole is None or (on_gpu and not busy):  # a profiler that is not let at the device
             return Trace(spans)
-        # on a GPU the host runs beside the kernels: only where the device idles it costs time
-        ranges = busy if on_gpu else [event.time_range for _, _, event in calls]
+        if on_gpu:  # the host runs beside the kernels: only where the device idles it costs time
+            times = _recording(whole, busy).times
+            return Trace(spans, times.gap_s + times.edge_s, times)
+        ranges = [event.time_range for _, _, event in calls]
         idle = idle_s(((r.start, r.end) for r in ranges), whole.start, whole.end)
         return Trace(spans, idle * 1e-6)
+
+
+def _outermost(events: Iterable[Any]) -> list[tuple[str, str, Any]]:
+    """Module path, operator and event of each outermost operator, in the order of their start."""
+    calls = [
+        (path, event.name.partition("::")[2].rstrip("_"), event)
+        for event in events
+        if not _on_device(event) and "::" in event.name and (path := _module(event)) is not None
+    ]
+    return sorted(calls, key=lambda call: call[2].time_range.start)
+
+
+def _kernels(event: Any) -> Iterator[str]:
+    """The kernels that an operator and those inside it launched, in order."""
+    yield from (kernel.name for kernel in event.kernels)
+    for child in sorted(event.cpu_children, key=lambda e: e.time_range.start):
+        yield from _kernels(child)
+
+
+def _recording(whole: Any, busy: list[Any]) -> Recording:
+    """The device's part of a profile, from microseconds to whole nanoseconds."""
+    activities = tuple(
+        Activity(name="", start=round(r.start * 1e3), end=round(r.end * 1e3)) for r in busy
+    )
+    start, end = round(whole.start * 1e3), round(whole.end * 1e3)
+    return Recording(start=start, end=end, activities=activities)
 
 
 def find_sources(calls: list[tuple[str, str]], names: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -118,7 +156,7 @@ def find_sources(calls: list[tuple[str, str]], names: tuple[str, ...]) -> list[t
     known, seen = set(names), Counter[str]()
     by_kind: dict[str, list[str]] = {}
     for name in names:
-        by_kind.setdefault(_kind(name), []).append(name)
+        by_kind.setdefault(kind_of(name), []).append(name)
     counts, index = Counter(op for _, op in calls), Counter[str]()
     found: list[tuple[str, ...]] = []
     for path, op in calls:
@@ -137,7 +175,7 @@ def find_sources(calls: list[tuple[str, str]], names: tuple[str, ...]) -> list[t
     return found
 
 
-def _kind(name: str) -> str:
+def kind_of(name: str) -> str:
     """`a.b/conv2d_1` -> `conv2d`: the operator without its number."""
     operator = name.rpartition("/")[2]
     base, _, number = operator.rpartition("_")

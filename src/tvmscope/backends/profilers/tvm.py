@@ -27,7 +27,10 @@ class VmProfiler:
         artifact = loaded.artifact
         if artifact.graph:
             raise RunError(
-                msg("a CUDA graph runs its kernels as one; profile the row without graphs")
+                msg(
+                    "a CUDA graph runs its kernels as one, and PyTorch's profiler, which would "
+                    "tell them apart, cannot be used; profile the row without graphs"
+                )
             )
         self._run: Callable[[], Any] = lambda: loaded.run(inputs)
         self._machine = loaded.machine

@@ -66,11 +66,7 @@ def ablate(
 COMMAND = Command(
     ablate,
     (
-        flags.target,
-        flags.cores,
-        flags.shapes,
-        flags.network,
-        flags.inputs,
+        *flags.SUBJECT,
         flags.compilation,
         flags.database,
         flags.measurement,

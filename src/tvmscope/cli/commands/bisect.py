@@ -26,11 +26,7 @@ def bisect(model: flags.Model, *, options: Options, show: Show) -> int:
 COMMAND = Command(
     bisect,
     (
-        flags.target,
-        flags.cores,
-        flags.shapes,
-        flags.network,
-        flags.inputs,
+        *flags.SUBJECT,
         flags.compilation,
         flags.tolerances,
         flags.place,

@@ -14,7 +14,7 @@ from tvmscope.cli.flags.diagnosis import profiling
 from tvmscope.cli.flags.pictures import both_sides
 from tvmscope.cli.show import Show
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 from tvmscope.stages.options import Options
 
 _LIMIT = _("Exit with 4 if tvmscope is certainly slower than before by more than this.")
@@ -42,9 +42,9 @@ def compare(
     show: Show,
 ) -> int:
     """Say what became faster or slower, and what is undecided."""
+    from tvmscope.parsing import parse_fraction
     from tvmscope.report.terminal.changes import render
     from tvmscope.storage.codec import encode
-    from tvmscope.units import parse_fraction
     from tvmscope.workflow.comparing.compare import check_accuracy, check_regression, compare_paths
 
     limit = None if fail_if_slower is None else parse_fraction(fail_if_slower)
@@ -54,7 +54,9 @@ def compare(
         options = replace(options, pictures=replace(options.pictures, pictures=seen))
         given = given[:2]
     if len(given) != 2:
-        raise UsageError(f"compare takes two paths, got {len(given)}: BEFORE AFTER")
+        raise UsageError(
+            msg("compare takes two paths, got {count}: BEFORE AFTER", count=len(given))
+        )
     with show.working() as progress:
         found = compare_paths(given[0], given[1], options, progress)
     show.text(render(found))

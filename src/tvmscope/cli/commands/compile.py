@@ -46,11 +46,7 @@ def compile_(model: flags.Model, *, options: Options, show: Show) -> int:
 COMMAND = Command(
     compile_,
     (
-        flags.target,
-        flags.cores,
-        flags.shapes,
-        flags.network,
-        flags.inputs,
+        *flags.SUBJECT,
         flags.compilation,
         tuning.first,
         tuning.database,

@@ -12,7 +12,7 @@ import typer
 from tvmscope.cli.command import RESULTS, Command, Family
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, table_of
-from tvmscope.messages import _, plural
+from tvmscope.messages import _, msg, plural
 from tvmscope.runtime.tvm_compat import require
 from tvmscope.units import format_bytes, format_s
 
@@ -116,7 +116,11 @@ def show_(
 
     found = fastest(Selection(db=db, target=target, workload=workload), top)
     if not found:
-        raise UsageError(f"no record of a workload with '{workload}'; see tvmscope db list")
+        raise UsageError(
+            msg(
+                "no record of a workload with '{workload}'; see tvmscope db list", workload=workload
+            )
+        )
     table = table_of(
         _("workload"), _("target"), _("threads"), _("time"), _("stage"), _("candidate")
     )

@@ -11,7 +11,7 @@ from tvmscope.cli.command import RESULTS, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 
 if TYPE_CHECKING:
     from tvmscope.core.session import Session
@@ -46,7 +46,7 @@ def explain(
 
     if kernel is None:
         if against is not None:
-            raise UsageError("--against shows a kernel beside another: name it with --kernel")
+            raise UsageError(msg("--against shows a kernel beside another: name it with --kernel"))
         _show_findings([job.explain(path) for path in paths], paths, show)
         return 0
     places = [job.kernels_at(path) for path in (*paths, *([against] if against else []))]

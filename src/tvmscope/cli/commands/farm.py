@@ -11,7 +11,7 @@ from tvmscope.cli.command import DEPLOY, Command, Family
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, table_of
 from tvmscope.messages import _
-from tvmscope.units import parse_duration_s
+from tvmscope.parsing import parse_duration_s
 
 Host = Annotated[
     str,

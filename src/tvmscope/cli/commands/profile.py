@@ -70,11 +70,7 @@ def profile(
 COMMAND = Command(
     profile,
     (
-        flags.target,
-        flags.cores,
-        flags.shapes,
-        flags.network,
-        flags.inputs,
+        *flags.SUBJECT,
         flags.compilation,
         flags.backends,
         flags.place,

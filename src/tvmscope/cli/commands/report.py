@@ -11,7 +11,7 @@ from tvmscope.cli.command import RESULTS, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 from tvmscope.report.format_names import format_names
 from tvmscope.stages.options import Options
 
@@ -48,7 +48,13 @@ def report(
     by_name = by_file(options.output) if options.output else None
     chosen = renderer("json" if show.json else format_ or by_name or "console")
     if chosen.packed and options.output is None:
-        raise UsageError(f"{chosen.name} is a compressed file: give -o FILE{chosen.suffix}")
+        raise UsageError(
+            msg(
+                "{name} is a compressed file: give -o FILE{suffix}",
+                name=chosen.name,
+                suffix=chosen.suffix,
+            )
+        )
     for file in (options.output, show.export_times):
         refuse_overwrite(file, options.force)
     shown = show.presentable([informed(load(path)) for path in paths])

@@ -15,7 +15,7 @@ from tvmscope.cli.flags.option import option
 from tvmscope.cli.flags.pictures import pictures
 from tvmscope.cli.show import Show, exit_code, refuse_overwrite, write
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 from tvmscope.stages.options import Options
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run(
     from tvmscope.workflow.run import check_device, run_artifact
 
     if top is not None and not profile:
-        raise UsageError("--top says how many kernels --profile shows; give both")
+        raise UsageError(msg("--top says how many kernels --profile shows; give both"))
     if device is not None:
         check_device(artifact, device)
     if options.output is not None:

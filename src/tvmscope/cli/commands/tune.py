@@ -6,6 +6,7 @@ from tvmscope.cli.command import MEASURE, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags import tuning
 from tvmscope.cli.show import Show, exit_code, write
+from tvmscope.messages import _, render
 from tvmscope.stages.options import Options
 
 
@@ -20,7 +21,10 @@ def tune(model: flags.Model, *, options: Options, show: Show) -> int:
     show.text(tuning_table.plan(session) if show.dry_run else tuning_table.summary(session))
     if show.json:
         write(json_.render(show.presentable([session])))
-    if show.dry_run or not session.results:
+    if show.dry_run:
+        return 0
+    if not session.results:
+        show.text(*(_("warning: ") + render(warning) for warning in session.warnings))
         return 0
     show.sessions([session], json=False)
     return exit_code([session])
@@ -29,11 +33,7 @@ def tune(model: flags.Model, *, options: Options, show: Show) -> int:
 COMMAND = Command(
     tune,
     (
-        flags.target,
-        flags.cores,
-        flags.shapes,
-        flags.network,
-        flags.inputs,
+        *flags.SUBJECT,
         tuning.searching,
         tuning.trial,
         tuning.farm,

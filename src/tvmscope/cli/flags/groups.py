@@ -21,8 +21,8 @@ from tvmscope.cli.flags.output import speech as speech
 from tvmscope.cli.flags.tuning import database as database
 from tvmscope.compiler.passes import PASSES
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
-from tvmscope.units import parse_duration_s, parse_shapes, split_targets
+from tvmscope.messages import _, msg
+from tvmscope.parsing import parse_duration_s, parse_shapes, split_targets
 
 Models = Annotated[
     list[str],
@@ -68,7 +68,10 @@ def target(
             _WHAT,
             "--precision",
             metavar="NAME",
-            help=_("float32, float16 or bfloat16; join several with commas."),
+            help=_(
+                "float32, tf32 (on CUDA: in convolutions, as PyTorch does by default), float16 or "
+                "bfloat16; join several with commas."
+            ),
             default="float32",
         ),
     ] = None,
@@ -291,7 +294,7 @@ def measurement(
 ) -> dict[str, Any]:
     duration_s = None if duration is None else parse_duration_s(duration)
     if duration_s == 0:
-        raise UsageError("--duration must be more than 0; use --iterations 1 for a single run")
+        raise UsageError(msg("--duration must be more than 0; use --iterations 1 for a single run"))
     return given(
         iterations=iterations, warmup=warmup, duration_s=duration_s, mode=mode, cache=cache
     )
@@ -317,12 +320,10 @@ def comparison(
     return given(backends=names(backends))
 
 
+SUBJECT = (target, cores, shapes, network, inputs)
+"""The flags of every command that compiles a model: which model, and for which machine."""
 MEASURING = (
-    target,
-    cores,
-    shapes,
-    network,
-    inputs,
+    *SUBJECT,
     compilation,
     database,
     measurement,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from tvmscope.cli.flags.option import given, names, option
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 
 _OUT = _("Output")
 
@@ -64,7 +64,9 @@ def results(
     percentiles = tuple(f"p{p.removeprefix('p')}" for p in names(percentile))
     for p in percentiles:
         if p not in ("p90", "p99"):
-            raise UsageError(f"unknown percentile '{p[1:]}'; use 90 or 99 (the median is 50)")
+            raise UsageError(
+                msg("unknown percentile '{given}'; use 90 or 99 (the median is 50)", given=p[1:])
+            )
     return given(export_times=export_times, percentiles=percentiles, redact=redact)
 
 

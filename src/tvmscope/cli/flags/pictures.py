@@ -11,8 +11,8 @@ import typer
 from tvmscope.cli.flags.option import given, option
 from tvmscope.core.options import PictureOptions
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
-from tvmscope.units import parse_numbers
+from tvmscope.messages import _, msg
+from tvmscope.parsing import parse_numbers
 
 _PICTURES = _("Pictures")
 _OF_RUN = ("more", "save_vis")
@@ -135,7 +135,7 @@ def pictures(
 ) -> dict[str, Any]:
     scale = parse_numbers(input_scale) if input_scale else ()
     if len(scale) > 1:
-        raise UsageError("--input-scale is one number; give --std for one per channel")
+        raise UsageError(msg("--input-scale is one number; give --std for one per channel"))
     preprocess = given(
         scale=scale[0] if scale else None,
         mean=parse_numbers(mean) if mean else None,
@@ -144,7 +144,7 @@ def pictures(
         fit=fit,
     )
     if 0.0 in preprocess.get("std", ()):
-        raise UsageError("--std divides: it cannot be 0")
+        raise UsageError(msg("--std divides: it cannot be 0"))
     found = (*(image or ()), *(more or ()))
     others = given(
         task=task, head=head, labels=labels, score_threshold=score_threshold, nms_iou=nms_iou,
@@ -153,7 +153,7 @@ def pictures(
     if not found:
         if others:
             flag = next(iter(others)).replace("_", "-").replace("preprocess", "input-scale")
-            raise UsageError(f"--{flag} needs a picture: give --image PATH")
+            raise UsageError(msg("--{flag} needs a picture: give --image PATH", flag=flag))
         return {}
     return {"pictures": PictureOptions(pictures=found, **others)}
 

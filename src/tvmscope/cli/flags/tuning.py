@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from tvmscope.cli.flags.option import given, names, option
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
-from tvmscope.units import parse_duration_s, parse_fraction
+from tvmscope.messages import _, msg
+from tvmscope.parsing import parse_duration_s, parse_fraction
 
 _SEARCH = _("How to search")
 _HOW = _("How to compile")
@@ -200,5 +200,5 @@ def first(
 def _duration(flag: str, text: str) -> float:
     seconds = parse_duration_s(text)
     if seconds <= 0:
-        raise UsageError(f"{flag} {text}: give more than 0")
+        raise UsageError(msg("{flag} {text}: give more than 0", flag=flag, text=text))
     return seconds

@@ -13,6 +13,7 @@ from tvmscope.compiler.tunable.knobs import workload_of
 from tvmscope.compiler.units import emit
 from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.tuning import Choice
+from tvmscope.cuda import config as configs
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import one_line
@@ -22,8 +23,6 @@ RULE = "tvmscope.rule"
 TRACE = "tvmscope.trace"
 """Attributes in which the scheduling pass leaves what it did to a function."""
 _LONGEST_TEXT = 240
-_ON_TENSOR_CORES = ("conv2d", "matmul", "attention", "persistent")
-"""Templates of generated kernels that multiply matrices."""
 _TYPED = re.compile(r"T\.(?:int|uint|float|bfloat)\d+\((-?[\w.+-]+)\)")
 _MODES = {
     int(tirx.ForKind.SERIAL): "serial",
@@ -73,7 +72,7 @@ def _describe(
     params = [p for p in func.params if isinstance(p.ty, tirx.BufferType)]
     return KernelIR(
         name=name,
-        tree=tuple(_loops(func.body)),
+        tree=loop_tree(func),
         buffers=tuple(_buffer(b) for b in (*params, *_allocated(func.body))),
         trace=tuple(str(line) for line in func.attrs.get(TRACE) or ()),
         rule=_rule(func.attrs),
@@ -91,9 +90,9 @@ def _generated(
     """A kernel that is no loop nest of TVM's: what it computes, and its configuration."""
     return KernelIR(
         name=name,
-        tree=(Loop(text=unit.label, body=_steps(unit, config)),),
+        tree=(Loop(text=unit.label, body=(Loop(text=config.label),)),),
         buffers=tuple(_buffer(p) for p in func.params if isinstance(p.ty, tirx.BufferType)),
-        rule=emit.RULE,
+        rule=configs.RULE,
         workload=unit.key,
         tuned=choices.get(unit.key),
         flops=float(unit.flops),
@@ -101,19 +100,16 @@ def _generated(
     )
 
 
-def _steps(unit: Unit, config: Config) -> tuple[Loop, ...]:
-    """What a generated kernel is made of, in words."""
-    lines = [config.label]
-    if config.template in _ON_TENSOR_CORES and getattr(unit, "math", "ieee") != "ieee":
-        lines.append("products by mma_sync on tensor cores")
-    return tuple(Loop(text=line) for line in lines)
-
-
 def _rule(attributes: tvm.ir.DictAttrs) -> str | None:
     """Ours leave their name; TVM's own GPU pipeline only says that DLight was there."""
     if RULE in attributes:
         return str(attributes[RULE])
     return "dlight" if attributes.get("tirx.is_scheduled") else None
+
+
+def loop_tree(func: tirx.PrimFunc) -> tuple[Loop, ...]:
+    """A function's loop nest, readable without TVM."""
+    return tuple(_loops(func.body))
 
 
 def _loops(s: tirx.Stmt) -> Iterator[Loop]:

@@ -38,10 +38,10 @@ class Window:
         )
 
 
-def _pad(data: te.Tensor, window: Window, extra_right: int) -> te.Tensor:
-    """Zeros around the image, and to the right for the columns that are computed and cropped."""
+def _pad(data: te.Tensor, window: Window, extra_right: int, extra_bottom: int = 0) -> te.Tensor:
+    """Zeros around the image, and behind it for what is computed and cropped."""
     top, left, bottom, right = window.padding
-    right += extra_right
+    right, bottom = right + extra_right, bottom + extra_bottom
     if not any((top, left, bottom, right)):
         return data
     height, width = int(data.shape[2]), int(data.shape[3])
@@ -56,22 +56,22 @@ def _pad(data: te.Tensor, window: Window, extra_right: int) -> te.Tensor:
     return te.compute(shape, padded, name="pad_temp")
 
 
-def _crop(result: te.Tensor, width: int) -> te.Tensor:
-    if int(result.shape[3]) == width:
+def _crop(result: te.Tensor, rows: int, width: int) -> te.Tensor:
+    if (int(result.shape[2]), int(result.shape[3])) == (rows, width):
         return result
-    shape: tuple[tirx.Expr | int, ...] = (*result.shape[:3], width, result.shape[4])
+    shape: tuple[tirx.Expr | int, ...] = (*result.shape[:2], rows, width, result.shape[4])
     return te.compute(shape, lambda *i: result(*i), name="crop")
 
 
-def _extra_columns(window: Window, computed: int, wanted: int) -> int:
-    return (computed - wanted) * window.strides[1]
+def _extra(window: Window, axis: int, computed: int, wanted: int) -> int:
+    return (computed - wanted) * window.strides[axis]
 
 
 def conv2d(
     data: te.Tensor,
     weight: te.Tensor,
     window: Window,
-    computed_width: int,
+    computed: tuple[int, int],
     out_dtype: str,
     channels: int,
     groups: int = 1,
@@ -79,11 +79,13 @@ def conv2d(
 ) -> te.Tensor:
     """Dense convolution over `channels` inputs (of each group), summed in `out_dtype`; `data` is
     blocked (5-D) or plain NCHW (4-D), `weight` is (O/16, I/b, kh, kw, b, 16), b = 16 for blocked
-    data, else I. Groups are whole blocks, of blocked data."""
+    data, else I. Groups are whole blocks, of blocked data. `computed` rows and columns may be more
+    than there are; they are cropped."""
     blocks, _, kh, kw, inner, _ = (int(d) for d in weight.shape)
     size = (int(data.shape[2]), int(data.shape[3]))
     rows, width = window.output(size, (kh, kw))
-    padded = _pad(data, window, _extra_columns(window, computed_width, width))
+    below = _extra(window, 0, computed[0], rows)
+    padded = _pad(data, window, _extra(window, 1, computed[1], width), below)
     ic = te.reduce_axis((0, channels), "ic")
     y, x = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
     (sy, sx), (dy, dx) = window.strides, window.dilation
@@ -95,7 +97,7 @@ def conv2d(
         return padded(n, first + ic // inner, row, column, ic % inner)
 
     result = te.compute(
-        (data.shape[0], blocks, rows, computed_width, CHANNEL_BLOCK),
+        (data.shape[0], blocks, *computed, CHANNEL_BLOCK),
         lambda n, o, h, w, b: te.sum(
             value(n, o, h * sy + y * dy, w * sx + x * dx).astype(out_dtype)
             * weight[o, ic // inner, y, x, ic % inner, b].astype(out_dtype),
@@ -104,7 +106,44 @@ def conv2d(
         name="conv2d_nchwc",
         attrs={OP: "conv2d", **notes},
     )
-    return _crop(result, width)
+    return _crop(result, rows, width)
+
+
+def pointwise_conv2d(
+    data: te.Tensor,
+    weight: te.Tensor,
+    computed: int,
+    out_dtype: str,
+    channels: int,
+    notes: Mapping[str, str] = NO_NOTES,
+) -> te.Tensor:
+    """A 1x1 convolution that keeps the image's size, over all its pixels as if in one row.
+
+    Where more pixels are `computed` than there are, the last one stands in for those behind it.
+    """
+    blocks, _, _, _, inner, _ = (int(d) for d in weight.shape)
+    batch, _, height, width, _ = data.shape
+    pixels = int(height) * int(width)
+    ic = te.reduce_axis((0, channels), "ic")
+    units = [te.reduce_axis((0, 1), name) for name in ("kh", "kw")]
+
+    def element(n: tirx.Var, o: tirx.Var, h: tirx.Var, p: tirx.Var, b: tirx.Var) -> tirx.Expr:
+        at = p if computed == pixels else tirx.min(p, pixels - 1)
+        value = data(n, ic // inner, at // width, at % width, ic % inner).astype(out_dtype)
+        factor = weight[o, ic // inner, units[0], units[1], ic % inner, b].astype(out_dtype)
+        return te.sum(value * factor, axis=[ic, *units])
+
+    result = te.compute(
+        (batch, blocks, 1, computed, CHANNEL_BLOCK),
+        element,
+        name="conv2d_nchwc",
+        attrs={OP: "conv2d", **notes},
+    )
+    return te.compute(
+        (batch, blocks, height, width, CHANNEL_BLOCK),
+        lambda n, o, h, w, b: result(n, o, 0, h * width + w, b),
+        name="unflatten",
+    )
 
 
 def depthwise_conv2d(
@@ -118,7 +157,7 @@ def depthwise_conv2d(
     """Depthwise convolution of blocks, summed in `out_dtype`; `weight` is (C/16, kh, kw, 16)."""
     kh, kw = int(weight.shape[1]), int(weight.shape[2])
     rows, width = window.output((int(data.shape[2]), int(data.shape[3])), (kh, kw))
-    padded = _pad(data, window, _extra_columns(window, computed_width, width))
+    padded = _pad(data, window, _extra(window, 1, computed_width, width))
     y, x = te.reduce_axis((0, kh), "kh"), te.reduce_axis((0, kw), "kw")
     (sy, sx), (dy, dx) = window.strides, window.dilation
     result = te.compute(
@@ -131,7 +170,7 @@ def depthwise_conv2d(
         name="depthwise_nchwc",
         attrs={OP: "depthwise", **notes},
     )
-    return _crop(result, width)
+    return _crop(result, rows, width)
 
 
 def to_blocks(data: te.Tensor) -> te.Tensor:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -11,11 +11,13 @@ import numpy as np
 from tvm import relax, te
 from tvm.ir.expr import GenericConst
 
-from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.cost import dense_tiles, tiles
+from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
 from tvmscope.compiler.graph.rewrite import OUT_ELEMENTWISE_FUSABLE, static_shape
 from tvmscope.compiler.kernels import blocked
 from tvmscope.compiler.kernels import winograd as fast
 from tvmscope.compiler.kernels.blocked import Window
+from tvmscope.compiler.kernels.marks import TILE
 from tvmscope.compiler.kernels.packing import Array, merge_groups, pack_dense, pack_depthwise
 from tvmscope.compiler.kernels.winograd_transforms import BY_NAME
 from tvmscope.compiler.tunable.knobs import Knobs, by, int_of, notes, ranked, without
@@ -97,22 +99,25 @@ def choose(
 ) -> Kernel | None:
     """The kernel that is known or else predicted to be fastest; None where there is none for it.
 
-    Parameters: `kernel` is `direct`, `winograd2` or `winograd4`; `columns` is the tile's width;
-    `share` lets each core take its share of Winograd's tiles.
+    Parameters: `kernel` is `direct`, `winograd2` or `winograd4`; `tile` names a direct kernel's
+    register tile, `columns` the width of another's; `share` lets each core take its share of
+    Winograd's tiles.
     """
     workload = conv.workload(is_blocked)
     predicted = _predict(conv, target) if is_blocked else None
     chosen, params = _settle(knobs.of(workload), predicted, winograd)
     if chosen != DIRECT:
         return _winograd(conv, target, chosen, params, workload)
-    ranking = tiles.ranked_columns(conv.result[3], target)
-    params = ranked(without(params, "share"), "columns", ranking)
-    common = _common(conv, target, params, notes(workload, params))
+    params = without(params, "share")
     if conv.groups == 1:
-        return _dense(conv, is_blocked, common)
+        return _dense(conv, target, is_blocked, params, workload)
     if conv.groups == conv.inputs == conv.result[1]:
-        return _depthwise(conv, common)
-    return _grouped(conv, common)
+        return _depthwise(conv, target, params, workload)
+    merged = merge_groups(conv.kernel, conv.groups)
+    if merged is None:
+        return None
+    whole = replace(conv, kernel=merged[0], groups=merged[1])
+    return _dense(whole, target, True, params, workload, name="grouped_conv2d")
 
 
 def _predict(conv: Convolution, target: Target) -> str | None:
@@ -137,44 +142,75 @@ def _settle(asked: Params, predicted: str | None, winograd: bool) -> tuple[str, 
     return chosen, params if chosen == predicted else {**params, "kernel": chosen}
 
 
-def _common(
-    conv: Convolution, target: Target, params: Params, noted: Mapping[str, str]
-) -> dict[str, Any]:
-    return {
-        "window": conv.window,
-        "computed_width": tiles.padded(conv.result[3], target, int_of(params, "columns")),
+def _dense(
+    conv: Convolution,
+    target: Target,
+    is_blocked: bool,
+    asked: Params,
+    workload: str,
+    name: str = "conv2d",
+) -> Kernel:
+    """Of one group, or of groups that are whole blocks of channels."""
+    shape = _shape(conv, is_blocked)
+    ranking = dense_tiles.ranked(shape, target)
+    params = ranked(asked, dense_tiles.PARAMETER, [tile.name for tile in ranking])
+    wanted = params.get("columns", params.get(dense_tiles.PARAMETER, ranking[0].name))
+    tile = dense_tiles.named(str(wanted))
+    if not tile.covers(shape):  # as where one is asked of all workloads
+        params, tile = without(params, dense_tiles.PARAMETER), ranking[0]
+    common: dict[str, Any] = {
         "out_dtype": conv.dtype,
-        "notes": noted,
+        "channels": conv.kernel.shape[1],
+        "notes": {**notes(workload, params), TILE: tile.name},
     }
-
-
-def _dense(conv: Convolution, is_blocked: bool, common: Mapping[str, Any]) -> Kernel:
+    if tile.flat:
+        compute = partial(blocked.pointwise_conv2d, computed=tile.computed(shape)[1], **common)
+    else:
+        compute = partial(
+            blocked.conv2d,
+            window=conv.window,
+            computed=tile.computed(shape),
+            groups=conv.groups,
+            **common,
+        )
     return Kernel(
-        name="conv2d",
-        compute=partial(blocked.conv2d, channels=conv.inputs, **common),
+        name=name,
+        compute=compute,
         weight=pack_dense(conv.kernel, blocked_input=is_blocked),
         takes_blocks=is_blocked,
     )
 
 
-def _depthwise(conv: Convolution, common: Mapping[str, Any]) -> Kernel:
-    return Kernel(
-        name="depthwise_conv2d",
-        compute=partial(blocked.depthwise_conv2d, **common),
-        weight=pack_depthwise(conv.kernel),
+def _shape(conv: Convolution, is_blocked: bool) -> dense_tiles.Shape:
+    """What the choice of a tile depends on."""
+    outputs, channels, *kernel = conv.kernel.shape
+    still = conv.window == Window((1, 1), (0, 0, 0, 0), conv.window.dilation)
+    return dense_tiles.Shape(
+        blocks=-(-outputs // conv.groups // CHANNEL_BLOCK),
+        groups=conv.groups,
+        channels=channels,
+        kernel=(kernel[0], kernel[1]),
+        rows=conv.result[2],
+        columns=conv.result[3],
+        batch=conv.result[0],
+        stride=conv.window.strides[1],
+        flattens=is_blocked and still and kernel == [1, 1] and conv.groups == 1,
+        copies=any(conv.window.padding),
     )
 
 
-def _grouped(conv: Convolution, common: Mapping[str, Any]) -> Kernel | None:
-    merged = merge_groups(conv.kernel, conv.groups)
-    if merged is None:
-        return None
-    kernel, groups = merged
-    sizes = {"channels": kernel.shape[1], "groups": groups}
+def _depthwise(conv: Convolution, target: Target, asked: Params, workload: str) -> Kernel:
+    params = ranked(asked, "columns", tiles.ranked_columns(conv.result[3], target))
     return Kernel(
-        name="grouped_conv2d",
-        compute=partial(blocked.conv2d, **sizes, **common),
-        weight=pack_dense(kernel, blocked_input=True),
+        name="depthwise_conv2d",
+        compute=partial(
+            blocked.depthwise_conv2d,
+            window=conv.window,
+            computed_width=tiles.padded(conv.result[3], target, int_of(params, "columns")),
+            out_dtype=conv.dtype,
+            notes=notes(workload, params),
+        ),
+        weight=pack_depthwise(conv.kernel),
     )
 
 

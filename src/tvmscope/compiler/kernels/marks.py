@@ -4,6 +4,8 @@ from __future__ import annotations
 
 OP = "tvmscope.op"
 """Which operator a block computes."""
+TILE = "tvmscope.tile"
+"""The register tile that a block's computation is padded for."""
 LANES = 16
 """Partial results of a row's reduction: the lanes of a vector."""
 STAGE = "tvmscope.stage"

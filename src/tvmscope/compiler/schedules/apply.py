@@ -19,7 +19,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.errors import UsageError, one_line
-from tvmscope.messages import marked
+from tvmscope.messages import marked, msg
 from tvmscope.runtime import tvm_compat
 
 
@@ -37,7 +37,13 @@ def _enabled(offered: Sequence[ScheduleRule], options: CompileOptions) -> list[S
     known = [rule.name for rule in offered]
     unknown = [name for name in left_out if name not in known]
     if unknown:
-        raise UsageError(f"no schedule rule named {', '.join(unknown)}; rules: {', '.join(known)}")
+        raise UsageError(
+            msg(
+                "no schedule rule named {unknown}; rules: {known}",
+                unknown=unknown,
+                known=known,
+            )
+        )
     return [rule for rule in offered if rule.name not in left_out]
 
 

@@ -43,28 +43,35 @@ def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
     }
     at = list(values.values())
     weights = realize.block.reads[-1]
-    index = [_replaced(axis.min, values) for axis in weights.region]
-    _move_on(index, weights.source.shape, plan)
+    here = [_replaced(axis.min, values) for axis in weights.region]
     row_bytes = int(weights.source.shape[-1]) * int(weights.source.dtype.bits) // 8
     each = -(-plan.rows * row_bytes // (_LINE_BYTES * plan.repeats))
     line = tirx.Var("line", "int32")
     part = at[plan.repeat] // plan.step % plan.repeats  # a task may begin anywhere
     offset = (part * each + line) * _LINE_BYTES
-    asked = tirx.For(line, 0, each, tirx.ForKind.SERIAL, _request(weights.source[index], offset))
+    following = (
+        _further(here, weights.source.shape, plan, plan.blocks + n) for n in range(plan.blocks)
+    )
+    lines = [_request(weights.source[index], offset) for index in following]
+    body = lines[0] if len(lines) == 1 else tirx.SeqStmt(lines)
+    asked = tirx.For(line, 0, each, tirx.ForKind.SERIAL, body)
     return asked if plan.once is None else tirx.IfThenElse(at[plan.once] == 0, asked, None)
 
 
-def _move_on(index: list[tirx.Expr], shape: Sequence[tirx.Expr], plan: Plan) -> None:
-    """From a block to the next one, as far as there are any."""
-    axis = plan.block_axis
+def _further(
+    here: Sequence[tirx.Expr], shape: Sequence[tirx.Expr], plan: Plan, blocks: int
+) -> list[tirx.Expr]:
+    """Some blocks behind a place, as far as there are any."""
+    index, axis = list(here), plan.block_axis
     count = int(shape[axis])
     if not plan.carry:
-        index[axis] = tirx.min(index[axis] + 1, count - 1)
-        return
+        index[axis] = tirx.min(index[axis] + blocks, count - 1)
+        return index
     following = tirx.min(
-        index[axis - 1] * count + index[axis] + 1, int(shape[axis - 1]) * count - 1
+        index[axis - 1] * count + index[axis] + blocks, int(shape[axis - 1]) * count - 1
     )
     index[axis - 1], index[axis] = following // count, following % count
+    return index
 
 
 def _request(first: tirx.Expr, offset: tirx.Expr) -> tirx.Stmt:

@@ -11,6 +11,7 @@ import numpy as np
 
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
+from tvmscope.messages import msg
 from tvmscope.storage.files import write_npz
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _onnx_run(prepared: Prepared) -> tuple[onnx.ModelProto, dict[str, Array]]:
         results = session.run(names, inputs_of(prepared))
     except Exception as e:  # onnxruntime has a dozen error classes without a common base
         raise ImportModelError(
-            f"its inner values cannot be had from ONNX Runtime: {one_line(e)}"
+            msg("its inner values cannot be had from ONNX Runtime: {reason}", reason=one_line(e))
         ) from e
     tensors = dict(zip(names, results, strict=True)) | inputs_of(prepared)
     return model, {n: a for n, a in tensors.items() if isinstance(a, np.ndarray)}

@@ -29,6 +29,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, one_line
+from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.storage.files import write_npz
 
@@ -121,7 +122,7 @@ def start(
 def study() -> Study:
     """What `start` has made."""
     if _study is None:
-        raise BuildError("no model is under study in this process")
+        raise BuildError(msg("no model is under study in this process"))
     return _study
 
 
@@ -196,7 +197,7 @@ def run(
         machine = relax.VirtualMachine(executable, tvm.cpu(0))
         result = machine["main"](*(tvm.runtime.tensor(np.asarray(a, order="C")) for a in inputs))
     except Exception as e:  # TVM raises many types; what cannot be run cannot be judged
-        raise BuildError(f"this prefix cannot run: {one_line(e)}") from e
+        raise BuildError(msg("this prefix cannot run: {reason}", reason=one_line(e))) from e
     return [value.numpy() for value in _flat(result)]
 
 

@@ -17,6 +17,7 @@ import tvm
 from tvmscope.compiler.study import framework_values, prefixes
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.errors import BuildError, one_line
+from tvmscope.messages import msg
 from tvmscope.storage.files import write_npz, write_text_atomic
 
 SCRIPT = "reproduce.py"
@@ -36,7 +37,7 @@ def write_operator(source: int, folder: str, tolerance: float, what: str) -> Non
     try:
         framework_values.write_operator(here.prepared, here.imported.nodes[source], place)
     except Exception as e:  # a node with inner graphs, or a program that torch cannot export
-        raise BuildError(f"the operator cannot be cut out: {one_line(e)}") from e
+        raise BuildError(msg("the operator cannot be cut out: {reason}", reason=one_line(e))) from e
     _finish("importer.py", place, {"tolerance": tolerance, "what": what})
 
 
@@ -86,7 +87,7 @@ def write_pair(
         else:
             after = prefixes.apply(before, low, high)
     except Exception as e:  # a pass may want more of the model than one operator
-        raise BuildError(f"the operator cannot be cut out: {one_line(e)}") from e
+        raise BuildError(msg("the operator cannot be cut out: {reason}", reason=one_line(e))) from e
     for name, module in (("before", before), ("after", after)):
         write_text_atomic(place / f"{name}.json", tvm.ir.save_json(module))
         write_text_atomic(place / f"{name}.txt", module.script(show_meta=False))

@@ -34,13 +34,15 @@ from tvmscope.compiler.schedules.apply import (
     take,
 )
 from tvmscope.compiler.targets import to_tvm
-from tvmscope.compiler.tunable import knobs, traces
+from tvmscope.compiler.tunable import knobs, traces, unit_tasks
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, Params, TuningTask
+from tvmscope.cuda import kernel_file
 from tvmscope.errors import BuildError, one_line
+from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 
 _WAYS: tuple[Params, ...] = (
@@ -110,6 +112,12 @@ def _tasks(
     for var, func in module.functions_items():
         if not isinstance(func, tirx.PrimFunc) or var.name_hint not in counts:
             continue
+        unit = unit_tasks.task_of(
+            func, var.name_hint, counts[var.name_hint], origins[var.name_hint], target, folder
+        )
+        if unit is not None:
+            known = merged.setdefault(unit.key, replace(unit, calls=0))
+            merged[unit.key] = replace(known, calls=known.calls + unit.calls)
         if is_scheduled(func):  # by the pass that made it: no choice would reach it
             continue
         key, calls_here = knobs.workload_of(func), counts[var.name_hint]
@@ -244,7 +252,7 @@ def _taken(function: Path, candidate: Candidate, target: Target) -> tuple[str, s
         taken = take(offered, func, "main", target, remarks)
     if taken is None or (remarks and candidate != Candidate()):
         why = "; ".join(remarks) or f"no rule takes it with {json.dumps(candidate.params)}"
-        raise BuildError(f"candidate {candidate.id}: {why}")
+        raise BuildError(msg("candidate {id}: {why}", id=candidate.id, why=why))
     return taken
 
 
@@ -252,18 +260,23 @@ def trace_of(function: Path, candidate: Candidate, target: Target) -> tuple[str,
     """What the candidate does to the kernel: as the JSON of a trace, and as Python's calls."""
     trace = _taken(function, candidate, target)[1].trace
     if trace is None:
-        raise BuildError(f"candidate {candidate.id}: its schedule leaves no trace")
+        raise BuildError(msg("candidate {id}: its schedule leaves no trace", id=candidate.id))
     return traces.text(trace), [str(line) for line in trace.as_python()]
 
 
 def build_candidate(function: Path, candidate: Candidate, target: Target, output: Path) -> None:
     """Compile a candidate into the shared library `output`, whose one function is `main`."""
+    if (placed := unit_tasks.read(function)) is not None:
+        unit_tasks.build(*placed, candidate, target, output)
+        return
     try:
         _write_library(schedule_candidate(function, candidate, target), target, output)
     except BuildError:
         raise
     except Exception as e:  # TVM raises many types, for schedules that are not legal too
-        raise BuildError(f"candidate {candidate.id}: {one_line(e)}") from e
+        raise BuildError(
+            msg("candidate {id}: {reason}", id=candidate.id, reason=one_line(e))
+        ) from e
 
 
 def build_plain(function: Path, target: Target, output: Path) -> None:
@@ -273,6 +286,10 @@ def build_plain(function: Path, target: Target, output: Path) -> None:
     from the truth than the candidates. `target` is a CPU, also where the candidates are a GPU's,
     which cannot run plain loops.
     """
+    if (placed := unit_tasks.read(function)) is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        kernel_file.write(output, placed[0])
+        return
     text = function.read_text(encoding="utf-8")
     for half in ("float16", "bfloat16"):
         text = text.replace(f'"{half}"', '"float32"')
@@ -289,5 +306,7 @@ def _write_library(func: tirx.PrimFunc, target: Target, output: Path) -> None:
 
 def arguments(function: Path) -> tuple[tuple[tuple[int, ...], str], ...]:
     """Shape and dtype of each argument of a kernel, results last."""
+    if (placed := unit_tasks.read(function)) is not None:
+        return kernel_file.arguments(placed[0])
     func = read_function(function)
     return tuple((tuple(int(d) for d in p.shape), str(p.dtype)) for p in func.params)

@@ -47,7 +47,7 @@ def without(params: Params, *names: str) -> Params:
     return {name: value for name, value in params.items() if name not in names}
 
 
-def ranked(params: Params, name: str, ranking: Sequence[int]) -> Params:
+def ranked(params: Params, name: str, ranking: Sequence[int | str]) -> Params:
     """`rank` made into the parameter that it stands for: the nth value of a ranking.
 
     A model is lowered with a rank to see all its workloads at their second-best value, whatever

@@ -22,7 +22,6 @@ from tvmscope.cuda.units import Tensor, Unit
 
 UNIT = "tvmscope.unit"
 CONFIG = "tvmscope.config"
-RULE = "triton"
 OUTPUTS = ("output", "sum", "workspace")
 _OPAQUE = 8
 """TVM's OpPatternKind of what nothing is fused with."""
@@ -69,7 +68,7 @@ def function(
         "tirx.noalias": True,
         "tirx.is_scheduled": True,
         "op_pattern": _OPAQUE,
-        "tvmscope.rule": RULE,
+        "tvmscope.rule": configs.RULE,
         UNIT: json.dumps(unit.to_json(), sort_keys=True),
         CONFIG: json.dumps(configs.to_json(config), sort_keys=True),
     }

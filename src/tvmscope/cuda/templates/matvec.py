@@ -21,7 +21,7 @@ def matvec(
     INNER: tl.constexpr,
     A_M: tl.constexpr, A_K: tl.constexpr, A_OUTER: tl.constexpr, A_INNER: tl.constexpr,
     A_OFFSET: tl.constexpr,
-    B_K: tl.constexpr, B_N: tl.constexpr, B_OUTER: tl.constexpr, B_INNER: tl.constexpr,
+    B_N: tl.constexpr, B_OUTER: tl.constexpr, B_INNER: tl.constexpr,
     B_OFFSET: tl.constexpr,
     Y_M: tl.constexpr, Y_N: tl.constexpr, Y_OUTER: tl.constexpr, Y_INNER: tl.constexpr,
     Y_OFFSET: tl.constexpr,
@@ -53,9 +53,7 @@ def matvec(
     if EACH == 1 and WEIGHT:
         # all the weights of the block are asked for before the input exists
         e = part * TILE_K + k
-        stretch = tl.load(
-            w + column[:, None] + (e * B_K)[None, :], mask=(e < K)[None, :], other=0.0
-        )
+        stretch = tl.load(w + column[:, None] + e[None, :], mask=(e < K)[None, :], other=0.0)
         wait(PDL)
         value = tl.load(a + e * A_K, mask=e < K, other=0.0).to(tl.float32)
         total = stretch.to(tl.float32) * value[None, :]
@@ -65,8 +63,8 @@ def matvec(
             e = (part * EACH + i) * TILE_K + k
             ok = e < K
             value = tl.load(a + e * A_K, mask=ok, other=0.0).to(tl.float32)
-            place = w + column[:, None] + (e * B_K)[None, :]
-            stretch = tl.load(place, mask=ok[None, :], other=0.0).to(tl.float32)
+            w_at = w + column[:, None] + e[None, :]
+            stretch = tl.load(w_at, mask=ok[None, :], other=0.0).to(tl.float32)
             total += stretch * value[None, :]
     release(PDL)
     out = tl.sum(total, 1)[None, :]

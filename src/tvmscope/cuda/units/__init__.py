@@ -17,6 +17,7 @@ from tvmscope.cuda.units.matmul import Matmul, Matrix
 from tvmscope.cuda.units.pool import Pool
 from tvmscope.cuda.units.rows import Norm, Softmax
 from tvmscope.errors import SchemaError
+from tvmscope.messages import msg
 from tvmscope.storage.codec import decode
 
 __all__ = [
@@ -33,8 +34,16 @@ def from_json(data: dict[str, Any]) -> Unit:
     """The unit of a JSON object; one that this version does not know is refused."""
     kind = KINDS.get(str(data.get("kind")))
     if kind is None:
-        raise SchemaError(f"unknown unit '{data.get('kind')}': known are {', '.join(KINDS)}")
+        raise SchemaError(
+            msg(
+                "unknown unit '{kind}': known are {kinds}",
+                kind=str(data.get("kind")),
+                kinds=list(KINDS),
+            )
+        )
     unknown = set(data) - {f.name for f in dataclasses.fields(kind)} - {"kind"}
     if unknown:
-        raise SchemaError(f"{kind.kind}: unknown fields {', '.join(sorted(unknown))}")
+        raise SchemaError(
+            msg("{kind}: unknown fields {unknown}", kind=kind.kind, unknown=sorted(unknown))
+        )
     return decode(kind, data)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from tvmscope.cuda.units.base import Math, Tensor, Unit, check_math, type_label
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,13 @@ class Attention(Unit):
     def __post_init__(self) -> None:
         check_math(self.kind, self.dtype, self.math)
         if self.batch * self.heads > 65535:
-            raise UsageError(f"attention: {self.batch} x {self.heads} heads exceed the grid's axis")
+            raise UsageError(
+                msg(
+                    "attention: {batch} x {heads} heads exceed the grid's axis",
+                    batch=self.batch,
+                    heads=self.heads,
+                )
+            )
         super().__post_init__()
 
     @property

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.storage.codec import encode
 
 Dtype = Literal["float16", "bfloat16", "float32"]
@@ -45,8 +46,12 @@ class Epilogue:
         wanted = _PARAMETERS.get(self.activation, 0)
         if len(self.parameters) != wanted:
             raise UsageError(
-                f"activation '{self.activation}' takes {wanted} parameters,"
-                f" got {len(self.parameters)}"
+                msg(
+                    "activation '{activation}' takes {wanted} parameters, got {count}",
+                    activation=self.activation,
+                    wanted=wanted,
+                    count=len(self.parameters),
+                )
             )
 
 
@@ -117,11 +122,24 @@ class Unit:
         for tensor in self.tensors:
             if tensor.elements > _MOST_ELEMENTS:
                 raise UsageError(
-                    f"{self.kind}: {tensor.role} has {tensor.elements} elements;"
-                    f" kernels address at most {_MOST_ELEMENTS}"
+                    msg(
+                        "{kind}: {role} has {elements} elements; kernels address at most "
+                        "{most_elements}",
+                        kind=self.kind,
+                        role=tensor.role,
+                        elements=tensor.elements,
+                        most_elements=_MOST_ELEMENTS,
+                    )
                 )
             if tensor.elements <= 0:
-                raise UsageError(f"{self.kind}: {tensor.role} is empty: {tensor.shape}")
+                raise UsageError(
+                    msg(
+                        "{kind}: {role} is empty: {shape}",
+                        kind=self.kind,
+                        role=tensor.role,
+                        shape=str(tensor.shape),
+                    )
+                )
 
 
 def _without_defaults(value: Any) -> dict[str, Any]:
@@ -139,8 +157,15 @@ def _without_defaults(value: Any) -> dict[str, Any]:
 
 def check_math(kind: str, dtype: str, products: str) -> None:
     """Refuse a way to multiply that the type does not have."""
-    if (dtype == "float32") == (products == "tensor"):
-        raise UsageError(f"{kind}: '{products}' is no way to multiply {dtype}")
+    if products != "ieee" and (dtype == "float32") == (products == "tensor"):
+        raise UsageError(
+            msg(
+                "{kind}: '{products}' is no way to multiply {dtype}",
+                kind=kind,
+                products=products,
+                dtype=dtype,
+            )
+        )
 
 
 def contraction_tensors(
@@ -165,7 +190,9 @@ def contraction_tensors(
 
 def type_label(dtype: str, products: str) -> str:
     """The type, or how its values are multiplied where that is a choice."""
-    return dtype if products == "tensor" else products
+    if products == "tensor":
+        return dtype
+    return products if dtype == "float32" else f"{dtype} {products}"
 
 
 def tail_label(epilogue: Epilogue) -> str:

@@ -16,6 +16,7 @@ from tvmscope.cuda.units.base import (
     type_label,
 )
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +55,37 @@ class Conv2d(Unit):
         check_math(self.kind, self.dtype, self.math)
         if self.c % self.groups or self.oc % self.groups:
             raise UsageError(
-                f"conv2d: {self.c} -> {self.oc} channels are no {self.groups} equal groups"
+                msg(
+                    "conv2d: {c} -> {oc} channels are no {groups} equal groups",
+                    c=self.c,
+                    oc=self.oc,
+                    groups=self.groups,
+                )
             )
         if self.p < 1 or self.q < 1:
-            raise UsageError(f"conv2d: a {self.r}x{self.s} window does not fit {self.h}x{self.w}")
+            raise UsageError(
+                msg(
+                    "conv2d: a {r}x{s} window does not fit {h}x{w}",
+                    r=self.r,
+                    s=self.s,
+                    h=self.h,
+                    w=self.w,
+                )
+            )
         for name, view, channels in (
             ("input", self.input, self.c),
             ("residual", self.residual, self.oc),
             ("output", self.output, self.oc),
         ):
             if view.offset < 0 or view.offset + channels > (view.pitch or channels):
-                raise UsageError(f"conv2d: {name} view {view} does not hold {channels} channels")
+                raise UsageError(
+                    msg(
+                        "conv2d: {name} view {view} does not hold {channels} channels",
+                        name=name,
+                        view=str(view),
+                        channels=channels,
+                    )
+                )
         super().__post_init__()
 
     @property

@@ -16,6 +16,7 @@ from tvmscope.cuda.units.base import (
     type_label,
 )
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +54,17 @@ class Matmul(Unit):
     def __post_init__(self) -> None:
         check_math(self.kind, self.dtype, self.math)
         if self.weight and self.b is not None:
-            raise UsageError("matmul: a packed weight has no strides of its own")
+            raise UsageError(msg("matmul: a packed weight has no strides of its own"))
         if self.batch[0] * self.batch[1] > 65535:
-            raise UsageError(f"matmul: a batch of {self.batch} exceeds the grid's third axis")
+            raise UsageError(
+                msg(
+                    "matmul: a batch of {batch} exceeds the grid's third axis",
+                    batch=str(self.batch),
+                )
+            )
         for side in (self.matrix_a, self.matrix_b("kn")):
             if 1 not in (side.row, side.column):
-                raise UsageError(f"matmul: no axis of {side} is contiguous")
+                raise UsageError(msg("matmul: no axis of {side} is contiguous", side=str(side)))
         super().__post_init__()
 
     @property

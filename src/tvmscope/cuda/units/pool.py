@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from tvmscope.cuda.units.base import Tensor, Unit
 from tvmscope.cuda.units.conv2d import View
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,15 @@ class Pool(Unit):
 
     def __post_init__(self) -> None:
         if self.p < 1 or self.q < 1:
-            raise UsageError(f"pool: a {self.r}x{self.s} window does not fit {self.h}x{self.w}")
+            raise UsageError(
+                msg(
+                    "pool: a {r}x{s} window does not fit {h}x{w}",
+                    r=self.r,
+                    s=self.s,
+                    h=self.h,
+                    w=self.w,
+                )
+            )
         super().__post_init__()
 
     def _out(self, size: int, window: int, stride: int, before: int, after: int) -> int:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from tvmscope.cuda.units.base import Tensor, Unit
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class Norm(Unit):
 
     def __post_init__(self) -> None:
         if self.keep_sum and not self.residual:
-            raise UsageError("norm: without a residual there is no sum to keep")
+            raise UsageError(msg("norm: without a residual there is no sum to keep"))
         super().__post_init__()
 
     @property

@@ -18,6 +18,8 @@ _MATRIX = re.compile(r"conv|matmul|dense|gemm|einsum|attention", re.IGNORECASE)
 _HALVES = ("float16", "bfloat16")
 _STEP = 8
 """Tensor-core instructions take operands in steps of eight halves."""
+_MATRIX_TEMPLATES = ("conv2d", "matmul", "persistent", "attention")
+"""Of generated kernels; what they are called says less than what they are made of."""
 GAIN = 3.0
 """Taken for fp16 tensor cores against CUDA cores, as far as memory and epilogue let it through."""
 
@@ -36,7 +38,10 @@ def misses_tensor_cores(subject: Subject, kernel: Kernel) -> bool:
     """Whether a matrix kernel runs on a GPU's ordinary cores though it has others."""
     if subject.device != "cuda" or _arch(subject) < _FIRST_ARCH or kernel.ir is None:
         return False
-    return bool(_MATRIX.search(kernel.name)) and not loops.uses_tensor_cores(kernel.ir)
+    if kernel.ir.code is not None and kernel.ir.code.template not in _MATRIX_TEMPLATES:
+        return False  # a single row, or channels one by one: there is no matrix to multiply
+    multiplies = kernel.ir.code is not None or bool(_MATRIX.search(kernel.name))
+    return multiplies and not loops.uses_tensor_cores(kernel.ir)
 
 
 def _arch(subject: Subject) -> int:

@@ -14,7 +14,7 @@ from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.extras import hidden
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.models.inputs import Array, Shape, check_batch, check_names
 from tvmscope.units import format_shape
 
@@ -264,13 +264,17 @@ def _bind_batch(
         )
 
 
-def _unbound(name: str, dims: list[int | str], axis: int) -> str:
+def _unbound(name: str, dims: list[int | str], axis: int) -> Text:
     example = [
         "N" if i == axis else "1" if isinstance(d, str) else str(d) for i, d in enumerate(dims)
     ]
-    return (
-        f"input '{name}' has the dynamic dimension '{dims[axis]}' (number {axis}); "
-        f"give its size: --shapes {name}:{'x'.join(example)}"
+    return msg(
+        "input '{name}' has the dynamic dimension '{dimension}' (number {axis}); give its size: "
+        "--shapes {name}:{example}",
+        name=name,
+        dimension=str(dims[axis]),
+        axis=axis,
+        example="x".join(example),
     )
 
 

@@ -13,7 +13,7 @@ import torch
 from tvmscope.core.options import LoadOptions
 from tvmscope.core.vision import Preprocess, Vision
 from tvmscope.errors import UsageError, one_line
-from tvmscope.messages import Text, msg
+from tvmscope.messages import Text, did_you_mean, msg
 from tvmscope.models.api import TorchModel, random_note
 from tvmscope.models.download import TIMEOUT_S, reachable
 from tvmscope.models.loaders.random_weights import make_alive
@@ -28,13 +28,17 @@ def load(name: str, options: LoadOptions) -> TorchModel:
     names = models.list_models()
     if name not in names:
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        raise UsageError(f"torchvision has no model '{name}'{hint}")
+        raise UsageError(
+            msg("torchvision has no model '{name}'{hint}", name=name, hint=did_you_mean(close))
+        )
     family = models.get_model_builder(name).__module__.split(".")[2]
     if family in ("detection", "optical_flow"):
         raise UsageError(
-            f"torchvision:{name} takes more than one image tensor; write a function that returns "
-            "(module, inputs) and give file.py:function"
+            msg(
+                "torchvision:{name} takes more than one image tensor; write a function that "
+                "returns (module, inputs) and give file.py:function",
+                name=name,
+            )
         )
     weights = models.get_model_weights(name).DEFAULT
     torch.manual_seed(options.seed)

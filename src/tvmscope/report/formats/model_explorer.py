@@ -13,7 +13,7 @@ from typing import Any
 
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
-from tvmscope.messages import _
+from tvmscope.messages import msg
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.sections.charts import own_first
 
@@ -34,8 +34,12 @@ def render(sessions: Sequence[Session]) -> str:
 def _graph(session: Session) -> dict[str, Any]:
     """Milliseconds per source operator in the first profile, which is ours where there is one."""
     if not session.profiles:
-        text = _("{model} has no kernel profile to lay over a graph; `tvmscope profile` makes one")
-        raise UsageError(text.format(model=session.model.name))
+        raise UsageError(
+            msg(
+                "{model} has no kernel profile to lay over a graph; `tvmscope profile` makes one",
+                model=session.model.name,
+            )
+        )
     times: dict[str, float] = {}
     for kernel in own_first(session)[0].kernels:
         for op in kernel.source_ops:

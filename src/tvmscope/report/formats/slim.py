@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.slim import slim
 
@@ -14,7 +15,12 @@ from tvmscope.report.slim import slim
 def render(sessions: Sequence[Session]) -> str:
     """One session, without spaces; the file is compressed."""
     if len(sessions) != 1:
-        raise UsageError(f"a slim file holds one session, not {len(sessions)}; write one for each")
+        raise UsageError(
+            msg(
+                "a slim file holds one session, not {count}; write one for each",
+                count=len(sessions),
+            )
+        )
     return json.dumps(slim(sessions[0]), separators=(",", ":"), allow_nan=False)
 
 

@@ -34,6 +34,25 @@ def si(value: float | None, unit: str) -> str:
     return f"{value / scale:.3g} {prefix}{unit}" if value < 1e15 else f"{value:.3g} {unit}"
 
 
+def device_line(profile: Profile) -> str:
+    """How a GPU spent the profiled run, in words; empty where its clock was not read."""
+    times = profile.device
+    if times is None:
+        return ""
+    moves = sum(k.calls for k in profile.kernels if k.kind == "layout")
+    text = _(
+        "{launches} launches, {moves} only move data; kernels overlap by {overlap}, gaps between "
+        "them {gaps}, before and after them {edges}"
+    )
+    return text.format(
+        launches=times.launches,
+        moves=moves,
+        overlap=format_s(times.overlap_s),
+        gaps=format_s(times.gap_s),
+        edges=format_s(times.edge_s),
+    )
+
+
 def signed(seconds: float) -> str:
     """`+1.20 ms` or `−1.20 ms`."""
     if abs(seconds) < 0.5e-9:  # what is left of a difference of floats

@@ -66,6 +66,22 @@ def _canvas(height: float, title: str) -> Iterator[tuple[Axes, StringIO]]:
         figure.savefig(stream, format="svg", metadata={"Date": None, "Title": title})
 
 
+def bars(
+    title: str, rows: Sequence[tuple[str, float, str]], unit: str, limit: float | None = None
+) -> str:
+    """A picture of named values, each with its own words; `limit` is a line that none can pass."""
+    with _canvas(1.0 + _ROW * max(1, len(rows)), clean(title)) as (axes, stream):
+        for place, (_name, value, words) in enumerate(rows):
+            axes.barh(place, value, 0.62, color=_OWN)
+            _beside(axes, clean(words, NAME_LIMIT), value, place)
+        if limit is not None:
+            axes.axvline(limit, color=_BAD, lw=1.0, linestyle="--")
+        axes.margins(x=0.18)
+        axes.set_xlabel(unit)
+        _labels(axes, [clean(name, 80) for name, _value, _words in rows])
+    return stream.getvalue()
+
+
 def _labels(axes: Axes, names: list[str]) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()

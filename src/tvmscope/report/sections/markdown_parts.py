@@ -104,6 +104,8 @@ def _kernels(session: Session) -> Iterator[str]:
             plain=format_s(profile.end_to_end_s),
             profiled=format_s(profile.profiled_s),
         )
+        if said := charts.device_line(profile):
+            yield f"{said[0].upper()}{said[1:]}."
 
 
 def _operators(session: Session, gap: Waterfall | None) -> Iterator[str]:

@@ -133,7 +133,7 @@ def _kernel(titled: Titled, *, alone: bool) -> RenderableType:
         title = titled.title if ir.key is None else f"{titled.title} · {ir.key.label}"
         parts.append(Text(clean(title), "underline"))
     parts += [Text(clean(ir.name, 120), style="bold"), *_facts(titled), Text("")]
-    parts += [_tree(ir.tree), Text(""), _buffers(ir.buffers), Text("")]
+    parts += [loop_tree(ir.tree), Text(""), _buffers(ir.buffers), Text("")]
     if words := next((r.words for r in titled.session.rules if r.name == ir.rule), None):
         parts.append(Text(clean(_(words)), style="dim"))  # below, so that trees stand side by side
     steps = in_words(ir.trace)
@@ -182,7 +182,8 @@ def _facts(titled: Titled) -> Iterator[Text]:
             yield Text(_("computes {ops}").format(ops=clean(", ".join(sources))), style="dim")
 
 
-def _tree(nodes: tuple[Loop, ...]) -> Tree:
+def loop_tree(nodes: tuple[Loop, ...]) -> Tree:
+    """A loop nest, its modes in colour."""
     tree = Tree(Text(_("loops"), style="dim"), guide_style="dim")
     _grow(tree, nodes)
     return tree

@@ -13,6 +13,7 @@ from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.report.escape import NAME_LIMIT, clean
+from tvmscope.report.sections.charts import device_line
 from tvmscope.units import format_rate, format_s
 
 _OPS_WIDTH = 60
@@ -129,4 +130,7 @@ def _lines(profile: Profile, top: int) -> list[Text]:
     if overhead < 0:  # nothing runs faster for being watched
         cost = _("; without the profiler {plain}: it costs less than the noise")
     cost = cost.format(plain=plain, overhead=overhead)
-    return [Text(text + cost, style="dim")]
+    lines = [Text(text + cost, style="dim")]
+    if said := device_line(profile):
+        lines.append(Text(said, style="dim"))
+    return lines

@@ -20,6 +20,7 @@ import numpy as np
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import Remote, here
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import msg
 from tvmscope.storage.codec import decode
 from tvmscope.tuning.farm import remote_kernel, tracker
 from tvmscope.tuning.farm.remote_kernel import Answer, Job
@@ -64,8 +65,14 @@ class RemoteRunner:
         if not found.count(key):
             keys = ", ".join(sorted({server.key for server in found.servers})) or "none"
             raise RunError(
-                f"the tracker at {address[0]}:{address[1]} has no server for key '{key}'; "
-                f"keys it knows: {keys}"
+                msg(
+                    "the tracker at {host}:{port} has no server for key '{key}'; keys it knows: "
+                    "{keys}",
+                    host=address[0],
+                    port=address[1],
+                    key=key,
+                    keys=keys,
+                )
             )
         self.address, self.key, self.device = address, key, device
         self.slots = slots or found.count(key) + 1
@@ -127,7 +134,7 @@ class RemoteRunner:
 
     def _job(self, library: Path, args: Arguments, seed: int, timeout_s: float) -> Job:
         if not library.is_file():
-            raise RunError(f"there is no library {library}")
+            raise RunError(msg("there is no library {library}", library=library))
         return Job(library=library, args=args, seed=seed, device=self.device, timeout_s=timeout_s)
 
     def _somewhere(
@@ -155,8 +162,14 @@ class RemoteRunner:
                 lost.append(f"{place}: {answer.lost}")
                 end = time.monotonic() + self.wait_s
             if len(lost) >= _TRIES:
-                raise RunError(f"the server was lost {len(lost)} times: {'; '.join(lost)}")
-        raise RunError("the farm's client was closed")
+                raise RunError(
+                    msg(
+                        "the server was lost {count} times: {lost}",
+                        count=len(lost),
+                        lost="; ".join(lost),
+                    )
+                )
+        raise RunError(msg("the farm's client was closed"))
 
     def _place(self, wait_s: float) -> Place:
         """A free server; a tracker that is being started again is waited for."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tvmscope.errors import RunError, one_line
+from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.tuning.farm.tracker import Place
 from tvmscope.tuning.trials.kernels import Arguments, changed, fill
@@ -125,8 +126,14 @@ def _with_session(place: Place, timeout_s: float, work: Callable[[RPCSession], o
     except Exception as e:  # as above; what it is, its message tells
         text = str(e)
         if _EXPIRED in text:
-            raise RunError(f"{place}: the kernel took over {timeout_s:g} s") from e
+            raise RunError(
+                msg(
+                    "{place}: the kernel took over {timeout_s:g} s",
+                    place=str(place),
+                    timeout_s=timeout_s,
+                )
+            ) from e
         if _THERE in text:
             gist = one_line(RuntimeError(text.rpartition(_THERE)[2]))
-            raise RunError(f"{place}: {gist}") from e
+            raise RunError(msg("{place}: {gist}", place=str(place), gist=gist)) from e
         return Answer(lost=one_line(e))

@@ -14,6 +14,7 @@ from typing import Any
 
 from tvmscope.compiler.host import llvm_host
 from tvmscope.errors import RunError
+from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.storage.codec import encode
 from tvmscope.tuning.farm.remote_kernel import DESCRIBE
@@ -65,7 +66,15 @@ def _started(kind: Any, host: str, port: int, port_end: int, **more: Any) -> int
     try:
         _running = kind(host, port, port_end, **more)
     except (OSError, ValueError) as e:
-        raise RunError(f"no port of {host}:{port} to {port_end - 1} can be used: {e}") from e
+        raise RunError(
+            msg(
+                "no port of {host}:{port} to {last} can be used: {reason}",
+                host=host,
+                port=port,
+                last=port_end - 1,
+                reason=str(e),
+            )
+        ) from e
     return int(_running.port)
 
 

@@ -16,7 +16,7 @@ from tvmscope.errors import RunError, UsageError
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied, run_isolated
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 from tvmscope.stages.places import cache_folder
 from tvmscope.tuning.farm import rpc_processes, tracker
 from tvmscope.tuning.farm.tracker import Address, Device, Summary
@@ -41,7 +41,13 @@ class Ports:
 
     def __post_init__(self) -> None:
         if not 0 < self.first <= self.last < 65536:
-            raise UsageError(f"ports {self.first} to {self.last}: give a range within 1 to 65535")
+            raise UsageError(
+                msg(
+                    "ports {first} to {last}: give a range within 1 to 65535",
+                    first=self.first,
+                    last=self.last,
+                )
+            )
 
 
 def log_file(name: str) -> Path:
@@ -82,11 +88,15 @@ def run_server(
     A tracker that is not there yet, or goes away, is waited for.
     """
     if not re.fullmatch(r"[\w.-]+", key):
-        raise UsageError(f"key '{key}': use letters, digits, '.', '_' and '-'")
+        raise UsageError(msg("key '{key}': use letters, digits, '.', '_' and '-'", key=key))
     if is_loopback(ports.host) and not is_loopback(address[0]) and public_host is None:
         raise UsageError(
-            f"the tracker is at {address[0]}, but the server would listen on {ports.host} only, "
-            "where its clients cannot reach it; give --host (0.0.0.0 for every network)"
+            msg(
+                "the tracker is at {host}, but the server would listen on {own} only, where "
+                "its clients cannot reach it; give --host (0.0.0.0 for every network)",
+                host=address[0],
+                own=ports.host,
+            )
         )
     _warn(ports.host, say)
     count = threads or cpu_features.usable_cores()
@@ -117,7 +127,7 @@ def target_of(device: Device, kind: str = "cpu") -> Target:
     """What to compile for a server's machine; unlike our own, it is not proven by a kernel."""
     if kind == "cuda":
         if device.gpu_arch is None:
-            raise UsageError(f"the server ({device.cpu}) has no GPU")
+            raise UsageError(msg("the server ({cpu}) has no GPU", cpu=device.cpu))
         return targets.resolve(f"cuda:{device.gpu_arch}")
     own = run_isolated(_LLVM_HOST)[1]
     foreign = device.triple if device.triple.split("-")[0] != own.split("-")[0] else None
@@ -156,7 +166,14 @@ def _keep_running(
                 say(_("{name} ended ({why}); starting it again").format(name=name, why=e.reason))
         short = short + 1 if time.monotonic() - began < _SHORT_S else 0
         if short >= _SHORT_LIVES:
-            raise RunError(f"{name} ended {short} times in a row at once; see {log}")
+            raise RunError(
+                msg(
+                    "{name} ended {short} times in a row at once; see {log}",
+                    name=name,
+                    short=short,
+                    log=log,
+                )
+            )
         time.sleep(_PAUSE_S)
 
 

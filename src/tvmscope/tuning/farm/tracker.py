@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvmscope.errors import RunError, UsageError
+from tvmscope.messages import msg, msgn
 
 PORT = 9190
 _MAGIC = 0x2F271
@@ -36,7 +37,13 @@ def parse_address(text: str) -> Address:
     if not colon or (":" in host and not host.startswith("[")):
         host, port = text, str(PORT)
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise UsageError(f"'{text}' is no address; write host:port, such as 127.0.0.1:{PORT}")
+        raise UsageError(
+            msg(
+                "'{text}' is no address; write host:port, such as 127.0.0.1:{port}",
+                text=text,
+                port=PORT,
+            )
+        )
     return host.strip("[]"), int(port)
 
 
@@ -104,7 +111,7 @@ def summary(address: Address, *, timeout_s: float = _ANSWER_S) -> Summary:
         _send(stream, [_SUMMARY])
         code, data = _receive(stream)
     if code != _SUCCESS:
-        raise RunError(f"the tracker at {_text(address)} gave no summary")
+        raise RunError(msg("the tracker at {address} gave no summary", address=_text(address)))
     servers = tuple(
         Server(key=entry["key"].removeprefix("server:"), address=":".join(map(str, entry["addr"])))
         for entry in data["server_info"]
@@ -135,13 +142,25 @@ def request(address: Address, key: str, *, wait_s: float) -> Place:
             code, data = _receive(stream)
         except TimeoutError:
             known = summary(address).count(key)
-            text = f"{known} servers, all busy" if known else "no server"
+            busy = msgn("{count} server, busy", "{count} servers, all busy", count=known)
             raise RunError(
-                f"the tracker at {_text(address)} has {text} for key '{key}' within {wait_s:g} s; "
-                "see tvmscope farm status"
+                msg(
+                    "the tracker at {address} has {servers} for key '{key}' within {wait_s:g} s; "
+                    "see tvmscope farm status",
+                    address=_text(address),
+                    servers=busy if known else msg("no server"),
+                    key=key,
+                    wait_s=wait_s,
+                )
             ) from None
     if code != _SUCCESS:
-        raise RunError(f"the tracker at {_text(address)} refused a request for '{key}'")
+        raise RunError(
+            msg(
+                "the tracker at {address} refused a request for '{key}'",
+                address=_text(address),
+                key=key,
+            )
+        )
     host, port, match_key = data
     return Place(host=host, port=port, match_key=match_key)
 
@@ -152,21 +171,37 @@ def _connected(address: Address, timeout_s: float) -> Iterator[socket.socket]:
         stream = socket.create_connection(address, timeout_s)
     except OSError as e:
         raise NoTracker(
-            f"there is no tracker at {_text(address)} ({e}); tvmscope farm tracker starts one"
+            msg(
+                "there is no tracker at {address} ({reason}); tvmscope farm tracker starts one",
+                address=_text(address),
+                reason=str(e),
+            )
         ) from e
     with stream:
         try:
             stream.sendall(struct.pack("<i", _MAGIC))
             magic = struct.unpack("<i", _exactly(stream, 4))[0]
             if magic != _MAGIC:
-                raise RunError(f"what listens at {_text(address)} is no TVM RPC tracker")
+                raise RunError(
+                    msg("what listens at {address} is no TVM RPC tracker", address=_text(address))
+                )
             yield stream
         except TimeoutError as e:
             raise RunError(
-                f"{_text(address)} did not answer as a tracker in {timeout_s:g} s"
+                msg(
+                    "{address} did not answer as a tracker in {timeout_s:g} s",
+                    address=_text(address),
+                    timeout_s=timeout_s,
+                )
             ) from e
         except OSError as e:
-            raise NoTracker(f"the tracker at {_text(address)} hung up: {e}") from e
+            raise NoTracker(
+                msg(
+                    "the tracker at {address} hung up: {reason}",
+                    address=_text(address),
+                    reason=str(e),
+                )
+            ) from e
 
 
 def _send(stream: socket.socket, value: Any) -> None:
@@ -177,7 +212,7 @@ def _send(stream: socket.socket, value: Any) -> None:
 def _receive(stream: socket.socket) -> Any:
     size = struct.unpack("<i", _exactly(stream, 4))[0]
     if not 0 < size <= _LONGEST:
-        raise RunError("what listens there is no TVM RPC tracker")
+        raise RunError(msg("what listens there is no TVM RPC tracker"))
     return json.loads(_exactly(stream, size))
 
 

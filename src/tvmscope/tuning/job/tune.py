@@ -45,6 +45,10 @@ from tvmscope.tuning.trials.workshop import Workshop
 _BATCH_PER_CORE = 4
 _LEAST_S = 15.0
 """A shorter search is not worth its beginning."""
+_USEFUL_S = 3.0
+"""Hardly one batch of candidates is tried in less: then there is nothing new to prove."""
+_USEFUL_SHARE = 0.25
+"""Of the budget: what a search takes at least, where preparing took longer than was expected."""
 _AGAIN = 0.05
 """From this share of the budget on, what validating left is searched on."""
 _AGAIN_SHORT = 0.1
@@ -93,18 +97,22 @@ def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
     What this machine cannot run needs one that can; a plan without times needs none.
     """
     if len(options.targets) != 1 or len(options.precisions) != 1:
-        raise UsageError("tune takes one target and one precision; run it once for each")
+        raise UsageError(msg("tune takes one target and one precision; run it once for each"))
     (target,) = resolve_targets(options)
     own = with_export(replace(options, backends=("tvmscope",), graph=False), wanted=False)
     ((_target, _precision, backend),) = candidates(own, (target,))
     why = why_unavailable(backend, target)
     if why is not None and not can_cross_compile(backend):
-        raise UsageError(f"{target.label} cannot be tuned: {why}")
+        raise UsageError(msg("{target} cannot be tuned: {why}", target=target.label, why=why))
     if why is not None and not (dry_run or options.tune.tracker):
         raise UsageError(
-            f"{target.label} cannot be tuned here: {why}; tune on a machine that runs "
-            "it, or through a farm that has one: --tracker HOST:PORT --key NAME; --dry-run lists "
-            "its tasks"
+            msg(
+                "{target} cannot be tuned here: {why}; tune on a machine that runs it, or "
+                "through a farm that has one: --tracker HOST:PORT --key NAME; --dry-run lists "
+                "its tasks",
+                target=target.label,
+                why=why,
+            )
         )
     return target, own
 
@@ -119,7 +127,7 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
     try:
         proves = not chosen or _has_time(run, len(chosen), proof)
         if chosen:
-            deadline = _deadline(run, len(chosen), proof) if proves else _end(run)
+            deadline = _deadline(run, len(chosen), proof) if proves else _end_without_proof(run)
             search = _prepare_search(run, chosen, workshop, stack, deadline)
             if proves:
                 _search_and_validate(run, search, proof)
@@ -141,21 +149,23 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
 
 
 def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:
-    """Whether the budget leaves time to search and to prove; else the session says so."""
-    if _deadline(run, tasks, proof) > time.monotonic():
+    """Whether the budget leaves time to search and to prove; else the user and the session hear
+    why not."""
+    if _deadline(run, tasks, proof) - time.monotonic() > _USEFUL_S:
         return True
     reserve_s = prove.least_reserve_s(run, proof)
-    least_min = ceil((run.spent_s() + reserve_s + _LEAST_S) / 60)
     proof.reason = msg(
-        "a budget of {budget:.0f} s leaves no time to search and to prove, since preparing took "
-        "{spent:.0f} s and the proof may take {reserve:.0f} s: what is left is searched, and the "
-        "next run goes on from there; give at least {least}m",
+        "a budget of {budget:.0f} s leaves no time to search and to prove, because preparing took "
+        "{spent:.0f} s and the proof may take {reserve:.0f} s: {left:.0f} s are searched without a "
+        "proof, and the next run continues from there; give at least {least}m",
         budget=run.job.options.tune.budget_s,
         spent=run.spent_s(),
         reserve=reserve_s,
-        least=least_min,
+        left=_end_without_proof(run) - time.monotonic(),
+        least=ceil((run.spent_s() + reserve_s + _LEAST_S) / 60),
     )
     warning = msg("not tuned: {reason}", reason=proof.reason)
+    run.job.progress.note(warning)
     run.job.session = replace(run.job.session, warnings=(*run.job.session.warnings, warning))
     return False
 
@@ -174,6 +184,15 @@ def _deadline(run: Tuned, tasks: int, proof: prove.Proof) -> float:
 def _end(run: Tuned) -> float:
     """When the budget is used up."""
     return run.began + run.job.options.tune.budget_s
+
+
+def _end_without_proof(run: Tuned) -> float:
+    """When a search ends that cannot be proven: with the budget, but not before it was of use.
+
+    Where preparing alone used the budget up, no run would ever come further otherwise.
+    """
+    useful_s = min(_LEAST_S, _USEFUL_SHARE * run.job.options.tune.budget_s)
+    return max(_end(run), time.monotonic() + useful_s)
 
 
 def _only_search(run: Tuned, search: Search) -> None:

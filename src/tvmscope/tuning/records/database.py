@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, TuneError
+from tvmscope.messages import msg
 from tvmscope.tuning.records import functions
 from tvmscope.tuning.records.lines import from_line, glimpse, to_line, workload_key
 from tvmscope.tuning.records.validity import outdated
@@ -70,7 +71,7 @@ def read(path: Path, on_reject: OnReject | None = None) -> Iterator[Trial]:
 
 def _parse(line: Line) -> Trial:
     if line.text is None:
-        raise SchemaError(f"longer than {LINE_LIMIT >> 20} MiB")
+        raise SchemaError(msg("longer than {limit} MiB", limit=LINE_LIMIT >> 20))
     return from_line(line.text)
 
 
@@ -88,7 +89,9 @@ def append(path: Path, *trials: Trial) -> None:
             data = b"\n" + data if torn else data
             _write(descriptor, data, size)
     except OSError as e:
-        raise TuneError(f"{path}: the record could not be written: {e}") from e
+        raise TuneError(
+            msg("{path}: the record could not be written: {reason}", path=path, reason=str(e))
+        ) from e
 
 
 def _write(descriptor: int, data: bytes, size: int) -> None:

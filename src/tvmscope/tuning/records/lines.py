@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, TuneError
+from tvmscope.messages import msg
 from tvmscope.storage.codec import decode, encode
 from tvmscope.tuning.records import older
 
@@ -38,7 +39,13 @@ class Glimpse(NamedTuple):
 def to_line(trial: Trial) -> bytes:
     """The trial as a line with its newline; one that says something impossible is refused."""
     if faults := list(problems(trial)):
-        raise TuneError(f"a trial of {trial.workload!r} cannot be kept: {'; '.join(faults)}")
+        raise TuneError(
+            msg(
+                "a trial of {workload} cannot be kept: {faults}",
+                workload=repr(trial.workload),
+                faults="; ".join(faults),
+            )
+        )
     return _dump({**encode(trial), "schema_version": SCHEMA_VERSION}) + b"\n"
 
 
@@ -47,12 +54,18 @@ def from_line(line: bytes) -> Trial:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as e:
-        raise SchemaError("torn, or not JSON") from e
+        raise SchemaError(msg("torn, or not JSON")) from e
     if not isinstance(data, dict) or "schema_version" not in data:
-        raise SchemaError("no record of tvmscope")
+        raise SchemaError(msg("no record of tvmscope"))
     version = data["schema_version"]
     if version not in (1, SCHEMA_VERSION):
-        raise SchemaError(f"schema version {version!r}; this tvmscope reads 1 to {SCHEMA_VERSION}")
+        raise SchemaError(
+            msg(
+                "schema version {version}; this tvmscope reads 1 to {newest}",
+                version=repr(version),
+                newest=SCHEMA_VERSION,
+            )
+        )
     trial = _decoded(older.from_first(data) if version == 1 else data)
     if fault := next(problems(trial), None):
         raise SchemaError(fault)

@@ -10,6 +10,7 @@ from pathlib import Path
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features, cuda_device
+from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.stages.places import TUNING_LOGS
 from tvmscope.stages.tuned_rows import Records
@@ -48,14 +49,14 @@ def _inside(folder: Path, target: Target | None = None) -> list[Path]:
 
 
 def target_folder(target: Target) -> Path:
-    """`tuning_logs/<target>/`."""
-    return TUNING_LOGS / re.sub(r"[^\w.+-]+", "_", target.label)
+    """`tuning_logs/<device>_<architecture>/`; its records say which features they are for."""
+    return TUNING_LOGS / re.sub(r"[^\w.+-]+", "_", f"{target.device}:{target.arch}")
 
 
 def file_to_write(db: str | None, target: Target) -> Path:
     """The file that trials are added to."""
     if db == OFF:
-        raise UsageError("--db none keeps nothing; give a file, or leave --db out")
+        raise UsageError(msg("--db none keeps nothing; give a file, or leave --db out"))
     if db is None:
         return target_folder(target) / FILE_NAME
     path = Path(db)

@@ -12,6 +12,7 @@ from statistics import median
 
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, UsageError
+from tvmscope.messages import msg
 from tvmscope.tuning.records import functions
 from tvmscope.tuning.records.database import append, read, replace_with, scan
 from tvmscope.tuning.records.lines import from_line, is_current, to_line
@@ -94,7 +95,7 @@ def verify(path: Path) -> Report:
         for line in scan(stream):
             try:
                 if line.text is None:
-                    raise SchemaError("too long to be a record")
+                    raise SchemaError(msg("too long to be a record"))
                 trial = from_line(line.text)
             except SchemaError as e:
                 report.fault(line.number, str(e))
@@ -212,7 +213,7 @@ def prune(path: Path, keep: int, *, backup: Path | None) -> Pruned:
     Failed and slower ones go, with them the knowledge that they were tried.
     """
     if keep < 1:
-        raise UsageError(f"--keep {keep}: give at least 1")
+        raise UsageError(msg("--keep {keep}: give at least 1", keep=keep))
     done = Pruned(backup=backup)
 
     def lines() -> Iterator[bytes]:

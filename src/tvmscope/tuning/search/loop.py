@@ -22,7 +22,7 @@ SECOND_LAYER = 2
 the plain loops it rarely comes near a rule's schedule."""
 
 _UNTUNED_SHARE = 0.25
-"""Of the time, what untuned kernels may take before the first candidate is tried."""
+"""Of the time: untuned kernels are all measured first where that takes no more."""
 
 
 class Records(Protocol):
@@ -73,6 +73,7 @@ class Search:
         self.rest_s = rest_s
         """The model's time outside of the tasks."""
         self.new = 0
+        self._trying_s = 0.0
         self.states = {p.task.key: State(p) for p in planned}
         self._on_trial = on_trial
         self._clock = clock
@@ -93,28 +94,36 @@ class Search:
     def run(self) -> None:
         """Search until a limit is reached or nothing is left to try; may be called again."""
         try:
-            untuned = [(s.task, Candidate()) for s in self._measured_first()]
-            for start in range(0, len(untuned), self.batch):
-                if self._clock() < self.limits.deadline:
-                    self._try(untuned[start : start + self.batch])
+            self._measure_untuned()
             while not self._finished() and (state := self._next()) is not None:
                 self._advance(state)
         finally:
             for state in self.states.values():
                 state.mark(self.elapsed_s)
 
-    def _measured_first(self) -> list[State]:
-        """Whose untuned kernels are measured before anything else: all, if time is plentiful.
+    def _measure_untuned(self) -> None:
+        """Measure every untuned kernel before the first candidate, where time is plentiful.
 
-        Else those with the most to gain; the others' follow when their turn comes, so that a
-        short search of many tasks does not end before its first candidate.
+        Where it is not, each is measured with the first candidates of its task, so that a short
+        search of many tasks tries candidates of those with the most to gain.
         """
-        new = [state for state in self.states.values() if UNTUNED not in state.tried]
-        left_s = self.limits.deadline - self._clock()
-        if len(new) * TRIAL_S <= _UNTUNED_SHARE * left_s:
-            return new
-        count = max(1, int(_UNTUNED_SHARE * left_s / TRIAL_S))
-        return sorted(new, key=lambda s: -s.headroom_s)[:count]
+        left = [state.task for state in self.states.values() if UNTUNED not in state.tried]
+        while left and self._clock() < self.limits.deadline:
+            left_s = self.limits.deadline - self._clock()
+            if len(left) * self.trial_s > _UNTUNED_SHARE * left_s:
+                return
+            self._try([(task, Candidate()) for task in left[: self.batch]])
+            left = left[self.batch :]
+
+    @property
+    def trial_s(self) -> float:
+        """What one trial takes, as measured in this run; assumed until there is one."""
+        return self._trying_s / self.new if self.new else TRIAL_S
+
+    def _fitting(self) -> int:
+        """How many trials a batch may have so that all are measured in time; one at the least."""
+        fitting = (self.limits.deadline - self._clock()) / self.trial_s
+        return max(1, int(min(self.batch, fitting)))
 
     def _recall(self, state: State) -> None:
         """Earlier trials on the same machine count, and are not repeated."""
@@ -148,16 +157,15 @@ class Search:
 
     def _advance(self, state: State) -> None:
         """One batch for one task."""
-        if UNTUNED not in state.tried:
-            self._try([(state.task, Candidate())])
-            if self._finished():
-                return
+        first = [] if UNTUNED in state.tried else [Candidate()]
         before, count = state.best_s, self._allowed(state)
         if state.second_layer:
+            self._try([(state.task, candidate) for candidate in first])
             self._evolve(state, count)
         else:
-            batch = next_of(state.task.candidates, state.tried, state.times, count)
-            self._try([(state.task, candidate) for candidate in batch])
+            tried = state.tried | {UNTUNED}
+            batch = next_of(state.task.candidates, tried, state.times, count - len(first))
+            self._try([(state.task, candidate) for candidate in [*first, *batch]])
         state.stale = 0 if state.improved(before) else state.stale + 1
         self._change_layer(state)
 
@@ -179,14 +187,14 @@ class Search:
         space = state.task.candidates
         if state.second_layer or any(c.id not in state.tried for c in space):
             return
-        if self.proposer is None:
+        if self.proposer is None or not state.task.loops:
             state.over = state.over or "every candidate was tried"
             return
         state.second_layer = True
         state.stale += SECOND_LAYER if len(space) > 1 else 0
 
     def _allowed(self, state: State) -> int:
-        rest = [self.batch]
+        rest = [self._fitting()]
         if self.limits.trials is not None:
             rest.append(self.limits.trials - self.new)
         if self.limits.per_task is not None:
@@ -196,12 +204,15 @@ class Search:
     def _try(self, pairs: Sequence[Pair]) -> None:
         if self.limits.trials is not None:
             pairs = pairs[: max(0, self.limits.trials - self.new)]
+        began = self._clock()
+        before_s = self._trying_s
         for task, trial in self.workshop.try_all(pairs, self.limits.deadline):
             state = self.states[task.key]
             if not (trial.reason or "").startswith(NO_REFERENCE):
                 self.records.append(trial, function=_function(task, trial))
             state.add(trial, self.elapsed_s)
             self.new += 1
+            self._trying_s = before_s + self._clock() - began
             self._on_trial(self, state)
 
 

@@ -14,6 +14,7 @@ from tvmscope.core.tuning import Candidate
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import msg
 from tvmscope.tuning.trials.kernels import WARM, Arguments
 from tvmscope.tuning.trials.runners import START_TIMEOUT_S
 
@@ -151,7 +152,7 @@ class Builders:
     def _start(self) -> Worker:
         with self._lock:
             if self._closed:
-                raise TvmscopeError("building was stopped")
+                raise TvmscopeError(msg("building was stopped"))
             worker = Worker("builder", env={"TVM_NUM_THREADS": "1"}, timeout_s=START_TIMEOUT_S)
             self._workers.add(worker)
             return worker

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tvmscope.cuda import kernel_file
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import here
+from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.runtime.weights import copies as stored_copies
+from tvmscope.tuning.trials.unit_kernels import UnitKernel, UnitReference, load_unit
 
 if TYPE_CHECKING:
     from tvm.runtime import Tensor
@@ -130,8 +133,10 @@ class _CudaKernel(_Kernel):
         return [float(value) for value in evaluate(*next(self._turns)).results]
 
 
-def load(request: KernelRequest) -> _Kernel:
+def load(request: KernelRequest) -> _Kernel | UnitKernel | UnitReference:
     """Load the kernel that the request names."""
+    if kernel_file.holds_unit(request.library):
+        return load_unit(request.library, fill(request.args, request.seed))
     return _CudaKernel(request) if request.device == "cuda" else _Kernel(request)
 
 
@@ -146,7 +151,7 @@ def changed(before: Arrays, after: Arrays) -> dict[str, np.ndarray[Any, Any]]:
         if not np.array_equal(old, new, equal_nan=new.dtype.kind == "f")
     }
     if not found:
-        raise RunError("the kernel changed none of its arguments")
+        raise RunError(msg("the kernel changed none of its arguments"))
     return found
 
 

@@ -149,7 +149,7 @@ class Workshop:
         plain = self._build_plain(Path(lowering.function)).result()
         wanted = self.checker.outputs(plain.job.output, widened(reference.args), seed)
         got = self.runner.outputs(library, reference.args, seed)
-        return difference(got, wanted, tolerance(reference.args))
+        return difference(got, wanted, task.tolerance or tolerance(reference.args))
 
     def trial(self, task: TuningTask, candidate: Candidate, status: Status, **more: Any) -> Trial:
         """A trial as it is recorded, dated now."""
@@ -236,7 +236,8 @@ class Workshop:
         try:
             reference = self._reference(task.lowering_for(candidate))
             outputs = self.runner.outputs(built.job.output, reference.args, s.seed)
-            if problem := difference(outputs, reference.outputs, tolerance(reference.args)):
+            most = task.tolerance or tolerance(reference.args)
+            if problem := difference(outputs, reference.outputs, most):
                 return self.trial(task, candidate, "wrong", reason=problem)
             seconds = self.runner.measure(
                 built.job.output,

@@ -84,7 +84,7 @@ def _build(job: Job, rows: Sequence[PlannedRow], alone: bool) -> list[Entry]:
 
 def _single(where: tuple[Target, ...]) -> Target:
     if len(where) != 1:
-        raise UsageError("ablate takes one --target: its rows differ in optimisations only")
+        raise UsageError(msg("ablate takes one --target: its rows differ in optimisations only"))
     return where[0]
 
 
@@ -108,9 +108,9 @@ def ask(
 ) -> Asked:
     """What an ablation would switch; refuses what cannot be."""
     if options.compile.pipeline != "tvmscope":
-        raise UsageError("ablate switches parts of our own pipeline: leave --pipeline out")
+        raise UsageError(msg("ablate switches parts of our own pipeline: leave --pipeline out"))
     if len(candidates(_plain(options), (target,))) != 1:
-        raise UsageError("ablate takes one --precision")
+        raise UsageError(msg("ablate takes one --precision"))
     found = records.find_choices(options.db, target, threads_of(options))
     choices = options.compile.choices or found.choices
     if switches.TUNING.name in only and not choices:
@@ -120,6 +120,8 @@ def ask(
         why = clauses(found.warnings) or none
         raise UsageError(msg("nothing is tuned here: {why}", why=why))
     known = _applicable(switches.of_device(target.device), target, choices)
+    if options.graph is False:
+        known = [switch for switch in known if not switch.graph]
     chosen = switches.choose(known, only)
     return Asked(
         target=target,
@@ -148,7 +150,8 @@ def plan(options: Options, asked: Asked, model_format: str) -> list[PlannedRow]:
 
 
 def _plain(options: Options) -> Options:
-    return replace(options, backends=("tvmscope",), graph=False)
+    """One row of ours; on a GPU as a CUDA graph, which is an optimisation like others."""
+    return replace(options, backends=("tvmscope",), graph=options.graph is not False)
 
 
 def _tuned(row: PlannedRow, options: Options) -> PlannedRow:
@@ -207,6 +210,8 @@ def _named(target: str, cores: int) -> Target:
 
 def _without(whole: PlannedRow, switch: switches.Optimisation, options: Options) -> PlannedRow:
     row = _changed(whole, WITHOUT + switch.name, switches.off([switch], _config(whole)))
+    if switch.graph:
+        return row.changed(graph=False)
     if switch.target is None and switch.threads is None:
         return row
     row = _tuned(_lesser(row, switch), options)  # not every record speaks for it
@@ -296,4 +301,4 @@ def _code(built: Path | Entry) -> tuple[Any, ...]:
     folder = built if isinstance(built, Path) else Path(built.request.artifact)
     found = artifacts.read(folder)
     kernels = (folder / artifacts.KERNELS).read_bytes()
-    return found.target, found.kernels, kernels, found.size_bytes
+    return found.target, found.graph, found.kernels, kernels, found.size_bytes

@@ -14,6 +14,7 @@ from tvmscope.compiler.passes import PASSES, all_passes
 from tvmscope.compiler.schedules import cpu, cuda, rules
 from tvmscope.core.options import CompileOptions
 from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,8 @@ class Optimisation:
     threads: int | None = None
     tuned: bool = False
     """Whether it is what tuning records choose."""
+    graph: bool = False
+    """Whether it is the CUDA graph that a run is recorded in."""
     alone: bool = True
     """Whether it can do anything where all others are off."""
 
@@ -39,6 +42,7 @@ class Optimisation:
 FEATURES = Optimisation(name="target-features", target="cpu:x86-64")
 THREADS = Optimisation(name="threads", threads=1, alone=False)
 TUNING = Optimisation(name="tuning", tuned=True, alone=False)
+GRAPH = Optimisation(name="cuda-graph", graph=True, alone=False)
 
 
 def of_device(device: str) -> tuple[Optimisation, ...]:
@@ -68,7 +72,7 @@ def derived(
             found[switch.name] = _joined(found.get(switch.name), switch, rules=(rule.name,))
     if device == "cpu":
         return (FEATURES, THREADS, *found.values(), TUNING)
-    return (*(replace(each, alone=False) for each in found.values()), TUNING)
+    return (GRAPH, *(replace(each, alone=False) for each in found.values()), TUNING)
 
 
 def _joined(
@@ -95,7 +99,13 @@ def choose(known: Sequence[Optimisation], only: Sequence[str]) -> list[Optimisat
     names = [switch.name for switch in known]
     unknown = [name for name in only if name not in names]
     if unknown:
-        raise UsageError(f"no optimisation named {', '.join(unknown)}; there are {_list(names)}")
+        raise UsageError(
+            msg(
+                "no optimisation named {unknown}; there are {known}",
+                unknown=unknown,
+                known=_list(names),
+            )
+        )
     return [switch for switch in known if not only or switch.name in only]
 
 

@@ -61,9 +61,11 @@ def bisect(model: Any, options: Options, progress: Progress | None = None) -> Bi
         places.claim(options.output, force=options.force, marker=SCRIPT)
     where = resolve_targets(options)
     if len(where) != 1 or len(options.precisions) != 1:
-        raise UsageError("bisect takes one --target and one --precision")
+        raise UsageError(msg("bisect takes one --target and one --precision"))
     if where[0].kind != "llvm":
-        raise UsageError("bisect runs every prefix of the pipeline on the CPU: give --target cpu")
+        raise UsageError(
+            msg("bisect runs every prefix of the pipeline on the CPU: give --target cpu")
+        )
     with loaded(model, with_export(options, wanted=False), progress) as ready:
         folder = options.output or places.session_folder(
             f"{ready.model.name}-bisect", where[0].device, started

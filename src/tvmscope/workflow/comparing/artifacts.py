@@ -102,7 +102,7 @@ def _look(
     asked = options.pictures
     assert asked is not None  # the caller has asked
     if options.load.inputs_file is not None:
-        raise UsageError("give --image or --inputs, not both")
+        raise UsageError(msg("give --image or --inputs, not both"))
     known = found[0].vision or found[1].vision
     like = LIKENESS if not any(a.precision.is_half for a in found) else HALF_LIKENESS
     sides = []

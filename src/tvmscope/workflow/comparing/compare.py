@@ -7,10 +7,10 @@ from pathlib import Path
 from tvmscope.analysis.changes import Changes, changes
 from tvmscope.core.session import FILE_NAME, load
 from tvmscope.errors import AccuracyError, RegressionError, UsageError
+from tvmscope.messages import Seconds, msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime.tvm_compat import require
 from tvmscope.stages.options import Options
-from tvmscope.units import format_s
 
 _META = "meta.json"
 
@@ -26,11 +26,15 @@ def compare_paths(
 
         return compare_artifacts(before, after, options, progress or Silent())
     if options.pictures is not None:
-        raise UsageError("--image compares two artifacts; sessions hold no code to show it to")
+        raise UsageError(msg("--image compares two artifacts; sessions hold no code to show it to"))
     if any(kinds):
         raise UsageError(
-            f"{before} and {after}: a session and an artifact; give two of one kind, or measure "
-            "the artifact with tvmscope run -o"
+            msg(
+                "{before} and {after}: a session and an artifact; give two of one kind, or "
+                "measure the artifact with tvmscope run -o",
+                before=before,
+                after=after,
+            )
         )
     return changes(load(before), load(after))
 
@@ -48,10 +52,18 @@ def check_accuracy(found: Changes) -> None:
 def check_regression(found: Changes, limit: float) -> None:
     """Raise where a row of ours has surely become slower by more than `limit`."""
     worse = [
-        f"{row.label} @ {row.target} by {1 / row.speedup - 1:.1%} "
-        f"({format_s(row.before_s)} -> {format_s(row.after_s)})"
+        msg(
+            "{row} @ {target} by {share:.1%} ({before} -> {after})",
+            row=row.label,
+            target=row.target,
+            share=1 / row.speedup - 1,
+            before=Seconds(row.before_s),
+            after=Seconds(row.after_s),
+        )
         for row in found.rows
         if row.ours and row.verdict == "slower" and 1 / row.speedup > 1 + limit
     ]
     if worse:
-        raise RegressionError(f"slower than {limit:.0%} allow: {', '.join(worse)}")
+        raise RegressionError(
+            msg("slower than {limit:.0%} allow: {worse}", limit=limit, worse=worse)
+        )

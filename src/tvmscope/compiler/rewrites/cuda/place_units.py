@@ -8,11 +8,13 @@ What no kernel of ours computes stays for TVM's own lowering.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -22,18 +24,26 @@ from tvmscope.compiler.units import emit, match
 from tvmscope.compiler.units.found import Found, Operand
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.packing import pack_weight
-from tvmscope.cuda.units import Unit
+from tvmscope.cuda.units import Attention, Conv2d, Math, Matmul, Unit
 
 Choose = Callable[[Unit], Config | None]
 """The configuration of a unit; None leaves it to TVM."""
 
 
-def place_units(choose: Choose) -> tvm.transform.Pass:
-    """The pass."""
+def place_units(
+    choose: Choose,
+    *,
+    convolve: Math | None = None,
+    multiply: Math | None = None,
+    fused: bool = True,
+) -> tvm.transform.Pass:
+    """The pass. `convolve` says how convolutions multiply float32, `multiply` how everything does;
+    `fused` gives a kernel what follows its operator."""
 
     @tvm.transform.module_pass(opt_level=0, name="PlaceUnits")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
-        found = match.find(module["main"])
+        found = match.find(module["main"], fused=fused)
+        found = [_multiplied(unit, convolve, multiply) for unit in found]
         chosen = [(unit, config) for unit in found if (config := choose(unit.unit)) is not None]
         placer = _Placer(module, chosen)
         placed = placer.visit_expr(module["main"])
@@ -43,12 +53,24 @@ def place_units(choose: Choose) -> tvm.transform.Pass:
     return transform
 
 
+def _multiplied(found: Found, convolve: Math | None, multiply: Math | None) -> Found:
+    """The unit with another way to multiply, where one is asked for."""
+    unit = found.unit
+    if multiply is not None and isinstance(unit, Conv2d | Matmul | Attention):
+        return replace(found, unit=replace(unit, math=multiply))
+    if convolve is not None and isinstance(unit, Conv2d) and unit.dtype == "float32":
+        return replace(found, unit=replace(unit, math=convolve))
+    return found
+
+
 @mutator
 class _Placer(PyExprMutator):
     def __init__(self, module: tvm.IRModule, chosen: list[tuple[Found, Config]]) -> None:
         super().__init__(module)
         self.ends = {found.last: (found, config) for found, config in chosen}
         self.inside = {v for found, _ in chosen for v in found.replaced if v != found.last}
+        self.emitted: list[tuple[relax.Call, relax.Var]] = []
+        """Operands that are computed for units, such as a cast mask: several may read one."""
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         """A unit's last value is its kernel's; what lies inside it is not computed."""
@@ -109,10 +131,18 @@ class _Placer(PyExprMutator):
             return relax.const(np.ascontiguousarray(packed))
         visited = self.visit_expr(value)
         if isinstance(visited, relax.Call):
-            visited = self.builder_.emit(visited)
+            visited = self._shared(visited)
         if prod(static_shape(visited) or ()) < prod(shape):
             raise ValueError(f"{found.unit.label}: {role} is smaller than its kernel reads")
         return visited
+
+    def _shared(self, call: relax.Call) -> relax.Var:
+        """The call's value, which is computed once."""
+        for known, var in self.emitted:
+            if tvm_ffi.structural_equal(known, call):
+                return var
+        self.emitted.append((call, self.builder_.emit(call)))
+        return self.emitted[-1][1]
 
 
 def _name(found: Found) -> str:

@@ -1,4 +1,6 @@
-"""Dense convolution on channel blocks: a register tile of columns x one block of channels.
+"""Dense convolution on channel blocks: whole rows, in tiles of columns x one block of channels.
+
+Kernels whose tiles are of another form are scheduled by `conv2d_tiles`.
 
 parallel  image x channel block x output row
   ic_o        input channels in chunks whose weights stay in the first-level cache
@@ -18,6 +20,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.cost.dense_tiles import Tile, named
+from tvmscope.compiler.kernels.marks import TILE
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
 from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu import prefetch
@@ -32,6 +36,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     vectorize_last,
     weight_bytes,
 )
+from tvmscope.compiler.schedules.cpu.conv2d_tiles import schedule_tiles, space_of_tiles
 from tvmscope.compiler.schedules.cpu.parameters import COLUMNS, KERNEL, SUMS
 from tvmscope.compiler.tunable.knobs import int_of, params_of
 from tvmscope.core.target import Target
@@ -62,12 +67,15 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
     conv = find_op(sch, "conv2d")
     if conv is None:
         return None
+    tile = _tile(sch, conv)
+    if tile is not None and not tile.row:
+        return schedule_tiles(sch, conv, tile, target)
     epilogue = inline_epilogue(sch, conv)
     schedule_copies(sch, before=conv)
     n, oc, oh, ow, block, ic, kh, kw = sch.get_loops(conv)
     params = params_of(sch, conv)
     height, *kernel = (int(sch.get(loop).extent) for loop in (oh, kh, kw))
-    width = int_of(params, "columns") or tiles.columns(int(sch.get(ow).extent), target)
+    width = tile.columns if tile else tiles.columns(int(sch.get(ow).extent), target)
     finish = bool(params.get("finish", _finishes_tiles(sch, conv, epilogue, width)))
     channels = int(sch.get(ic).extent)
     chunk = channels if finish else int_of(params, "chunk") or _chunk(channels)
@@ -105,10 +113,13 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
     conv = find_op(sch, "conv2d")
     if conv is None:
         return None
+    tile = _tile(sch, conv)
+    if tile is not None and not tile.row:
+        return space_of_tiles(sch, conv, tile, target)
     epilogue = inline_epilogue(sch, conv)
     extents = [int(sch.get(loop).extent) for loop in sch.get_loops(conv)]
     columns, channels = extents[3], extents[5]
-    width = int_of(params_of(sch, conv), "columns") or tiles.columns(columns, target)
+    width = tile.columns if tile else tiles.columns(columns, target)
     finish = _finishes_tiles(sch, conv, epilogue, width)
     whole = columns == int(sch.get(sch.get_loops(epilogue)[3]).extent)
     sizes = (16, 32, 48, 64, 96, 128, 256, channels)
@@ -120,6 +131,12 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
         "unroll": default_first(_UNROLL, (1, 2, 8, 16)),
         "prefetch": (0, 1) if rows_first else (1, 0),
     }
+
+
+def _tile(sch: s_tir.Schedule, conv: Block) -> Tile | None:
+    """What the computation was padded for; None where a plugin's pass said nothing."""
+    name = sch.get(conv).annotations.get(TILE)
+    return None if name is None else named(str(name))
 
 
 def _finishes_tiles(sch: s_tir.Schedule, conv: Block, epilogue: Block, width: int) -> bool:
@@ -144,7 +161,7 @@ def _chunk(channels: int) -> int:
 RULE = ScheduleRule(
     name="conv2d",
     devices=("cpu",),
-    version=1,
+    version=2,
     words=marked("Dense convolution on channel blocks: a tile of columns stays in registers."),
     schedule=schedule_conv2d,
     space=space,
@@ -152,6 +169,10 @@ RULE = ScheduleRule(
         **KERNEL,
         **COLUMNS,
         **SUMS,
+        "tile": marked(
+            "a tile of {value} (blocks of channels x rows x columns) is kept in registers"
+        ),
+        "group": marked("{value} tiles of pixels pass by the weights of a tile of channels"),
         "finish=1": marked("each tile goes from registers through the epilogue into the result"),
         "finish=0": marked("whole rows are summed up in memory before the epilogue"),
     },

@@ -25,14 +25,16 @@ _FAR_BYTES = 256 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What each step of the marked loop asks for: a part of what it reads, one block further on."""
+    """What each step of the marked loop asks for: a part of what it reads, blocks further on."""
 
     block_axis: int
     """The axis of the weights along which the next block lies."""
+    blocks: int = 1
+    """How many blocks a step reads; the next ones are as many further on."""
     carry: bool = False
     """Whether behind that axis' end comes the first block of the next step of the axis before."""
     rows: int
-    """Rows of the weights' last axis that a step reads, one behind the other."""
+    """Rows of the weights' last axis that a step reads of a block, one behind the other."""
     repeat: int
     """The block's iterator that repeats this with the same weights,"""
     step: int

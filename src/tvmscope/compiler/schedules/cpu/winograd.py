@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
+from tvmscope.compiler.cost.dense_tiles import product_blocks
 from tvmscope.compiler.cost.tiles import NEAR_BYTES, most_columns
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
 from tvmscope.compiler.manifest.switch import Switch
@@ -171,12 +172,14 @@ def _multiply(
     sch.storage_align(written, 0, 0, _WAY_ELEMENTS, _LINE_ELEMENTS)
     p, o, t, lanes, k = sch.get_loops(product)[-5:]
     width = int_of(params, "columns") or _columns(sch, t, target, few=task is not None)
+    blocks = product_blocks(int(sch.get(o).extent), width, target)
+    o_t, o_i = sch.split(o, factors=[None, blocks])
     t_o, t_i = sch.split(t, factors=[None, width])
     k_o, k_i = sch.split(k, factors=[None, chunk])
     by_points = params.get("order") != "channels"
-    outer = (p, o) if by_points else (o, p)
+    outer = (p, o_t) if by_points else (o_t, p)
     steps = (t_o, k_o) if whole else (k_o, t_o)
-    sch.reorder(*outer, *steps, k_i, t_i, lanes)
+    sch.reorder(*outer, *steps, k_i, t_i, o_i, lanes)
     block = sch.fuse(*outer)
     unroll = int_of(params, "unroll") or _UNROLL
     _, unrolled = sch.split(k_i, factors=[None, unroll if chunk % unroll == 0 else 1])
@@ -184,6 +187,7 @@ def _multiply(
     if task is None:
         sch.parallel(block)
     sch.unroll(t_i)
+    sch.unroll(o_i)
     sch.vectorize(lanes)
     if whole:
         sch.reverse_compute_at(written, t_o, preserve_unit_loops=True)
@@ -191,12 +195,16 @@ def _multiply(
     sch.decompose_reduction(product, k_o)
     if not near and params.get("prefetch", int(prefetch.far(sch, product))):
         repeats = int(sch.get(t_o).extent)
-        prefetch.mark(sch, steps[-1], _next_weights(by_points, chunk, width, repeats))
+        plan = _next_weights(by_points, chunk, width, repeats, blocks)
+        prefetch.mark(sch, steps[-1], plan)
 
 
-def _next_weights(by_points: bool, chunk: int, width: int, repeats: int) -> prefetch.Plan:
+def _next_weights(
+    by_points: bool, chunk: int, width: int, repeats: int, blocks: int
+) -> prefetch.Plan:
     return prefetch.Plan(
         block_axis=int(by_points),
+        blocks=blocks,
         carry=by_points,
         rows=chunk,
         repeat=_TILE,
@@ -292,7 +300,7 @@ def _unroll_inside(sch: s_tir.Schedule, block: Block, outer: Loop) -> None:
 RULE = ScheduleRule(
     name="winograd",
     devices=("cpu",),
-    version=1,
+    version=2,
     words=marked("Winograd convolution: tiles are transformed, multiplied and transformed back."),
     schedule=schedule_winograd,
     space=space,

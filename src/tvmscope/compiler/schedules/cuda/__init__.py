@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tvmscope.compiler.manifest.names import unique
-from tvmscope.compiler.schedules.cuda import dlight
+from tvmscope.compiler.schedules.cuda import dlight, generated
 
-RULES = unique(dlight.RULES, __name__)
+RULES = unique((generated.RULE, *dlight.RULES), __name__)

@@ -1,0 +1,107 @@
+"""What a GPU really ran, by its own clock: CUPTI's records, read through PyTorch's profiler.
+
+The records are of every kernel and copy of this process, whoever launched it, also inside a CUDA
+graph.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvmscope.backends.api import idle_s
+from tvmscope.core.profile import DeviceTimes
+
+MARK = "tvmscope:"
+HOW = "CUPTI, through torch.profiler"
+_MOVES = re.compile(
+    r"^mem(cpy|set)|nchw_?to_?nhwc|nhwc_?to_?nchw|transpose|direct_copy|convert_?layout|^copy",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activity:
+    """A kernel, copy or fill on the device, in nanoseconds of the profiler's clock."""
+
+    name: str
+    start: int
+    end: int
+
+    @property
+    def moves_only(self) -> bool:
+        """Whether its name says that it computes nothing."""
+        return bool(_MOVES.search(self.name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """One run: the host's call from start to end, and what the device did in order."""
+
+    start: int
+    end: int
+    activities: tuple[Activity, ...]
+
+    @property
+    def times(self) -> DeviceTimes:
+        """Kernels apart, how the device spent the run."""
+        spans = [(a.start, a.end) for a in self.activities]
+        first = min((s for s, _ in spans), default=self.end)
+        last = max((e for _, e in spans), default=first)
+        gaps = idle_s(spans, first, last)
+        busy = last - first - gaps
+        return DeviceTimes(
+            launches=len(spans),
+            gap_s=gaps * 1e-9,
+            edge_s=max(0.0, self.end - self.start - (last - first)) * 1e-9,
+            overlap_s=max(0.0, sum(e - s for s, e in spans) - busy) * 1e-9,
+        )
+
+
+def record(torch: Any, run: Callable[[], Any]) -> tuple[float, Recording]:
+    """One run that waits for its end, and its seconds; starting the profiler is not part of it."""
+    profiler = torch.profiler
+    kinds = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
+    with profiler.profile(activities=kinds) as recorded:
+        start = time.perf_counter()
+        with profiler.record_function(MARK):
+            run()
+        seconds = time.perf_counter() - start
+    return seconds, read(recorded.profiler.kineto_results.events())
+
+
+def read(events: Sequence[Any]) -> Recording:
+    """The recording in a profiler's raw events."""
+    start, end, found = 0, 0, []
+    for event in events:
+        on_device, name = "CPU" not in str(event.device_type()), event.name()
+        if not on_device and name == MARK:
+            start, end = event.start_ns(), event.start_ns() + event.duration_ns()
+        elif on_device and not name.startswith(MARK) and not _is_note(event):
+            began = event.start_ns()
+            found.append(Activity(name=name, start=began, end=began + event.duration_ns()))
+    found.sort(key=lambda a: (a.start, a.end))
+    return Recording(start=start, end=end, activities=tuple(found))
+
+
+def _is_note(event: Any) -> bool:
+    """Ranges of the host are shown on the device, too, and so are its waits."""
+    kind = getattr(event, "activity_type", None)
+    if kind is not None and "annotation" in str(kind()):
+        return True
+    return "Synchronize" in event.name() or bool(event.is_user_annotation())
+
+
+def is_readable(torch: Any, run: Callable[[], Any]) -> bool:
+    """Whether a recorded run shows what the device did: CUPTI may be missing, or not allowed."""
+    if not torch.cuda.is_available():
+        return False
+    # CUPTI taken down and set up again between runs would lose graphs that were recorded before
+    os.environ.setdefault("TEARDOWN_CUPTI", "0")
+    os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
+    _, recording = record(torch, run)
+    return bool(recording.activities)

@@ -1,0 +1,138 @@
+"""Kernel times of an artifact on a GPU by the device's own clock, with or without a CUDA graph.
+
+The device knows symbols; the artifact knows which of its functions has which symbol, and the order
+in which the program calls them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvmscope.backends.api import Span, Trace
+from tvmscope.backends.profilers import cupti
+from tvmscope.backends.profilers.cupti import Recording
+from tvmscope.core.artifact import KernelCall
+from tvmscope.core.profile import KernelIR
+from tvmscope.runtime.artifact import LoadedArtifact, read_kernels
+
+_OWN = re.compile(r"_kernel(_\d+)?$")
+"""What TVM adds to a function's name for each kernel that it launches."""
+
+
+class DeviceProfiler:
+    """The artifact's kernels as they run by themselves: nothing waits in between."""
+
+    how = cupti.HOW
+
+    def __init__(self, torch: Any, run: Callable[[], Any], loaded: LoadedArtifact) -> None:
+        self._torch, self._run = torch, run
+        self._calls = loaded.artifact.kernels
+        self._described = {k.name: k for k in read_kernels(loaded.artifact.path)}
+        self._recordings: list[Recording] = []
+
+    def run(self) -> float:
+        """One run under the profiler."""
+        seconds, recording = cupti.record(self._torch, self._run)
+        self._recordings.append(recording)
+        return seconds
+
+    def traces(self) -> list[Trace]:
+        """A trace per run."""
+        return [trace(r, self._calls, self._described) for r in self._recordings]
+
+
+def trace(
+    recording: Recording, calls: Sequence[KernelCall], described: Mapping[str, KernelIR]
+) -> Trace:
+    """The run's kernels by the names of the artifact's functions, with their source operators."""
+    found = match([a.name for a in recording.activities], calls, described)
+    spans = []
+    for activity, of in zip(recording.activities, found, strict=True):
+        known = described.get(of.function)
+        kind = known.kind if known else "layout" if activity.moves_only else "compute"
+        flops, moved = (known.flops, known.bytes) if known else (None, None)
+        spans.append(
+            Span(
+                of.function,
+                of.source_ops,
+                (activity.end - activity.start) * 1e-9,
+                kind,
+                None if flops is None else flops / of.kernels,
+                None if moved is None else moved / of.kernels,
+            )
+        )
+    times = recording.times
+    return Trace(tuple(spans), times.gap_s + times.edge_s, times)
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose a kernel is."""
+
+    function: str
+    source_ops: tuple[str, ...]
+    kernels: int = 1
+    """How many a call of the function launches."""
+
+
+def match(
+    symbols: Sequence[str], calls: Sequence[KernelCall], described: Mapping[str, KernelIR]
+) -> list[Owner]:
+    """For each kernel of a run its function and the source operators of that very call.
+
+    The n-th kernel of a symbol is the n-th call of a function with that symbol; a batch that is
+    computed in parts makes all calls once for each. A kernel of no known symbol (a library's)
+    belongs to the calls that the program makes between its neighbours'.
+    """
+    known: dict[str, list[int]] = {}
+    for place, call in enumerate(calls):
+        known.setdefault(_symbol(call.kernel, described), []).append(place)
+    names = [_OWN.sub("", s) if _OWN.sub("", s) in known else s for s in symbols]
+    several: dict[str, set[str]] = {}
+    for name, symbol in zip(names, symbols, strict=True):
+        several.setdefault(name, set()).add(symbol)
+    counts, seen = Counter(names), Counter[str]()
+    places: list[list[int] | None] = []
+    for name in names:
+        mine, each = known.get(name), len(several[name])
+        if mine is not None and counts[name] % (len(mine) * each) == 0:
+            mine = [mine[seen[name] // each % len(mine)]]
+        places.append(mine)
+        seen[name] += 1
+    taken = {p for found in places if found is not None for p in found}
+    found = [
+        mine if mine is not None else list(_between(places, i, len(calls), taken))
+        for i, mine in enumerate(places)
+    ]
+    return [
+        _owner([calls[p] for p in mine], name, len(several[name]) if name in known else 1)
+        for mine, name in zip(found, names, strict=True)
+    ]
+
+
+def _symbol(function: str, described: Mapping[str, KernelIR]) -> str:
+    known = described.get(function)
+    return known.code.symbol if known is not None and known.code is not None else function
+
+
+def _between(places: Sequence[list[int] | None], index: int, count: int, taken: set[int]) -> range:
+    """The calls that no other kernel is of, from the one before a kernel to the one after it."""
+    before = next((p[-1] for p in reversed(places[:index]) if p), -1)
+    after = next((p[0] for p in places[index + 1 :] if p), count)
+    first = before + 1
+    while first < after and first in taken:
+        first += 1
+    last = first
+    while last < after and last not in taken:
+        last += 1
+    return range(first, last)
+
+
+def _owner(calls: Sequence[KernelCall], name: str, kernels: int) -> Owner:
+    functions = {call.kernel for call in calls}
+    source_ops = tuple(dict.fromkeys(op for call in calls for op in call.source_ops))
+    return Owner(functions.pop() if len(functions) == 1 else name, source_ops, kernels)

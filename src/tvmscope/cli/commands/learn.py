@@ -1,0 +1,155 @@
+"""`tvmscope learn`: lessons about schedules that run and are measured on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tvmscope.cli.command import START, Command
+from tvmscope.cli.flags import groups as flags
+from tvmscope.cli.show import Show, refuse_overwrite, write
+from tvmscope.errors import UsageError
+from tvmscope.messages import _, render
+from tvmscope.parsing import parse_assignments
+from tvmscope.stages.options import Options
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from tvmscope.learn.lesson import Lesson
+    from tvmscope.learn.run import Setting
+_SET = _(
+    "Change a parameter of the lesson; several values (factor=8,16,32) are swept and plotted. "
+    "Every lesson has threads. Repeatable."
+)
+
+
+def learn(
+    lesson: Annotated[
+        str | None, typer.Argument(metavar="LESSON", help=_("Its name; without one, the list."))
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option("--size", metavar="N", min=1, help=_("Size of the problem."))
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=N,...", help=_SET)
+    ] = None,
+    answer: Annotated[
+        str | None,
+        typer.Option("--answer", metavar="TEXT", help=_("Check an answer to the exercise.")),
+    ] = None,
+    ir: Annotated[bool, typer.Option("--ir", help=_("Show each step as TVMScript too."))] = False,
+    asm: Annotated[
+        bool, typer.Option("--asm", help=_("Show the innermost machine loop, before and after."))
+    ] = False,
+    run: Annotated[
+        bool,
+        typer.Option("--run", help=_("Measure anew what a lesson otherwise shows from a file.")),
+    ] = False,
+    *,
+    options: Options,
+    show: Show,
+) -> int:
+    """Learn how TVM makes code fast: run a lesson, change its parameters, measure what happens.
+
+    Each step shows the loops, checks the result against numpy, measures the time and says why it
+    changed. --output writes the plot as an SVG picture.
+    """
+    from tvmscope.learn import catalog, page
+
+    if lesson is None:
+        say(show, *page.listing(catalog.lessons()))
+        if show.json:
+            show.machine({"lessons": {k: str(v.title) for k, v in catalog.lessons().items()}})
+        return 0
+    refuse_overwrite(options.output, options.force)
+    found = catalog.find(lesson)
+    values = parse_assignments(set_ or [])
+    setting = setting_of(options, size, {k: v[0] for k, v in values.items()}, live=run)
+    if answer is not None:
+        return _answer(found, setting, answer, show)
+    if any(len(tried) > 1 for tried in values.values()):
+        return _sweep(found, setting, values, options.output, show)
+    return _run(found, setting, show, options.output, ir=ir, asm=asm)
+
+
+def setting_of(
+    options: Options, size: int | None, chosen: dict[str, int], *, live: bool = False
+) -> Setting:
+    """How a lesson, or the reader's own file, is run on this machine's CPU."""
+    from tvmscope.learn.run import Setting
+    from tvmscope.stages.targets import resolve_targets
+
+    (target,) = resolve_targets(replace(options, targets=("cpu",)))
+    return Setting(target=target, size=size, chosen=chosen, live=live)
+
+
+def _run(
+    lesson: Lesson, setting: Setting, show: Show, output: Path | None, *, ir: bool, asm: bool
+) -> int:
+    from tvmscope.learn import page, pictures
+    from tvmscope.learn.run import as_json
+    from tvmscope.learn.run import run as go
+
+    say(show, *page.opening(lesson))
+    with show.working() as progress:
+        found = go(lesson, setting, progress)
+    say(show, *page.pages(found, lesson, ir=ir, asm=asm))
+    if output is not None:
+        if not found.steps:
+            raise UsageError(_("this lesson has no plot to write"))
+        write(pictures.svg(render(lesson.title), found.steps, found.roof_gflops), output)
+    if show.json:
+        show.machine(as_json(found))
+    return 3 if any(s.built is not None and not s.built.right for s in found.steps) else 0
+
+
+def _sweep(
+    lesson: Lesson,
+    setting: Setting,
+    values: dict[str, tuple[int, ...]],
+    output: Path | None,
+    show: Show,
+) -> int:
+    from tvmscope.learn import page, pictures
+    from tvmscope.learn.run import as_json
+    from tvmscope.learn.sweep import sweep
+
+    with show.working() as progress:
+        found = sweep(lesson, replace(setting, chosen={}), values, progress)
+    say(show, *page.swept(found))
+    if output is not None:
+        write(pictures.svg(render(lesson.title), found.points, found.run.roof_gflops), output)
+    if show.json:
+        show.machine(as_json(found.run))
+    return 0 if found.best is not None else 1
+
+
+def _answer(lesson: Lesson, setting: Setting, answer: str, show: Show) -> int:
+    from tvmscope.learn.run import check_answer
+
+    with show.working() as progress:
+        checked = check_answer(lesson, setting, answer, progress)
+    say(show, _("Right.") if checked.right else _("Not yet."), checked.words)
+    if show.json:
+        show.machine({"right": checked.right, "words": str(checked.words)})
+    return 0 if checked.right else 1
+
+
+def say(show: Show, *views: RenderableType) -> None:
+    """A lesson is the result itself: it goes to stdout and may be piped, unless JSON does."""
+    from rich.console import Console
+    from rich.text import Text
+
+    if show.json:
+        show.text(*views)
+    elif not show.quiet:
+        console = Console(highlight=False)
+        for view in views:
+            console.print(Text(render(view)) if isinstance(view, str) else view)
+
+
+COMMAND = Command(learn, (flags.cores, flags.place, flags.speech), panel=START, needs=("tvm",))

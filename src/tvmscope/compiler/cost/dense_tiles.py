@@ -1,0 +1,203 @@
+"""Which part of a dense convolution's result is kept in registers at a time, by the core's ports.
+
+A tile is `blocks` of channels x `rows` x `columns` of the image. There are three forms:
+- `14`: a row's columns x one block, as `schedules.cpu.conv2d` computes whole rows
+- `2x1x14`: blocks x rows x columns
+- `2x14`: blocks x pixels of a 1x1 convolution, counted on over the ends of rows
+One multiply-add a cycle on vectors as wide as a block is fed by the first; all other cores take
+what the model predicts to be fastest of the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.cost.ports import Ports, ports
+from tvmscope.core.target import Target
+
+PARAMETER = "tile"
+"""The tuning parameter that names a tile."""
+_MOST_ROWS, _MOST_COLUMNS, _MOST_BLOCKS = 4, 28, 8
+_MOST_CLAMPED = 6
+"""Pixels of a tile that may lie behind the image's end: each has an address of its own then."""
+_L2_BYTES_PER_CYCLE = 128
+"""Twice what the second-level cache brings at best: half of it is hidden behind the arithmetic."""
+_IDLE = 0.25
+"""How much of the cycles that the busiest port leaves to the others is lost all the same."""
+_COPY_BYTES_PER_CYCLE = 8
+_CLAMPED = 0.02
+"""What it costs that pixels have addresses of their own."""
+_STREAM = 0.015
+"""What it costs to write to another block of channels at the same time: the blocks of an image are
+often whole pages apart, and then share sets of the cache."""
+_MOST_MORE = 0.01
+_RANKED = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A convolution, as far as its tile depends on it."""
+
+    blocks: int
+    """Blocks of output channels, of each group."""
+    groups: int
+    channels: int
+    """Input channels of a group."""
+    kernel: tuple[int, int]
+    rows: int
+    columns: int
+    batch: int
+    stride: int
+    flattens: bool
+    """Whether the image can be taken for one row: 1x1, without strides or padding."""
+    copies: bool
+    """Whether the image is copied anyway, for its padding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """What is kept in registers."""
+
+    blocks: int = 1
+    rows: int = 1
+    columns: int
+    flat: bool = False
+    row: bool = False
+    """Whether whole rows are computed, tile after tile."""
+
+    @property
+    def name(self) -> str:
+        """How an annotation or a tuning record spells it."""
+        if self.row:
+            return str(self.columns)
+        if self.flat:
+            return f"{self.blocks}x{self.columns}"
+        return f"{self.blocks}x{self.rows}x{self.columns}"
+
+    @property
+    def pixels(self) -> int:
+        """Of one block."""
+        return self.rows * self.columns
+
+    def covers(self, shape: Shape) -> bool:
+        """Whether a convolution can be computed in such tiles."""
+        return shape.blocks % self.blocks == 0 and (shape.flattens or not self.flat)
+
+    def computed(self, shape: Shape) -> tuple[int, int]:
+        """The rows and columns of whole tiles."""
+        rows, columns = shape.rows, shape.columns
+        if self.flat:
+            return 1, _divisible(-(-rows * columns // self.columns)) * self.columns
+        return -(-rows // self.rows) * self.rows, -(-columns // self.columns) * self.columns
+
+
+def _divisible(count: int) -> int:
+    """A little more than `count`, so that it can be divided among cores and caches."""
+    for unit in (16, 8, 4, 2):
+        more = -count % unit
+        if more <= count * _MOST_MORE:
+            return count + more
+    return count
+
+
+def named(name: str) -> Tile:
+    """The tile of a name."""
+    sizes = [int(part) for part in name.split("x")]
+    if len(sizes) == 1:
+        return Tile(columns=sizes[0], row=True)
+    if len(sizes) == 2:
+        return Tile(blocks=sizes[0], columns=sizes[1], flat=True)
+    return Tile(blocks=sizes[0], rows=sizes[1], columns=sizes[2])
+
+
+def by_rows(target: Target) -> bool:
+    """Whether a row's columns x one block feed the multipliers: a block is a vector, and one
+    multiply-add begins in a cycle."""
+    whole = tiles.block_registers(target) == 1
+    return whole and ports(target).fmas(target.vector_bits) <= 1
+
+
+def ranked(shape: Shape, target: Target) -> list[Tile]:
+    """Tiles for a convolution, the one that promises most first."""
+    rows = [Tile(columns=w, row=True) for w in tiles.ranked_columns(shape.columns, target)]
+    if by_rows(target):
+        return rows
+    found = [tile for tile in _possible(shape) if _fits(tile, target)]
+    found.sort(key=lambda tile: (_cycles(tile, shape, target), -tile.pixels, not tile.flat))
+    return found[:_RANKED] or rows
+
+
+def product_blocks(count: int, columns: int, target: Target) -> int:
+    """How many of `count` blocks a product of `columns` at a time keeps in registers."""
+    if by_rows(target):
+        return 1
+    found = [Tile(blocks=b, columns=columns) for b in range(1, _MOST_BLOCKS + 1) if count % b == 0]
+    fitting = [tile for tile in found if _fits(tile, target)]
+    each = lambda tile: (step_cycles(tile, target) / tile.blocks, tile.blocks)  # noqa: E731
+    return min(fitting, key=each).blocks if fitting else 1
+
+
+def step_cycles(tile: Tile, target: Target) -> float:
+    """Cycles of one step of the reduction, all data in the first-level cache."""
+    core, bits = ports(target), target.vector_bits
+    vectors = tile.blocks * tiles.block_registers(target)
+    busy = tile.pixels * vectors / core.fmas(bits)
+    loads = core.load_cycles(vectors, tile.pixels, bits)
+    return max(busy, loads, core.latency) + _IDLE * (loads + core.latency)
+
+
+def loads_per_fma(tile: Tile, target: Target) -> float:
+    """Loads of weights and data for each multiply-add."""
+    vectors = tile.blocks * tiles.block_registers(target)
+    return (vectors + tile.pixels) / (vectors * tile.pixels)
+
+
+def _fits(tile: Tile, target: Target) -> bool:
+    """Whether there are registers for the sums, the operands that are used again, and another."""
+    vectors = tile.blocks * tiles.block_registers(target)
+    operands = min(tile.pixels, vectors) + 1
+    room = tiles.vector_registers(target) - int(vectors > tile.pixels)
+    return tile.pixels * vectors + operands <= room
+
+
+def _possible(shape: Shape) -> list[Tile]:
+    blocks = [b for b in range(1, _MOST_BLOCKS + 1) if shape.blocks % b == 0]
+    columns = range(1, min(shape.columns, _MOST_COLUMNS) + 1)
+    rows = range(1, min(shape.rows, _MOST_ROWS) + 1)
+    found = [Tile(blocks=b, rows=r, columns=c) for b in blocks for r in rows for c in columns]
+    if shape.flattens:
+        pixels = shape.rows * shape.columns
+        flat = range(1, min(pixels, _MOST_COLUMNS) + 1)
+        widths = [w for w in flat if pixels % w == 0 or w <= _MOST_CLAMPED]
+        found += [Tile(blocks=b, columns=w, flat=True) for b in blocks for w in widths]
+    return found
+
+
+def _cycles(tile: Tile, shape: Shape, target: Target) -> float:
+    """Of the whole convolution on one core."""
+    core, computed = ports(target), tile.computed(shape)
+    steps = shape.channels * prod(shape.kernel)
+    weights = 4 * tiles.CHANNEL_BLOCK * tile.blocks * steps
+    data = 4 * tile.pixels * shape.channels
+    moved = _moved_bytes(core, weights, data) / _L2_BYTES_PER_CYCLE
+    clamped = tile.flat and computed[1] != shape.rows * shape.columns
+    slower = 1 + _STREAM * tile.blocks + (_CLAMPED if clamped else 0)
+    each = slower * steps * step_cycles(tile, target) + moved
+    count = prod(computed) // tile.pixels * (shape.blocks // tile.blocks)
+    copied = 0.0
+    if not tile.flat and not shape.copies and computed != (shape.rows, shape.columns):
+        inputs = prod(computed) * shape.stride**2 * shape.channels * shape.groups
+        copied = 4 * inputs / _COPY_BYTES_PER_CYCLE
+    return shape.batch * (shape.groups * count * each + copied)
+
+
+def _moved_bytes(core: Ports, weights: int, data: int) -> int:
+    """What a tile reads that is not in the first-level cache from the tile before: the weights stay
+    there, or the data do."""
+    room = core.l1_bytes * 7 // 8
+    return min(
+        data + (0 if weights + data <= room else weights),
+        weights + (0 if weights + data <= room else data),
+    )

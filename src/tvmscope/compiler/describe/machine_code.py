@@ -1,0 +1,87 @@
+"""What generated GPU kernels take of a multiprocessor, and whether they use its tensor cores.
+
+Registers and spills are read from the cubin, matrix instructions from the PTX that it was made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tvmscope.core.profile import KernelIR, Loop, MachineCode
+from tvmscope.cuda.gpus import GPUS, Gpu
+from tvmscope.cuda.kernel_compiler import CompiledKernel
+
+_WARP = 32
+_SM_REGISTERS = 65536
+_REGISTERS_STEP = 256
+"""A warp gets registers in such steps."""
+_RESERVED_SHARED = 1024
+"""Per block, by the system (since sm_80)."""
+_NO_MATRIX = {
+    "matvec": "one row, no matrix to multiply",
+    "depthwise": "each channel is convolved on its own",
+}
+"""Templates that have no use for tensor cores, and why."""
+
+
+def with_code(
+    kernels: Iterable[KernelIR], generated: Iterable[CompiledKernel]
+) -> tuple[KernelIR, ...]:
+    """The descriptions, those of generated kernels with their machine code."""
+    compiled = {kernel.unit_key: kernel for kernel in generated}
+    return tuple(
+        _described(kernel, compiled[kernel.workload]) if kernel.workload in compiled else kernel
+        for kernel in kernels
+    )
+
+
+def _described(kernel: KernelIR, compiled: CompiledKernel) -> KernelIR:
+    code = _code(compiled)
+    lines = (Loop(text=line) for line in _lines(code))
+    (unit,) = kernel.tree
+    return replace(kernel, code=code, tree=(replace(unit, body=(*unit.body, *lines)),))
+
+
+def _code(kernel: CompiledKernel) -> MachineCode:
+    gpu = GPUS.get(kernel.arch)
+    return MachineCode(
+        symbol=kernel.name,
+        template=kernel.config.template,
+        threads=kernel.threads,
+        blocks=kernel.grid[0] * kernel.grid[1] * kernel.grid[2],
+        registers=kernel.registers,
+        shared_bytes=kernel.shared_bytes,
+        spilled_bytes=kernel.local_bytes,
+        resident=resident(kernel.registers, kernel.shared_bytes, kernel.threads, gpu),
+        multiprocessors=gpu.sms if gpu else None,
+        matrix=kernel.matrix,
+    )
+
+
+def resident(registers: int, shared_bytes: int, threads: int, gpu: Gpu | None) -> int | None:
+    """The blocks that fit a multiprocessor at once, by registers, shared memory and warps."""
+    if gpu is None:
+        return None
+    warps = -(-threads // _WARP)
+    per_warp = -(-registers * _WARP // _REGISTERS_STEP) * _REGISTERS_STEP
+    limits = (
+        _SM_REGISTERS // (per_warp * warps) if registers else gpu.sm_blocks,
+        gpu.sm_shared_bytes // (shared_bytes + _RESERVED_SHARED),
+        gpu.sm_warps // warps,
+        gpu.sm_blocks,
+    )
+    return min(limits)
+
+
+def _lines(code: MachineCode) -> list[str]:
+    fits = f", {code.resident} fit a multiprocessor" if code.resident is not None else ""
+    spills = f"{code.spilled_bytes} bytes spilled" if code.spilled_bytes else "no spills"
+    matrix = f"{code.matrix} on tensor cores" if code.matrix else "no matrix instructions"
+    if code.matrix is None and (why := _NO_MATRIX.get(code.template)):
+        matrix = f"{matrix}: {why}"
+    return [
+        f"{code.blocks} blocks of {code.threads} threads{fits}",
+        f"{code.registers} registers, {code.shared_bytes / 1024:g} KiB shared memory, {spills}",
+        matrix,
+    ]

@@ -1,0 +1,137 @@
+"""Computes products of one input with several weights as one product.
+
+    q = x @ wq + bq,  k = x @ wk + bk,  v = x @ wv + bv   ->   y = x @ [wq wk wv] + [bq bk bv]
+
+Each result is then a part of every row of y, which attention reads where it lies: a third of the
+launches, and tiles enough for all of a GPU. Results that something else reads would have to be
+copied, and so they are left alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmscope.compiler.graph.rewrite import replace_binding
+from tvmscope.compiler.units.graph import Graph, constant, shape_of
+
+_MOVES = ("reshape", "permute_dims", "expand_dims", "squeeze", "astype", "multiply", "divide")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Projection:
+    """One product, and the sum with its bias where there is one."""
+
+    product: relax.Var
+    last: relax.Var
+    input: relax.Var
+    weight: np.ndarray[Any, Any]
+    bias: np.ndarray[Any, Any] | None
+
+    @property
+    def kind(self) -> tuple[relax.Var, tuple[int, ...], bool]:
+        """What all members of a group share."""
+        return self.input, self.weight.shape, self.bias is None
+
+
+def join_projections() -> tvm.transform.Pass:
+    """The pass."""
+
+    @tvm.transform.module_pass(opt_level=0, name="JoinProjections")
+    def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+        groups = _groups(Graph(module["main"]))
+        if not groups:
+            return module
+        joiner = _Joiner(module, groups)
+        joined = joiner.visit_expr(module["main"])
+        joiner.builder_.update_func(module.get_global_var("main"), joined)
+        return relax.transform.DeadCodeElimination()(joiner.builder_.get())
+
+    return transform
+
+
+def _groups(graph: Graph) -> list[list[_Projection]]:
+    found: dict[Any, list[_Projection]] = defaultdict(list)
+    for binding in graph.bindings:
+        if (projection := _projection(graph, binding)) is not None:
+            found[projection.kind].append(projection)
+    return [group for group in found.values() if len(group) > 1]
+
+
+def _projection(graph: Graph, binding: relax.VarBinding) -> _Projection | None:
+    call = graph.call(binding.var, "matmul")
+    weight = constant(call.args[1]) if call is not None else None
+    if call is None or weight is None or weight.ndim != 2 or not shape_of(call):
+        return None
+    if not isinstance(call.args[0], relax.Var):
+        return None
+    last, bias = _with_bias(graph, binding.var, weight.shape[1])
+    if not _feeds_product(graph, last):
+        return None
+    return _Projection(product=binding.var, last=last, input=call.args[0], weight=weight, bias=bias)
+
+
+def _with_bias(
+    graph: Graph, product: relax.Var, width: int
+) -> tuple[relax.Var, np.ndarray[Any, Any] | None]:
+    """The sum with a constant for each column, where that is all that reads the product."""
+    reader = graph.only_reader(product)
+    call = graph.call(reader, "add") if reader is not None else None
+    if reader is None or call is None:
+        return product, None
+    bias = next((c for a in call.args if (c := constant(a)) is not None), None)
+    if bias is None or bias.size != width or bias.shape[-1] != width:
+        return product, None
+    return reader, bias.reshape(-1)
+
+
+def _feeds_product(graph: Graph, value: relax.Var) -> bool:
+    """Whether, moved and scaled, it is an operand of a product of two computed values."""
+    reader = graph.only_reader(value)
+    while reader is not None and graph.call(reader, *_MOVES) is not None:
+        value, reader = reader, graph.only_reader(reader)
+    call = graph.call(reader, "matmul") if reader is not None else None
+    return call is not None and all(isinstance(a, relax.Var) for a in call.args)
+
+
+@mutator
+class _Joiner(PyExprMutator):
+    def __init__(self, module: tvm.IRModule, groups: list[list[_Projection]]) -> None:
+        super().__init__(module)
+        self.ends = {p.last: (group, i) for group in groups for i, p in enumerate(group)}
+        self.inside = {p.product for group in groups for p in group if p.product != p.last}
+        self.made: dict[int, relax.Var] = {}
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        """The first result of a group computes all of them."""
+        if binding.var in self.inside:
+            return
+        if binding.var not in self.ends:
+            super().visit_var_binding_(binding)
+            return
+        group, index = self.ends[binding.var]
+        if id(group) not in self.made:
+            self.made[id(group)] = self._joined(group)
+        part = relax.op.take(
+            self.made[id(group)], relax.const(index, "int64"), len(shape_of(binding.var)) - 1
+        )
+        replace_binding(self, binding.var, self.builder_.emit(part, binding.var.name))
+
+    def _joined(self, group: list[_Projection]) -> relax.Var:
+        """All results side by side: [..., group, width]."""
+        first, name = group[0], "_".join(p.last.name for p in group)
+        weight = relax.const(np.concatenate([p.weight for p in group], axis=1))
+        x = self.visit_expr(first.input)
+        product = self.builder_.emit(relax.op.matmul(x, weight), name)
+        biases = [p.bias for p in group if p.bias is not None]
+        if biases:
+            bias = relax.const(np.concatenate(biases))
+            product = self.builder_.emit(relax.op.add(product, bias), name)
+        shape = (*shape_of(product)[:-1], len(group), first.weight.shape[1])
+        return self.builder_.emit(relax.op.reshape(product, shape), name)

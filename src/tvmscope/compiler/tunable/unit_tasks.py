@@ -1,0 +1,80 @@
+"""Tuning tasks of generated CUDA kernels: a unit, and the configurations that may compute it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from tvm import tirx
+
+from tvmscope.compiler.units import emit
+from tvmscope.compiler.units.choose import can_launch
+from tvmscope.core.target import Target
+from tvmscope.core.tuning import Candidate, Lowering, TuningTask
+from tvmscope.cuda import config as configs
+from tvmscope.cuda import cost, gpus, kernel_file, units
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.kernel_compiler import compile_kernel
+from tvmscope.cuda.units import Unit
+
+MOST_CANDIDATES = 80
+"""Per task, by the cost model: what it ranks behind these has not won yet."""
+_TOLERANCES = {"float16": 3e-3, "bfloat16": 2e-2, "tf32": 3e-3}
+"""Relative to the largest value; sums are always in single precision."""
+
+
+def task_of(
+    func: tirx.PrimFunc, name: str, calls: int, ops: tuple[str, ...], target: Target, folder: Path
+) -> TuningTask | None:
+    """The task of a function that launches a unit's kernel; None for any other function."""
+    placed = emit.read(func)
+    if placed is None:
+        return None
+    unit, own = placed
+    file = folder / f"{hashlib.sha256(unit.key.encode()).hexdigest()[:12]}-unit.json"
+    file.write_text(json.dumps({"unit": unit.to_json(), "config": configs.to_json(own)}))
+    ranked = cost.best(unit, gpus.gpu_of(target.arch), MOST_CANDIDATES)
+    others = [e.config for e in ranked if e.config != own and can_launch(e.config)]
+    lowering = Lowering(
+        params={},
+        function=str(file),
+        rule=configs.RULE,
+        own=configs.to_json(own),
+        flops=float(unit.flops),
+        bytes=float(unit.moved_bytes),
+    )
+    return TuningTask(
+        key=unit.key,
+        rule=configs.RULE,
+        kernel=name,
+        calls=calls,
+        flops=lowering.flops,
+        bytes=lowering.bytes,
+        lowerings=(lowering,),
+        candidates=(Candidate(), *(Candidate(params=configs.to_json(c)) for c in others)),
+        source_ops=ops,
+        loops=False,
+        tolerance=_tolerance(unit),
+    )
+
+
+def _tolerance(unit: Unit) -> float | None:
+    """None: as for any kernel of the type."""
+    products = getattr(unit, "math", "ieee")
+    return _TOLERANCES.get(unit.dtype if products == "tensor" else products)
+
+
+def read(function: Path) -> tuple[Unit, Config] | None:
+    """The unit of a file and the configuration that is compiled without records."""
+    if not function.name.endswith("-unit.json"):
+        return None
+    data = json.loads(function.read_text(encoding="utf-8"))
+    return units.from_json(data["unit"]), configs.from_json(data["config"])
+
+
+def build(unit: Unit, own: Config, candidate: Candidate, target: Target, output: Path) -> None:
+    """Compile a candidate's kernel into the file `output`."""
+    config = configs.from_json(dict(candidate.params)) if candidate.params else own
+    output.parent.mkdir(parents=True, exist_ok=True)
+    kernel_file.write(output, unit, compile_kernel(unit, config, target.arch))

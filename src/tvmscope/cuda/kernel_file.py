@@ -1,0 +1,49 @@
+"""A unit's kernel as one file: a line of JSON, then the cubin; without a cubin, the unit alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tvmscope.cuda import units
+from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.units import Unit
+
+_WRITTEN = ("output", "sum")
+_MARK = b'{"tvmscope-unit": '
+
+
+def write(path: Path, unit: Unit, kernel: CompiledKernel | None = None) -> None:
+    """Write the file, whole or not at all for who looks at its name."""
+    head = {"tvmscope-unit": unit.to_json(), "kernel": kernel and kernel.to_json()}
+    scratch = path.with_suffix(".part")
+    scratch.write_bytes(json.dumps(head).encode() + b"\n" + (kernel.cubin if kernel else b""))
+    scratch.replace(path)
+
+
+def holds_unit(path: Path) -> bool:
+    """Whether a file is of this kind."""
+    with path.open("rb") as file:
+        return file.read(len(_MARK)) == _MARK
+
+
+def read(path: Path) -> tuple[Unit, CompiledKernel | None]:
+    """The unit, and its kernel where the file has one."""
+    head, _, cubin = path.read_bytes().partition(b"\n")
+    data = json.loads(head)
+    kernel = data["kernel"]
+    return (
+        units.from_json(data["tvmscope-unit"]),
+        CompiledKernel.from_json(kernel, cubin) if kernel else None,
+    )
+
+
+def roles(unit: Unit) -> tuple[str, ...]:
+    """The arguments with which a unit is checked and timed: what it reads, then its output."""
+    return (*(t.role for t in unit.tensors if t.role not in _WRITTEN), "output")
+
+
+def arguments(unit: Unit) -> tuple[tuple[tuple[int, ...], str], ...]:
+    """Shape and type of each argument."""
+    tensors = {t.role: t for t in unit.tensors}
+    return tuple((tensors[role].shape, tensors[role].dtype) for role in roles(unit))

@@ -1,0 +1,195 @@
+"""What is known about a step: its loops, its machine code, its memory, its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tvmscope.analysis.roofline import Limits
+from tvmscope.core.comparison import Verdict
+from tvmscope.core.measurement import Measurement
+from tvmscope.core.profile import KernelTime, Loop, Roof
+from tvmscope.core.stats import median_interval, median_s
+from tvmscope.core.target import Target
+from tvmscope.machine.caches import Cache
+from tvmscope.machine.counters import Counted
+from tvmscope.messages import Text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """Something to look at: a stage of a compilation, a kernel's source, a table of numbers."""
+
+    title: Text
+    words: Text
+    code: str = ""
+    language: str = "text"
+    """As the highlighter calls it: `python`, `cuda`, `llvm`, `text`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HotLoop:
+    """The innermost loop of the machine code that does the most arithmetic; counts per turn."""
+
+    instructions: int
+    vector_math: int
+    scalar_math: int
+    vector_bits: int
+    """The widest register that arithmetic uses; 0 where it is scalar."""
+    loads: int
+    stores: int
+    spills: int
+    """Reads and writes of the stack: values that found no register."""
+    gathers: int
+    shuffles: int
+    sums: int
+    """Different registers that multiply-adds end in: how many can be under way at once."""
+    flops: float
+    text: tuple[str, ...]
+
+    @property
+    def math(self) -> int:
+        return self.vector_math + self.scalar_math
+
+    @property
+    def flops_per_instruction(self) -> float:
+        return self.flops / self.instructions if self.instructions else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """One operand of the main statement."""
+
+    buffer: str
+    writes: bool
+    stride_bytes: int
+    """How far the innermost loop moves it from one turn to the next."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What the loops around the main statement make of its operands."""
+
+    loop: str
+    """The innermost loop's variable."""
+    accesses: tuple[Access, ...]
+    traffic_bytes: dict[str, float]
+    """By cache: what must come from beyond it, estimated from the loops and the cache's size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A step, compiled and checked against numpy."""
+
+    tree: tuple[Loop, ...]
+    script: str
+    assembly: str
+    hot: HotLoop | None
+    memory: Memory | None
+    flops: float | None
+    bytes: float | None
+    parallel: int
+    """Turns of all parallel loops; 1 where nothing runs in parallel."""
+    guards: int
+    """Conditions inside the loops."""
+    error: float
+    """max|a-b| / max|b| against numpy."""
+    right: bool
+    binary_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRun:
+    """A step with everything that is known of it, or why it failed."""
+
+    name: str
+    title: Text
+    code: str = ""
+    note: Text | None = None
+    params: dict[str, int] = field(default_factory=dict)
+    built: Built | None = None
+    failure: Text | None = None
+    measurement: Measurement | None = None
+    counted: Counted | None = None
+    threads: int = 1
+    share: float | None = None
+    """Of the roof that limits it."""
+    ratio: float | None = None
+    """The time of the step before over its own: above 1 is faster."""
+    ratio_ci95: tuple[float, float] | None = None
+    verdict: Verdict | None = None
+    reasons: tuple[Text, ...] = ()
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.measurement is None else median_s(self.measurement)
+
+    @property
+    def interval_s(self) -> tuple[float, float] | None:
+        return None if self.measurement is None else median_interval(self.measurement.rounds_s)
+
+    @property
+    def gflops(self) -> float | None:
+        seconds = self.seconds
+        if seconds is None or self.built is None or self.built.flops is None:
+            return None
+        return self.built.flops / seconds * 1e-9
+
+    @property
+    def right(self) -> bool:
+        return self.built is not None and self.built.right
+
+    @property
+    def uses(self) -> int:
+        """The threads that it can keep busy."""
+        return min(self.threads, self.built.parallel) if self.built else 1
+
+
+def share_of(run: StepRun, limits: Limits) -> float | None:
+    """How much of the limiting roof a step reaches."""
+    seconds = run.seconds
+    if seconds is None or run.built is None:
+        return None
+    work = KernelTime(
+        name=run.name,
+        source_ops=(),
+        calls=1,
+        total_s=seconds,
+        flops=run.built.flops,
+        bytes=run.built.bytes,
+    )
+    least = limits.least_s(work)
+    return None if least is None else least / seconds
+
+
+Builder = Callable[[str, dict[str, int]], Built]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The machine and the setting of a lesson: what words and exercises may refer to."""
+
+    target: Target
+    size: int
+    threads: int
+    params: dict[str, int]
+    caches: tuple[Cache, ...]
+    roofs: tuple[Roof, ...] = ()
+    build: Builder | None = None
+    """Compiles a step of the lesson with other parameters; None where no worker runs."""
+
+    @property
+    def lanes(self) -> int:
+        return self.target.vector_bits // 32
+
+    def cache(self, name: str) -> Cache | None:
+        return next((c for c in self.caches if c.name == name), None)
+
+    def bandwidth(self, level: str, threads: int) -> float | None:
+        """Measured bytes per second of a memory level."""
+        known = [
+            r.bytes_per_s
+            for r in self.roofs
+            if r.level == level and r.threads <= threads and r.bytes_per_s is not None
+        ]
+        return max(known, default=None)

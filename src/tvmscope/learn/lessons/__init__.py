@@ -1,0 +1,1 @@
+"""One file per lesson, each with a `LESSON`; TVM is imported only inside functions."""

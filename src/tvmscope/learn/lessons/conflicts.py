@@ -1,0 +1,92 @@
+"""Conflicts: rows whose length is a power of two share a few sets of the cache."""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import TYPE_CHECKING
+
+from tvmscope.learn import exercises
+from tvmscope.learn.facts import StepRun, Study
+from tvmscope.learn.lesson import Lesson, Parameter, Params, Step
+from tvmscope.learn.workloads import PADDED_TRANSPOSE, TRANSPOSE
+from tvmscope.machine.caches import Cache
+from tvmscope.messages import Text, msg
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+
+def tiled(sch: Schedule, p: Params) -> None:
+    i, j = sch.get_loops("B")
+    i_o, i_i = sch.split(i, factors=[None, p["tile"]])
+    j_o, j_i = sch.split(j, factors=[None, p["tile"]])
+    sch.reorder(i_o, j_o, i_i, j_i)
+
+
+def sets_used(cache: Cache, stride_bytes: int) -> int:
+    """How many different sets a walk with this stride falls into."""
+    sets = cache.sets or cache.size_bytes // (cache.line_bytes * (cache.ways or 8))
+    return sets // gcd(sets, max(1, stride_bytes // cache.line_bytes))
+
+
+def _says(now: StepRun, before: StepRun, study: Study) -> Text | None:
+    first = study.caches[0]
+    return msg(
+        "A step down a column of {size} numbers is {plain} bytes and falls into {few} of the "
+        "{level} cache's sets; with 64 bytes more it falls into {many}.",
+        size=study.size,
+        plain=study.size * 4,
+        few=sets_used(first, study.size * 4),
+        level=first.name,
+        many=sets_used(first, study.size * 4 + 64),
+    )
+
+
+LESSON = Lesson(
+    name="conflicts",
+    title=msg("Cache sets: why powers of two are slow"),
+    idea=msg(
+        "A cache is a table. A line may stand only in the row of the table (the set) that some "
+        "bits of its address name, and a set has few places: 8 or so. Addresses that lie a power "
+        "of two apart have the same bits, so that a whole column of a 1024 x 1024 matrix fights "
+        "for a handful of sets while the rest of the cache is empty. The memory of a GPU's threads "
+        "has the same trouble with its banks.\n\n"
+        "Two cures: rows that are a little longer than they need be, or a tile that needs few "
+        "lines at a time."
+    ),
+    workload=TRANSPOSE,
+    size=1024,
+    smallest=64,
+    parameters=(Parameter(name="tile", words=msg("rows and columns of a tile"), default=8),),
+    steps=(
+        Step(name="power-of-two", title=msg("Rows of exactly this many numbers")),
+        Step(
+            name="padded",
+            title=msg("The same matrix in rows that are 16 numbers longer"),
+            note=msg("No primitive: only the place of the data differs."),
+            workload=PADDED_TRANSPOSE,
+            says=_says,
+        ),
+        Step(
+            name="tiled",
+            title=msg("Rows of a power of two again, in tiles"),
+            workload=TRANSPOSE,
+            apply=tiled,
+        ),
+    ),
+    exercise=exercises.number(
+        msg(
+            "How many different sets of this machine's first-level cache does a column of the "
+            "matrix fall into, with rows of exactly this size?"
+        ),
+        lambda study: sets_used(study.caches[0], study.size * 4),
+        lambda study, right: msg(
+            "Yes: {sets} sets of {ways} places hold {lines} lines of a column with {size}.",
+            sets=right,
+            ways=study.caches[0].ways or 8,
+            lines=right * (study.caches[0].ways or 8),
+            size=study.size,
+        ),
+    ),
+    closing=msg("Next: tvmscope learn roofline"),
+)

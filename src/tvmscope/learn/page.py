@@ -1,0 +1,269 @@
+"""A lesson for the terminal: the idea, each step with its loops and its time, the exercise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from tvmscope.learn.catalog import CHAPTERS
+from tvmscope.learn.facts import Built, Exhibit, StepRun
+from tvmscope.learn.lesson import Lesson
+from tvmscope.learn.machine_code import same_code
+from tvmscope.learn.pictures import plot
+from tvmscope.learn.run import LessonRun
+from tvmscope.learn.sweep import Sweep
+from tvmscope.messages import Text as Words
+from tvmscope.messages import _, msg, plural, render
+from tvmscope.report.escape import clean
+from tvmscope.report.terminal.explain import loop_tree
+from tvmscope.units import format_rate, format_s
+
+_VERDICTS = {"faster": "green", "slower": "red", "undecided": "yellow"}
+_SIDE_BY_SIDE = 120
+"""Columns of a terminal from which loops before and after stand beside each other."""
+_MOST_CODE = 60
+"""Lines of a program that are shown; the rest is counted."""
+
+
+def listing(lessons: Mapping[str, Lesson]) -> Iterator[RenderableType]:
+    """Every lesson with its title, by chapter."""
+    for chapter, names in CHAPTERS:
+        yield Text(render(chapter), style="bold")
+        table = Table.grid(padding=(0, 2))
+        table.add_column(min_width=12, style="cyan")
+        for name in names:
+            if name in lessons:
+                table.add_row(f"  {name}", Text(render(lessons[name].title)))
+        yield table
+    yield Text("")
+    yield Text(_("tvmscope learn split runs a lesson; --help shows how to play with it."))
+
+
+def opening(lesson: Lesson) -> Iterator[RenderableType]:
+    """The title and the idea, to read while the lesson is being measured."""
+    yield Text(render(lesson.title), style="bold underline")
+    yield Text("")
+    for paragraph in render(lesson.idea).split("\n\n"):
+        yield Text(paragraph)
+        yield Text("")
+
+
+def pages(
+    run: LessonRun, lesson: Lesson, *, ir: bool = False, asm: bool = False
+) -> Iterator[RenderableType]:
+    """What was measured, from the exhibits to the exercise."""
+    for exhibit in run.exhibits:
+        yield from shown(exhibit)
+    yield from measured(run, ir=ir, asm=asm)
+    yield from question(lesson)
+
+
+def measured(run: LessonRun, *, ir: bool, asm: bool) -> Iterator[RenderableType]:
+    """The steps, and all of them in one table."""
+    before: StepRun | None = None
+    for number, step in enumerate(run.steps, start=1):
+        yield from _step(number, step, before, ir=ir, asm=asm)
+        before = step if step.built is not None else before
+    if run.steps:
+        yield from summary(run)
+    yield from _warnings(run.warnings)
+
+
+def shown(exhibit: Exhibit) -> Iterator[RenderableType]:
+    """Something to look at."""
+    yield Text(f"── {clean(render(exhibit.title))} ──", style="bold")
+    yield Text(clean(render(exhibit.words), 2000))
+    if exhibit.code:
+        yield _program(exhibit.code, exhibit.language)
+    yield Text("")
+
+
+def question(lesson: Lesson) -> Iterator[RenderableType]:
+    """The exercise, and how to answer."""
+    yield Text(_("Exercise"), style="bold")
+    yield Text(render(lesson.exercise.question))
+    text = _("Answer with: tvmscope learn {name} --answer ...").format(name=lesson.name)
+    yield Text(text, style="dim")
+    if lesson.parameters:
+        yield Text("")
+        yield Text(_("Play: --size N, and --set with one or several values of"), style="dim")
+        for p in lesson.parameters:
+            yield Text(f"  {p.name}: {render(p.words)}", style="dim")
+    if lesson.closing is not None:
+        yield Text(render(lesson.closing), style="dim")
+
+
+def _step(
+    number: int, step: StepRun, before: StepRun | None, *, ir: bool, asm: bool
+) -> Iterator[RenderableType]:
+    yield Text(f"── {number}. {render(step.title)} ──", style="bold")
+    if step.note is not None:
+        yield Text(render(step.note))
+    if step.code:
+        yield _program(step.code, "python")
+        if step.params:
+            values = ", ".join(f"{name} = {value}" for name, value in step.params.items())
+            yield Padding(Text(values, style="dim"), (0, 0, 0, 2))
+    if step.failure is not None:
+        yield Text(clean(render(step.failure), 1500), style="red")
+        yield Text("")
+        return
+    assert step.built is not None
+    yield _Loops(before.built if before else None, step.built)
+    if ir:
+        yield _program(step.built.script, "python")
+    if asm:
+        yield from _machine_code(before.built if before else None, step.built)
+    yield _result(step)
+    yield from (_indented(reason) for reason in step.reasons)
+    yield Text("")
+
+
+class _Loops:
+    """The loop nest after a step, beside the one before it where there is room."""
+
+    def __init__(self, before: Built | None, after: Built) -> None:
+        self._before, self._after = before, after
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self._before is None or self._before.tree == self._after.tree:
+            yield loop_tree(self._after.tree)
+            return
+        if options.max_width < _SIDE_BY_SIDE:  # the step before has shown what was before
+            yield loop_tree(self._after.tree)
+            return
+        trees = [loop_tree(b.tree) for b in (self._before, self._after)]
+        trees[0].label, trees[1].label = Text(_("before"), "dim"), Text(_("after"), "dim")
+        grid = Table.grid(padding=(0, 3), expand=True)
+        for _tree in trees:
+            grid.add_column(ratio=1, overflow="fold")
+        grid.add_row(*trees)
+        yield grid
+
+
+def _result(step: StepRun) -> Text:
+    """Whether it is right, and how fast."""
+    assert step.built is not None
+    line = Text("")
+    if not step.built.right:
+        return line.append(_("wrong"), "bold red")
+    line.append(_("right"), "green")
+    line.append(_(" (differs from numpy by {error:.0e})").format(error=step.built.error), "dim")
+    if step.seconds is None:
+        return line
+    line.append("  ").append(format_s(step.seconds), "bold")
+    if step.interval_s is not None:
+        low, high = (format_s(end) for end in step.interval_s)
+        line.append(_(" (95 %: {low} to {high})").format(low=low, high=high), "dim")
+    if step.gflops is not None:
+        line.append(f"  {format_rate(step.gflops)} GFLOP/s")
+    if step.share is not None:
+        line.append(_("  {share:.0%} of the roof").format(share=step.share))
+    if step.verdict is not None:
+        line.append(f"  {comparison(step)}", _VERDICTS[step.verdict])
+    for name, value in (step.counted.values if step.counted else {}).items():
+        line.append(f"  {_(name)} {value:.3g}", "dim")
+    return line
+
+
+def comparison(step: StepRun) -> str:
+    """`2.1 times faster (2.0 to 2.2)`; undecided ones with what could have been seen."""
+    if step.ratio is None or step.verdict is None:
+        return ""
+    ends = step.ratio_ci95
+    if step.verdict == "undecided":
+        text: Words = msg("undecided against the step before")
+    elif step.verdict == "faster":
+        text = msg("{ratio:.3g} times faster than the step before", ratio=step.ratio)
+    else:
+        text = msg("{ratio:.3g} times slower than the step before", ratio=1 / step.ratio)
+    if ends is None:
+        return render(text)
+    low, high = ends if step.verdict != "slower" else (1 / ends[1], 1 / ends[0])
+    return render(msg("{text} ({low:.3g} to {high:.3g})", text=text, low=low, high=high))
+
+
+def summary(run: LessonRun, against: str | None = None) -> Iterator[RenderableType]:
+    """All steps in one table and one plot; ratios are to the step before, or as `against` says."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    roof = plural("of {n} core's roof", "of {n} cores' roof", run.roof_threads)
+    table.add_column(_("step"), overflow="fold")
+    last = against or _("against before")
+    for title in (_("time"), _("GFLOP/s"), roof.format(n=run.roof_threads), last):
+        table.add_column(title, justify="right", no_wrap=True)
+    for step in run.steps:
+        style = _VERDICTS.get(step.verdict or "", "")
+        ratio = "" if step.ratio is None else f"{step.ratio:.3g}x"
+        table.add_row(
+            Text(render(step.title)),
+            format_s(step.seconds),
+            "-" if step.gflops is None else format_rate(step.gflops),
+            "-" if step.share is None else f"{step.share:.0%}",
+            Text(ratio, style=style),
+        )
+    yield table
+    yield Text("")
+    yield plot(run.steps)
+    yield Text("")
+    missing = next((s.counted.missing for s in run.steps if s.counted and s.counted.missing), None)
+    if missing:
+        text = _("Without the processor's counters: {reason}.").format(reason=render(missing))
+        yield Text(text, style="dim")
+        yield Text("")
+
+
+def swept(found: Sweep) -> Iterator[RenderableType]:
+    """A sweep: the loops at the best point, a plot, and why the others are behind."""
+    best = found.best
+    if best is not None and best.built is not None:
+        yield Text(_("Best: {point}").format(point=render(best.title)), style="bold")
+        yield loop_tree(best.built.tree)
+    yield from summary(found.run, _("against the best"))
+    for point in found.points:
+        if point is best:
+            continue
+        reasons = (point.failure,) if point.failure else point.reasons
+        for reason in reasons[:1]:
+            if reason:
+                said = _("{point}, with the best as 'before':").format(point=render(point.title))
+                yield Text(f"{said} ", "bold").append(clean(render(reason), 800))
+    yield from _warnings(found.run.warnings)
+
+
+def _machine_code(before: Built | None, after: Built) -> Iterator[RenderableType]:
+    """The innermost loop that changed, as instructions."""
+    if after.hot is None:
+        yield Text(_("no loop with arithmetic was found in the machine code"), style="dim")
+        return
+    if before is not None and same_code(before.assembly, after.assembly):
+        yield Text(_("machine code: unchanged"), style="dim")
+        return
+    if before is not None and before.hot is not None:
+        yield Text(_("innermost machine loop before"), style="dim")
+        yield _program("\n".join(before.hot.text), "gas")
+    yield Text(_("innermost machine loop after"), style="dim")
+    yield _program("\n".join(after.hot.text), "gas")
+
+
+def _program(code: str, language: str) -> RenderableType:
+    lines = code.splitlines()
+    rest = len(lines) - _MOST_CODE
+    text = "\n".join(lines[:_MOST_CODE])
+    if rest > 0:
+        text += "\n" + _("... and {n} more lines").format(n=rest)
+    syntax = Syntax(text, language, background_color="default", word_wrap=True)
+    return Padding(syntax, (0, 0, 0, 2))
+
+
+def _indented(text: Words) -> Padding:
+    return Padding(Text(clean(render(text), 1000)), (0, 0, 0, 2), expand=False)
+
+
+def _warnings(warnings: tuple[Words, ...]) -> Iterator[RenderableType]:
+    for text in warnings:
+        yield Text(_("warning: "), style="yellow").append(clean(render(text)))

@@ -1,0 +1,63 @@
+"""Plots of measured steps: bars in the terminal, and the same as an SVG picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from tvmscope.learn.facts import StepRun
+from tvmscope.messages import _, render
+from tvmscope.report.sections.figures import bars
+from tvmscope.units import format_rate, format_s
+
+_WIDTH = 40
+_PARTS = " ▏▎▍▌▋▊▉█"
+
+
+def plot(runs: Sequence[StepRun]) -> Table:
+    """One bar for each step: its speed, or one over its time where there is no arithmetic."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(overflow="fold", max_width=34)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    best = max((speed(run) or 0.0 for run in runs), default=0.0)
+    for run in runs:
+        value = speed(run)
+        length = _WIDTH * value / best if value and best else 0.0
+        table.add_row(Text(render(run.title)), Text(_bar(length), style="cyan"), label(run))
+    return table
+
+
+def speed(run: StepRun) -> float | None:
+    """What bars show: GFLOP/s, or runs per second."""
+    if run.gflops is not None:
+        return run.gflops
+    return None if run.seconds is None else 1 / run.seconds
+
+
+def label(run: StepRun) -> str:
+    """A bar's number, in words where there is none."""
+    if run.gflops is not None:
+        return f"{format_rate(run.gflops)} GFLOP/s"
+    if run.seconds is not None:
+        return format_s(run.seconds)
+    return _("failed") if run.failure else _("wrong result")
+
+
+def _bar(length: float) -> str:
+    whole, part = divmod(round(length * 8), 8)
+    return "█" * whole + (_PARTS[part] if part else "")
+
+
+def svg(title: str, runs: Sequence[StepRun], roof: float | None) -> str:
+    """The same bars as a document, with the roof as a line where the bars are GFLOP/s."""
+    timed = [run for run in runs if speed(run) is not None]
+    arithmetic = all(run.gflops is not None for run in timed)
+    return bars(
+        title,
+        [(render(run.title), speed(run) or 0.0, label(run)) for run in timed],
+        unit=_("GFLOP/s") if arithmetic else _("runs per second"),
+        limit=roof if arithmetic else None,
+    )

@@ -1,0 +1,67 @@
+"""The data caches of this CPU: size, ways, sets and line of each level, as the system tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """One level; `ways` and `sets` are None where the system does not tell."""
+
+    level: int
+    size_bytes: int
+    line_bytes: int = 64
+    ways: int | None = None
+    sets: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"L{self.level}"
+
+
+USUAL = (
+    Cache(level=1, size_bytes=32 << 10, ways=8, sets=64),
+    Cache(level=2, size_bytes=1 << 20, ways=16, sets=1024),
+)
+"""What stands in on a system that tells nothing."""
+
+
+def data_caches() -> tuple[Cache, ...]:
+    """From the first level outwards; those of most cores where the system is silent."""
+    return read(_FOLDER) or USUAL
+
+
+@cache
+def read(folder: Path) -> tuple[Cache, ...]:
+    """What a folder of Linux's kind says; instruction caches and unreadable ones are left out."""
+    found = {}
+    for index in sorted(folder.glob("index*")):
+        try:
+            if (index / "type").read_text().strip() == "Instruction":
+                continue
+            level = int((index / "level").read_text())
+            text = (index / "size").read_text().strip()
+            size = int(text[:-1]) * _UNITS[text[-1]]
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+        found[level] = Cache(
+            level=level,
+            size_bytes=size,
+            line_bytes=_number(index / "coherency_line_size") or 64,
+            ways=_number(index / "ways_of_associativity"),
+            sets=_number(index / "number_of_sets"),
+        )
+    return tuple(found[level] for level in sorted(found))
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(file.read_text()) or None
+    except (OSError, ValueError):
+        return None

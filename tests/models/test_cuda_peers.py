@@ -1,0 +1,107 @@
+"""The other runtimes' rows on CUDA, as far as a machine without a GPU can run them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tvmscope.backends import all_backends, onnxruntime, torch_module
+from tvmscope.backends.api import LoadRequest
+from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, TF32, Precision
+from tvmscope.stages.options import Options
+from tvmscope.stages.plan import plan_rows
+
+PEERS = ("torch", "torch-compile", "torch-compile-max-autotune", "onnxruntime")
+
+
+def request(folder: Path, **more: Any) -> LoadRequest:
+    return LoadRequest(
+        **{
+            "folder": str(folder), "device": "cuda", "precision": FLOAT32, "threads": 1, **more,
+        }
+    )  # fmt: skip
+
+
+def test_every_peer_is_a_row_with_and_without_a_graph() -> None:
+    from support import samples
+
+    options = Options(backends=PEERS, precisions=(FLOAT32, TF32, FLOAT16))
+    names = [row.key.name for row in plan_rows(options, (samples.CUDA,), "torch")]
+    for math in ("", " tf32", " fp16"):
+        for peer in PEERS:
+            assert (f"{peer}{math}" in names) == (peer != "torch-compile-max-autotune")
+            assert f"{peer}{math} graph" in names
+
+
+def test_a_cpu_has_no_such_rows() -> None:
+    known, _ = all_backends()
+    assert "cpu" not in known["torch-compile-max-autotune"].kinds
+    assert known["onnxruntime"].precisions_on("cpu") == (FLOAT32,)
+    assert known["torch"].precisions_on("cpu") == (FLOAT32, FLOAT16, BFLOAT16)
+
+
+@pytest.mark.parametrize(("precision", "conv"), [(FLOAT32, False), (TF32, True), (FLOAT16, False)])
+def test_pytorch_multiplies_as_the_key_says(
+    precision: Precision, conv: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    import tvmscope.models.torch_module as modules
+
+    monkeypatch.setattr(modules, "load_module", lambda folder: SimpleNamespace())
+    flags = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark
+    try:
+        runner = torch_module.TorchRunner(request(tmp_path, precision=precision))
+        assert torch.backends.cudnn.allow_tf32 is conv
+        assert torch.backends.cuda.matmul.allow_tf32 is False
+        assert torch.backends.cudnn.benchmark
+        assert runner.settings["tf32"] == ("convolutions" if conv else "False")
+    finally:
+        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = flags
+
+
+def test_the_provider_is_told_how_to_multiply(tmp_path: Path) -> None:
+    said = {
+        p: onnxruntime._cuda_options(request(tmp_path, precision=p))["use_tf32"]
+        for p in (FLOAT32, TF32, FLOAT16)
+    }
+    assert said == {FLOAT32: "0", TF32: "1", FLOAT16: "0"}
+    assert onnxruntime._cuda_options(request(tmp_path, graph=True))["enable_cuda_graph"] == "1"
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("precision", [FLOAT32, FLOAT16])
+def test_bound_tensors_give_the_right_outputs(
+    graph: bool, precision: Precision, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The CUDA row's own way to run a session, on the CPU's provider."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((3, 8), (8, 5)))
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, 5))],
+            [numpy_helper.from_array(w, "w")],
+        ),
+        opset_imports=[helper.make_opsetid("", 18)],
+    )
+    model.ir_version = 10
+    onnx.save(model, tmp_path / "model.onnx")
+    np.savez(tmp_path / "inputs.npz", x=x)
+    monkeypatch.setitem(onnxruntime._PROVIDERS, "cuda", "CPUExecutionProvider")
+    monkeypatch.setattr(onnxruntime, "_PLACE", "cpu")
+    monkeypatch.setattr(onnxruntime, "_cuda_options", lambda _request: {})
+    runner = onnxruntime.load(request(tmp_path, precision=precision, graph=graph))
+    runner.run()
+    (found,) = runner.outputs().values()
+    assert found.dtype == precision.dtype
+    np.testing.assert_allclose(found, x @ w, rtol=0, atol=precision.tolerance * 10)

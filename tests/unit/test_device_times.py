@@ -1,0 +1,174 @@
+"""A GPU's own record of a run: whose each kernel is, and that the parts make the whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from support.profiles import kernel, profile, session
+from tvmscope.analysis.waterfall import waterfall
+from tvmscope.backends.profilers import cupti, torch_replay, tvm_device
+from tvmscope.backends.profilers.cupti import Activity, Recording
+from tvmscope.core.artifact import KernelCall
+from tvmscope.core.profile import DeviceTimes, KernelIR, MachineCode
+
+
+def activities(*spans: tuple[str, int, int]) -> tuple[Activity, ...]:
+    return tuple(Activity(name=n, start=a, end=b) for n, a, b in spans)
+
+
+def code(symbol: str, **more: Any) -> MachineCode:
+    given = {"template": "conv2d", "threads": 128, "blocks": 98, "registers": 96}
+    return MachineCode(symbol=symbol, shared_bytes=0, spilled_bytes=0, **(given | more))
+
+
+def ir(name: str, symbol: str | None = None, **more: Any) -> KernelIR:
+    return KernelIR(name=name, tree=(), code=code(symbol) if symbol else None, **more)
+
+
+def test_kernels_gaps_and_edges_are_the_run() -> None:
+    found = Recording(
+        start=0, end=100, activities=activities(("a", 10, 30), ("b", 25, 40), ("c", 50, 60))
+    )
+    times = found.times
+    assert times.launches == 3
+    assert times.gap_s == pytest.approx(10e-9)
+    assert times.edge_s == pytest.approx(50e-9)
+    assert times.overlap_s == pytest.approx(5e-9)
+    kernels = sum(a.end - a.start for a in found.activities) * 1e-9
+    whole = kernels - times.overlap_s + times.gap_s + times.edge_s
+    assert whole == pytest.approx((found.end - found.start) * 1e-9)
+
+
+def test_a_kernel_inside_another_is_no_gap() -> None:
+    times = Recording(start=0, end=50, activities=activities(("a", 0, 40), ("b", 5, 10))).times
+    assert (times.gap_s, times.overlap_s) == (0.0, pytest.approx(5e-9))
+
+
+def event(name: str, start: int, length: int, device: str, note: bool = False) -> Any:
+    return SimpleNamespace(
+        name=lambda: name,
+        device_type=lambda: f"DeviceType.{device}",
+        start_ns=lambda: start,
+        duration_ns=lambda: length,
+        is_user_annotation=lambda: note,
+    )
+
+
+def test_only_what_the_device_ran_is_read() -> None:
+    found = cupti.read(
+        [
+            event(cupti.MARK, 100, 50, "CPU", note=True),
+            event("cudaLaunchKernel", 101, 2, "CPU"),
+            event(cupti.MARK, 105, 40, "CUDA", note=True),
+            event("late", 130, 5, "CUDA"),
+            event("Memcpy DtoD (Device -> Device)", 110, 10, "CUDA"),
+            event("Context Synchronize", 108, 40, "CUDA"),
+        ]
+    )
+    assert (found.start, found.end) == (100, 150)
+    assert [(a.name, a.start, a.end, a.moves_only) for a in found.activities] == [
+        ("Memcpy DtoD (Device -> Device)", 110, 120, True), ("late", 130, 135, False),
+    ]  # fmt: skip
+
+
+CALLS = (
+    KernelCall(kernel="conv", source_ops=("conv1", "relu1")),
+    KernelCall(kernel="conv", source_ops=("conv2",)),
+    KernelCall(kernel="pool", source_ops=("pool1",)),
+    KernelCall(kernel="dense", source_ops=("fc",)),
+)
+KNOWN = {k.name: k for k in (ir("conv", "conv2d_ab12_m64"), ir("pool"), ir("dense"))}
+
+
+def owners(*symbols: str) -> list[tuple[str, tuple[str, ...]]]:
+    return [(o.function, o.source_ops) for o in tvm_device.match(symbols, CALLS, KNOWN)]
+
+
+def test_the_nth_kernel_of_a_symbol_is_the_nth_call() -> None:
+    assert owners("conv2d_ab12_m64", "conv2d_ab12_m64", "pool_kernel", "dense_kernel") == [
+        ("conv", ("conv1", "relu1")), ("conv", ("conv2",)), ("pool", ("pool1",)),
+        ("dense", ("fc",)),
+    ]  # fmt: skip
+
+
+def test_a_function_of_several_kernels_and_a_batch_in_parts() -> None:
+    two = ("pool_kernel", "pool_kernel_1")
+    assert [o for _, o in owners("conv2d_ab12_m64", *two, *two)][1:] == [("pool1",)] * 4
+    assert tvm_device.match(two, CALLS, KNOWN)[0].kernels == 2
+    twice = owners(*["conv2d_ab12_m64"] * 4)
+    assert [o for _, o in twice] == [("conv1", "relu1"), ("conv2",)] * 2
+
+
+def test_a_librarys_kernel_belongs_to_the_call_between_its_neighbours() -> None:
+    found = owners("conv2d_ab12_m64", "conv2d_ab12_m64", "pool_kernel", "sm90_xmma_gemm", "Memcpy")
+    assert found[3] == ("dense", ("fc",))
+
+
+def test_calls_that_vanished_leave_all_candidates() -> None:
+    assert owners("conv2d_ab12_m64")[0] == ("conv", ("conv1", "relu1", "conv2"))
+
+
+def test_a_trace_has_work_and_kinds() -> None:
+    described = {
+        "conv": ir("conv", "conv2d_ab12_m64", flops=8.0, bytes=4.0),
+        "pool": ir("pool", kind="layout", flops=None),
+    }
+    spans = activities(
+        ("conv2d_ab12_m64", 0, 10), ("conv2d_ab12_m64", 10, 20), ("pool_kernel", 21, 22),
+        ("Memset (Device)", 22, 23),
+    )  # fmt: skip
+    found = tvm_device.trace(Recording(start=0, end=30, activities=spans), CALLS, described)
+    assert [(s.kind, s.flops) for s in found.spans] == [
+        ("compute", 8.0), ("compute", 8.0), ("layout", None), ("layout", None),
+    ]  # fmt: skip
+    assert found.host_s == pytest.approx(8e-9)
+    assert found.device is not None
+    assert found.device.launches == 4
+
+
+def test_a_graphs_kernels_are_those_of_the_eager_run() -> None:
+    eager = [("a", ("conv1",)), ("b", ("relu1",)), ("a", ("conv2",))]
+    assert torch_replay.like(eager, ["a", "b", "a"]) == [("conv1",), ("relu1",), ("conv2",)]
+    assert torch_replay.like(eager, ["memset", "a", "b", "a"])[1:] == [
+        ("conv1",), ("relu1",), ("conv2",),
+    ]  # fmt: skip
+
+
+def test_compiled_code_is_aligned_by_its_heavy_kernels() -> None:
+    names = ("stem/conv2d", "stem/relu", "body/conv2d", "body/add", "head/linear")
+    kernels = [
+        "triton_poi_fused_0", "sm90_xmma_fprop_implicit_gemm_f16", "triton_poi_fused_convolution_1",
+        "cutlass_conv2d_fprop", "triton_poi_fused_add_2", "nvjet_hsh_64x8",
+    ]  # fmt: skip
+    first, second, last = names[:2], names[2:4], names[4:]
+    assert torch_replay.by_anchors(kernels, names) == [
+        first, first, first, second, second, last,
+    ]  # fmt: skip
+    without = [*kernels[:5], "triton_red_fused_addmm_3"]
+    found = torch_replay.by_anchors(without, names)
+    assert found[0] == first
+    assert found[-1] == (*second, *last), "convolutions alone still tell"
+    assert torch_replay.by_anchors(kernels[:2], names) == [(), ()]
+
+
+def test_the_waterfall_shows_gaps_overlaps_and_the_call() -> None:
+    ours = replace(
+        profile("tvmscope", kernel("conv", 6e-3, "conv1"), kernel("dense", 3e-3, "fc")),
+        device=DeviceTimes(launches=2, gap_s=1e-3, edge_s=5e-4, overlap_s=2e-3),
+    )
+    theirs = replace(
+        profile("torch", kernel("Conv", 8e-3, "conv1"), kernel("mm", 3e-3, "fc")),
+        device=DeviceTimes(launches=9, gap_s=3e-3, edge_s=5e-4, overlap_s=0.0),
+    )
+    fall = waterfall(session(ours, theirs))
+    assert fall is not None
+    bars = {(b.kind, b.label): b.delta_s for b in fall.bars}
+    assert bars["gap", "launch gaps"] == pytest.approx(-2e-3)
+    assert bars["overlap", "kernels that overlap"] == pytest.approx(-2e-3)
+    assert bars["host", "before and after all kernels"] == pytest.approx(0.0)
+    assert ("host", "between kernels") not in bars
+    assert fall.theirs_s + sum(b.delta_s for b in fall.bars) == pytest.approx(fall.ours_s)
