@@ -17,6 +17,7 @@ from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import ImportModelError, SchemaError
 from tvmscope.models.prepare import prepare
+from tvmscope.runtime import load_model
 from tvmscope.runtime.artifact import load_callable, read
 
 FLOAT = TensorProto.FLOAT
@@ -86,6 +87,11 @@ def test_an_artifact_says_what_it_needs(artifact: Artifact) -> None:
     assert "soft/QuickGelu" in told[0]
     called = [call for call in artifact.kernels if call.kernel.startswith(FALLBACK)]
     assert [call.source_ops for call in called] == [part.operators for part in parts]
+
+
+def test_the_small_loader_says_what_it_cannot_do(artifact: Artifact) -> None:
+    with pytest.raises(load_model.LoadError, match=r"determinant/Det.* tvmscope.load_artifact"):
+        load_model.Model(artifact.path)
 
 
 def test_a_changed_part_is_refused(artifact: Artifact) -> None:
