@@ -11,7 +11,7 @@ ifdef ISA
 export TVMSCOPE_ISA := $(ISA)
 endif
 
-.PHONY: demo catalogues check test chromium test-slow test-gpu test-dist dist lint bench shipped-records format clean
+.PHONY: demo check test chromium test-slow test-onnx test-gpu test-dist dist lint bench shipped-records format clean catalogues
 
 # What runs the product.
 $(VENV)/.ready: pyproject.toml Makefile
@@ -50,6 +50,10 @@ chromium:
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
+
+# ONNX's node tests by ONNX's own runner, all of them, in 15 minutes; writes docs/coverage.md.
+test-onnx: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -W ignore -m support.node_tests --write
 
 test-gpu: $(VENV)/.dev
 	$(BIN)/python -m pytest -m gpu

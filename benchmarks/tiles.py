@@ -66,7 +66,6 @@ def build(case: Convolution, target: Target, params: Params) -> tuple[str, Calla
     choice = Choice(candidate=Candidate(params=params), source="a benchmark")
     knobs = Knobs({asked.workload(is_blocked): choice})
     kernel = convolutions.choose(asked, target, is_blocked, winograd=True, knobs=knobs)
-    assert kernel is not None
     arrays = [_blocked(data) if is_blocked else data, kernel.weight]
     arrays.append(_blocked(bias.reshape(1, -1, 1, 1)))
     x, w, b = (te.placeholder(a.shape, name=n) for a, n in zip(arrays, "xwb", strict=True))

@@ -1,4 +1,4 @@
-"""Reads the inner loops out of assembly that LLVM wrote: their multiply-adds, loads and spills."""
+"""Reads the inner loops out of assembly that LLVM wrote: their multiply-adds, loads and stores."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _ARM_JUMP = re.compile(r"\s+(?:b\.\w+|cbn?z\s+\w+,|tbn?z\s+\w+, #\d+,|b)\s*(\.L\
 _X86_FMA = re.compile(r"\s+vfn?m(?:add|sub)\d+ps\s")
 _ARM_FMA = re.compile(r"\s+fml[as]\s+v\d+\.4s")
 _X86_MEMORY = re.compile(r"-?\w*\([^)]*\)")
-_X86_STACK = re.compile(r"-?\d*\(%r[sb]p[^)]*\)")
+_X86_STORE = re.compile(r"\s+v\w+\s.*\)$")
 _ARM_LOAD = re.compile(r"\s+(ldr|ldp|ld1r?|ldur)\s+(?:\{\s*)?([qvs]\d+)")
-_ARM_STACK = re.compile(r"\s+(?:ldr|ldp|str|stp|ldur|stur)\s.*\[(?:sp|x29)")
+_ARM_STORE = re.compile(r"\s+(?:str|stp|stur)\s+[qvs]\d+")
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,11 @@ class Loop:
         return int(name.startswith("v") and memory is not None and not stores)
 
     @property
-    def spills(self) -> int:
-        """Instructions that touch the stack."""
-        stack = _ARM_STACK if self.arm else _X86_STACK
-        return sum(bool(stack.search(line)) for line in self.lines)
+    def stores(self) -> int:
+        """Vector registers that are written to memory, also those that are spilled."""
+        if self.arm:
+            return sum(bool(_ARM_STORE.match(line)) for line in self.lines)
+        return sum(bool(_X86_STORE.match(line)) for line in self.lines)
 
     @property
     def registers(self) -> set[str]:

@@ -162,7 +162,13 @@ def _assemble(ptx: str, arch: str) -> bytes:
         command = [knobs.nvidia.ptxas.path, f"--gpu-name={arch}", str(source), "-o", str(output)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise BuildError(f"ptxas cannot assemble the kernel for {arch}: {done.stderr[-200:]}")
+            raise BuildError(
+                msg(
+                    "ptxas cannot assemble the kernel for {arch}: {reason}",
+                    arch=arch,
+                    reason=done.stderr[-200:],
+                )
+            )
         return output.read_bytes()
 
 

@@ -1,4 +1,5 @@
-"""The data caches of this CPU: size, ways, sets and line of each level, as the system tells."""
+"""The data caches of this CPU: size, ways, sets and line of each level, as the system reports
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass(frozen=True, kw_only=True)
 class Cache:
-    """One level; `ways` and `sets` are None where the system does not tell."""
+    """One level; `ways` and `sets` are None if the system does not report it."""
 
     level: int
     size_bytes: int
@@ -43,7 +44,7 @@ USUAL = (
     Cache(level=1, size_bytes=32 << 10, ways=8, sets=64),
     Cache(level=2, size_bytes=1 << 20, ways=16, sets=1024),
 )
-"""What stands in on a system that tells nothing."""
+"""The assumption for a system that reports nothing."""
 
 
 def data_caches() -> tuple[Cache, ...]:

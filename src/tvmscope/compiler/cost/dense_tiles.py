@@ -29,10 +29,15 @@ _IDLE = 0.25
 _COPY_BYTES_PER_CYCLE = 8
 _CLAMPED = 0.02
 """What it costs that pixels have addresses of their own."""
+_SKIPS = 0.1
+"""What it costs a 1x1 convolution that its stride leaves out pixels: they are fetched with the
+others, and those of a tile share sets of the cache."""
 _STREAM = 0.015
 """What it costs to write to another block of channels at the same time: the blocks of an image are
 often whole pages apart, and then share sets of the cache."""
 _MOST_MORE = 0.01
+_NARROW_SLACK = 4
+"""Registers that LLVM fills ahead of time where a block is four vectors."""
 _RANKED = 4
 
 
@@ -50,8 +55,9 @@ class Shape:
     columns: int
     batch: int
     stride: int
+    """Pixels of the image for each of the result, across and down."""
     flattens: bool
-    """Whether the image can be taken for one row: 1x1, without strides or padding."""
+    """Whether the image can be taken for one row: 1x1, without padding."""
     copies: bool
     """Whether the image is copied anyway, for its padding."""
 
@@ -159,6 +165,8 @@ def _fits(tile: Tile, target: Target) -> bool:
     vectors = tile.blocks * tiles.block_registers(target)
     operands = min(tile.pixels, vectors) + 1
     room = tiles.vector_registers(target) - int(vectors > tile.pixels)
+    if target.vector_bits == 128:
+        room -= _NARROW_SLACK
     return tile.pixels * vectors + operands <= room
 
 
@@ -183,14 +191,21 @@ def _cycles(tile: Tile, shape: Shape, target: Target) -> float:
     data = 4 * tile.pixels * shape.channels
     moved = _moved_bytes(core, weights, data) / _L2_BYTES_PER_CYCLE
     clamped = tile.flat and computed[1] != shape.rows * shape.columns
-    slower = 1 + _STREAM * tile.blocks + (_CLAMPED if clamped else 0)
+    skips = not tile.flat and shape.flattens and shape.stride > 1
+    slower = 1 + _STREAM * tile.blocks + _CLAMPED * clamped + _SKIPS * skips
     each = slower * steps * step_cycles(tile, target) + moved
     count = prod(computed) // tile.pixels * (shape.blocks // tile.blocks)
-    copied = 0.0
-    if not tile.flat and not shape.copies and computed != (shape.rows, shape.columns):
-        inputs = prod(computed) * shape.stride**2 * shape.channels * shape.groups
-        copied = 4 * inputs / _COPY_BYTES_PER_CYCLE
-    return shape.batch * (shape.groups * count * each + copied)
+    copied = _copied_pixels(tile, shape) * shape.channels * shape.groups
+    return shape.batch * (shape.groups * count * each + 4 * copied / _COPY_BYTES_PER_CYCLE)
+
+
+def _copied_pixels(tile: Tile, shape: Shape) -> int:
+    """Of the image, on account of the tile: those that a stride leaves, or all with some more."""
+    if tile.flat:
+        return shape.rows * shape.columns if shape.stride > 1 else 0
+    computed = tile.computed(shape)
+    whole = shape.copies or computed == (shape.rows, shape.columns)
+    return 0 if whole else prod(computed) * shape.stride
 
 
 def _moved_bytes(core: Ports, weights: int, data: int) -> int:

@@ -65,7 +65,7 @@ def padded(extent: int, target: Target, width: int | None = None) -> int:
 
 def panel(target: Target) -> int:
     """Columns of a matmul's right operand that are packed together: two blocks where they fit."""
-    return CHANNEL_BLOCK * (2 if vector_registers(target) >= 32 else 1)
+    return CHANNEL_BLOCK * (2 if vector_registers(target) >= 32 * block_registers(target) else 1)
 
 
 def rows(extent: int, target: Target) -> int:

@@ -14,6 +14,7 @@ from tvm import te, tirx
 
 from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
 from tvmscope.compiler.kernels.marks import OP
+from tvmscope.compiler.kernels.packing import Groups
 
 NO_NOTES: Mapping[str, str] = MappingProxyType({})
 """Further annotations of the main block: see `knobs`."""
@@ -74,13 +75,13 @@ def conv2d(
     computed: tuple[int, int],
     out_dtype: str,
     channels: int,
-    groups: int = 1,
+    groups: Groups | None = None,
     notes: Mapping[str, str] = NO_NOTES,
 ) -> te.Tensor:
-    """Dense convolution over `channels` inputs (of each group), summed in `out_dtype`; `data` is
-    blocked (5-D) or plain NCHW (4-D), `weight` is (O/16, I/b, kh, kw, b, 16), b = 16 for blocked
-    data, else I. Groups are whole blocks, of blocked data. `computed` rows and columns may be more
-    than there are; they are cropped."""
+    """Dense convolution over `channels` inputs (that each block reads), summed in `out_dtype`;
+    `data` is blocked (5-D) or plain NCHW (4-D), `weight` is (O/16, I/b, kh, kw, b, 16), b = 16 for
+    blocked data, else I. With `groups` the data is blocked, and the weight as `widen_groups` makes
+    it. `computed` rows and columns may be more than there are; they are cropped."""
     blocks, _, kh, kw, inner, _ = (int(d) for d in weight.shape)
     size = (int(data.shape[2]), int(data.shape[3]))
     rows, width = window.output(size, (kh, kw))
@@ -93,7 +94,7 @@ def conv2d(
     def value(n: tirx.Var, o: tirx.Var, row: tirx.Expr, column: tirx.Expr) -> tirx.Expr:
         if len(data.shape) == 4:
             return padded(n, ic, row, column)
-        first = o // (blocks // groups) * int(weight.shape[1]) if groups > 1 else 0
+        first = 0 if groups is None else _first_block(o, groups)
         return padded(n, first + ic // inner, row, column, ic % inner)
 
     result = te.compute(
@@ -109,19 +110,39 @@ def conv2d(
     return _crop(result, rows, width)
 
 
+def _first_block(block: tirx.Expr, groups: Groups) -> tirx.Expr:
+    """The first block of inputs that a block of outputs reads."""
+    if groups.aligned:
+        each = groups.outputs // CHANNEL_BLOCK
+        return block // each * (groups.inputs // CHANNEL_BLOCK)
+    first = block * CHANNEL_BLOCK // groups.outputs * groups.inputs // CHANNEL_BLOCK
+    return tirx.min(first, groups.last_first)
+
+
+def _every(data: te.Tensor, strides: tuple[int, int]) -> te.Tensor:
+    """The pixels that a 1x1 convolution reads, one beside the other."""
+    if strides == (1, 1):
+        return data
+    (sy, sx), (batch, blocks, height, width, lanes) = strides, data.shape
+    shape = (batch, blocks, -(-int(height) // sy), -(-int(width) // sx), lanes)
+    return te.compute(shape, lambda n, c, h, w, b: data(n, c, h * sy, w * sx, b), name="every")
+
+
 def pointwise_conv2d(
     data: te.Tensor,
     weight: te.Tensor,
+    strides: tuple[int, int],
     computed: int,
     out_dtype: str,
     channels: int,
     notes: Mapping[str, str] = NO_NOTES,
 ) -> te.Tensor:
-    """A 1x1 convolution that keeps the image's size, over all its pixels as if in one row.
+    """A 1x1 convolution without padding, over all pixels of its result as if in one row.
 
     Where more pixels are `computed` than there are, the last one stands in for those behind it.
     """
     blocks, _, _, _, inner, _ = (int(d) for d in weight.shape)
+    data = _every(data, strides)
     batch, _, height, width, _ = data.shape
     pixels = int(height) * int(width)
     ic = te.reduce_axis((0, channels), "ic")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,13 @@ from tvmscope.compiler.kernels import blocked
 from tvmscope.compiler.kernels import winograd as fast
 from tvmscope.compiler.kernels.blocked import Window
 from tvmscope.compiler.kernels.marks import TILE
-from tvmscope.compiler.kernels.packing import Array, merge_groups, pack_dense, pack_depthwise
+from tvmscope.compiler.kernels.packing import (
+    Array,
+    Groups,
+    pack_dense,
+    pack_depthwise,
+    widen_groups,
+)
 from tvmscope.compiler.kernels.winograd_transforms import BY_NAME
 from tvmscope.compiler.tunable.knobs import Knobs, by, int_of, notes, ranked, without
 from tvmscope.core.target import Target
@@ -96,8 +103,8 @@ def _pair(values: Sequence[Any]) -> tuple[int, int]:
 
 def choose(
     conv: Convolution, target: Target, is_blocked: bool, *, winograd: bool, knobs: Knobs
-) -> Kernel | None:
-    """The kernel that is known or else predicted to be fastest; None where there is none for it.
+) -> Kernel:
+    """The kernel that is known or else predicted to be fastest.
 
     Parameters: `kernel` is `direct`, `winograd2` or `winograd4`; `tile` names a direct kernel's
     register tile, `columns` the width of another's; `share` lets each core take its share of
@@ -113,11 +120,10 @@ def choose(
         return _dense(conv, target, is_blocked, params, workload)
     if conv.groups == conv.inputs == conv.result[1]:
         return _depthwise(conv, target, params, workload)
-    merged = merge_groups(conv.kernel, conv.groups)
-    if merged is None:
-        return None
-    whole = replace(conv, kernel=merged[0], groups=merged[1])
-    return _dense(whole, target, True, params, workload, name="grouped_conv2d")
+    outputs, inputs = conv.kernel.shape[0] // conv.groups, conv.kernel.shape[1]
+    groups = Groups(conv.groups, inputs, outputs)
+    whole = replace(conv, kernel=widen_groups(conv.kernel, groups))
+    return _dense(whole, target, True, params, workload, groups)
 
 
 def _predict(conv: Convolution, target: Target) -> str | None:
@@ -148,10 +154,10 @@ def _dense(
     is_blocked: bool,
     asked: Params,
     workload: str,
-    name: str = "conv2d",
+    groups: Groups | None = None,
 ) -> Kernel:
-    """Of one group, or of groups that are whole blocks of channels."""
-    shape = _shape(conv, is_blocked)
+    """Of one group, or with a kernel that is widened to whole blocks of channels."""
+    shape = _shape(conv, is_blocked, groups)
     ranking = dense_tiles.ranked(shape, target)
     params = ranked(asked, dense_tiles.PARAMETER, [tile.name for tile in ranking])
     wanted = params.get("columns", params.get(dense_tiles.PARAMETER, ranking[0].name))
@@ -164,37 +170,47 @@ def _dense(
         "notes": {**notes(workload, params), TILE: tile.name},
     }
     if tile.flat:
-        compute = partial(blocked.pointwise_conv2d, computed=tile.computed(shape)[1], **common)
+        compute = partial(
+            blocked.pointwise_conv2d,
+            strides=conv.window.strides,
+            computed=tile.computed(shape)[1],
+            **common,
+        )
     else:
         compute = partial(
             blocked.conv2d,
             window=conv.window,
             computed=tile.computed(shape),
-            groups=conv.groups,
+            groups=groups,
             **common,
         )
     return Kernel(
-        name=name,
+        name="conv2d" if groups is None else "grouped_conv2d",
         compute=compute,
         weight=pack_dense(conv.kernel, blocked_input=is_blocked),
         takes_blocks=is_blocked,
     )
 
 
-def _shape(conv: Convolution, is_blocked: bool) -> dense_tiles.Shape:
+def _shape(conv: Convolution, is_blocked: bool, groups: Groups | None) -> dense_tiles.Shape:
     """What the choice of a tile depends on."""
     outputs, channels, *kernel = conv.kernel.shape
-    still = conv.window == Window((1, 1), (0, 0, 0, 0), conv.window.dilation)
+    blocks = together = -(-outputs // CHANNEL_BLOCK)
+    if groups is not None:
+        together = groups.outputs // CHANNEL_BLOCK if groups.aligned else 1
     return dense_tiles.Shape(
-        blocks=-(-outputs // conv.groups // CHANNEL_BLOCK),
-        groups=conv.groups,
+        blocks=together,
+        groups=blocks // together,
         channels=channels,
         kernel=(kernel[0], kernel[1]),
         rows=conv.result[2],
         columns=conv.result[3],
         batch=conv.result[0],
-        stride=conv.window.strides[1],
-        flattens=is_blocked and still and kernel == [1, 1] and conv.groups == 1,
+        stride=prod(conv.window.strides),
+        flattens=is_blocked
+        and not any(conv.window.padding)
+        and kernel == [1, 1]
+        and groups is None,
         copies=any(conv.window.padding),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,23 +33,49 @@ def pack_dense(kernel: Array, *, blocked_input: bool) -> Array:
     return np.ascontiguousarray(split.transpose(0, 2, 4, 5, 3, 1))
 
 
-def merge_groups(kernel: Array, groups: int) -> tuple[Array, int] | None:
-    """A grouped kernel with as few groups made into one as fill whole blocks of channels.
+@dataclass(frozen=True)
+class Groups:
+    """Which blocks of input channels a block of output channels depends on, in a convolution of
+    `count` groups, each of `inputs` and `outputs` channels."""
 
-    The merged kernel has zeros between its groups; None where no number of groups fills blocks.
-    """
-    outputs, inputs = kernel.shape[0] // groups, kernel.shape[1]
-    for merged in range(1, groups + 1):
-        whole = inputs * merged % CHANNEL_BLOCK == 0 == outputs * merged % CHANNEL_BLOCK
-        if groups % merged == 0 and whole:
-            break
-    else:
-        return None
-    wide = np.zeros((kernel.shape[0], inputs * merged, *kernel.shape[2:]), kernel.dtype)
-    for group in range(groups):
-        o, i = group * outputs, group % merged * inputs
-        wide[o : o + outputs, i : i + inputs] = kernel[o : o + outputs]
-    return wide, groups // merged
+    count: int
+    inputs: int
+    outputs: int
+
+    @property
+    def aligned(self) -> bool:
+        """Whether groups are whole blocks."""
+        return self.inputs % CHANNEL_BLOCK == 0 == self.outputs % CHANNEL_BLOCK
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of input channels that each block of outputs reads: as many as the one that
+        depends on most."""
+        return max(last - first + 1 for first, last in self._spans())
+
+    def _spans(self) -> Iterator[tuple[int, int]]:
+        for start in range(0, self.count * self.outputs, CHANNEL_BLOCK):
+            end = min(start + CHANNEL_BLOCK, self.count * self.outputs) - 1
+            first = start // self.outputs * self.inputs
+            last = (end // self.outputs + 1) * self.inputs - 1
+            yield first // CHANNEL_BLOCK, last // CHANNEL_BLOCK
+
+    @property
+    def last_first(self) -> int:
+        """The first of the last blocks that can be read."""
+        return -(-self.count * self.inputs // CHANNEL_BLOCK) - self.blocks
+
+
+def widen_groups(kernel: Array, groups: Groups) -> Array:
+    """A grouped kernel over the channels that its blocks read, with zeros between the groups."""
+    outputs, inputs = kernel.shape[:2]
+    wide = np.zeros((outputs, groups.blocks * CHANNEL_BLOCK, *kernel.shape[2:]), kernel.dtype)
+    for channel in range(outputs):
+        first = channel // CHANNEL_BLOCK * CHANNEL_BLOCK // groups.outputs * inputs // CHANNEL_BLOCK
+        start = channel // groups.outputs * inputs
+        start -= min(first, groups.last_first) * CHANNEL_BLOCK
+        wide[channel, start : start + inputs] = kernel[channel]
+    return wide
 
 
 def pack_depthwise(kernel: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Heavy operators with what follows them go to generated CUDA kernels."""
+"""Heavy operators and their epilogues are computed by generated CUDA kernels."""
 
 from __future__ import annotations
 

@@ -175,8 +175,6 @@ class _Rewriter:
         chosen = choose(
             asked, self.target, self.is_blocked(data), winograd=self.winograd, knobs=self.knobs
         )
-        if chosen is None:
-            return None
         result = self.builder.call_te(
             chosen.compute,
             self.blocked(data) if chosen.takes_blocks else self.plain_expr(data),

@@ -71,21 +71,21 @@ class Chooser:
         for key in (unit.key, unit.dense.key):
             found = self.shipped.winners.get(key)
             if found is not None and (config := self._legal(unit, found.config)) is not None:
-                return config
+                return self._launched(unit, config)
         return None
+
+    def _launched(self, unit: Unit, config: Config) -> Config:
+        """A shipped record decides the tile. How it is launched was not always tried: weights are
+        asked for early only where that is known to cost nothing."""
+        return replace(config, pdl=min(config.pdl, cost.launch(unit, self.gpu)))
 
     def _legal(self, unit: Unit, config: Config) -> Config | None:
         why = space.why_illegal(unit, config, self.gpu)
-        return config if why is None and can_launch(config) else None
+        return config if why is None and not config.needs_scratch else None
 
     def _best(self, unit: Unit) -> Config | None:
         try:
             ranked = cost.best(unit, self.gpu, _CANDIDATES)
         except TvmscopeError:  # no template of ours computes it
             return None
-        return next((e.config for e in ranked if can_launch(e.config)), None)
-
-
-def can_launch(config: Config) -> bool:
-    """The persistent template wants scratch memory, which TVM's launches do not give it."""
-    return config.template != "persistent"
+        return next((e.config for e in ranked if not e.config.needs_scratch), None)

@@ -108,7 +108,7 @@ def ask(
 ) -> Asked:
     """What an ablation would switch; refuses what cannot be."""
     if options.compile.pipeline != "tvmscope":
-        raise UsageError(msg("ablate switches parts of our own pipeline: leave --pipeline out"))
+        raise UsageError(msg("ablate switches parts of our own pipeline: omit --pipeline"))
     if len(candidates(_plain(options), (target,))) != 1:
         raise UsageError(msg("ablate takes one --precision"))
     found = records.find_choices(options.db, target, threads_of(options))
@@ -118,7 +118,7 @@ def ask(
             "there are no tuning records for {target}; see tvmscope tune", target=target.label
         )
         why = clauses(found.warnings) or none
-        raise UsageError(msg("nothing is tuned here: {why}", why=why))
+        raise UsageError(msg("no kernel is tuned: {why}", why=why))
     known = _applicable(switches.of_device(target.device), target, choices)
     if options.graph is False:
         known = [switch for switch in known if not switch.graph]
@@ -218,7 +218,7 @@ def _without(whole: PlannedRow, switch: switches.Optimisation, options: Options)
     new = [w for w in row.warnings if w not in whole.warnings]
     if _config(whole).choices and not _config(row).choices and not new:
         target = row.target.label
-        new = [msg("without what was tuned: no record speaks for {target}", target=target)]
+        new = [msg("tuned kernels are left out: no record matches {target}", target=target)]
     return replace(row, warnings=tuple(new))
 
 
@@ -290,11 +290,11 @@ class _Skipping:
         seconds = flops / PLAIN_FLOPS_PER_S
         if seconds <= limit_s:
             return None
-        return msg("about {seconds:.0f} s a run: --alone measures it", seconds=seconds)
+        return msg("a run takes about {seconds:.0f} s; --alone measures it", seconds=seconds)
 
 
 def _code(built: Path | Entry) -> tuple[Any, ...]:
-    """What tells two builds of a model apart: target, calls and kernels, constants by their size.
+    """What distinguishes two builds of a model: target, calls and kernels, constants by their size.
 
     The library itself will not do: linkers write the names of temporary files into it.
     """

@@ -1,4 +1,4 @@
-"""Gives convolutions, products, attention, norms and pools to generated CUDA kernels.
+"""Replaces convolutions, products, attention, norms and pools by generated CUDA kernels.
 
     relu(conv(x, w) + b + y) -> one kernel        (`compiler/units` says what belongs to one)
 
