@@ -12,8 +12,9 @@ from rich.console import Console
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import Loop, Roof
 from tvmscope.core.target import Target
-from tvmscope.errors import UsageError
+from tvmscope.errors import BuildError, UsageError
 from tvmscope.learn import catalog, page, pictures
+from tvmscope.learn import run as running
 from tvmscope.learn.facts import Access, Built, HotLoop, Memory, StepRun, Study
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.machine_code import hot_loop, same_code
@@ -22,6 +23,7 @@ from tvmscope.learn.run import LessonRun, compared, explained
 from tvmscope.learn.sweep import combinations, played_step
 from tvmscope.machine import caches, counters
 from tvmscope.parsing import parse_assignments
+from tvmscope.progress import Silent
 
 VECTOR = """\
 main_compute_:
@@ -213,6 +215,12 @@ def test_a_wrong_step_is_not_explained_by_speed() -> None:
     assert "The result is wrong" in said
 
 
+def test_another_computation_is_not_compared() -> None:
+    now = compared(_run(0.5, _built(VECTOR, flops=2e6)), _run(1.0))
+    assert (now.ratio, now.verdict) == (None, None)
+    assert reasons(now, _run(1.0), STUDY) == ()
+
+
 def test_threads_are_a_reason() -> None:
     said = _said(_run(1.0), _run(0.5, _built(VECTOR, parallel=8)))
     assert "8 turns go to 2 threads instead of 1" in said
@@ -278,6 +286,27 @@ def test_too_many_combinations_are_refused() -> None:
     assert combinations({"a": (1, 2), "b": (3, 4)})[1] == {"a": 1, "b": 4}
     with pytest.raises(UsageError, match="more than"):
         combinations({"a": tuple(range(10)), "b": tuple(range(10))})
+
+
+def test_a_machine_without_a_compiler_has_no_shares_but_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise BuildError("cc could not build the roof kernels")
+
+    monkeypatch.setattr(running, "run_within", fails)
+    roofs, (warning,) = running.known_roofs(TARGET, Silent())
+    assert roofs == ()
+    assert "roofs are unknown" in warning
+    run = explained(LessonRun(lesson="x", size=1, study=STUDY, steps=(_run(1.0), _run(0.5))))
+    assert [step.share for step in run.steps] == [None, None]
+    assert run.roof_gflops is None
+    text = StringIO()
+    for width in (40, 130):  # a narrow terminal shows all of it too
+        console = Console(file=text, width=width, color_system=None)
+        for part in page.measured(run, ir=False, asm=True):
+            console.print(part)
+    assert "machine code: unchanged" in text.getvalue()
 
 
 # ---- the lessons as manifests ------------------------------------------------------------------
