@@ -16,7 +16,7 @@ from tvmscope.tuning.records.lines import to_line
 OWN = ("--db", "tuning_logs")
 """Without the shipped ones."""
 FAULTS = {
-    "torn": to_line(trial(50))[:-30] + b"\n",
+    "incomplete": to_line(trial(50))[:-30] + b"\n",
     "not JSON": b"hello\n",
     "schema version 7": to_line(trial(51)).replace(b'"schema_version":2}', b'"schema_version":7}'),
     "seconds holds -0.001": to_line(trial(52)).replace(b'"seconds":[0.001', b'"seconds":[-0.001'),
