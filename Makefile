@@ -11,7 +11,7 @@ ifdef ISA
 export TVMSCOPE_ISA := $(ISA)
 endif
 
-.PHONY: demo check test chromium test-slow test-gpu test-dist dist lint bench shipped-records format clean
+.PHONY: demo check test chromium test-slow test-onnx test-gpu test-dist dist lint bench shipped-records format clean catalogues
 
 # What runs the product.
 $(VENV)/.ready: pyproject.toml Makefile
@@ -24,7 +24,12 @@ $(VENV)/.ready: pyproject.toml Makefile
 # What tests it, on top.
 $(VENV)/.dev: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet -e '.[all,dev]'
+	$(BIN)/python scripts/catalogues.py compile
 	touch $@
+
+# Translations: what gettext reads, from what translators write.
+catalogues: $(VENV)/.dev
+	$(BIN)/python scripts/catalogues.py compile
 
 demo: $(VENV)/.ready
 	$(BIN)/tvmscope analyze resnet50 --duration 5s
@@ -46,11 +51,15 @@ chromium:
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -m slow
 
+# ONNX's node tests by ONNX's own runner, all of them, in 15 minutes; writes docs/coverage.md.
+test-onnx: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -W ignore -m support.node_tests --write
+
 test-gpu: $(VENV)/.dev
 	$(BIN)/python -m pytest -m gpu
 
 # What pip installs: a wheel and an sdist in dist/, and their test in environments of their own.
-dist: $(VENV)/.dev
+dist: $(VENV)/.dev catalogues
 	rm -rf build dist
 	$(BIN)/python -m build
 	$(BIN)/python -m twine check --strict dist/*

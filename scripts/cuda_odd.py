@@ -38,12 +38,13 @@ from tvmscope.cuda.gpus import gpu_of  # noqa: E402
 from tvmscope.cuda.kernel_compiler import CompiledKernel  # noqa: E402
 from tvmscope.cuda.packing import pack_weight  # noqa: E402
 from tvmscope.cuda.plan import read_plan, write_plan  # noqa: E402
-from tvmscope.cuda.reference import output_values, reference  # noqa: E402
+from tvmscope.cuda.reference import norm_sum, output_values, reference  # noqa: E402
 from tvmscope.cuda.units import (  # noqa: E402
     Attention,
     Conv2d,
     Epilogue,
     Matmul,
+    Norm,
     Softmax,
     Tensor,
     Unit,
@@ -192,7 +193,24 @@ def check(unit: Unit, kernel: CompiledKernel, seed: int) -> str:
     (out,) = (t for t in roles if t.role == "output")
     if first != again:
         return "runs gave different bits"
-    return "a counter was not reset" if left else judge(unit, out, first["output"], given)
+    if left:
+        return "a counter was not reset"
+    sums = [t for t in roles if t.role == "sum"]
+    return judge(unit, out, first["output"], given) or judge_sums(unit, sums, first, given)
+
+
+def judge_sums(
+    unit: Unit, sums: list[Tensor], written: dict[str, bytes], given: dict[str, Array]
+) -> str:
+    """What is wrong with the sum that a norm keeps beside its output."""
+    for tensor in sums:
+        assert isinstance(unit, Norm)  # no other unit has one
+        found = from_bytes(written["sum"], tensor.dtype)
+        wanted = norm_sum(unit, given).reshape(-1)
+        error = float(np.abs(found - wanted).max() / np.abs(wanted).max())
+        if not error <= TOLERANCE[tolerance_key(unit)]:
+            return f"its sum has an error of {error:.2e}"
+    return ""
 
 
 def judge(unit: Unit, out: Tensor, written: bytes, given: dict[str, Array]) -> str:

@@ -1,4 +1,4 @@
-"""Compile a model with Apache TVM, prove it right, measure it beside what people run today.
+"""Compile a model with Apache TVM, verify it, and measure it beside what people run today.
 
 The small public API; everything heavy is imported when a function is called, so that
 `import tvmscope` stays light.

@@ -41,7 +41,7 @@ class RunError(TvmscopeError):
 
 
 class PictureError(TvmscopeError):
-    """A file is no picture that can be read, or not one that the model can take."""
+    """A file is not a readable image, or not one that the model can take."""
 
 
 class AccuracyError(TvmscopeError):

@@ -43,6 +43,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
         "transformers": "transformers",
     },
     "openvino": {"openvino": "openvino"},
+    "play": {"textual": "textual"},
     "cuda": {"triton": "triton"},
 }
 """By extra: its distributions, each with the module that it provides."""

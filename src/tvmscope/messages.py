@@ -1,4 +1,4 @@
-"""Text for people as data: an English sentence with named arguments, put into words when shown.
+"""Text for people as data: an English sentence with named arguments, rendered when shown.
 
 A finding, remark, warning or reason outlives the process that writes it, and may be read by someone
 who speaks another language. So it is made with `msg("{kernel} takes {time}", kernel=k, time=t)`,
@@ -53,8 +53,8 @@ class Bytes:
 
 
 Arg = str | float | Seconds | Bytes | os.PathLike[str] | Sequence["Arg"]
-"""What a message can be told: a text or another message, a number, a quantity, a path, or several
-of these, which are listed with commas."""
+"""What a message can have as an argument: a text or another message, a number, a quantity, a path,
+or several of these, which are listed with commas."""
 
 
 class Message(str):
@@ -143,8 +143,14 @@ _LIST = marked("{first}, {rest}")
 # ---- saying ------------------------------------------------------------------------------------
 
 
+def languages() -> tuple[str, ...]:
+    """English, and those that there is a compiled catalogue of."""
+    found = LOCALE_FOLDER.glob(f"*/LC_MESSAGES/{DOMAIN}.mo")
+    return ("en", *sorted(file.parents[1].name for file in found))
+
+
 def use_language(language: str | None) -> None:
-    """What `render` and `_` speak from now on; None is the user's own language."""
+    """Set the language of `render` and `_`; None is the user's own language."""
     global _chosen
     _chosen = language
 

@@ -89,7 +89,7 @@ _failed: dict[PluginFailure, None] = {}
 
 
 def allow(yes: bool) -> None:
-    """Use what other packages bring, or leave it out; also looks for them anew."""
+    """Use what other packages bring, or leave it out; also search for them again."""
     global _allowed
     _allowed = yes
     _failed.clear()
@@ -108,7 +108,7 @@ def failures() -> tuple[PluginFailure, ...]:
 
 
 def remember(found: Iterable[PluginFailure]) -> tuple[PluginFailure, ...]:
-    """Let the user hear of failures at the end, once each."""
+    """Report each failure to the user once, at the end."""
     kept = tuple(found)
     _failed.update(dict.fromkeys(kept))
     return kept

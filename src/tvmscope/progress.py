@@ -1,4 +1,4 @@
-"""How long work tells what it is doing; the command line shows it, tests ignore it."""
+"""How long-running work reports its progress; the command line shows it, tests ignore it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def relu(tmp_path: Path) -> Path:
 def test_truncated_onnx(command: str, relu: Path, tmp_path: Path) -> None:
     relu.write_bytes(relu.read_bytes()[:-20])
     done = run(command, str(relu), "-q", "-o", "out", cwd=tmp_path)
-    refuses(done, 1, "relu.onnx", "cut short", "export or download it again")
+    refuses(done, 1, "relu.onnx", "truncated", "export or download it again")
     assert not (tmp_path / "out").exists()
 
 
@@ -273,7 +273,7 @@ def test_existing_artifact_is_kept_without_force(artifact: Path, relu: Path) -> 
 def test_existing_artifact_is_kept_when_the_new_one_fails(artifact: Path, relu: Path) -> None:
     before = contents(artifact)
     relu.write_bytes(relu.read_bytes()[:-20])
-    refuses(run("compile", str(relu), "-q", "--force", "-o", str(artifact)), 1, "cut short")
+    refuses(run("compile", str(relu), "-q", "--force", "-o", str(artifact)), 1, "truncated")
     assert contents(artifact) == before
 
 

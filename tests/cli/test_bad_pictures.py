@@ -38,7 +38,7 @@ def broken(folder: Path) -> dict[str, str]:
     (folder / "text.png").write_text("hello")
     (folder / "empty.jpg").touch()
     told = {"truncated.jpg": "cannot be decoded"}
-    return {f.name: told.get(f.name, "is not a picture") for f in folder.iterdir()}
+    return {f.name: told.get(f.name, "is not an image") for f in folder.iterdir()}
 
 
 @pytest.mark.parametrize("name", ["net", "detector"])
@@ -62,6 +62,6 @@ def test_a_broken_picture_is_a_line_and_exit_1(artifacts: Path, tmp_path: Path) 
         assert "\n" not in failures[name]
     shown = run("run", str(artifacts / "net"), "--image", str(tmp_path / "text.png"), "gone.jpg")
     assert shown.returncode == 1
-    assert "is not a picture" in shown.stderr
-    assert "there is no picture 'gone.jpg'" in shown.stderr
+    assert "is not an image" in shown.stderr
+    assert "there is no image file 'gone.jpg'" in shown.stderr
     assert "Traceback" not in shown.stderr

@@ -51,12 +51,12 @@ def test_boxes_are_matched_and_kernels_named(artifacts: Path, pictures: Path) ->
 
 
 def test_a_classifiers_two_top_fives_and_a_bad_picture(artifacts: Path, pictures: Path) -> None:
-    (pictures / "b.jpg").write_text("no picture")
+    (pictures / "b.jpg").write_text("no image")
     folder = str(artifacts / "net")
     done = run("compare", folder, folder, "--image", str(pictures), *QUICK, "--no-profile")
     assert done.returncode == 1
     assert done.stderr.count("the same") == 2
-    assert "is not a picture" in done.stderr
+    assert "is not an image" in done.stderr
     assert "class 0" in done.stderr
 
 

@@ -147,7 +147,7 @@ def test_import_takes_what_is_right_and_names_the_rest(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_bytes(to_line(trial(1)) + b"nonsense\n" + to_line(trial(2)))
     done = run("db", "import", "in.jsonl", "--db", "mine.jsonl", cwd=tmp_path)
     assert done.returncode == 1
-    assert "line 2: torn, or not JSON" in done.stderr
+    assert "line 2: incomplete, or not JSON" in done.stderr
     assert "1 records added, 1 were there" in done.stderr
     assert list(read(tmp_path / "mine.jsonl")) == [trial(2), trial(1)]
 
@@ -170,9 +170,9 @@ def test_verify_finds_planted_corruption(folder: Path) -> None:
     assert report["records"] == len(rest) + 2  # the duplicate is a record too
     faults = report["listed"]
     assert [f["line"] for f in faults] == [*range(2, 2 + len(FAULTS)), 2 + len(FAULTS) + len(rest)]
-    for fault, what in zip(faults, (*FAULTS, "torn"), strict=True):
+    for fault, what in zip(faults, (*FAULTS, "incomplete"), strict=True):
         assert what in fault["what"]
-    assert "line 3: torn, or not JSON" in done.stderr
+    assert "line 3: incomplete, or not JSON" in done.stderr
 
 
 def test_verify_counts_what_a_search_measured_twice(folder: Path) -> None:

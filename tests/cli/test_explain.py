@@ -93,7 +93,7 @@ def test_a_kernel_as_json(saved: Path) -> None:
 
 
 def test_an_unknown_kernel_is_answered_with_near_names(saved: Path) -> None:
-    refuses(run("explain", str(saved), "-k", "dense_add"), 2, "near names: fused_dense_add")
+    refuses(run("explain", str(saved), "-k", "dense_add"), 2, "similar names: fused_dense_add")
     refuses(run("explain", str(saved), "-k", "zzz"), 2, "some of its kernels")
 
 

@@ -22,6 +22,8 @@ NEEDS_TVM = {
     "bisect": ("bisect", "m.onnx"),
     "compile": ("compile", "resnet50", "-o", "a"),
     "export": ("export", "resnet50", "-o", "x.onnx"),
+    "lab": ("lab", "mine.py"),
+    "learn": ("learn", "split"),
     "profile": ("profile", "resnet50"),
     "run": ("run", "artifact"),
     "tune": ("tune", "resnet50"),

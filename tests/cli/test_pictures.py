@@ -167,7 +167,7 @@ def test_a_model_without_a_picture_input_says_so(tmp_path: Path, pictures: Path)
     refuses(
         run("run", str(tmp_path / "relu"), "--image", str(pictures / "a.png")),
         2,
-        "takes no picture",
+        "takes no image",
     )
 
 

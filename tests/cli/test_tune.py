@@ -151,7 +151,7 @@ def test_a_dry_run_lists_the_tasks_of_a_gpu_that_is_not_here(folder: Path) -> No
         pytest.skip("a GPU is here")
     done = run("tune", "net.onnx", "--target", "cuda", "--dry-run", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "times are not known: no CUDA device here" in done.stderr
+    assert "the times are unknown: no CUDA device here" in done.stderr
     first, *_ = json.loads(done.stdout)["tuning"]
     assert "conv2d" in first["kernel"]
     assert (first["total_s"], first["expected_s"], first["note"]) == (0, None, "")

@@ -82,7 +82,7 @@ def test_ablate_refuses_what_it_cannot_switch(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(TORCH_NET)
     common = ("ablate", "net.py", "--target", "cpu")
     refuses(run(*common, "--only", "magic", cwd=tmp_path), 2, "no optimisation named magic")
-    refuses(run(*common, "--pipeline", "tvm", cwd=tmp_path), 2, "leave --pipeline out")
+    refuses(run(*common, "--pipeline", "tvm", cwd=tmp_path), 2, "omit --pipeline")
     refuses(run(*common, "--only", "tuning", "--db", "none", cwd=tmp_path), 2, "nothing is tuned")
 
 

@@ -71,7 +71,7 @@ def test_gpu_code_runs_on_its_own_generation_only(
     ("built_with", "compiler", "words"),
     [
         ("13.0", None, "built with CUDA 13.0, the driver is for CUDA 12.4; update the driver"),
-        (None, None, "holds CUDA source, and no compiler is here; install"),
+        (None, None, "contains CUDA source, and this machine has no compiler for it; install"),
         (None, ("nvcc", "13.0"), r"nvcc 13.0 makes code that the driver \(CUDA 12.4\)"),
     ],
 )

@@ -136,6 +136,24 @@ def _(_: Target) -> Pair:
     )
 
 
+@case("norm-rows")
+def _(_: Target) -> Pair:
+    """Two groups of three channels each."""
+    gain, bias = const(np.arange(6) + 1.0), const(np.arange(6) - 1.0)
+    ones, zeros = const(np.ones(60)), const(np.zeros(60))
+
+    def rows(x: relax.Expr) -> relax.Expr:
+        done = op.nn.layer_norm(op.reshape(x, (4, 60)), ones, zeros, [-1], 1e-5)
+        scaled = op.multiply(op.reshape(done, (2, 6, 4, 5)), op.reshape(gain, (6, 1, 1)))
+        return op.add(scaled, op.reshape(bias, (6, 1, 1)))
+
+    return graphs(
+        lambda x: op.nn.group_norm(x, gain, bias, 2, 1, [2, 3], 1e-5),
+        rows,
+        torch.ones(2, 6, 4, 5),
+    )
+
+
 @case("sink-reshapes")
 def _(_: Target) -> Pair:
     return graphs(

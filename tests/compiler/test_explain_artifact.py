@@ -57,7 +57,7 @@ def test_nothing_measured_means_no_estimate(artifact: Path) -> None:
 
 
 def test_near_names_help(artifact: Path) -> None:
-    with pytest.raises(UsageError, match=r"near names: .*conv2d"):
+    with pytest.raises(UsageError, match=r"similar names: .*conv2d"):
         kernels_at(artifact).find("conv2d")
 
 

@@ -78,7 +78,7 @@ def same_as_reference(prepared: Prepared, host: Target) -> None:
 def test_preflight_names_every_unsupported_onnx_operator_at_once(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Gelu", ["x"], ["a"], name="first", domain="com.microsoft"),
-        helper.make_node("LpNormalization", ["a"], ["b"], name="norm", axis=-1, p=2),
+        helper.make_node("RandomUniformLike", ["a"], ["b"], name="noise"),
         helper.make_node("Gelu", ["b"], ["c"], name="second", domain="com.microsoft"),
         helper.make_node("Relu", ["c"], ["d"], name="fine"),
         helper.make_node("Gelu", ["d"], ["y"], name="third", domain="com.microsoft"),
@@ -89,7 +89,7 @@ def test_preflight_names_every_unsupported_onnx_operator_at_once(tmp_path: Path)
     text = str(refusal.value)
     assert "m: TVM cannot import 2 of its operators" in text
     assert "com.microsoft.Gelu x3 (first at node 'first')" in text
-    assert "LpNormalization x1 (first at node 'norm')" in text
+    assert "RandomUniformLike x1 (first at node 'noise')" in text
     assert "Relu" not in text
     assert "--backends" in text
 
@@ -97,10 +97,10 @@ def test_preflight_names_every_unsupported_onnx_operator_at_once(tmp_path: Path)
 def test_preflight_gives_the_number_of_a_node_without_a_name(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
-        helper.make_node("LpNormalization", ["a"], ["y"], axis=-1, p=2),
+        helper.make_node("RandomUniformLike", ["a"], ["y"]),
     ]
     with pytest.raises(
-        ImportModelError, match=r"LpNormalization x1 \(first at node 'LpNormalization_1'\)"
+        ImportModelError, match=r"RandomUniformLike x1 \(first at node 'RandomUniformLike_1'\)"
     ):
         frontends.import_model(ready(model(nodes, (2, 4)), tmp_path))
 

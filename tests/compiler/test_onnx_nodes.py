@@ -38,18 +38,7 @@ RARER = (
     "Softplus", "Sum", "Tan", "Xor",
 )  # fmt: skip
 UNSUPPORTED = {
-    "test_batchnorm_epsilon_training_mode": "training",
-    "test_batchnorm_example_training_mode": "training",
-    "test_convtranspose_output_shape": "the importer ignores output_shape",
-    "test_maxpool_with_argmax_2d_precomputed_pads": "the importer has no indices",
-    "test_maxpool_with_argmax_2d_precomputed_strides": "the importer has no indices",
-    "test_reduce_max_bool_inputs": "TVM has no maximum of booleans",
-    "test_reduce_max_empty_set": "TVM's largest float is not infinity",
     "test_reduce_max_empty_set_bool": "no reference: ONNX Runtime refuses it",
-    "test_reduce_min_bool_inputs": "TVM has no minimum of booleans",
-    "test_reduce_min_empty_set": "TVM's largest float is not infinity",
-    "test_split_zero_size_splits_opset13": "TVM splits into no empty parts",
-    "test_split_zero_size_splits_opset18": "TVM splits into no empty parts",
 }
 """Cases of these operators that cannot work, and why; one that begins to work fails its test."""
 ATTRIBUTES_OF_OLD = frozenset(

@@ -17,8 +17,8 @@ from tvmscope.cuda.config import Config
 from tvmscope.cuda.kernel_compiler import CompiledKernel
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.plan import read_plan
-from tvmscope.cuda.reference import output_values, reference
-from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Unit, View
+from tvmscope.cuda.reference import norm_sum, output_values, reference
+from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Norm, Unit, View
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 CONV = Conv2d(
@@ -156,6 +156,16 @@ def test_what_a_kernel_does_wrong_is_seen(
     assert bool(words) == bool(found)
     assert device.launches == 3
     assert not device.held, "memory was not given back"
+
+
+def test_a_sum_that_a_norm_keeps_is_judged(odd: ModuleType) -> None:
+    unit = Norm(dtype="float32", rows=3, columns=7, residual=True, keep_sum=True)
+    given = odd.draw(unit, 0)
+    (tensor,) = (t for t in unit.tensors if t.role == "sum")
+    right = {"sum": odd.to_bytes(norm_sum(unit, given), tensor.dtype)}
+    assert odd.judge_sums(unit, [tensor], right, given) == ""
+    wrong = {"sum": b"\xff" * tensor.size_bytes}
+    assert "error" in odd.judge_sums(unit, [tensor], wrong, given)
 
 
 def test_bfloat16_is_rounded_to_even(odd: ModuleType) -> None:

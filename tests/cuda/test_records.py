@@ -10,7 +10,7 @@ import pytest
 
 from tvmscope.cuda.config import Config, to_json
 from tvmscope.cuda.gpus import gpu_of
-from tvmscope.cuda.records import Records, distil, load_records
+from tvmscope.cuda.records import Record, Records, distil, load_records
 from tvmscope.cuda.units import Conv2d, Matmul, Matrix, View
 from tvmscope.errors import SchemaError
 
@@ -54,12 +54,25 @@ def test_slices_take_the_record_of_the_dense_unit() -> None:
 def test_recorded_configuration_that_is_illegal_here_is_not_taken() -> None:
     unit = Matmul(dtype="float16", m=4096, n=4096, k=4096)
     config = Config(template="persistent", m=128, n=128, k=64, split=132)
-    measured = {"unit": unit.to_json(), "gpu": "H200", "correct": True, "config": to_json(config)}
-    records = distil([{**measured, "cold_us": [1.0], "hot_us": [1.0]}])
+    record = Record(config=config, cold_us=1.0, hot_us=1.0, gpu="H200")
+    records = Records({unit.key: record})
     assert records.choose(unit, H200).source == "record"
     odd = replace(unit, a=Matrix(row=4097, column=1))  # rows that are no whole 16 bytes
     assert odd.dense == unit
     assert records.choose(odd, H200).source == "model"
+
+
+def test_a_kernel_that_wants_scratch_memory_does_not_win() -> None:
+    unit = Matmul(dtype="float16", m=4096, n=4096, k=4096)
+    fast = Config(template="persistent", m=128, n=128, k=64, split=132)
+    slow = Config(template="matmul", m=128, n=128, k=64)
+    measured = {"unit": unit.to_json(), "gpu": "H200", "correct": True}
+    rows = [
+        {**measured, "config": to_json(config), "cold_us": [us], "hot_us": [us]}
+        for config, us in ((fast, 1.0), (slow, 2.0))
+    ]
+    assert distil(rows).winners[unit.key].config == slow
+    assert not distil(rows[:1]).winners
 
 
 def test_other_schemas_are_refused(tmp_path: Path) -> None:

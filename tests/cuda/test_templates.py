@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import draws
@@ -46,6 +47,13 @@ def test_convolutions_of_odd_shapes(interpreter: Worker, seed: int) -> None:
 def test_matrix_products_of_odd_shapes(interpreter: Worker, seed: int) -> None:
     unit, config = draws.matmul(seed)
     check(interpreter, unit, config, times=2 if config.split > 1 else 1)
+
+
+@pytest.mark.parametrize("make", [draws.conv2d, draws.matmul, draws.attention])
+def test_halves_multiplied_beside_the_tensor_cores(interpreter: Worker, make: Any) -> None:
+    drawn = (make(seed) for seed in range(20))
+    unit, config = next((u, c) for u, c in drawn if u.dtype == "float16")
+    check(interpreter, replace(unit, math="ieee"), config)
 
 
 @pytest.mark.parametrize("seed", range(5))

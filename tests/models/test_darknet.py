@@ -193,7 +193,7 @@ def test_weights_are_read_in_darknets_order(tmp_path):
             assert torch.equal(loaded.module(picture()), module(picture()))
     other = tmp_path / "other.weights"
     other.write_bytes(np.array([0, 2, 5, 0, 0], "<i4").tobytes() + flat[:-3].tobytes())
-    with pytest.raises(ImportModelError, match="do not belong together, or the file is cut short"):
+    with pytest.raises(ImportModelError, match="do not belong together, or the file is truncated"):
         load_torch(classify(f"{cfg}:{other}"), LoadOptions())
     other.write_bytes(b"abc")
     with pytest.raises(ImportModelError, match="too short"):
@@ -212,7 +212,7 @@ def test_weights_are_read_in_darknets_order(tmp_path):
         (("mask=1,2", "mask=1,7"), "do not fit together"),
         (("classes=2\nscale", "classes=2\nnew_coords=1\nscale"), "new_coords=1"),
         (("[net]", "[netz]"), r"does not begin with \[net\]"),
-        (("[net]", "nonsense\n[net]"), "line 2 of the .cfg is no setting"),
+        (("[net]", "nonsense\n[net]"), "line 2 of the .cfg is not a setting"),
     ],
 )
 def test_a_bad_cfg_says_where(change, words):

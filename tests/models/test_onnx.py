@@ -103,7 +103,7 @@ def test_a_constant_output_is_noted(prepare, tmp_path):
 def test_broken_files_are_explained(prepare, linear_onnx, tmp_path):
     whole = linear_onnx.read_bytes()
     cases = {
-        "cut.onnx": (whole[: len(whole) // 2], "cut short|not a valid"),
+        "cut.onnx": (whole[: len(whole) // 2], "truncated|not a valid"),
         "garbage.onnx": (b"\xff\xfe this is not protobuf" * 9, "not an ONNX file"),
         "empty.onnx": (b"", "not a valid ONNX model"),
     }

@@ -47,6 +47,14 @@ def make():
     return Net(), dict(pair=pair, scale=2.0, flag=flag, table=table, ids=ids)
 """
 
+CAPITALS = """
+class Model(nn.Module):
+    def forward(self, A, a, *Rest):
+        return A - a + Rest[0] * Rest[1]
+def get_inputs():
+    return [torch.rand(2, 4) for _ in range(4)]
+"""
+
 TUPLES = """
 class Net(nn.Module):
     def forward(self, x, y):
@@ -107,6 +115,14 @@ def test_keywords_nesting_constants_and_dataclasses_are_flattened(prepare, write
     assert list(program.graph_signature.user_inputs) == [s.name for s in model.inputs]
     graph = onnx.load(folder / "model.onnx").graph
     assert [v.name for v in graph.output] == ["total", "parts.0", "parts.1"]
+    assert_reference(folder)
+
+
+def test_parameters_in_capital_letters_and_star_arguments_keep_their_names(prepare, write_py):
+    model, folder = prepare(write_py(CAPITALS), need_onnx=True)
+    assert [s.name for s in model.inputs] == ["A", "a", "Rest_0", "Rest_1"]
+    graph = onnx.load(folder / "model.onnx").graph
+    assert [v.name for v in graph.input] == ["A", "a", "Rest_0", "Rest_1"]
     assert_reference(folder)
 
 

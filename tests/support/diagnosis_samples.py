@@ -155,6 +155,14 @@ SITUATIONS: dict[str, tuple[Session, Session]] = {
         ),
         beside(kernel("layout_transform", 2e-4, "conv", kind="layout")),
     ),
+    "moving-launches": (
+        on_gpu(
+            kernel("conv", 1e-3, "conv1", flops=3e10, bytes=1e6),
+            *(kernel(f"transpose{i}", 5e-6, "conv1", kind="layout") for i in range(4)),
+            irs=(),
+        ),
+        on_gpu(kernel("conv", 1e-3, "conv1", flops=3e10, bytes=1e6), irs=()),
+    ),
     "unfused-chain": (
         beside(*(kernel(n, 1e-3, n) for n in ("multiply", "add", "tanh", "relu"))),
         beside(kernel("fused_multiply_add_tanh_relu", 1e-3, "a", "b")),
@@ -188,6 +196,10 @@ SITUATIONS: dict[str, tuple[Session, Session]] = {
             ("parallel", 56), ("vectorized", 16), rule="fallback",
             counts={"flops": 1e7, "bytes": 1e7},
         ),
+    ),
+    "runs-in-framework": (
+        beside(kernel("tvmscope.fallback.region_1", 0.2, "gelu/Gelu")),
+        beside(kernel("fused_gelu", 1e-4, "gelu/Gelu")),
     ),
     "warm-up-drift": (
         measured([0.060, 0.059, 0.058, 0.056, 0.055, 0.054, 0.052, 0.051, 0.050]),

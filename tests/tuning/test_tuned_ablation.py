@@ -70,9 +70,9 @@ def test_without_records_there_is_no_row_and_asking_for_it_is_refused(
     assert not [change for change in rows_of("none") if "tuning" in (change or "")]
     asked = ("ablate", str(net), *COMMON, "--only", "tuning")
     done = run(*asked, "--db", "none", cwd=tmp_path)
-    refuses(done, 2, "nothing is tuned here", "no tuning records", "tvmscope tune")
+    refuses(done, 2, "no kernel is tuned", "no tuning records", "tvmscope tune")
     done = run(*asked, "--db", str(foreign), cwd=tmp_path)
-    refuses(done, 2, "nothing is tuned here", "1 records not used: tuned for cpu:cortex-a72")
+    refuses(done, 2, "no kernel is tuned", "1 records not used: tuned for cpu:cortex-a72")
 
 
 def test_what_another_target_was_tuned_for_is_told_and_not_used(foreign: Path) -> None:
@@ -103,5 +103,5 @@ def test_records_about_other_models_are_no_row(net: Path, database: Path, tmp_pa
     asked = ("--only", "tuning", "--db", str(other.path))
     done = run("ablate", str(net), *asked, *QUICK, cwd=tmp_path, timeout_s=600)
     assert done.returncode == 0, done.stderr
-    assert "tuning: no tuning record is about a kernel of this model" in done.stderr
+    assert "tuning: no tuning record matches a kernel of this model" in done.stderr
     assert len(list((tmp_path / "out" / "artifacts").iterdir())) == 1

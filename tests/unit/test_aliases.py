@@ -44,7 +44,7 @@ def test_old_words_become_ours(words: str) -> None:
 
 
 def test_an_artifact_is_not_tuned_when_it_runs() -> None:
-    with pytest.raises(UsageError, match="--tune: run takes what was compiled"):
+    with pytest.raises(UsageError, match="--tune: run takes a compiled artifact"):
         modern(["run", "d", "--tune"])
 
 

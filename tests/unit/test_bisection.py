@@ -54,7 +54,7 @@ def test_inner_values_may_be_infinite_in_the_same_places() -> None:
     mask = np.array([0.0, -np.inf, np.nan], np.float32)
     assert mismatch(mask.copy(), mask, 1e-4) is None
     assert "reference" in (mismatch(np.zeros(3, np.float32), mask, 1e-4) or "")
-    assert "here alone" in (mismatch(mask, np.zeros(3, np.float32), 1e-4) or "")
+    assert "in this output only" in (mismatch(mask, np.zeros(3, np.float32), 1e-4) or "")
     assert mismatch(np.zeros(3, np.float32), np.zeros(3, np.float32), 1e-4) is None
     assert "over the tolerance" in (mismatch(np.ones(3), np.ones(3) * 2, 1e-4) or "")
     assert "shape" in (mismatch(np.ones(3), np.ones(4), 1e-4) or "")
@@ -80,9 +80,9 @@ def test_every_outcome_has_its_sentence() -> None:
 
 def test_a_reproducer_that_shows_nothing_is_not_called_a_proof() -> None:
     shown = "\n".join(render(found(reproducer=Path("out"), reproduced=False)))
-    assert "does NOT show it" in shown
+    assert "does NOT reproduce it" in shown
     shown = "\n".join(render(found(reproducer=Path("out"), reproduced=True, alone=True)))
-    assert "shows it with that operator alone" in shown
+    assert "reproduces it with that operator alone" in shown
     test = Probe(name="after legalize", passed=None, detail="no")
     assert "after legalize: cannot be run: no" in "\n".join(
         render(found(tested=(test,)), verbose=True)

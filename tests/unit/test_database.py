@@ -43,7 +43,7 @@ def test_a_line_torn_by_a_killed_writer_costs_only_itself(tmp_path: Path) -> Non
     rejected: list[tuple[int, str]] = []
     append(file, trial(3))
     assert list(read(file, lambda *a: rejected.append(a))) == [trial(1), trial(3)]
-    assert rejected == [(2, "torn, or not JSON")]
+    assert rejected == [(2, "incomplete, or not JSON")]
 
 
 @pytest.mark.parametrize("cut", range(1, 700, 53))
@@ -145,7 +145,7 @@ def test_foreign_lines_are_counted_and_skipped(tmp_path: Path) -> None:
     db = Database(file)
     assert list(db.trials()) == [trial(1), trial(2)]
     assert sum(db.rejected.values()) == 5
-    assert db.rejected["torn, or not JSON"] == 2
+    assert db.rejected["incomplete, or not JSON"] == 2
     assert "schema version 99; this tvmscope reads 1 to 2" in db.rejected
 
 

@@ -14,6 +14,7 @@ from tvmscope.backends.profilers import cupti, torch_replay, tvm_device
 from tvmscope.backends.profilers.cupti import Activity, Recording
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.profile import DeviceTimes, KernelIR, MachineCode
+from tvmscope.report.sections.verdict import verdicts
 
 
 def activities(*spans: tuple[str, int, int]) -> tuple[Activity, ...]:
@@ -171,4 +172,8 @@ def test_the_waterfall_shows_gaps_overlaps_and_the_call() -> None:
     assert bars["overlap", "kernels that overlap"] == pytest.approx(-2e-3)
     assert bars["host", "before and after all kernels"] == pytest.approx(0.0)
     assert ("host", "between kernels") not in bars
+    found = session(ours, theirs)
+    (said,) = verdicts(found, fall)
+    assert "2 launches against 9" in said.why
+    assert "waits 1.00 ms against 3.00 ms between kernels" in said.why
     assert fall.theirs_s + sum(b.delta_s for b in fall.bars) == pytest.approx(fall.ours_s)

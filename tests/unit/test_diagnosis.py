@@ -320,7 +320,7 @@ def test_a_profile_taken_in_a_bad_minute_is_named() -> None:
     rows = (samples.result("tvmscope", 0.0102),)
     assert findings(samples.session(*rows, profiles=(calm,)), "too-noisy") == []
     (found,) = findings(samples.session(*rows, profiles=(wild,)), "too-noisy")
-    assert "not to be trusted" in found.evidence
+    assert "unreliable" in found.evidence
 
 
 # ---- which rows -----------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from tvmscope.workflow.ablating.switches import built_in
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "src" / "tvmscope"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("benchmarks/**/*.md"))]
+READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
+PAGES = [*READMES, *sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("benchmarks/**/*.md"))]
 
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="a source distribution has no docs")
 
@@ -66,8 +67,19 @@ def test_every_page_is_in_the_index() -> None:
     assert sorted(p.name for p in pages - linked) == []
 
 
-def test_the_readme_links_to_the_index() -> None:
-    assert (DOCS / "README.md").resolve() in {file for file, _ in links(ROOT / "README.md")}
+@pytest.mark.parametrize("page", READMES, ids=lambda p: p.name)
+def test_the_readme_links_to_the_index(page: Path) -> None:
+    assert (DOCS / "README.md").resolve() in {file for file, _ in links(page)}
+
+
+def test_both_readmes_name_the_same_commands() -> None:
+    def commands(page: Path) -> set[str]:
+        block = text_of(page).split("tvmscope analyze resnet50  ")[1].split("```")[0]
+        return set(re.findall(r"^tvmscope ([a-z]+)", block, re.MULTILINE))
+
+    english, chinese = map(commands, READMES)
+    assert chinese <= english
+    assert {"analyze", "tune", "learn", "lab", "lint"} <= chinese
 
 
 def test_the_layers_are_those_of_the_contract() -> None:

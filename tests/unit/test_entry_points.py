@@ -72,7 +72,7 @@ def test_records_name_the_rule_its_version_and_its_origin(elsewhere: Path) -> No
     assert outdated(record) is None
     assert "of another 3" in (outdated(validated(1, **{**brought, "rule_from": "another 3"})) or "")
     plugins.allow(False)
-    assert "elsewhere-cpu of elsewhere 1.2, which is not here" in (outdated(record) or "")
+    assert "elsewhere-cpu of elsewhere 1.2, which is not installed" in (outdated(record) or "")
 
 
 def test_no_plugins_leaves_all_of_it_out_here_and_in_workers(elsewhere: Path) -> None:

@@ -150,5 +150,5 @@ def test_other_shapes_are_not_recognised(shapes):
 
 
 def test_a_named_head_that_does_not_fit_is_refused():
-    with pytest.raises(UsageError, match="no 'nms' head"):
+    with pytest.raises(UsageError, match="do not match the head 'nms'"):
         decode("nms", [np.zeros((1, 5, 85), np.float32)], CONTEXT)

@@ -121,8 +121,8 @@ def test_a_truncated_file_is_refused(tmp_path: Path, kind: str) -> None:
 def test_what_is_no_picture_is_refused(tmp_path: Path) -> None:
     for name, content in (("empty.jpg", b""), ("text.png", b"hello\n"), ("zeros.jpg", bytes(99))):
         (tmp_path / name).write_bytes(content)
-        refused(tmp_path / name, "is not a picture")
-    refused(tmp_path / "gone.jpg", "there is no picture")
+        refused(tmp_path / name, "is not an image")
+    refused(tmp_path / "gone.jpg", "there is no image file")
 
 
 def test_a_small_file_that_unpacks_to_gigabytes_is_refused(tmp_path: Path) -> None:
@@ -145,5 +145,5 @@ def test_a_folder_gives_its_pictures_in_order(tmp_path: Path) -> None:
     named = tmp_path / "notes.txt"
     assert [p.name for p in images.find([named, tmp_path])] == ["notes.txt", "a.png", "b.JPG"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="holds no pictures"):
+    with pytest.raises(UsageError, match="contains no images"):
         images.find([tmp_path / "empty"])

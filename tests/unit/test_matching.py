@@ -128,7 +128,7 @@ def test_parameters_of_a_rule_that_is_not_here_are_never_used(tmp_path: Path) ->
     theirs = replace(validated(1), rule="theirs", rule_version=1, rule_from="fast-rules 1.2")
     result = found(tmp_path, theirs)
     assert result.choices == {}
-    assert "rule theirs of fast-rules 1.2, which is not here" in result.warnings[0]
+    assert "rule theirs of fast-rules 1.2, which is not installed" in result.warnings[0]
     rule = rule_named("conv2d")
     assert rule is not None
     renamed = replace(theirs, rule="conv2d", rule_version=rule.version)
@@ -200,12 +200,12 @@ def test_damaged_lines_are_a_warning(tmp_path: Path) -> None:
         stream.write("{torn\n")
     result = choose([Database(tmp_path / "records.jsonl")], HOST)
     assert tile(result) == 1
-    assert "1 lines skipped: torn" in result.warnings[0]
+    assert "1 lines skipped: incomplete" in result.warnings[0]
 
 
 def test_db_none_looks_nowhere() -> None:
     assert records.databases("none", AVX2) == []
-    with pytest.raises(UsageError, match="keeps nothing"):
+    with pytest.raises(UsageError, match="stores no records"):
         records.file_to_write("none", AVX2)
 
 

@@ -49,7 +49,7 @@ def test_an_undecided_speedup_does_not_contradict_the_medians_beside_it() -> Non
     doubtful = replace(comparison, speedup=1.13, ci95=(0.91, 1.31), verdict="undecided")
     session = replace(session, comparisons=(doubtful,))
     (headline,) = view.headlines(session)
-    assert "cannot be told apart: [0.91, 1.31]" in headline
+    assert "cannot be distinguished: [0.91, 1.31]" in headline
     assert "1.13" not in console.to_text([session], 120)
     (verdict,) = verdicts(session, None)
     assert (verdict.tone, verdict.ratio) == ("undecided", "")
@@ -62,7 +62,9 @@ def test_an_undecided_speedup_does_not_contradict_the_medians_beside_it() -> Non
 
 
 def test_headline_is_undecided_when_the_difference_is_too_small() -> None:
-    assert "tvmscope and openvino, the fastest other backend, cannot be told" in text("complete")
+    assert "tvmscope and openvino, the fastest other backend, cannot be distinguished" in text(
+        "complete"
+    )
 
 
 def test_wrong_row_stands_below_without_speedup() -> None:
@@ -144,4 +146,4 @@ def test_the_findings_that_are_worth_most_come_with_the_table() -> None:
     page = console.to_text([replace(samples.complete(), findings=tuple(found))])
     assert "cause 1: about 1.00 ms [not-vectorized]" in page
     assert "cause 4" not in page
-    assert "4 findings; tvmscope explain has them all" in page
+    assert "4 findings; tvmscope explain lists them" in page

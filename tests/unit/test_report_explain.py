@@ -87,10 +87,10 @@ def test_each_primitive_is_said_in_words() -> None:
         "split loop 1.2 into the rest x 2 x 16: work goes tile by tile",
         "split loop 1.3 into the rest x 128: work goes tile by tile",
         "ordered the loops from outside to inside: 1.1 > 1.2a > 1.3a > 1.3b > 1.2b > 1.2c",
-        "joined loops 1.1 and 1.2a: more iterations to hand out",
+        "joined loops 1.1 and 1.2a: more iterations to distribute",
         "computed stage 3 inside loop 1.1+1.2a, while its input is still in the cache",
         "ran loop 1.1+1.2a in parallel on all threads",
-        "wrote out the iterations of loop 1.2b: values stay in registers",
+        "unrolled loop 1.2b: values stay in registers",
         "computed loop 1.2c in vector registers",
         "set the sums of stage 1 to zero before loop 1.3a, not inside it",
     ]

@@ -139,7 +139,7 @@ def test_no_cause_is_named_for_a_difference_that_cannot_be_told() -> None:
     close = [samples.result("onnxruntime", 0.0441), said.results[0]]
     session = samples.replace(said, results=tuple(close), comparisons=samples.compared(close))
     text = Page(html.render([session])).section("verdict")
-    assert "No difference can be told" in text
+    assert "There is no significant difference" in text
     assert "would have been seen" in text
     assert "of the difference of" not in text
 
@@ -165,8 +165,8 @@ def test_verdict_of_a_slower_an_equal_and_a_wrong_result() -> None:
     slower = samples.session(samples.result("torch", 0.05), samples.result("tvmscope", 0.1))
     said = Page(html.render([slower])).section("verdict")
     assert "No, TVM is slower: tvmscope takes 2.00 times as long for resnet50 as torch" in said
-    assert "Why is not known" in said
-    assert "No difference can be told" in page("complete").section("verdict")
+    assert "The reason is unknown" in said
+    assert "There is no significant difference" in page("complete").section("verdict")
     assert "no valid result of TVM: tvmscope is wrong" in page("wrong_result").section("verdict")
     assert "no importer for 'aten::amax'" in page("failed_model").section("verdict")
 

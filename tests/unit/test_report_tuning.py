@@ -56,7 +56,7 @@ def test_the_summary_shows_what_is_used_and_what_it_gained() -> None:
     assert "columns=4" in shown
     assert "no candidate was faster" in shown
     assert "33 trials in this run, 10 in earlier ones; 1 failed, 0 wrong" in shown
-    assert "GFLOP/s count what the untuned kernel computes" in shown
+    assert "GFLOP/s are based on the operations of the untuned kernel" in shown
     assert "\x1b" not in shown
 
 
@@ -69,7 +69,7 @@ def test_the_page_draws_the_best_speed_over_the_search() -> None:
     page = html.render([session])
     assert 'id="m1-tuning-figure"' in page
     assert 'href="#m1-tuning"' in page
-    assert "GFLOP/s count what the untuned kernel computes" in page
+    assert "GFLOP/s are based on the operations of the untuned kernel" in page
 
 
 def test_a_page_without_tuning_has_no_such_section() -> None:
@@ -79,8 +79,8 @@ def test_a_page_without_tuning_has_no_such_section() -> None:
 def test_a_choice_is_told_in_words_beside_the_rules_own() -> None:
     shown = text(tuning_table.summary(samples.tuned()))
     assert "4 columns of the result are kept in registers" in shown
-    assert "8 steps of the sums are written out" in shown
-    assert "(the rule by itself: 4)" in shown
+    assert "the sums are unrolled by 8 steps" in shown
+    assert "(default of the rule: 4)" in shown
 
 
 def test_a_part_shows_its_factor_or_why_there_is_none() -> None:
@@ -90,9 +90,9 @@ def test_a_part_shows_its_factor_or_why_there_is_none() -> None:
         markdown.render([samples.tuned()]).replace("\\", ""),
     ):
         assert "6.50x (6.00-7.00)" in shown
-        assert "as the rule has it: 4" in shown
-        assert "not known: building: no such row" in shown
-        order = [shown.index(w) for w in ("6.50x (", "1.10x (", "not known")]
+        assert "default of the rule: 4" in shown
+        assert "unknown: building: no such row" in shown
+        order = [shown.index(w) for w in ("6.50x (", "1.10x (", "unknown: building")]
         assert order == sorted(order)
 
 

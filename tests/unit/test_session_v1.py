@@ -1,7 +1,7 @@
 """Sessions of schema 1 are read, rendered and diagnosed as the version that wrote them did.
 
-The files in tests/data/sessions-v1 are that version's: each session, and its report after diagnosis
-as text and as Markdown.
+The sessions in tests/data/sessions-v1 are that version's. Beside each is its report after
+diagnosis, as text and as Markdown, with that version's numbers and today's wording.
 """
 
 from __future__ import annotations

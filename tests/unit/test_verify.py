@@ -54,9 +54,9 @@ def test_the_worst_output_counts(tmp_path: Path) -> None:
     [
         ({"z": np.ones(2)}, REFERENCE, "missing"),
         ({"y": np.ones(4)}, REFERENCE, "shape"),
-        ({"y": REFERENCE["y"] * np.nan}, REFERENCE, "result has 4 of 4"),
+        ({"y": REFERENCE["y"] * np.nan}, REFERENCE, "4 of 4 values of the result"),
         ({"y": REFERENCE["y"] * np.inf}, REFERENCE, "infinite"),
-        (REFERENCE, {"y": REFERENCE["y"] * np.nan}, "reference has"),
+        (REFERENCE, {"y": REFERENCE["y"] * np.nan}, "values of the reference are"),
         ({"y": np.zeros(3)}, {"y": np.zeros(3)}, "all zeros"),
         ({"y": np.array([1, 2])}, {"y": np.array([1, 3])}, "1 of 2 integers differ"),
         ({"y": np.array([np.nan, 1])}, {"y": np.array([1, 3])}, "NaN"),

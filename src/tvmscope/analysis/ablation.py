@@ -1,4 +1,4 @@
-"""What each optimisation is worth: read from a session whose rows leave one out, or run it alone.
+"""Computes what each optimisation is worth, from rows that switch it off or run it alone.
 
 A row's `Variant.change` says how it was compiled: `without fusion` is everything but fusion, `with
 nothing` leaves out all that can be left out, and `only fusion` adds fusion back to that.
@@ -26,7 +26,7 @@ _WORTHS: dict[Verdict, Worth] = {"faster": "helps", "slower": "hurts", "undecide
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """One optimisation: the run with it set against the run without; a factor over 1 helps."""
+    """One optimisation: the run with it compared with the run without it; a factor over 1 helps."""
 
     name: str
     direction: Literal["without", "only", "warm-up"]
@@ -52,7 +52,7 @@ def comparisons(results: Sequence[Result]) -> tuple[Comparison, ...]:
 
 
 def effects(session: Session) -> tuple[Effect, ...]:
-    """The largest first within each direction; empty for a session that is no ablation."""
+    """The largest first within each direction; empty for a session that is not an ablation."""
     compared = {(c.key, c.against): c for c in session.comparisons}
     every = [
         _effect(faster, slower, compared.get((faster.key, slower.key)))

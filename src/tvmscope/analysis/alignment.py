@@ -1,4 +1,4 @@
-"""One table over all backends: which of the model's own operators take how long where.
+"""Aligns the kernels of all backends by the model's operators, in one table.
 
 Every backend fuses in its own way. Two kernels belong together when they compute a common source
 operator, directly or through others: TVM's fused convolution, batch norm and activation meets ONNX

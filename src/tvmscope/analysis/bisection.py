@@ -1,4 +1,4 @@
-"""Where a compiled model first computes something else than its framework does."""
+"""Types that describe where a compiled model first differs from its framework."""
 
 from __future__ import annotations
 

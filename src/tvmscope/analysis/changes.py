@@ -1,4 +1,4 @@
-"""What changed between two sessions of one model on one machine, measured against a common backend.
+"""Computes what changed between two sessions of one model, relative to a common backend.
 
 Times of different days do not compare: the machine may have been slower. So each row is taken
 relative to a backend that both sessions measured in turns with it, and the two ratios are compared.
@@ -60,7 +60,7 @@ class PartChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Everything that two sessions tell about each other."""
+    """Everything that a comparison of two sessions shows."""
 
     rows: tuple[RowChange, ...]
     operators: tuple[PartChange, ...] = ()
@@ -87,7 +87,7 @@ def changes(before: Session, after: Session) -> Changes:
             operators += _operators(profiles[0], profiles[1], slower)
             kernels += _kernels(profiles[0], profiles[1], slower)
     if not rows:
-        raise Incomparable(msg("no row of one session was measured and verified in the other, too"))
+        raise Incomparable(msg("no row was measured and verified in both sessions"))
     return Changes(rows=tuple(rows), operators=tuple(operators), kernels=tuple(kernels))
 
 

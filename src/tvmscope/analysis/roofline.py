@@ -1,4 +1,4 @@
-"""How close each kernel comes to what the machine can do: its distance from the measured roofs.
+"""Computes the distance of each kernel from the machine's measured roofs.
 
 The least time of a kernel is the larger of its flops over the compute roof and its bytes over the
 bandwidth roof. Which bandwidth: what fits the outermost cache may have stayed there since the

@@ -1,4 +1,4 @@
-"""Where the difference to the fastest profiled backend comes from, bar by bar.
+"""Splits the difference to the fastest profiled backend into operators and host time.
 
 Both sides are taken apart in the same way. A plain run is the sum over its kernels, plus the
 measured time between them, minus what the profiler added; what is then left over is unexplained.

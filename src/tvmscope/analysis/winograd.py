@@ -15,7 +15,7 @@ _TRANSFORM_SHARE = {2: 1.3, 4: 1.5}
 
 
 def direct(batch: int, rows: int, columns: int) -> float:
-    """Of the direct way."""
+    """The cost of the direct convolution."""
     return 9.0 * max(batch * rows * columns, _WEIGHT_LOAD)
 
 

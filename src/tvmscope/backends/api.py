@@ -62,8 +62,8 @@ class Trace:
 
     spans: tuple[Span, ...]
     host_s: float | None = None
-    """Time in which no kernel ran, by the instrument's own clock or a calibration, never what the
-    call's time leaves over; None where neither tells."""
+    """Time in which no kernel ran, by the instrument's own clock or a calibration, never the
+    remainder of the call's time; None if neither is available."""
     device: DeviceTimes | None = None
     """Where the instrument has a GPU's own time stamps."""
 
@@ -75,7 +75,7 @@ class Profiler(Protocol):
     """
 
     how: str
-    """The instrument, in words."""
+    """The name of the instrument."""
 
     def run(self) -> float:
         """One run with the instrument on; its wall time in seconds."""

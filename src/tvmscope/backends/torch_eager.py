@@ -1,4 +1,4 @@
-"""PyTorch as most people run it: eager, in inference mode, channels-last where that wins."""
+"""PyTorch as most people run it: eager, in inference mode, channels-last if that is faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the two PyTorch backends share: placing a module, timing by events, CUDA graphs."""
+"""Code that the PyTorch backends share: module placement, event timing, CUDA graphs."""
 
 from __future__ import annotations
 

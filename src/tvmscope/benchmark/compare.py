@@ -1,4 +1,4 @@
-"""Which results of one run are set against each other."""
+"""Selects which results of one run are compared with each other."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tvmscope.core.stats import median_s
 def compare_all(results: Sequence[Result]) -> tuple[Comparison, ...]:
     """Our rows against every other verified row of the same target, precision and threads.
 
-    Two rows of ours meet once, the later one against the earlier. Where none of ours is
-    there, the fastest row is set against the others.
+    Two rows of ours are compared once, the later one with the earlier. If there is none of ours,
+    the fastest row is compared with the others.
     """
     usable = [r for r in results if r.status == "ok" and r.measurement is not None]
     ordered = sorted(usable, key=_group)  # stable: rows keep their order within a group

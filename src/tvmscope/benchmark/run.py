@@ -16,6 +16,7 @@ from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.row import Task
 from tvmscope.errors import RunError
+from tvmscope.machine import gpu_state
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.interleave import interleave
 from tvmscope.messages import Text, msg, msgn, word
@@ -42,7 +43,7 @@ def run(
     """One result per entry, in order; whatever happens to an entry is its result.
 
     `on_update` sees the results after each load and each round, rows that are not there yet as
-    "interrupted". On Ctrl-C it sees them a last time before the interrupt goes on.
+    "interrupted". On Ctrl-C it sees them a last time before the interrupt is raised.
     """
     if not reference.is_file():
         raise RunError(
@@ -58,11 +59,16 @@ def run(
         on_update(results)
         return results
 
+    on_gpu = any(entry.key.device == "cuda" for entry in entries)
+    state = gpu_state.connect() if on_gpu else None
     try:
         for number, row in enumerate(_load(rows, options, log_dir, against, progress)):
             progress.step(number + 1, len(rows), row.label)
             _tell(row, progress)
             publish()
+        for row in rows:
+            if state is not None and row.lane is not None and row.key.device == "cuda":
+                row.watch(state)
         _measure(rows, options, progress, publish)
     except BaseException as e:  # whatever ends the run, no worker may outlive it
         for row in rows:
@@ -72,8 +78,7 @@ def run(
             publish()
         raise
     for row in rows:
-        if row.worker is not None:
-            row.worker.close()
+        row.close(state)
     return publish()
 
 
@@ -157,6 +162,9 @@ def _measure(
     for row in rows:
         if row.lane is not None:
             row.warnings.extend(found)
+            if row.gpu is not None and row.gpu.held_down:
+                why = list(row.gpu.held_down)
+                row.warnings.append(msg("the GPU's clock was held down: {why}", why=why))
             row.finish()
             if row.lane.failure is not None:
                 _tell(row, progress)

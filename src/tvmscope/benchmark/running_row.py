@@ -1,17 +1,18 @@
-"""A row in the making: an entry, its worker, and the result so far."""
+"""A row that is being measured: an entry, its worker, and the result so far."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tvmscope.benchmark.plan import Entry
 from tvmscope.benchmark.verify import verify
-from tvmscope.core.measurement import Accuracy, Measurement, Result, Status
+from tvmscope.core.measurement import Accuracy, GpuUse, Measurement, Result, Status
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.row import Device, RowKey
 from tvmscope.core.stats import cov, spread
 from tvmscope.errors import BackendUnavailable, TvmscopeError, one_line
+from tvmscope.machine.gpu_state import GpuState
 from tvmscope.measure.interleave import Lane
 from tvmscope.measure.worker import LoadInfo, MemoryUse, Worker, WorkerDied
 from tvmscope.messages import Text, msg
@@ -23,7 +24,7 @@ NOT_MEASURED = msg("stopped before it was measured")
 
 @dataclass
 class RunningRow:
-    """Collects what becomes of one entry; `result()` may be asked at any time."""
+    """Collects the outcome of one entry; `result()` may be called at any time."""
 
     entry: Entry
     worker: Worker | None = None
@@ -32,6 +33,7 @@ class RunningRow:
     memory: MemoryUse | None = None
     lane: Lane | None = None
     cores: float | None = None
+    gpu: GpuUse | None = None
     failure: TvmscopeError | None = None
     warnings: list[Text] = field(default_factory=list)
 
@@ -44,7 +46,7 @@ class RunningRow:
         return self.key.label
 
     def start(self, options: MeasureOptions, log_path: Path | None) -> None:
-        """Start a worker of its own, which waits stopped."""
+        """Start a separate worker, which waits stopped."""
         self.worker = Worker(
             self.label, env=self.entry.env, timeout_s=options.timeout_s, log_path=log_path
         )
@@ -76,13 +78,36 @@ class RunningRow:
         except TvmscopeError as e:  # all times are in: keep them, and the peak after loading
             self.warnings.append(msg("ended after the last round: {reason}", reason=one_line(e)))
 
+    def watch(self, state: GpuState) -> None:
+        """Note the GPU's clock after each round."""
+        assert self.lane is not None  # `prepare` comes first
+        self.gpu = GpuUse()
+
+        def look() -> None:
+            now, before = state.sample(), self.gpu or GpuUse()
+            clocks = before.sm_mhz if now.sm_mhz is None else (*before.sm_mhz, now.sm_mhz)
+            held = tuple(dict.fromkeys((*before.held_down, *now.held_down)))
+            self.gpu = replace(before, sm_mhz=clocks, held_down=held)
+
+        self.lane.watch = look
+
+    def close(self, state: GpuState | None) -> None:
+        """End the worker politely; what the GPU then has back is what the row took."""
+        if self.worker is None:
+            return
+        before = state.used_bytes() if state is not None and self.gpu is not None else None
+        self.worker.close()
+        after = None if before is None or state is None else state.used_bytes()
+        if self.gpu is not None and before is not None and after is not None and before > after:
+            self.gpu = replace(self.gpu, memory_bytes=before - after)
+
     def end(self) -> None:
         """End the worker at once, if there is one."""
         if self.worker is not None:
             self.worker.kill()
 
     def result(self) -> Result:
-        """The row as it stands."""
+        """The row as far as it is known."""
         status, reason = self._status()
         lane = self.lane if status in ("ok", "wrong") else None
         warnings = (*self.entry.warnings, *self.warnings, *(lane.notes if lane else ()))
@@ -100,6 +125,7 @@ class RunningRow:
             load_s=self.info.load_s if self.info else None,
             peak_memory_bytes=self.memory.peak_bytes if self.memory else None,
             cores_used=self.cores,
+            gpu=self.gpu,
             settings=self.info.settings if self.info else None,
             warnings=warnings,
             items=self.entry.items,

@@ -69,11 +69,13 @@ def mismatch(actual: Array, expected: Array, tolerance: float, *, atol: float = 
         return _difference(actual, expected, tolerance, atol).problem
     finite = np.isfinite(expected)
     if not np.array_equal(actual[~finite], expected[~finite], equal_nan=True):
-        return msg("NaN or infinity in the reference is something else here")
+        return msg("the reference has NaN or infinity where this output has other values")
     odd = int(np.count_nonzero(finite & ~np.isfinite(actual)))
     if odd:
         return msg(
-            "{odd} of {size} values are NaN or infinite here alone", odd=odd, size=expected.size
+            "{odd} of {size} values are NaN or infinite in this output only",
+            odd=odd,
+            size=expected.size,
         )
     a, b = (x[finite].astype(np.float64) for x in (actual, expected))
     scale = float(np.abs(b).max(initial=0.0)) or 1.0
@@ -113,13 +115,13 @@ def _infinite(a: Array, b: Array) -> Text | None:
     in_result, in_reference = (int(x.size - np.isfinite(x).sum()) for x in (a, b))
     if in_reference:
         return msg(
-            "the reference has {bad} of {size} values NaN or infinite",
+            "{bad} of {size} values of the reference are NaN or infinite",
             bad=in_reference,
             size=b.size,
         )
     if in_result:
         return msg(
-            "the result has {bad} of {size} values NaN or infinite", bad=in_result, size=a.size
+            "{bad} of {size} values of the result are NaN or infinite", bad=in_result, size=a.size
         )
     return None
 

@@ -85,7 +85,12 @@ def _profile_top(command: str, words: Words) -> Words:
 def _tune(command: str, words: Words) -> Words:
     """Compiling tunes as long as the time says; a script's bare switch means the usual time."""
     if command != "compile":
-        raise UsageError(msg("--tune: run takes what was compiled; tune with compile or tune"))
+        raise UsageError(
+            msg(
+                "--tune: run takes a compiled artifact; give --tune to compile, or "
+                "use tvmscope tune"
+            )
+        )
     if words and _SWITCH.fullmatch(words[0]):
         return [] if words.pop(0).lower() in _OFF else ["--tune", _USUAL]
     if not words or words[0].startswith("-"):

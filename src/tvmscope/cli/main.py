@@ -12,13 +12,14 @@ import typer
 from tvmscope import __version__, plugins
 from tvmscope.cli.aliases import modern
 from tvmscope.cli.command import PANELS, Command, Family, bind
-from tvmscope.errors import TvmscopeError, one_line
+from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.extras import explain
-from tvmscope.messages import _, render
+from tvmscope.messages import _, languages, msg, render, use_language
 from tvmscope.plugins import discover
 from tvmscope.report.escape import clean
 
 NO_PLUGINS = "--no-plugins"
+LANGUAGE = "--lang"
 _MESSAGE_LIMIT = 2000
 
 
@@ -48,6 +49,14 @@ def build_app() -> typer.Typer:
             bool,
             typer.Option(NO_PLUGINS, help=_("Leave out what other installed packages bring.")),
         ] = False,
+        lang: Annotated[
+            str | None,
+            typer.Option(
+                LANGUAGE,
+                metavar="LANGUAGE",
+                help=_("Speak this language (en, zh); lessons are translated so far."),
+            ),
+        ] = None,
     ) -> None:
         """Compile a model with Apache TVM, verify it, measure it beside what you run today."""
 
@@ -84,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     plugins.allow(NO_PLUGINS not in args)
     args = [word for word in args if word != NO_PLUGINS] or ["--help"]
     try:
+        args = _speak(args) or ["--help"]
         code = build_app()(args=modern(args), prog_name="tvmscope", standalone_mode=False)
     except Exception as e:  # the one catch site: every failure ends as a line and an exit code
         return _fail(e, verbose="-v" in args or "--verbose" in args)
@@ -94,6 +104,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     if code == 130:
         print(_("interrupted"), file=sys.stderr)
     return code if isinstance(code, int) else 0
+
+
+def _speak(args: list[str]) -> list[str]:
+    """Choose the language before any text is made; the arguments without the flag.
+
+    It may stand anywhere, as people add it at the end.
+    """
+    words = [part for word in args for part in _parted(word)]
+    if LANGUAGE not in words:
+        return args
+    place = words.index(LANGUAGE)
+    wanted = words[place + 1] if place + 1 < len(words) else ""
+    if wanted not in languages():
+        raise UsageError(msg("{flag} takes one of {known}", flag=LANGUAGE, known=list(languages())))
+    use_language(wanted)
+    return words[:place] + words[place + 2 :]
+
+
+def _parted(word: str) -> list[str]:
+    return word.split("=", 1) if word.startswith(f"{LANGUAGE}=") else [word]
 
 
 def _fail(error: Exception, *, verbose: bool) -> int:

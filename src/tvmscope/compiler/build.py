@@ -29,7 +29,7 @@ from tvmscope.core.vision import vision_of
 from tvmscope.errors import BuildError, one_line
 from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.runtime import cubins, cuda_code, load_model, tvm_compat, weights
+from tvmscope.runtime import cubins, cuda_code, fallback, load_model, tvm_compat, weights
 from tvmscope.storage.files import digest_file
 
 
@@ -38,7 +38,16 @@ def build(
 ) -> Artifact:
     """Compile into the folder `output`, which appears whole or not at all."""
     start = time.perf_counter()
-    imported = frontends.import_model(prepared)
+    imported = frontends.import_model(prepared, options.fallback)
+    if imported.fallbacks and target.kind != "llvm":
+        raise BuildError(
+            msg(
+                "{model}: operators without a kernel run on the CPU only: {operators}; compile "
+                "with --target cpu",
+                model=prepared.model.name,
+                operators=[op for part, _ in imported.fallbacks for op in part.operators],
+            )
+        )
     tvm_target = tvm.target.Target(to_tvm(target), host=to_tvm(host))
     lowered = pipeline.run(imported.module, target, tvm_target, options)
     module, constants = lowered.module, list[np.ndarray]()
@@ -52,6 +61,8 @@ def build(
         _link(executable, library, target if target.kind == "llvm" else host)
         cubins.save(_cubins(lowered), Path(scratch))
         shutil.copyfile(load_model.__file__, Path(scratch) / artifacts.LOADER)
+        for part, content in imported.fallbacks:
+            (Path(scratch) / part.file).write_bytes(content)
         code = Path(scratch) / cubins.CODE
         described = Artifact(
             path=output,
@@ -75,6 +86,7 @@ def build(
             stored=stored,
             stored_digest=digest_file(apart) if stored else None,
             generated_digest=digest_file(code) if code.exists() else None,
+            fallbacks=tuple(part for part, _ in imported.fallbacks),
             pass_times_s=lowered.times_s,
             versions=versions() | _cuda_version(library, target),
             plugins=pipeline.plugins(options, target),
@@ -163,7 +175,8 @@ def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]
 def _replace_folder(scratch: Path, output: Path) -> None:
     """Move the files over; an artifact that was there before goes only when the new one is done."""
     output.mkdir(exist_ok=True)
-    for name in (artifacts.WEIGHTS, cubins.CODE, cubins.TABLE):
+    parts = [file.name for file in output.glob(fallback.FILES)]
+    for name in (artifacts.WEIGHTS, cubins.CODE, cubins.TABLE, *parts):
         if not (scratch / name).exists():
             (output / name).unlink(missing_ok=True)  # of an artifact that was here before
     for file in sorted(scratch.iterdir(), key=lambda f: f.name == artifacts.META):

@@ -1,4 +1,4 @@
-"""Questions about CPUs that only LLVM can answer, and the proof that code for the host runs."""
+"""Asks LLVM about CPUs, and proves that code for the host runs."""
 
 from __future__ import annotations
 

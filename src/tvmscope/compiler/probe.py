@@ -1,4 +1,4 @@
-"""What the installed TVM says about itself; called in a child process, since TVM may crash."""
+"""Reports what the installed TVM is; runs in a child process, because TVM may crash."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tvmscope.runtime import tvm_compat
 
 
 def tvm_facts() -> dict[str, Any]:
-    """Version, place, threads it would use by itself, what it has of CUDA, and whether its JSON
-    writer survives."""
+    """TVM's version and folder, its default number of threads, its CUDA support, and whether its
+    JSON writer works."""
     source = tvm_compat.prefer_source_build()
     tvm_compat.import_tvm(torch=False)
     import tvm

@@ -35,13 +35,13 @@ def user_passes(text: str, tvm_target: tvm.target.Target) -> list[tvm.transform.
     except Exception as e:  # the user's own code may raise anything
         raise UsageError(
             msg(
-                "{text} fails: {error}: {reason}; it must be function(target) that gives a pass "
-                "or a list of passes",
+                "{text} fails: {error}: {reason}; it must be a function(target) that returns a "
+                "pass or a list of passes",
                 text=text,
                 error=type(e).__name__,
                 reason=one_line(e),
             )
         ) from e
     if not passes or not all(isinstance(p, tvm.transform.Pass) for p in passes):
-        raise UsageError(msg("{text} gives no pass or list of passes", text=text))
+        raise UsageError(msg("{text} returns neither a pass nor a list of passes", text=text))
     return passes

@@ -14,6 +14,8 @@ from tvmscope.messages import Text
 from tvmscope.plugins import Plugin
 
 ARTIFACT_SCHEMA = 2
+FALLBACK = "tvmscope.fallback."
+"""How the names of functions begin that run in a framework."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,28 @@ class StoredTensor:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fallback:
+    """A part of the model that runs in a framework, as its operators have no kernel."""
+
+    name: str
+    """The packed function that the compiled code calls."""
+    framework: Literal["onnxruntime"]
+    operators: tuple[str, ...]
+    """The operators inside, as the source names them."""
+    reason: Text
+    """Why the first of them is not compiled."""
+    digest: str
+    """Of the part's model, which lies beside the library."""
+    fixed: bool = True
+    """Whether the sizes of its results are known before it runs."""
+
+    @property
+    def file(self) -> str:
+        """Its model's file in the artifact's folder."""
+        return f"{self.name.rpartition('.')[2]}.onnx"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Artifact:
     """The content of an artifact folder's meta.json, plus where the folder is."""
 
@@ -51,7 +75,7 @@ class Artifact:
     graph: bool = False
     disabled_passes: tuple[str, ...] = ()
     overrides: dict[str, Any] = field(default_factory=dict)
-    """What the pipeline was told to leave out, and settings of its passes, by name."""
+    """The passes that were disabled, and settings of passes, by name."""
     tuned: bool = False
     """Whether a kernel in it is the choice of a tuning record."""
     threads: int | None = None
@@ -63,6 +87,8 @@ class Artifact:
     stored_digest: str | None = None
     generated_digest: str | None = None
     """Of the generated CUDA kernels beside the library; None where there are none."""
+    fallbacks: tuple[Fallback, ...] = ()
+    """Parts that run in a framework; loading needs it."""
     pass_times_s: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     plugins: tuple[Plugin, ...] = ()
@@ -73,4 +99,4 @@ class Artifact:
     format: Literal["torch", "onnx"] = "torch"
     """Of the model that it was made from."""
     vision: Vision | None = None
-    """How to show it pictures, where that is known."""
+    """How to run it on images, if that is known."""

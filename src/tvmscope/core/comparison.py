@@ -1,4 +1,5 @@
-"""Which of two results is faster, by how much, and whether that can be told at all."""
+"""Decides which of two results is faster, by how much, and whether the difference is
+significant."""
 
 from __future__ import annotations
 
@@ -112,7 +113,8 @@ def _check_identity(a: Result, b: Result, *, across: bool, any_threads: bool) ->
         if not same:
             raise Incomparable(
                 msg(
-                    "{a} and {b} differ in {what}: {left} and {right}; measure both alike",
+                    "{a} and {b} differ in {what}: {left} and {right}; measure both in the same "
+                    "way",
                     a=x.label,
                     b=y.label,
                     what=name,

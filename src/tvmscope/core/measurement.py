@@ -51,6 +51,18 @@ class Measurement:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuUse:
+    """The GPU while a row was measured."""
+
+    sm_mhz: tuple[int, ...] = ()
+    """The multiprocessors' clock right after each round."""
+    held_down: tuple[str, ...] = ()
+    """What kept the clock below its setting, such as `power cap`."""
+    memory_bytes: int | None = None
+    """What the GPU had back when the row's process ended, its CUDA context included."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """One backend's row: what was asked, what came of it, and why."""
 
@@ -66,6 +78,7 @@ class Result:
     peak_memory_bytes: int | None = None
     cores_used: float | None = None
     """Cores that were busy on average while it was timed."""
+    gpu: GpuUse | None = None
     settings: dict[str, str] | None = None
     warnings: tuple[Text, ...] = ()
     items: int | None = None

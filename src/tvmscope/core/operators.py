@@ -1,4 +1,4 @@
-"""The model's own operators by name, so that every backend speaks of the same ones."""
+"""The model's own operators by name, so that every backend names the same ones."""
 
 from __future__ import annotations
 

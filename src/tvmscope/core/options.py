@@ -38,6 +38,8 @@ class CompileOptions:
     disabled_passes: tuple[str, ...] = ()
     dump_ir: str | None = None
     """A folder that receives the IR after each phase."""
+    fallback: bool = True
+    """Whether operators without a kernel run in the model's own framework."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Settings of single passes: `winograd` (False: direct convolutions only), `disabled_rules`
     (names of schedule rules to leave out)."""
@@ -47,7 +49,8 @@ class CompileOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureOptions:
-    """How to time; counts that the user gives (`iterations`, `warmup`) win over adapting."""
+    """How to time; counts that the user gives (`iterations`, `warmup`) take precedence over
+    adapting."""
 
     iterations: int | None = None
     warmup: int | None = None
@@ -83,7 +86,7 @@ class TuneOptions:
     ops: tuple[str, ...] = ()
     """Only tasks in whose rule, workload, kernel or source operators one of these occurs."""
     metaschedule: bool = True
-    """Whether MetaSchedule goes on where the rules' own candidates are used up."""
+    """Whether MetaSchedule continues when the rules' own candidates are used up."""
     explain: bool = True
     """Whether the parts of the best choices are removed one by one to measure their worth."""
     tracker: str | None = None
@@ -95,7 +98,7 @@ class TuneOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PictureOptions:
-    """Pictures to show to an artifact, and how; None leaves it to what the artifact knows."""
+    """Images to show to an artifact, and how; None leaves it to what the artifact knows."""
 
     pictures: tuple[Path, ...]
     task: PictureTask | None = None

@@ -35,7 +35,7 @@ class Precision:
     math: Math = "default"
     """`tf32` multiplies float32 numbers on tensor cores with ten bits of mantissa where PyTorch's
     defaults do: in convolutions, not in matrix products. `strict` rounds no product to fewer bits
-    than `dtype` has. `default` is strict too: every backend is told not to use TF32."""
+    than `dtype` has. `default` is strict too: every backend is configured not to use TF32."""
 
     def __post_init__(self) -> None:
         if self.math == "tf32" and self.dtype != "float32":

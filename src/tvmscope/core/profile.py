@@ -87,7 +87,7 @@ class Loop:
 
 @dataclass(frozen=True, kw_only=True)
 class Buffer:
-    """A buffer of a kernel; its scope tells where it lives."""
+    """A buffer of a kernel; its scope is the memory that it lives in."""
 
     name: str
     shape: tuple[int, ...]
@@ -135,7 +135,7 @@ class KernelIR:
     workload: str | None = None
     """What tuning records know it by."""
     tuned: Choice | None = None
-    """The record that it was built from; None where the rule chose by itself."""
+    """The record that it was built from; None if the rule's default was used."""
     kind: str = "compute"
     """As in `KernelTime`."""
     flops: float | None = None

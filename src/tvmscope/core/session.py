@@ -132,7 +132,7 @@ def _row(result: Result, raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_json(data: Any) -> Session:
-    """A session from its JSON form; derived values are dropped and computed anew."""
+    """A session from its JSON form; derived values are dropped and computed again."""
     if not isinstance(data, dict) or "schema_version" not in data:
         raise SchemaError(msg("not a tvmscope session: 'schema_version' is missing"))
     version = data["schema_version"]

@@ -55,7 +55,7 @@ def cov(m: Measurement) -> float | None:
 
 
 def summary(m: Measurement) -> dict[str, Any]:
-    """The derived numbers of a row; None where there are too few values to tell."""
+    """The derived numbers of a row; None if there are too few values."""
     values = np.asarray(m.values_s)
     if values.size == 0:
         raise ValueError("a measurement without values has no summary")

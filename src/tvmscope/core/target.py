@@ -16,9 +16,9 @@ class Target:
     features: tuple[str, ...] = ()
     """What the code may use, everything counted."""
     enabled_features: tuple[str, ...] = ()
-    """Those of `features` that the arch by itself does not have."""
+    """Those of `features` that the architecture does not imply."""
     disabled_features: tuple[str, ...] = ()
-    """What the arch by itself has and the code must not use."""
+    """Features that the architecture implies and the code must not use."""
     cores: int = 1
     triple: str | None = None
     attrs: dict[str, int] = field(default_factory=dict)

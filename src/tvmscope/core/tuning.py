@@ -54,7 +54,7 @@ class Lowering:
 
 @dataclass(frozen=True, kw_only=True)
 class TuningTask:
-    """A heavy kernel of a model, once for all the places where it occurs."""
+    """A heavy kernel of a model, listed once for all its calls."""
 
     key: str
     """The workload: operator, shapes and dtype in one line; the same in every model."""
@@ -103,7 +103,7 @@ class Trial:
     """The schedule rule that the parameters belong to; None where the candidate is a trace, which
     says all by itself, or where no rule took the kernel."""
     rule_version: int | None = None
-    """Of that rule: a candidate names only what differs from what the rule does by itself."""
+    """The version of that rule: a candidate names only what differs from the rule's defaults."""
     rule_from: str | None = None
     """The distribution that brought the rule, and its version; None for a built-in one."""
     date: str = ""
@@ -136,7 +136,7 @@ class Choice:
 
 
 def origins(choices: Iterable[Choice]) -> str:
-    """Where tuned kernels are from, in words: `7 from shipped (...); 1 from my.jsonl (...)`.
+    """Describes where tuned kernels come from: `7 from shipped (...); 1 from my.jsonl (...)`.
 
     Of several dates the latest is shown; empty where nothing is tuned.
     """

@@ -1,4 +1,4 @@
-"""How a model sees pictures, and what it says about one: plain values that travel as JSON."""
+"""How a model takes images and what it returns for one: plain values that are stored as JSON."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BoxPair:
 
 @dataclass(frozen=True, kw_only=True)
 class Sighting:
-    """One picture, seen by both."""
+    """The results of both artifacts for one image."""
 
     picture: str
     boxes: tuple[BoxPair, ...] = ()
@@ -51,7 +51,7 @@ class Sighting:
     labels_after: tuple[Label, ...] = ()
     same: bool = True
     failure: str | None = None
-    """Why the picture could not be asked about."""
+    """Why the image could not be processed."""
 
 
 Fit = Literal["stretch", "letterbox", "crop"]
@@ -78,7 +78,7 @@ class Preprocess:
     """Of scaled values, one per channel; none means 0."""
     std: tuple[float, ...] = ()
     layout: Layout | None = None
-    """Where the channels are; None where the input's shape tells."""
+    """Where the channels are; None if the input's shape determines it."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ class Anchors:
 
 @dataclass(frozen=True, kw_only=True)
 class Vision:
-    """What a model that takes pictures needs around it; stored in the artifact's meta.json."""
+    """Preprocessing, labels and decoding for a model that takes images; stored in the artifact's
+    meta.json."""
 
     task: PictureTask | None = None
     preprocess: Preprocess = field(default_factory=Preprocess)
@@ -112,7 +113,7 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """A found object; the corners are in the picture's own pixels."""
+    """A found object; the corners are in pixels of the original image."""
 
     index: int
     name: str
@@ -123,7 +124,7 @@ class Box:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a model said about one picture, or why it could not be asked."""
+    """A model's result for one image, or why there is none."""
 
     picture: str
     width: int | None = None
@@ -137,7 +138,7 @@ class Answer:
 
 
 def vision_of(prepared: Prepared) -> Vision | None:
-    """What the prepared folder says about pictures; None for models that do not take them."""
+    """The image settings of a prepared folder; None for models that take no images."""
     if not prepared.json_path.is_file():
         return None
     data = json.loads(prepared.json_path.read_text(encoding="utf-8")).get("vision")

@@ -85,6 +85,7 @@ class Memory:
         """Copy an array to the device."""
         data = np.ascontiguousarray(values)
         call("cuMemcpyHtoD_v2", self._at, data.ctypes.data_as(ctypes.c_void_p), data.nbytes)
+        call("cuCtxSynchronize")  # kernels run on a stream that does not wait for small copies
 
     def read(self, like: Array) -> Array:
         """A new array with the memory's contents, in the shape and type of `like`."""
@@ -95,6 +96,7 @@ class Memory:
     def clear(self) -> None:
         """All bytes zero."""
         call("cuMemsetD8_v2", self._at, 0, ctypes.c_size_t(self.size_bytes))
+        call("cuCtxSynchronize")  # it returns before the bytes are there
 
     def __del__(self) -> None:
         if self._at.value:

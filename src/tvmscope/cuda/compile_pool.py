@@ -27,6 +27,8 @@ class Job:
     unit: Unit
     config: Config
     arch: str
+    portable: str | None = None
+    """An older architecture, whose instructions alone the kernel may have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,7 @@ def compile_many(
 
 def _compile(worker: Worker, job: Job) -> Outcome:
     try:
-        return worker.call(_COMPILE, job.unit, job.config, job.arch)
+        return worker.call(_COMPILE, job.unit, job.config, job.arch, job.portable)
     except WorkerDied as e:
         return Failure(job=job, reason=e.reason)
     except TvmscopeError as e:

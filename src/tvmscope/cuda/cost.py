@@ -5,11 +5,12 @@ multiprocessor's share of the L2 cache, its arithmetic, and the latency of a loa
 stages that hide it. Blocks on one multiprocessor share the first two and overlap the third; rounds
 of blocks follow each other. Launch, the first loads, split-K's exchange and the stores come on top.
 
-The constants are fitted to measured convolutions of ResNet-50 in float16 on an H200: at batch 1
-(2.0 us for a product of one step; 3.8 us for 98 blocks of nine steps of 12 KB; 4.7 us for 52 blocks
-of nine steps of 24 KB; 5.8 us with split-K 4, 6.1 us with 8) and at batch 32 (300 to 480 TFLOP/s
-with 128x128 and 64x256 tiles). The other templates take the same form with constants that were
-not fitted, and other architectures their own rates.
+The constants are fitted to measured kernels in float16 on an H200: first to the convolutions of
+ResNet-50 at batch 1 (2.0 us for a product of one step; 3.8 us for 98 blocks of nine steps of 12 KB;
+4.7 us for 52 blocks of nine steps of 24 KB; 5.8 us with split-K 4, 6.1 us with 8), then to 3,360
+candidates of 336 units of the built-in models at batches 1 and 32. There the first choice takes
+1.10 times as long as the best candidate that was measured (geometric mean; 1.06 for convolutions at
+batch 32, 1.3 for depthwise ones). Other architectures take their own rates.
 """
 
 from __future__ import annotations
@@ -52,6 +53,18 @@ _DESCRIPTORS_US = 1.5
 """Not measured: what building descriptors for the tensor memory accelerator costs."""
 _SHORT_US = 20.0
 """Kernels that take longer do not care how they are launched."""
+_MOSTLY_WEIGHTS = 0.5
+"""Below, asking for the weights first costs more than it saves: 1.37 times the time in the median
+of 142 measured pairs; above, there was no difference."""
+_WIDE = 128
+"""Columns of a tile from which warp groups like the sum axis of the weight contiguous: 0.83 times
+the time over 245 measured pairs; below, 1.03 to 1.25 times."""
+_FEW_SUMS, _FEW_SUMS_SHARE = 64, 0.85
+"""Warp groups with so few sums per thread wait for each other: 128 rows and columns take 0.79 to
+0.91 times as long with 4 warps as with 8."""
+_BLOCK_US = 0.0004
+"""To start a block: what kernels of a thousand and more pay for (pools of 338, 676 and 1,352 blocks
+take 1.7, 2.2 and 3.0 us)."""
 _GATHER = 2.0
 """Loads whose taps differ from value to value take more instructions."""
 _LANES_PER_US = 2.2e5
@@ -104,7 +117,7 @@ def best(unit: Unit, gpu: Gpu, n: int = 25) -> list[Estimate]:
         raise UsageError(
             msg("{unit}: no template computes this on {name}", unit=unit.label, name=gpu.name)
         )
-    chosen = [_with(e, pdl=_launch(unit, gpu)) for e in _diverse(ranked, n)]
+    chosen = [_finished(unit, e, gpu) for e in _diverse(ranked, n)]
     if n < 10:
         return chosen
     twins = _layout_twins(unit, chosen) + _launch_twins(chosen, gpu)
@@ -146,7 +159,7 @@ def _time(unit: Unit, config: Config, work: _Work, gpu: Gpu) -> Estimate:
     hbm_us = _hbm_bytes(unit, gpu) / gpu.hbm_bytes_per_us
     if hbm_us > us:
         us, bound = hbm_us + 0.05 * us, "hbm"
-    us += gpu.launch_us + work.start_us
+    us += gpu.launch_us + work.start_us + _BLOCK_US * work.blocks
     return Estimate(config=config, us=us, blocks=work.blocks, rounds=rounds, bound=bound)
 
 
@@ -233,7 +246,9 @@ def _math_rate(products: str, config: Config, gpu: Gpu, wgmma: bool) -> float:
     rate /= {"tensor": 1, "tf32": 2, "tf32x3": 6}[products]
     if wgmma:
         # narrow tiles read the left side from shared memory as often as wide ones
-        return rate * _WGMMA_SHARE * min(1.0, config.n / 128 + 0.25)
+        few = config.warps > 4 and sums_per_thread(config) <= _FEW_SUMS
+        waits = _FEW_SUMS_SHARE if few else 1.0
+        return rate * _WGMMA_SHARE * waits * min(1.0, config.n / 128 + 0.25)
     side = min(config.m, config.n, 64) / 64
     return rate * _MMA_SHARE * (0.4 + 0.6 * side)
 
@@ -365,11 +380,25 @@ def _with(estimate: Estimate, **changes: int | str) -> Estimate:
     return dataclasses.replace(estimate, config=config)
 
 
-def _launch(unit: Unit, gpu: Gpu) -> int:
-    """How a kernel is launched: as early as the GPU can, with its weights asked for beforehand."""
+def _finished(unit: Unit, estimate: Estimate, gpu: Gpu) -> Estimate:
+    """With the weight's layout and the launch, which the model does not tell apart by time."""
+    c, config = contraction_of(unit), estimate.config
+    layout = config.layout
+    if c is not None and config.template in ("conv2d", "matmul") and "nk" in layouts(c):
+        wide = uses_wgmma(c, config, gpu) and config.n >= _WIDE
+        layout = "nk" if wide and c.k * c.item_bytes % 16 == 0 else layout
+    return _with(estimate, layout=layout, pdl=launch(unit, gpu))
+
+
+def launch(unit: Unit, gpu: Gpu) -> int:
+    """How a kernel is launched: as early as the GPU can, and with its weights asked for before the
+    wait where they are most of what it reads and writes."""
     if not gpu.has_dependent_launch:
         return 0
-    return 2 if unit.tensor("weight") else 1
+    weight = unit.tensor("weight")
+    if weight is None or weight.size_bytes < _MOSTLY_WEIGHTS * unit.moved_bytes:
+        return 1
+    return 2
 
 
 def _layout_twins(unit: Unit, chosen: list[Estimate]) -> list[Estimate]:
@@ -377,11 +406,11 @@ def _layout_twins(unit: Unit, chosen: list[Estimate]) -> list[Estimate]:
     if c is None or len(layouts(c)) < 2:
         return []
     tiles = [e for e in chosen if e.config.template in ("conv2d", "matmul", "persistent")]
-    return [_with(e, layout=layouts(c)[1]) for e in tiles[:3]]
+    return [_with(e, layout="kn" if e.config.layout == "nk" else "nk") for e in tiles[:3]]
 
 
 def _launch_twins(chosen: list[Estimate], gpu: Gpu) -> list[Estimate]:
     if not gpu.has_dependent_launch or chosen[0].us > _SHORT_US:
         return []
-    levels = range(chosen[0].config.pdl)
+    levels = [level for level in range(3) if level != chosen[0].config.pdl]
     return [_with(e, pdl=level) for e in chosen[:2] for level in levels]

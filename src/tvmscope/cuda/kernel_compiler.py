@@ -8,8 +8,10 @@ import io
 import math
 import os
 import re
+import subprocess
 import tempfile
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from tvmscope.cuda.binding import PARAMETERS, Binding, bind
@@ -61,8 +63,14 @@ class CompiledKernel:
         return decode(CompiledKernel, {**data, "cubin": cubin})
 
 
-def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
-    """The kernel of `unit` by `config` for `arch` (`sm_90`); a failure is a `BuildError`."""
+def compile_kernel(
+    unit: Unit, config: Config, arch: str, portable: str | None = None
+) -> CompiledKernel:
+    """The kernel of `unit` by `config` for `arch` (`sm_90`); a failure is a `BuildError`.
+
+    `portable` is an older architecture: the kernel is generated for that one, as code that must run
+    on several is, and then assembled for `arch`.
+    """
     gpu, binding = gpu_of(arch), bind(unit, config)
     if config.pdl and not gpu.has_dependent_launch:
         raise BuildError(
@@ -74,8 +82,11 @@ def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
         )
     name = f"{config.template}_{unit.key.rpartition('-')[2]}_{config.slug}"
     with tempfile.TemporaryDirectory() as cache:
-        compiled = _triton_compile(name, binding, config, gpu.capability, cache)
+        capability = gpu_of(portable or arch).capability
+        compiled = _triton_compile(name, binding, config, capability, cache)
     meta, cubin = compiled.metadata, compiled.asm["cubin"]
+    if portable is not None:
+        cubin = _assemble(compiled.asm["ptx"], arch)
     scratch = int(getattr(meta, "global_scratch_size", 0) or 0)
     if scratch and config.template != "persistent":
         raise BuildError(
@@ -140,6 +151,25 @@ def compile_kernel(unit: Unit, config: Config, arch: str) -> CompiledKernel:
         triton=_version(),
         matrix=matrix_instruction(compiled.asm["ptx"]),
     )
+
+
+def _assemble(ptx: str, arch: str) -> bytes:
+    """Machine code of PTX, by the assembler that comes with Triton."""
+    knobs: Any = importlib.import_module("triton.knobs")
+    with tempfile.TemporaryDirectory() as folder:
+        source, output = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source.write_text(ptx)
+        command = [knobs.nvidia.ptxas.path, f"--gpu-name={arch}", str(source), "-o", str(output)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise BuildError(
+                msg(
+                    "ptxas cannot assemble the kernel for {arch}: {reason}",
+                    arch=arch,
+                    reason=done.stderr[-200:],
+                )
+            )
+        return output.read_bytes()
 
 
 def matrix_instruction(ptx: str) -> str | None:

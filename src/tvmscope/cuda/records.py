@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tvmscope.cuda import units
-from tvmscope.cuda.config import Config
+from tvmscope.cuda.config import Config, from_json
 from tvmscope.cuda.cost import best
 from tvmscope.cuda.gpus import Gpu
 from tvmscope.cuda.space import why_illegal
@@ -104,13 +104,13 @@ def distil(measured: Iterable[Mapping[str, Any]]) -> Records:
             groups.setdefault(units.from_json(row["unit"]).key, []).append(row)
     out: dict[str, Record] = {}
     for key, rows in groups.items():
-        ours = [r for r in rows if "config" in r]
+        ours = [r for r in rows if "config" in r and not from_json(r["config"]).needs_scratch]
         theirs = [r for r in rows if "library" in r]
         if ours:
             winner = min(ours, key=lambda r: _median(r, "cold_us"))
             library = min(theirs, key=lambda r: _median(r, "cold_us"), default=None)
             out[key] = Record(
-                config=decode(Config, winner["config"]),
+                config=from_json(winner["config"]),
                 cold_us=_median(winner, "cold_us"),
                 hot_us=_median(winner, "hot_us"),
                 gpu=winner["gpu"],

@@ -1,1 +1,2 @@
-"""Why a model is as slow as it is: rules over a session, each with evidence, worth and advice."""
+"""Explains why a model is slow: rules over a session, each with evidence, estimated saving and
+advice."""

@@ -1,4 +1,4 @@
-"""Runs every rule over a session; a rule that fails costs its own findings and nothing else."""
+"""Runs every rule over a session; a rule that fails loses only its own findings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rules() -> tuple[dict[str, Rule], list[str]]:
 
 
 def diagnose(session: Session) -> Session:
-    """The session with its findings, the one that is worth most first.
+    """The session with its findings, the largest saving first.
 
     What a rule has already found and a fix has already proven stays as it was recorded.
     """

@@ -1,4 +1,5 @@
-"""What a kernel's time can become, from what was measured: the roofs and the other backends.
+"""Estimates what a kernel's time can become, from what was measured: the roofs and the other
+backends.
 
 A share of the roof says what our schedules reach where nothing else is in the way, the fastest
 other backend's time for the same operators what has been reached: the first is mostly too low, the
@@ -43,7 +44,7 @@ def _by_roof(subject: Subject, kernel: Kernel) -> float:
 
 
 def _by_peer(subject: Subject, kernel: Kernel) -> float | None:
-    """All of a kernel's operators are in one group, so the first that is known tells."""
+    """All of a kernel's operators are in one group, so the first known one decides."""
     shown = (subject.peers[op] for op in kernel.time.source_ops if op in subject.peers)
     ratio = next(shown, None)
     return None if ratio is None else kernel.total_s * ratio

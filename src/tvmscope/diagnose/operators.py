@@ -1,4 +1,5 @@
-"""What a kernel computes, told from its name: TVM names kernels after the operators they fuse."""
+"""Finds out what a kernel computes from its name: TVM names kernels after the operators they
+fuse."""
 
 from __future__ import annotations
 
@@ -64,8 +65,8 @@ def _longest(rest: str) -> tuple[str, int] | None:
 def movement(name: str) -> str | None:
     """The family of a kernel that moves data; of several the one that costs most.
 
-    Elementwise work beside a scatter or a resize does not change what the kernel is. A transpose,
-    a copy or a cast beside elementwise work comes for nothing: such a kernel moves data anyway.
+    Elementwise work beside a scatter or a resize does not change what the kernel is. A transpose, a
+    copy or a cast fused with elementwise work costs nothing extra: such a kernel moves data anyway.
     """
     found = families(name) or ()
     moves = sorted({f for f in found if f != "elementwise"}, key=list(_MOVEMENT).index)
@@ -75,7 +76,7 @@ def movement(name: str) -> str | None:
 
 
 def is_tvm_scatter(name: str) -> bool:
-    """Whether a kernel has a scatter as TVM comes with it, which goes through the indices."""
+    """Whether a kernel has TVM's own scatter, which goes through the indices one by one."""
     return _TVM_SCATTER.search(name) is not None
 
 

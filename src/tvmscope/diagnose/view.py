@@ -1,4 +1,4 @@
-"""A session as rules look at it: the rows to diagnose, each kernel with its loops and its roof."""
+"""A session as rules see it: the rows to diagnose, each kernel with its loops and its roof."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Subject:
         return tuple(dict.fromkeys(x for x in self.setting("disabled_passes").split(",") if x))
 
     def lacks(self, name: str) -> PassFacts:
-        """What is known of a pass that was left out; little where the session does not tell."""
+        """What is known of a pass that was left out; little if the session does not say."""
         return next((p for p in self.passes if p.name == name), PassFacts(name=name, words=""))
 
     def left_to(self, rule: str) -> list[str]:
@@ -149,13 +149,13 @@ class Subject:
         return msg("{row}: {text}", row=self.label, text=text) if self.label else text
 
     def severity(self, saving_s: float | None) -> str:
-        """By what there is to win."""
+        """By the saving that is possible."""
         share = (saving_s or 0.0) / self.run_s if self.run_s > 0 else 0.0
         return "high" if share >= 0.1 else "medium" if share >= 0.03 else "low"
 
 
 def subjects(session: Session) -> tuple[Subject, ...]:
-    """Our fastest row of each target and precision; TVM as it comes where we have none."""
+    """Our fastest row of each target and precision; TVM's default pipeline if there is none."""
     best: dict[tuple[str, Precision], Profile] = {}
     for profile in sorted(session.profiles, key=_preference):
         if profile.key.is_compiled and not _is_superseded(session, profile):

@@ -90,12 +90,13 @@ class Built:
     bytes: float | None
     parallel: int
     """Turns of all parallel loops; 1 where nothing runs in parallel."""
+    launches: int
+    """How often work is handed out to threads in one run."""
     guards: int
     """Conditions inside the loops."""
     error: float
     """max|a-b| / max|b| against numpy."""
     right: bool
-    binary_size: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,7 +153,7 @@ def _memory(mnemonic: str, parts: Sequence[str]) -> tuple[int, int]:
     """Reads and writes of memory."""
     if mnemonic.startswith(("lea", "nop", "prefetch", "prfm", "j", "call")):
         return 0, 0
-    if any("[" in part for part in parts):
+    if any(re.search(r"\[(?:x|sp)", part) for part in parts):
         store = mnemonic.startswith("st")
         return int(not store), int(store)
     inside = ["(" in part for part in parts]

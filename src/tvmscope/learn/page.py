@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from tvmscope.learn.catalog import CHAPTERS
 from tvmscope.learn.facts import Built, Exhibit, StepRun
@@ -132,18 +133,23 @@ class _Loops:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self._before is None or self._before.tree == self._after.tree:
-            yield loop_tree(self._after.tree)
+            yield _tree(self._after, _("loops"))
             return
         if options.max_width < _SIDE_BY_SIDE:  # the step before has shown what was before
-            yield loop_tree(self._after.tree)
+            yield _tree(self._after, _("loops"))
             return
-        trees = [loop_tree(b.tree) for b in (self._before, self._after)]
-        trees[0].label, trees[1].label = Text(_("before"), "dim"), Text(_("after"), "dim")
+        trees = [_tree(self._before, _("before")), _tree(self._after, _("after"))]
         grid = Table.grid(padding=(0, 3), expand=True)
-        for _tree in trees:
+        for _side in trees:
             grid.add_column(ratio=1, overflow="fold")
         grid.add_row(*trees)
         yield grid
+
+
+def _tree(built: Built, label: str) -> Tree:
+    tree = loop_tree(built.tree)
+    tree.label = Text(label, style="dim")
+    return tree
 
 
 def _result(step: StepRun) -> Text:
@@ -222,7 +228,7 @@ def swept(found: Sweep) -> Iterator[RenderableType]:
     best = found.best
     if best is not None and best.built is not None:
         yield Text(_("Best: {point}").format(point=render(best.title)), style="bold")
-        yield loop_tree(best.built.tree)
+        yield _tree(best.built, _("loops"))
     yield from summary(found.run, _("against the best"))
     for point in found.points:
         if point is best:

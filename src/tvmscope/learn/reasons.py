@@ -14,6 +14,10 @@ from tvmscope.learn.facts import Built, HotLoop, StepRun, Study
 from tvmscope.learn.machine_code import same_code
 from tvmscope.messages import Bytes, Seconds, Text, msg, msgn
 
+FEW_SETS = 4
+"""Sets that a walk falls into differ by this factor before conflicts are worth a sentence."""
+WIDE = 1.5
+"""An undecided ratio whose ends lie further apart is noise."""
 NOTABLE = 1.3
 """Smaller changes of a count are not worth a sentence."""
 
@@ -39,8 +43,11 @@ def reasons(now: StepRun, before: StepRun | None, study: Study, most: int = 3) -
         return (_wrong(now.built),)
     if before is None or before.built is None or now.verdict is None:
         return tuple(_alone(now, study))
-    if same_code(before.built.assembly, now.built.assembly):
+    alike = now.threads == before.threads
+    if alike and same_code(before.built.assembly, now.built.assembly):
         return (_same(now),)
+    if noise := _noise(now):
+        return (noise,)
     found = [c for rule in RULES for c in rule(now, before, before.built, now.built, study)]
     helping = sorted((c for c in found if c.helps), key=lambda c: -c.weight)
     hurting = sorted((c for c in found if c.helps is False), key=lambda c: -c.weight)
@@ -81,6 +88,21 @@ def _same(now: StepRun) -> Text:
     )
 
 
+def _noise(now: StepRun) -> Text | None:
+    """An interval so wide that it says nothing about the schedule."""
+    if now.verdict != "undecided" or now.ratio_ci95 is None:
+        return None
+    low, high = now.ratio_ci95
+    if high < WIDE * low:
+        return None
+    return msg(
+        "The machine is too restless to tell: between {low:.2g} and {high:.2g} times as fast. "
+        "Measure again when nothing else runs.",
+        low=low,
+        high=high,
+    )
+
+
 def _alone(now: StepRun, study: Study) -> Iterator[Text]:
     """How near the roof a step is, where that says something."""
     if now.share is None:
@@ -118,6 +140,23 @@ def _threads(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) ->
         yield Change(text, False, before.uses / now.uses)
     elif b.parallel > a.parallel and study.threads == 1:
         yield Change(msg("There is one thread here: handing out work can only cost."), False)
+
+
+def _launches(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
+    old, new = a.launches, b.launches
+    if new > max(old, 1):
+        text = msgn(
+            "Work is handed out {count} time a run, before {old}: each time costs some "
+            "microseconds, in which every thread waits.",
+            "Work is handed out {count} times a run, before {old}: each time costs some "
+            "microseconds, in which every thread waits.",
+            count=new,
+            old=old,
+        )
+        yield Change(text, False, float(new))
+    elif old > max(new, 1):
+        text = msg("Work is handed out {new} times a run, before {old}.", new=new, old=old)
+        yield Change(text, True, float(old))
 
 
 def _width(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
@@ -167,6 +206,31 @@ def _strides(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) ->
                 line=Bytes(line),
             )
             yield Change(text, False, min(16.0, abs(now_at) / max(abs(was), 4)))
+
+
+def _conflicts(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
+    """Strides of whole lines that fall into few sets of the first-level cache."""
+    if a.memory is None or b.memory is None:
+        return
+    cache = study.caches[0]
+    old_strides = {x.buffer: x.stride_bytes for x in a.memory.accesses}
+    for access in b.memory.accesses:
+        was, now_at = old_strides.get(access.buffer), access.stride_bytes
+        if was is None or min(abs(was), abs(now_at)) < cache.line_bytes:
+            continue
+        old, new = cache.sets_used(was), cache.sets_used(now_at)
+        if max(old, new) >= FEW_SETS * min(old, new):
+            text = msg(
+                "Steps of {stride} bytes in {buffer} fall into {new} of the {cache} cache's {all} "
+                "sets, before into {old}; lines that share a set drive each other out.",
+                stride=abs(now_at),
+                buffer=access.buffer,
+                new=new,
+                old=old,
+                cache=cache.name,
+                all=cache.all_sets,
+            )
+            yield Change(text, new > old, float(max(old, new) / min(old, new)))
 
 
 def _traffic(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
@@ -246,6 +310,8 @@ def _stores(a: HotLoop, b: HotLoop) -> Iterator[Change]:
 
 def _sums(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
     if a.hot is None or b.hot is None or not a.hot.sums or not b.hot.sums:
+        return
+    if a.hot.stores or b.hot.stores:  # what is stored at each turn is no sum that goes on
         return
     old, new = a.hot.sums, b.hot.sums
     if new > old and old < 8:
@@ -335,8 +401,10 @@ def _counted(run: StepRun, event: str) -> float | None:
 
 RULES: tuple[Rule, ...] = (
     _threads,
+    _launches,
     _width,
     _strides,
+    _conflicts,
     _traffic,
     _registers,
     _sums,

@@ -358,6 +358,8 @@ def compared(step: StepRun, before: StepRun | None) -> StepRun:
     """With its ratio to another step, both measured in the same rounds."""
     if before is None or before.measurement is None or step.measurement is None:
         return step
+    if before.built and step.built and before.built.flops != step.built.flops:
+        return step  # another computation: its time says nothing about a schedule
     found = ratio_interval(before.measurement.rounds_s, step.measurement.rounds_s)
     ends = None if found.lo is None or found.hi is None else (found.lo, found.hi)
     return replace(step, ratio=found.ratio, ratio_ci95=ends, verdict=verdict(found))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ from tvmscope.learn import catalog
 from tvmscope.learn.facts import Built
 from tvmscope.learn.lesson import Lesson, Params, Workload, relative_error
 from tvmscope.learn.machine_code import hot_loop
+from tvmscope.learn.play.game import Position
+from tvmscope.learn.play.moves import Move, loop_names, play
 from tvmscope.machine import counters
 from tvmscope.machine.caches import Cache
 from tvmscope.machine.counters import Counted
@@ -164,10 +166,40 @@ class Workshop:
             flops=work.flops if workload.flops is None else workload.flops(self._request.size),
             bytes=work.bytes,
             parallel=max((_parallel(node) for node in tree), default=1),
+            launches=sum(_launches(node) for node in tree),
             guards=locality.conditions(func) - locality.conditions(plain),
             error=found[0],
             right=found[1],
         )
+
+    def play(self, moves: Sequence[Move]) -> Position:
+        """The lesson's plain loops with a player's moves."""
+        from tvm import s_tir
+
+        assert self.lesson.workload is not None
+        plain = self.lesson.workload.make(self._request.size)
+        sch = s_tir.Schedule(plain)
+        try:
+            play(sch, moves)
+        except s_tir.ScheduleError as e:
+            raise BuildError(broken_rule(e)) from e
+        module = self._compiled(sch)
+        found = self._checked(self.lesson.workload, module, plain)
+        return Position(
+            number=len(self._ready) - 1,
+            built=self._described(self.lesson.workload, plain, sch, module, found),
+            loops=loop_names(sch),
+        )
+
+    def blas(self, values: int) -> list[float]:
+        """Seconds that numpy's own matrix product takes."""
+        a, b, *_ = self._arrays[self.lesson.workload_of(0).name]
+        found = []
+        for _ in range(values + 1):
+            start = time.perf_counter()
+            np.matmul(a, b)
+            found.append(time.perf_counter() - start)
+        return found[1:]
 
     def select(self, number: int) -> None:
         self._current = number
@@ -207,6 +239,16 @@ def count(workshop: Workshop, number: int) -> Counted:
     return workshop.count(number)
 
 
+def play_moves(workshop: Workshop, moves: Sequence[Move]) -> Position:
+    """A player's position."""
+    return workshop.play(moves)
+
+
+def blas(workshop: Workshop, values: int) -> list[float]:
+    """What numpy takes for the same."""
+    return workshop.blas(values)
+
+
 def outline(workshop: Workshop) -> tuple[str, dict[str, int], str]:
     """Of the reader's file: its name, its parameters with their values, and its schedule."""
     step = workshop.lesson.steps[-1]
@@ -214,7 +256,7 @@ def outline(workshop: Workshop) -> tuple[str, dict[str, int], str]:
 
 
 LOAD, BUILD, SELECT, COUNT = here(load), here(build), here(select), here(count)
-OUTLINE = here(outline)
+OUTLINE, PLAY, BLAS = here(outline), here(play_moves), here(blas)
 
 
 def _lesson(request: Request) -> Lesson:
@@ -237,6 +279,12 @@ def _filled(rng: np.random.Generator, buffer: tirx.Buffer) -> np.ndarray[Any, An
 def _parallel(node: Loop) -> int:
     own = node.extent or 1 if node.mode == "parallel" else 1
     return own * max((_parallel(inner) for inner in node.body), default=1)
+
+
+def _launches(node: Loop) -> int:
+    if node.mode == "parallel":
+        return 1
+    return (node.extent or 1) * sum(_launches(inner) for inner in node.body)
 
 
 def broken_rule(error: Exception) -> Text:

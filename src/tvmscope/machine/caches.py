@@ -1,9 +1,11 @@
-"""The data caches of this CPU: size, ways, sets and line of each level, as the system tells."""
+"""The data caches of this CPU: size, ways, sets and line of each level, as the system reports
+them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from math import gcd
 from pathlib import Path
 
 _FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -12,7 +14,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @dataclass(frozen=True, kw_only=True)
 class Cache:
-    """One level; `ways` and `sets` are None where the system does not tell."""
+    """One level; `ways` and `sets` are None if the system does not report it."""
 
     level: int
     size_bytes: int
@@ -24,12 +26,25 @@ class Cache:
     def name(self) -> str:
         return f"L{self.level}"
 
+    @property
+    def places(self) -> int:
+        """How many lines one set holds."""
+        return self.ways or 8
+
+    @property
+    def all_sets(self) -> int:
+        return self.sets or max(1, self.size_bytes // (self.line_bytes * self.places))
+
+    def sets_used(self, stride_bytes: int) -> int:
+        """How many different sets a walk in steps of whole lines falls into."""
+        return self.all_sets // gcd(self.all_sets, max(1, abs(stride_bytes) // self.line_bytes))
+
 
 USUAL = (
     Cache(level=1, size_bytes=32 << 10, ways=8, sets=64),
     Cache(level=2, size_bytes=1 << 20, ways=16, sets=1024),
 )
-"""What stands in on a system that tells nothing."""
+"""The assumption for a system that reports nothing."""
 
 
 def data_caches() -> tuple[Cache, ...]:

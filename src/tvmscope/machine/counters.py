@@ -43,7 +43,9 @@ class Counted:
 def count(run: Callable[[], None], runs: int = 1) -> Counted:
     """The counts of one of `runs` runs, over all threads that this process has by then."""
     if platform.system() != "Linux" or platform.machine() not in _SYSCALL:
-        return Counted(values={}, missing=msg("only Linux hands out its counters to programs"))
+        return Counted(
+            values={}, missing=msg("only Linux lets programs read its performance counters")
+        )
     totals: dict[str, float] = {}
     reason: Text | None = None
     for name, (kind, number) in EVENTS.items():

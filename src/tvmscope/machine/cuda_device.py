@@ -1,4 +1,5 @@
-"""What the NVIDIA driver says about the GPU, asked directly: no torch, no CUDA toolkit, no TVM."""
+"""Reads the GPU's properties directly from the NVIDIA driver, without torch, CUDA toolkit or
+TVM."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _CGROUP_STAT = Path("/sys/fs/cgroup/cpu.stat")
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """Counters of the machine at one moment, in clock ticks; None where it does not tell."""
+    """Counters of the machine at one moment, in clock ticks; None if it does not report them."""
 
     busy: int | None
     steal: int | None

@@ -1,1 +1,1 @@
-"""Times whatever a reference to a function names, each in a process of its own."""
+"""Times the function that a reference names, each in a separate process."""

@@ -1,4 +1,4 @@
-"""How a process ended, in words, from its exit code and its last lines."""
+"""Describes how a process ended, from its exit code and its last lines."""
 
 from __future__ import annotations
 

@@ -84,6 +84,8 @@ class Lane:
     device_rounds_s: list[tuple[float, ...]] = field(default_factory=list)
     failure: TvmscopeError | None = None
     notes: tuple[Text, ...] = ()
+    watch: Callable[[], object] | None = None
+    """Called right after each round: the machine is still as it was."""
 
 
 def interleave(
@@ -210,6 +212,8 @@ def _round(lane: Lane, number: int, options: MeasureOptions, clock: Clock) -> No
     if lane.has_device_timer:
         shown = n if options.iterations is not None else min(n, MAX_DEVICE_VALUES)
         lane.device_rounds_s.append(tuple(lane.subject.time_device(shown)))
+    if lane.watch is not None:
+        lane.watch()
     lane.rounds_s.append(tuple(values))
     lane.run_s = median(values) if lane.run_s is None else lane.run_s
     lane.used_s += clock() - start

@@ -35,7 +35,7 @@ _TAIL_BYTES = 8192
 
 
 class WorkerDied(RunError):
-    """The worker is gone; `kind` says how and `reason` says it in words."""
+    """The worker process ended; `kind` says how and `reason` describes it."""
 
     def __init__(self, name: str, kind: DeathKind, reason: Text) -> None:
         super().__init__(msg("{name}: {reason}", name=name, reason=reason))
@@ -45,7 +45,7 @@ class WorkerDied(RunError):
 
 @dataclass(frozen=True)
 class LoadInfo:
-    """What the worker tells about a runner it has loaded."""
+    """What the worker reports about a runner that it has loaded."""
 
     settings: dict[str, str]
     load_s: float
@@ -54,7 +54,7 @@ class LoadInfo:
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Resident memory of the worker; None where the system does not tell."""
+    """Resident memory of the worker; None if the system does not report it."""
 
     before_load_bytes: int | None
     peak_bytes: int | None
@@ -178,7 +178,7 @@ class Worker:
         self.kill()
 
     def kill(self) -> None:
-        """End it and its children at once, whatever they do; safe to call twice."""
+        """End it and its children at once; safe to call twice."""
         if self._ended:
             return
         self._signal(signal.SIGKILL)
@@ -231,7 +231,7 @@ class Worker:
         return value
 
     def _answer(self) -> tuple[str, Any]:
-        """The next answer; each sign of life starts the wait anew."""
+        """The next answer; each heartbeat restarts the wait."""
         deadline = time.monotonic() + self.timeout_s
         while True:
             left_s = deadline - time.monotonic()

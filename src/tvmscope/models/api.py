@@ -22,7 +22,7 @@ EXTRA = install_command("torch")
 def random_note(reason: Text) -> Message:
     """What must be said of a model whose weights are made up."""
     return msg(
-        "seeded random weights ({reason}): times hold, predictions mean nothing", reason=reason
+        "seeded random weights ({reason}): times are valid, predictions are not", reason=reason
     )
 
 
@@ -36,7 +36,7 @@ class TorchModel:
     weights: Literal["pretrained", "random", "file"]
     notes: tuple[Text, ...] = ()
     vision: Vision | None = None
-    """How to show it pictures, for models that take them."""
+    """How to run it on images, for models that take them."""
 
 
 @dataclass(frozen=True, kw_only=True)

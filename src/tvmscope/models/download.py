@@ -37,7 +37,7 @@ def reachable(url: str, timeout_s: float = 3.0) -> bool:
 
 
 def fetch(url: str, *, offline: bool = False) -> Path:
-    """The cached file of an http(s) URL; a copy that no longer has its digest is fetched anew."""
+    """The cached file of an http(s) URL; a copy whose digest differs is fetched again."""
     name = Path(urlsplit(url).path).name
     path = cache_folder() / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}-{name}"
     stamp = path.with_name(path.name + ".sha256")

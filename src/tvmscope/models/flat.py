@@ -1,4 +1,4 @@
-"""Gives any module one shape: tensors by position in, tensors by name out."""
+"""Wraps any module so that it takes tensors by position and returns tensors by name."""
 
 from __future__ import annotations
 

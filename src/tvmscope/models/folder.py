@@ -15,7 +15,7 @@ from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import write_text_atomic
 
 ONNX_ERROR = "onnx_error.txt"
-"""In place of model.onnx when a torch model does not export: one line with the reason."""
+"""Replaces model.onnx when a torch model cannot be exported: one line with the reason."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Lays a model out in a folder that every backend reads (`core.model.Prepared`).
+"""Writes a model into a folder that every backend reads (`core.model.Prepared`).
 
 Runs in a child process: it imports torch or onnx, and runs the user's code.
 """
@@ -189,16 +189,17 @@ def _export(source: Source, call: Call) -> ExportedProgram:
                 reason=one_line(e),
             )
         ) from e
+    # Its own names may differ (it writes them in small letters): inputs go by position.
     kind = torch.export.graph_signature.InputKind.USER_INPUT
-    names = [s.arg.name for s in program.graph_signature.input_specs if s.kind is kind]
-    if names != list(call.names):
+    count = sum(spec.kind is kind for spec in program.graph_signature.input_specs)
+    if count != len(call.names):
         raise ImportModelError(
             msg(
-                "torch.export renamed the inputs of '{source}' from {before} to {after}; "
-                "rename the parameters of forward",
+                "torch.export gave '{source}' {count} inputs in place of {names}; pass each tensor "
+                "as a parameter of forward",
                 source=source.text,
-                before=call.names,
-                after=names,
+                count=count,
+                names=list(call.names),
             )
         )
     return program

@@ -1,4 +1,4 @@
-"""Says what a user's text names: a built-in model, a file, a URL or a model of a hub."""
+"""Resolves what a user's text names: a built-in model, a file, a URL or a model of a hub."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _unknown(text: str) -> Text:
         return msg("'{text}' is a folder; for a Hugging Face model write hf:{text}", text=text)
     if path.suffix in _WEIGHTS_ONLY:
         return msg(
-            "'{text}' holds weights without a graph; write a file.py whose function builds the "
+            "'{text}' contains weights without a graph; write a file.py whose function builds the "
             "module and loads them (file.py:function), or save it with torch.export.save",
             text=text,
         )

@@ -63,7 +63,7 @@ def load_module(folder: str) -> LoadedModule:
         raise RunError(
             msg(
                 "'{source}' no longer has the weights it was prepared with; its file changed, "
-                "or it draws numbers outside the seed: prepare it again",
+                "or it draws random numbers that the seed does not control: prepare it again",
                 source=origin.source.text,
             )
         )

@@ -1,1 +1,1 @@
-"""Where time goes, and what the machine could do at best."""
+"""Measures where time goes, and what the machine can do at best."""

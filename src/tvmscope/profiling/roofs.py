@@ -1,7 +1,8 @@
 """Measures this machine's roofs: multiply-adds per second, bytes per second of each cache level.
 
-A small C library, built by the system compiler for this CPU, runs on the asked number of threads.
-The best of several runs counts: a roof is what the machine can do, not what it did under load.
+A small C library, built by the system compiler for this CPU, runs on the requested number of
+threads. The best of several runs counts: a roof is what the machine can do, not what it did under
+load.
 """
 
 from __future__ import annotations

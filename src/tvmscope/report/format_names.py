@@ -1,4 +1,4 @@
-"""What the formats are called, for help texts: no format is imported."""
+"""The names of the formats, for help texts; no format is imported."""
 
 from __future__ import annotations
 

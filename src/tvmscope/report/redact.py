@@ -1,4 +1,4 @@
-"""Removes what tells who measured and where: host name, user name, folders."""
+"""Removes what identifies the user and the machine: host name, user name, folders."""
 
 from __future__ import annotations
 

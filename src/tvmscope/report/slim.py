@@ -1,4 +1,4 @@
-"""Makes a session small: numbers are as long as tables need them."""
+"""Makes a session small: numbers keep only the digits that tables need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An artifact folder: code, weights, what they are. Whole, and checked before loading.
+"""An artifact folder with code, weights and metadata, which is checked before it is loaded.
 
 Loading an artifact runs machine code from its `model.so`: load only what you trust.
 """
@@ -22,7 +22,7 @@ from tvmscope.core.target import Target
 from tvmscope.errors import RunError, SchemaError, UsageError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import Text, msg
-from tvmscope.runtime import cubins, cuda_code, tvm_compat, weights
+from tvmscope.runtime import cubins, cuda_code, fallback, tvm_compat, weights
 from tvmscope.runtime.tables import damaged, read_table
 from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
@@ -60,7 +60,7 @@ def read_kernels(folder: Path) -> tuple[KernelIR, ...]:
 
 
 def read(folder: Path) -> Artifact:
-    """Read meta.json; refuses other schemas and files that are no artifact."""
+    """Read meta.json; refuses other schemas and files that are not artifacts."""
     file = folder / META
     if not file.is_file():
         raise UsageError(
@@ -99,6 +99,8 @@ def check(artifact: Artifact) -> None:
         _check_file(artifact.path / WEIGHTS, artifact.stored_digest)
     if artifact.generated_digest is not None:
         _check_file(artifact.path / cubins.CODE, artifact.generated_digest)
+    for part in artifact.fallbacks:
+        _check_file(artifact.path / part.file, part.digest)
     if artifact.target.kind == "cuda":
         _check_gpu(artifact)
     else:
@@ -160,7 +162,8 @@ def _check_gpu(artifact: Artifact) -> None:
     if device is None:
         raise RunError(
             msg(
-                "{path} is built for {target} and no CUDA device is here; run it on a machine "
+                "{path} is built for {target} and this machine has no CUDA device; run it on a "
+                "machine "
                 "with one, or compile with --target cpu",
                 path=artifact.path,
                 target=artifact.target.label,
@@ -325,6 +328,9 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
     if artifact.target.kind == "cuda":
         tvm_compat.choose_cuda_compiler()
         device = tvm.cuda(0)
+    used = threads or cpu_features.usable_cores()
+    parts = [(part, (folder / part.file).read_bytes()) for part in artifact.fallbacks]
+    fallback.register(parts, used)
     try:
         cubins.register(tvm, folder)
         library = tvm.runtime.load_module(str(folder / LIBRARY))

@@ -1,4 +1,4 @@
-"""Generated CUDA kernels of an artifact: their machine code, and how TVM comes to call them.
+"""Generated CUDA kernels of an artifact: their machine code, and how TVM calls them.
 
 `cubins.bin` holds the code, `cubins.json` says what lies where. Loading registers a packed function
 for each kernel, which the artifact's library calls by name with pointers and the launch's size.

@@ -1,4 +1,4 @@
-"""Which CUDA code an artifact holds, what compiled it, and whether a driver can run it.
+"""Finds out which CUDA code an artifact contains, and whether a driver can run it.
 
 Where a GPU is present, TVM compiles kernels while it builds and the library holds their machine
 code; without one the library holds their source, compiled when the artifact is loaded.
@@ -28,11 +28,11 @@ def holds_binary(library: Path) -> bool:
     with library.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as m:
         if m.find(_FATBIN) >= 0:
             return True
-        place = m.find(_ELF, 1)
-        while 0 <= place <= len(m) - 20:
-            if struct.unpack_from("<H", m, place + 18)[0] == _EM_CUDA:
+        index = m.find(_ELF, 1)
+        while 0 <= index <= len(m) - 20:
+            if struct.unpack_from("<H", m, index + 18)[0] == _EM_CUDA:
                 return True
-            place = m.find(_ELF, place + 1)
+            index = m.find(_ELF, index + 1)
     return False
 
 
@@ -66,7 +66,8 @@ def problem(built_with: str | None, device: CudaDevice) -> Text | None:
     found = compiler()
     if found is None:
         return msg(
-            "it holds CUDA source, and no compiler is here; install the CUDA toolkit "
+            "it contains CUDA source, and this machine has no compiler for it; install the CUDA "
+            "toolkit "
             "(nvcc), or pip install cuda-bindings"
         )
     if _major(found[1]) > driver:

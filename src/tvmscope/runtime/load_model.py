@@ -75,6 +75,12 @@ class Model:
         self.outputs = _specs(self.meta["outputs"])
         self.gpu = self.meta["target"]["kind"] == "cuda"
         check_files(self.folder, self.meta)
+        if parts := self.meta.get("fallbacks"):
+            inside = ", ".join(name for part in parts for name in part["operators"])
+            raise LoadError(
+                f"{inside} have no kernel and run in ONNX Runtime, which this loader does not do;"
+                " load the folder with tvmscope.load_artifact, or compile with --no-fallback"
+            )
         if self.gpu:
             check_gpu(self.meta, device, holds_source(self.folder / LIBRARY))
         else:

@@ -22,7 +22,7 @@ FFI_PIN = "0.1.14.post1"
 
 
 def prefer_source_build() -> Path | None:
-    """Let a TVM built from source (TVM_HOME) win over the wheel; return its folder if there is one.
+    """Prefer a TVM built from source (TVM_HOME) to the wheel; return its folder if there is one.
 
     TVM itself reads TVM_LIBRARY_PATH to find its libraries, so only the Python path is set here.
     """
@@ -75,7 +75,7 @@ def import_without_torch() -> None:
 
 
 def set_thread_count(tvm: Any, threads: int) -> None:
-    """Give TVM's pool `threads` workers; by itself it takes half of the x86 cores.
+    """Give TVM's pool `threads` workers; by default it uses half of the x86 cores.
 
     The pool reads TVM_NUM_THREADS once, when it starts; an already running pool can be narrowed
     but not widened, which the caller learns from `runtime.NumThreads`.

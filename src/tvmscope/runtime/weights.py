@@ -1,4 +1,4 @@
-"""An artifact's large constants, in a file beside the library that a process holds once.
+"""An artifact's large constants, in a separate file, so that a process holds them only once.
 
 Inside the library they would be there four times while it is loaded: as a part of the mapped file,
 as two copies of the serialised program, and as tensors.

@@ -72,7 +72,7 @@ class Builder:
         return self._worker
 
     def pause(self) -> None:
-        """Keep it quiet while something is measured; the next build goes on."""
+        """Pause it while something is measured; the next build continues."""
         if self._worker is not None:
             self._worker.pause()
 

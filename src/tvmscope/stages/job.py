@@ -73,7 +73,8 @@ class Job:
 def begun(
     model: Any, options: Options, where: Sequence[Target], place: str, progress: Progress
 ) -> Iterator[Job]:
-    """A job with its model loaded; at the end, also a bad one, the user hears where it is kept.
+    """A job with its model loaded; at the end, also after an error, the user is shown where it is
+    saved.
 
     `place` goes into the folder's name, between the model's name and the time.
     """

@@ -56,7 +56,7 @@ class Options:
     example_inputs: Sequence[Any] | None = None
     """Example inputs of an `nn.Module` that was given in memory."""
     pictures: PictureOptions | None = None
-    """Pictures to show to an artifact."""
+    """Images to run an artifact on."""
 
     @classmethod
     def of(cls, *, inputs: Sequence[Any] | None = None, **flat: Any) -> Options:
@@ -153,9 +153,7 @@ def _check_numbers(measure: MeasureOptions) -> None:
 
 def _check_tuning(tune: TuneOptions) -> None:
     if (tune.tracker is None) != (tune.key is None):
-        raise UsageError(
-            msg("--tracker HOST:PORT and --key NAME go together: which servers of it?")
-        )
+        raise UsageError(msg("--tracker HOST:PORT and --key NAME must be given together"))
     for name in ("trials", "max_trials_per_task", "early_stopping", "repeat"):
         value = getattr(tune, name)
         if value is not None and value < 1:

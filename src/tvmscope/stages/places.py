@@ -27,7 +27,7 @@ def data_folder() -> Path:
 
 
 def session_folder(name: str, target: str, started: datetime) -> Path:
-    """`results/<model>-<target>-<time>/`, free of characters that a file system minds."""
+    """`results/<model>-<target>-<time>/`, without characters that a file system rejects."""
     stem = f"{name}-{target}-{started:%Y%m%d-%H%M%S}"
     folder = RESULTS / re.sub(r"[^\w.+-]+", "_", stem)[:120]
     count = 1

@@ -129,7 +129,7 @@ def _row(
     elif form not in backend.formats:
         cross = False
         reason = msg(
-            "runs {formats} models only, this is an {form} one",
+            "runs {formats} models only; this is an {form} model",
             formats=backend.formats,
             form=form.upper(),
         )

@@ -127,6 +127,6 @@ def _machine(target: Target, here: Environment) -> Target:
 
 
 def warned(session: Session, text: Text, progress: Progress) -> Session:
-    """The session with one more warning, which the user hears at once."""
+    """The session with one more warning, which is shown at once."""
     progress.note(text)
     return replace(session, warnings=(*session.warnings, text))

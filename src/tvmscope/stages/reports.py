@@ -28,7 +28,7 @@ def write(session: Session, folder: Path, progress: Progress, *, redacted: bool)
 
 
 def without_names(session: Session) -> Session:
-    """The session without what tells who measured and where."""
+    """The session without what identifies the user and the machine."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container may run under a number that has no name

@@ -20,11 +20,11 @@ from tvmscope.stages.rows import PlannedRow
 from tvmscope.stages.targets import threads_of
 
 NO_RECORD = msg("there are no tuning records for it; see tvmscope tune")
-NO_KERNEL = msg("no tuning record is about a kernel of this model; see tvmscope tune")
+NO_KERNEL = msg("no tuning record matches a kernel of this model; see tvmscope tune")
 
 
 class Recorded(Protocol):
-    """What tuning records say: a choice per workload, and what the user should hear of them."""
+    """What tuning records say: a choice per workload, and the warnings about them."""
 
     @property
     def choices(self) -> Mapping[str, Choice]: ...
@@ -34,7 +34,7 @@ class Recorded(Protocol):
 
 
 class Records(Protocol):
-    """Looks up what tuning records say for a target and a number of threads."""
+    """Looks up the tuning records for a target and a number of threads."""
 
     def __call__(self, target: Target, threads: int) -> Recorded: ...
 

@@ -18,7 +18,7 @@ _UNPACK = {b"\x1f\x8b": gzip.decompress, b"\xfd7zXZ\0": lzma.decompress}
 
 
 def read_text(path: Path) -> str:
-    """A text file, unpacked where it is compressed, whatever it is called."""
+    """A text file; a compressed one is unpacked, whatever its name."""
     data = path.read_bytes()
     unpack = next((f for start, f in _UNPACK.items() if data.startswith(start)), None)
     try:

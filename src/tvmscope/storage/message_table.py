@@ -1,4 +1,4 @@
-"""How messages lie in a file: English sentences in their fields, what they are made of in a table.
+"""Stores messages in a file: English sentences in the fields, their arguments in a table.
 
 A reader of the file finds a plain sentence wherever there is text. The list under `messages` says
 for each sentence that is a message its id and its arguments, once:

@@ -1,4 +1,4 @@
-"""Sessions of schema 1, which knew a row by its label: finds the key that each label stands for.
+"""Reads sessions of schema 1, which named a row by its label: finds the key of each label.
 
 The rules for names are those of the versions that wrote such files; nothing else may parse a label.
 """

@@ -1,1 +1,1 @@
-"""Pictures in, labels or boxes out: everything around a compiled vision model."""
+"""Images in, labels or boxes out: everything around a compiled vision model."""

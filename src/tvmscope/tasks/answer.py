@@ -1,6 +1,6 @@
 """Runs an artifact on one image and decodes its answer; runs in the worker.
 
-An artifact is machine code and a picture foreign data: the main process touches neither.
+An artifact is machine code and an image is foreign data: the main process touches neither.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from tvmscope.tasks.preprocess import CHANNELS, Placement, frame_of, preprocess
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One picture, and what to keep of it. Plain data, so that it crosses to the worker."""
+    """One image, and what to keep of its result. It is plain data, so that it can be sent to the
+    worker."""
 
     artifact: str
     picture: str
     vision: Vision
     threads: int
     warmup: int = 1
-    """Runs before the first picture, so that its time is not that of a cold start."""
+    """Runs before the first image, so that its time is not that of a cold start."""
     score_threshold: float = 0.25
     nms_iou: float = 0.45
     save_vis: str | None = None
@@ -60,7 +61,7 @@ class Stopwatch:
 
 
 def answer(request: Request) -> Answer:
-    """Decode, preprocess, run and interpret; a picture that cannot be read raises."""
+    """Decode, preprocess, run and interpret; an image that cannot be read raises."""
     artifact = _load(request.artifact, request.threads, request.warmup)
     vision = request.vision
     task = task_of(artifact.artifact, vision)
@@ -140,19 +141,22 @@ def _listed(artifact: Artifact) -> str:
 
 
 def picture_input(artifact: Artifact) -> TensorSpec:
-    """The input that takes the picture: the one with four dimensions, of which one is colours."""
+    """The input that takes the image: the one with four dimensions, of which one is colours."""
     for spec in artifact.inputs:
         if len(spec.shape) == 4 and (spec.shape[1] in CHANNELS or spec.shape[3] in CHANNELS):
             return spec
     raise UsageError(
-        msg("{model} takes no picture: no input is 1x3xHxW or 1xHxWx3", model=artifact.model)
+        msg(
+            "{model} takes no image: no input has the shape 1x3xHxW or 1xHxWx3",
+            model=artifact.model,
+        )
     )
 
 
 def make_inputs(
     artifact: Artifact, image: Any, vision: Vision
 ) -> tuple[dict[str, np.ndarray], Placement]:
-    """The picture's input, and (for graphs with NMS inside) its height and width beside it."""
+    """The image's input, and (for graphs with NMS inside) its height and width beside it."""
     spec = picture_input(artifact)
     array, placement = preprocess(image, spec, vision.preprocess)
     arrays = {spec.name: array}
@@ -161,7 +165,7 @@ def make_inputs(
             continue
         if other.shape not in ((1, 2), (2,)):
             raise UsageError(
-                msg("input '{name}' is not known from a picture; use --inputs", name=other.name)
+                msg("input '{name}' cannot be made from an image; use --inputs", name=other.name)
             )
         size = np.array([image.height, image.width], other.dtype)
         arrays[other.name] = size.reshape(other.shape)

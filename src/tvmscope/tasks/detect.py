@@ -1,4 +1,4 @@
-"""From a detector's outputs to named boxes in the picture's own pixels."""
+"""From a detector's outputs to named boxes in the image's own pixels."""
 
 from __future__ import annotations
 

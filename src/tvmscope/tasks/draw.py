@@ -1,4 +1,4 @@
-"""Draws an answer onto its picture: boxes in class colours, labels that can be read at any size."""
+"""Draws a result onto its image: boxes in class colours, labels readable at any size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Colour = tuple[int, int, int]
 
 SMALLEST = 480
-"""Pictures whose longer side is shorter are drawn enlarged: a label needs pixels to be read."""
+"""Images whose longer side is shorter are drawn enlarged: a label needs pixels to be read."""
 _GOLDEN = 0.618034
 """Steps of the golden ratio around the colour circle keep neighbouring classes apart."""
 _FONT_SHARE, _LINE_SHARE = 1 / 42, 1 / 270
@@ -37,7 +37,7 @@ def ink_on(colour: Colour) -> Colour:
 
 
 def draw(image: Image, answer: Answer) -> Image:
-    """A copy of the picture with boxes, or with the best classes in its corner."""
+    """A copy of the image with boxes, or with the best classes in its corner."""
     from PIL import ImageDraw
 
     canvas, factor = _enlarged(image)
@@ -68,7 +68,7 @@ def _enlarged(image: Image) -> tuple[Image, int]:
 
 
 class _Plates:
-    """Labels on filled plates, inside the picture, each moved down until it covers no other."""
+    """Labels on filled plates, inside the image, each moved down until it covers no other."""
 
     def __init__(self, brush: ImageDraw, size: tuple[int, int]) -> None:
         self.brush, self.size = brush, size
@@ -96,7 +96,7 @@ class _Plates:
         return None
 
     def _measure(self, text: str) -> tuple[Any, float, float, int]:
-        """A font whose text fits into the picture's width where that can be read, and its plate."""
+        """A font whose text fits into the image's width where that can be read, and its plate."""
         from PIL import ImageFont
 
         height = max(_LEAST_FONT, round(max(self.size) * _FONT_SHARE))
@@ -111,7 +111,7 @@ class _Plates:
 
 
 def writable() -> set[str]:
-    """The suffixes of files that pictures can be written to."""
+    """The suffixes of files that images can be written to."""
     from PIL import Image
 
     known = Image.registered_extensions()

@@ -38,7 +38,7 @@ class Candidates:
     classes: np.ndarray
     class_count: int | None
     in_picture: bool = False
-    """The graph knew the picture's size and placed its boxes there."""
+    """The graph knew the image's size and placed its boxes there."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,11 @@ def decode(head: Head, outputs: Outputs, context: Context) -> Candidates:
     except (ValueError, IndexError, StopIteration) as e:
         shapes = ", ".join(format_shape(o.shape) for o in outputs)
         raise UsageError(
-            msg("outputs of {shapes} are no '{head}' head; see --head", shapes=shapes, head=head)
+            msg(
+                "outputs of {shapes} do not match the head '{head}'; see --head",
+                shapes=shapes,
+                head=head,
+            )
         ) from e
 
 
@@ -103,7 +107,7 @@ def _end2end(outputs: Outputs, context: Context) -> Candidates:
 
 
 def _nms(outputs: Outputs, context: Context) -> Candidates:
-    """Boxes are top, left, bottom, right in the picture; rows name batch, class and box."""
+    """Boxes are top, left, bottom, right in the image; rows name batch, class and box."""
     selected = next(o for o in outputs if o.dtype.kind in "iu")
     boxes, scores = sorted((o for o in outputs if o is not selected), key=lambda o: o.shape[-1])
     boxes, scores = boxes.reshape(-1, 4), scores.reshape(-1, boxes.shape[-2])

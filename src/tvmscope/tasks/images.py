@@ -1,4 +1,4 @@
-"""Reads any picture file as RGB, upright and in 8 bits, or says in one line why it cannot."""
+"""Reads any image file as RGB, upright and in 8 bits, or says in one line why it cannot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_PIXELS = 178_956_970
 
 
 def read(path: Path) -> Image:
-    """The picture as RGB, as a viewer shows it: turned by its EXIF tag, transparent over white."""
+    """The image as RGB, as a viewer shows it: turned by its EXIF tag, transparent over white."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
@@ -33,11 +33,11 @@ def read(path: Path) -> Image:
     except PictureError:
         raise
     except FileNotFoundError as e:
-        raise PictureError(msg("there is no picture '{path}'", path=path)) from e
+        raise PictureError(msg("there is no image file '{path}'", path=path)) from e
     except Image.DecompressionBombError as e:
         raise PictureError(_too_large(path, msg("more pixels than its file should hold"))) from e
     except UnidentifiedImageError as e:
-        raise PictureError(msg("'{path}' is not a picture that Pillow knows", path=path)) from e
+        raise PictureError(msg("'{path}' is not an image that Pillow can read", path=path)) from e
     except Exception as e:  # decoders raise everything from SyntaxError to struct.error
         raise PictureError(
             msg("'{path}' cannot be decoded: {reason}", path=path, reason=one_line(e))
@@ -90,7 +90,7 @@ def _too_large(path: Path, how: Text) -> Text:
 
 
 def find(places: Iterable[Path]) -> list[Path]:
-    """The files that are named, and the pictures of the folders among them, in order of name."""
+    """The files that are named, and the images of the folders among them, in order of name."""
     found: list[Path] = []
     for place in places:
         if not place.is_dir():
@@ -99,7 +99,7 @@ def find(places: Iterable[Path]) -> list[Path]:
         inside = [file for file in sorted(place.iterdir()) if _looks_like_picture(file)]
         if not inside:
             raise UsageError(
-                msg("the folder {place} holds no pictures (.jpg, .png, .webp, ...)", place=place)
+                msg("the folder {place} contains no images (.jpg, .png, .webp, ...)", place=place)
             )
         found += inside
     return found

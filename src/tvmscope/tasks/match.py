@@ -1,4 +1,4 @@
-"""Sets two answers about one picture side by side: boxes one to one, classes by number."""
+"""Compares two results for one image: boxes one to one, classes by number."""
 
 from __future__ import annotations
 

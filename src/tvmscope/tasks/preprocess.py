@@ -1,4 +1,4 @@
-"""Turns a picture into a model's input, and boxes on that input back into the picture's pixels."""
+"""Turns an image into a model's input, and boxes on that input back into the image's pixels."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ CHANNELS = (1, 3)
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the picture lies on the input: input = picture * scale + shift, in x and y."""
+    """Where the image lies on the input: input = image * scale + shift, in x and y."""
 
     scale: tuple[float, float]
     shift: tuple[float, float]
     width: int
     height: int
-    """The picture's own size, at which boxes end."""
+    """The image's own size, at which boxes end."""
 
     def to_picture(self, corners: np.ndarray) -> np.ndarray:
-        """Corners (N x 4, input pixels) in the picture's pixels, cut at its edges."""
+        """Corners (N x 4, input pixels) in the image's pixels, cut at its edges."""
         scale, shift = np.tile(self.scale, 2), np.tile(self.shift, 2)
         edges = np.array([self.width, self.height] * 2, np.float64)
         return np.asarray(np.clip((corners - shift) / scale, 0.0, edges))
@@ -38,7 +38,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Frame:
-    """The picture-shaped input of a model: its layout, channels and size."""
+    """The image-shaped input of a model: its layout, channels and size."""
 
     layout: Layout
     channels: int
@@ -58,7 +58,7 @@ def frame_of(spec: TensorSpec, layout: Layout | None = None) -> Frame:
     hint = msg("; compile with --batch-size 1") if len(shape) == 4 and shape[0] != 1 else ""
     raise UsageError(
         msg(
-            "input '{name}' ({shape}) does not take one picture{wanted}{hint}",
+            "input '{name}' ({shape}) does not take one image{wanted}{hint}",
             name=spec.name,
             shape=format_shape(shape),
             wanted=wanted,
@@ -68,7 +68,7 @@ def frame_of(spec: TensorSpec, layout: Layout | None = None) -> Frame:
 
 
 def preprocess(image: Image, spec: TensorSpec, how: Preprocess) -> tuple[np.ndarray, Placement]:
-    """The input array for an RGB picture, and where the picture lies on it."""
+    """The input array for an RGB image, and where the image lies on it."""
     frame = frame_of(spec, how.layout)
     fitted, placement = _fit(image, (frame.width, frame.height), how)
     pixels = np.asarray(fitted.convert("L") if frame.channels == 1 else fitted)
@@ -124,7 +124,7 @@ def _fit(image: Image, size: tuple[int, int], how: Preprocess) -> tuple[Image, P
 def _crop(
     image: Image, size: tuple[int, int], share: float, filter_: int
 ) -> tuple[Image, Placement]:
-    """The middle of the picture in the input's own proportions."""
+    """The middle of the image in the input's own proportions."""
     (width, height), (wide, high) = image.size, size
     ratio = share * min(width / wide, height / high)
     cut = (max(1, round(wide * ratio)), max(1, round(high * ratio)))

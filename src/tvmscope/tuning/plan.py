@@ -1,4 +1,4 @@
-"""What is worth tuning: each task's share of the model, its distance from the roof, what it costs.
+"""Plans what is worth tuning: each task's share of the model, its roof, and its cost.
 
 The roof says what no schedule can beat. What a search may hope for is an assumption: as near its
 roof as the best kernel of the same rule in the same model, and three quarters of it at the least.
@@ -63,8 +63,8 @@ class PlannedTask:
 
     def floor_of(self, candidate: Candidate) -> Floor | None:
         """What the roofs allow the kernel that a candidate is."""
-        place = self.task.lowerings.index(self.task.lowering_for(candidate))
-        return self.floors[place] if self.floors else None
+        index = self.task.lowerings.index(self.task.lowering_for(candidate))
+        return self.floors[index] if self.floors else None
 
     @property
     def headroom_s(self) -> float:

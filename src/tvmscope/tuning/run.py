@@ -1,4 +1,4 @@
-"""One tuning run: what it works on, and what it has learnt of the untuned model."""
+"""One tuning run: what it works on, and what it knows about the untuned model."""
 
 from __future__ import annotations
 

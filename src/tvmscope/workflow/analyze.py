@@ -32,7 +32,7 @@ def analyze(model: Any, options: Options, progress: Progress | None = None) -> S
     """Compile, verify and measure a model, and save the session in its own folder."""
     progress = progress or Silent()
     if options.fix and not options.profile:
-        raise UsageError(msg("--fix works on kernel profiles: leave --no-profile out"))
+        raise UsageError(msg("--fix needs kernel profiles: omit --no-profile"))
     where = resolve_targets(options)
     options = without_needless_export(options, where)
     place = "+".join(target.device for target in where)

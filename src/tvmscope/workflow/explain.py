@@ -63,7 +63,7 @@ class Kernels:
         inside = [k for k in known if name in k]
         near = list(dict.fromkeys([*inside, *get_close_matches(name, known, _MOST_NAMES, 0.4)]))
         shown = near[:_MOST_NAMES] or known[:_MOST_NAMES]
-        word = msg("near names") if near else msg("some of its kernels")
+        word = msg("similar names") if near else msg("some of its kernels")
         raise UsageError(
             msg(
                 "no kernel named '{name}' in {where}; {word}: {shown}",
@@ -105,7 +105,8 @@ def kernels_at(path: Path) -> Kernels:
 
 
 def side_by_side(name: str, places: Sequence[Kernels]) -> list[tuple[Kernels, KernelIR]]:
-    """A kernel of the first place, and its counterparts: our other rows there, then elsewhere.
+    """A kernel of the first path, and its counterparts: our other rows there, then those of the
+    other paths.
 
     Counterparts compute the same source operators, whatever they are called; without known
     operators a kernel's counterpart has its name.

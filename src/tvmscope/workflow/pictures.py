@@ -1,4 +1,4 @@
-"""Show pictures to an artifact: one worker for all, one answer each, and none lost to a bad one."""
+"""Runs an artifact on images, with one worker for all; a bad image costs only its own result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tvmscope.workflow.run import run_artifact
 
 _ANSWER = here(tasks.answer)
 _MOST_DEATHS = 3
-"""Workers lost one after the other, before the rest of the pictures is given up."""
+"""The number of workers lost in a row before the remaining images are given up."""
 
 _UNKNOWN = (
     "how this model was trained to see pictures is not known: it gets values of 0 to 255; "
@@ -43,7 +43,7 @@ _UNKNOWN = (
 
 @dataclass(frozen=True)
 class Shown:
-    """Answers in the order of the pictures, and the measured session if one was asked for."""
+    """Results in the order of the images, and the measured session if one was requested."""
 
     answers: tuple[Answer, ...]
     session: Session | None = None
@@ -57,10 +57,10 @@ def show_pictures(
     profile: bool = False,
     progress: Progress | None = None,
 ) -> Shown:
-    """An answer per picture; the first good one is timed and profiled too where asked for."""
+    """Return a result per image; the first readable image is also timed and profiled on request."""
     progress, asked = progress or Silent(), options.pictures
     if asked is None:
-        raise UsageError(msg("no picture was given"))
+        raise UsageError(msg("no image was given"))
     if options.load.inputs_file is not None:
         raise UsageError(msg("give --image or --inputs, not both"))
     artifact = read_checked(path)
@@ -89,7 +89,8 @@ def show_pictures(
 
 @dataclass(frozen=True)
 class Asked:
-    """Answers in the order of the pictures, and the inputs of the first good one, in a file."""
+    """Results in the order of the images, and the file with the inputs of the first readable
+    one."""
 
     answers: tuple[Answer, ...]
     inputs: str | None
@@ -98,10 +99,10 @@ class Asked:
 def ask(
     artifact: Artifact, vision: Vision, options: Options, scratch: Path, progress: Progress
 ) -> Asked:
-    """Answers alone: nothing is measured, drawn or kept beyond `scratch`."""
+    """Return results only: nothing is measured, drawn or stored outside `scratch`."""
     asked = options.pictures
     if asked is None:
-        raise UsageError(msg("no picture was given"))
+        raise UsageError(msg("no image was given"))
     tasks.picture_input(artifact)
     tasks.task_of(artifact, vision)
     files = images.find(asked.pictures)
@@ -111,13 +112,13 @@ def ask(
 
 
 def _first_inputs(requests: Sequence[Request], answers: Sequence[Answer]) -> str | None:
-    """The file with the model's inputs of the first picture that was answered."""
+    """The file with the model's inputs of the first image that was answered."""
     pairs = zip(requests, answers, strict=True)
     return next((r.save_inputs for r, a in pairs if a.failure is None), None)
 
 
 def asks_for_times(options: Options) -> bool:
-    """Whether counts or a duration were given; pictures alone need no statistics."""
+    """Whether counts or a duration were given; images alone need no statistics."""
     default = Options().measure
     return options.measure.iterations is not None or options.measure != replace(
         default, warmup=options.measure.warmup, seed=options.measure.seed
@@ -177,14 +178,14 @@ def _requests(
 
 
 def _drawings(place: Path | None, files: Sequence[Path]) -> list[str | None]:
-    """One picture goes to a file, or into a folder as several do: one without a suffix."""
+    """One image is written to a file, or like several into a folder (a path without a suffix)."""
     if place is None:
         return [None] * len(files)
     if len(files) == 1 and place.suffix and not place.is_dir():
         if place.suffix.lower() not in writable():
             raise UsageError(
                 msg(
-                    "--save-vis {place}: {suffix} is no format to draw in",
+                    "--save-vis {place}: {suffix} is not an image format that can be written",
                     place=place,
                     suffix=place.suffix,
                 )
@@ -192,7 +193,7 @@ def _drawings(place: Path | None, files: Sequence[Path]) -> list[str | None]:
         return [str(place)]
     if place.suffix and not place.is_dir():
         raise UsageError(
-            msg("--save-vis {place}: {count} pictures need a folder", place=place, count=len(files))
+            msg("--save-vis {place}: {count} images need a folder", place=place, count=len(files))
         )
     names = [f"{file.stem}.jpg" for file in files]
     for number, name in enumerate(names):  # a.png and a.jpg, or a.jpg of two folders
@@ -208,7 +209,8 @@ def _refuse_overwrite(files: Sequence[Path], force: bool) -> None:
 
 
 def _answer_all(requests: Sequence[Request], options: Options, progress: Progress) -> list[Answer]:
-    """Ask one after the other; a picture that brings the worker down gets the next a new one."""
+    """Process one image after the other; after an image that crashes the worker, start a new
+    one."""
     backend = all_backends()[0]["tvmscope"]
     answers: list[Answer] = []
     progress.stage("run", requests[0].artifact)
@@ -235,7 +237,8 @@ def _answer_all(requests: Sequence[Request], options: Options, progress: Progres
 
 
 def _gather(requests: Sequence[Request], answers: Sequence[Answer], place: Path) -> None:
-    """One picture's outputs keep their names; those of several get the picture's before them."""
+    """The outputs of one image keep their names; those of several are prefixed with the image's
+    name."""
     kept: dict[str, Array] = {}
     for request, said in zip(requests, answers, strict=True):
         if said.failure is None and request.save_outputs is not None:

@@ -45,7 +45,7 @@ def run_artifact(
 
 
 def check_device(path: Path, device: str) -> None:
-    """An artifact runs where it was compiled for; a script that says otherwise is told so."""
+    """Refuse a device that the artifact was not compiled for."""
     built = artifacts.read(path).target.device
     named = device.split(":")[0].replace("gpu", "cuda").replace("llvm", "cpu")
     if named not in ("auto", built):

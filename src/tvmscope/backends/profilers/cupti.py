@@ -23,6 +23,8 @@ _MOVES = re.compile(
     re.IGNORECASE,
 )
 
+_WAITS = re.compile(r"\bSync(hronize)?$|\bWait Event$")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
@@ -66,10 +68,9 @@ def record(torch: Any, run: Callable[[], Any]) -> tuple[float, Recording]:
     """One run that waits for its end, and its seconds; starting the profiler is not part of it."""
     profiler = torch.profiler
     kinds = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
-    with profiler.profile(activities=kinds) as recorded:
+    with profiler.profile(activities=kinds) as recorded, profiler.record_function(MARK):
         start = time.perf_counter()
-        with profiler.record_function(MARK):
-            run()
+        run()
         seconds = time.perf_counter() - start
     return seconds, read(recorded.profiler.kineto_results.events())
 
@@ -90,10 +91,11 @@ def read(events: Sequence[Any]) -> Recording:
 
 def _is_note(event: Any) -> bool:
     """Ranges of the host are shown on the device, too, and so are its waits."""
-    kind = getattr(event, "activity_type", None)
-    if kind is not None and "annotation" in str(kind()):
+    said = (getattr(event, name, None) for name in ("activity_type", "is_user_annotation"))
+    notes = [str(ask()) for ask in said if ask is not None]
+    if any(note == "True" or "annotation" in note for note in notes):
         return True
-    return "Synchronize" in event.name() or bool(event.is_user_annotation())
+    return bool(_WAITS.search(event.name()))
 
 
 def is_readable(torch: Any, run: Callable[[], Any]) -> bool:

@@ -21,7 +21,8 @@ _MOVES = {"Transpose", "Cast", "Identity", "ReorderInput", "ReorderOutput"}
 
 
 class OrtProfiler:
-    """Keeps the graph that ONNX Runtime really runs, to tell what each of its nodes computes."""
+    """Keeps the graph that ONNX Runtime really runs, to find out what each of its nodes
+    computes."""
 
     how = "ONNX Runtime's profiler"
 

@@ -1,4 +1,4 @@
-"""What a call of OpenVINO costs beside its nodes, measured on models that hardly compute.
+"""Measures what an OpenVINO call costs outside its nodes, on models that hardly compute.
 
 Its counters say how long nodes take and nothing of what lies between them. A frame has the model's
 inputs and outputs and next to no work, so its whole call is host time (for outputs of megabytes,
@@ -58,10 +58,10 @@ def calibrate(compile_model: Callable[[Any], Any], model: Any, request: Any) -> 
 def in_turns(
     run_model: Callable[[], Any], call_frame: Callable[[], Any], call_chain: Callable[[], Any]
 ) -> HostCost:
-    """A call wakes threads, which costs what it costs at the time: the median tells.
+    """Measure both calls in turns; the median of the frames and the shortest of the chains count.
 
-    Starting a node is code that takes the same time whenever nobody disturbs it, and who does takes
-    the core for longer than the whole chain: there the shortest calls tell.
+    A call wakes threads, whose cost varies. Starting a node takes a constant time unless another
+    process interrupts it, which takes longer than the whole chain.
     """
     frames: list[float] = []
     chains: list[float] = []

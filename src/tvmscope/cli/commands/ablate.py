@@ -24,7 +24,7 @@ def ablate(
             _WHAT,
             "--only",
             metavar="A,B",
-            help=_("Optimisations to switch off, from: {names}.").format(
+            help=_("Switch off these optimisations only; they are {names}.").format(
                 names=", ".join(dict.fromkeys(each.name for each in _KNOWN))
             ),
             default=_("all"),

@@ -25,13 +25,13 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="BEFORE AFTER",
-            help=_("Two sessions, or two artifacts, which are measured again."),
+            help=_("Compare two sessions, or measure two artifacts again and compare them."),
         ),
     ],
     baseline: Annotated[
         Path | None,
         typer.Option(
-            "--baseline", metavar="PATH", help=_("The session or artifact BEFORE, given as a flag.")
+            "--baseline", metavar="PATH", help=_("Name the session or artifact BEFORE with a flag.")
         ),
     ] = None,
     fail_if_slower: Annotated[

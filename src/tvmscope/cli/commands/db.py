@@ -31,8 +31,8 @@ Db = Annotated[
     typer.Option(
         "--db",
         metavar="PATH",
-        help=_("A file or folder of records, or none."),
-        show_default=_("tuning_logs/ and the shipped ones"),
+        help=_("Read this file or folder of records; none reads no records."),
+        show_default=_("tuning_logs/ and the shipped records"),
     ),
 ]
 TargetPart = Annotated[
@@ -58,7 +58,7 @@ def list_(
 
     found = summaries(Selection(db=db, target=target, workload=workload))
     if all(file.is_shipped for file in found):
-        show.text(_("no records yet; tvmscope tune makes some"))
+        show.text(_("there are no records yet; tvmscope tune makes some"))
     for file in found:
         show.text(_heading(file))
         if file.rows:
@@ -74,7 +74,7 @@ def _heading(file: FileSummary) -> str:
     text = plural("{path}: {n} record", "{path}: {n} records", file.trials)
     text = text.format(path=file.path, n=file.trials)
     if file.rejected:
-        skipped = _("{n} lines are no records (tvmscope db verify says which)")
+        skipped = _("{n} lines are not records (tvmscope db verify lists them)")
         text += ", " + skipped.format(n=file.rejected)
     return text
 
@@ -93,14 +93,15 @@ def _overview(rows: tuple[WorkloadSummary, ...]) -> Table:
 
 def show_(
     workload: Annotated[
-        str, typer.Argument(metavar="WORKLOAD", help=_("The workload's name, or a part of it."))
+        str,
+        typer.Argument(metavar="WORKLOAD", help=_("Give the workload's name, or a part of it.")),
     ],
     db: Db = None,
     target: TargetPart = None,
     top: Annotated[
         int,
         typer.Option(
-            "--top", metavar="N", min=1, help=_("Number of trials to show for each workload.")
+            "--top", metavar="N", min=1, help=_("Show this many trials for each workload.")
         ),
     ] = 10,
     *,
@@ -141,9 +142,9 @@ def show_(
 
 
 def merge(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=_("Files to merge."))],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help=_("Merge these files."))],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help=_("File to write."))
+        Path, typer.Option("--output", "-o", metavar="FILE", help=_("Write this file."))
     ],
     force: Annotated[bool, typer.Option("--force", help=_("Add to a file that exists."))] = False,
     *,
@@ -163,14 +164,14 @@ def merge(
 
 
 def prune(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=_("A file of records."))],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help=_("Prune this file of records."))],
     keep: Annotated[
         int,
         typer.Option(
             "--keep",
             metavar="N",
             min=1,
-            help=_("Trials to keep for each workload, target and thread count."),
+            help=_("Keep this many trials for each workload, target and thread count."),
         ),
     ] = 10,
     yes: Annotated[bool, typer.Option("--yes", help=_("Keep no backup."))] = False,
@@ -186,7 +187,7 @@ def prune(
     show.text(text.format(file=file, kept=done.kept, removed=done.removed, bad=done.unreadable))
     show.text(*(f"  -{n}  {workload}" for workload, n in done.removed_from.most_common()))
     if done.backup:
-        show.text(_("the file as it was: {backup}").format(backup=done.backup))
+        show.text(_("backup of the previous file: {backup}").format(backup=done.backup))
     if show.json:
         show.machine(encode(done))
     return 0
@@ -202,7 +203,7 @@ def export(
             "--output",
             "-o",
             metavar="FILE",
-            help=_("File to write instead of the standard output."),
+            help=_("Write this file instead of the standard output."),
         ),
     ] = None,
     metaschedule: Annotated[
@@ -246,7 +247,7 @@ def _to_metaschedule(chosen: Selection, folder: Path, show: Show) -> int:
     from tvmscope.workflow.db import to_metaschedule
 
     done = to_metaschedule(chosen, folder)
-    text = _("{folder}: {n} records; {a} have no trace, of {b} the function was not kept")
+    text = _("{folder}: {n} records; {a} have no trace, {b} have no stored function")
     show.text(
         text.format(folder=folder, n=done.written, a=done.without_trace, b=done.without_function)
     )
@@ -258,7 +259,10 @@ def _to_metaschedule(chosen: Selection, folder: Path, show: Show) -> int:
 
 def import_(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help=_("JSON lines written by tvmscope."))
+        Path,
+        typer.Argument(
+            metavar="FILE", help=_("Import this file of JSON lines, which tvmscope wrote.")
+        ),
     ],
     db: Db = None,
     *,
@@ -271,12 +275,12 @@ def import_(
     done = take_in(file, db)
     for place, moved in done.items():
         if moved.added or moved.duplicates:
-            text = _("{place}: {n} records added, {m} were there")
+            text = _("{place}: {n} records added, {m} were there already")
             show.text(text.format(place=place, n=moved.added, m=moved.duplicates))
     bad = done[str(file)].rejected if str(file) in done else []
     _tell(bad, show)
     if not done:
-        show.text(_("{file} holds no record").format(file=file))
+        show.text(_("{file} contains no records").format(file=file))
     if show.json:
         show.machine(encode(done))
     return 1 if bad else 0
@@ -285,7 +289,9 @@ def import_(
 def verify(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE", help=_("Files of records."), show_default=_("all")),
+        typer.Argument(
+            metavar="FILE", help=_("Check these files of records."), show_default=_("all")
+        ),
     ] = None,
     db: Db = None,
     *,
@@ -297,13 +303,13 @@ def verify(
 
     reports = work.verify(files or [], db)
     if not reports:
-        show.text(_("no records yet; tvmscope tune makes some"))
+        show.text(_("there are no records yet; tvmscope tune makes some"))
     for file, report in reports.items():
         state = _("{n} faults").format(n=report.faults) if report.faults else _("ok")
         show.text(_("{file}: {n} records, {s}").format(file=file, n=report.records, s=state))
         _tell(report.listed, show, report.faults)
         if report.remeasured:
-            text = _("  {n} trials measured a candidate again (usual after a merge)")
+            text = _("  {n} trials repeat a candidate (usual after a merge)")
             show.text(text.format(n=report.remeasured))
     if show.json:
         show.machine(encode(reports))
@@ -320,7 +326,7 @@ def _tell(faults: list[Fault], show: Show, count: int | None = None) -> None:
 
 
 COMMAND = Family(
-    _("Look after the tuning records."),
+    _("List, merge, prune, export and check tuning records."),
     tuple(
         Command(run, (flags.speech,), panel="")
         for run in (list_, show_, merge, prune, export, import_, verify)

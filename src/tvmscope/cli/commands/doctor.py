@@ -28,13 +28,15 @@ def doctor(
     roofs: Annotated[
         bool,
         typer.Option(
-            "--roofs", help=_("Measure this CPU's roofs, for one thread and for all; keep them.")
+            "--roofs",
+            help=_("Measure this CPU's roofs for one thread and for all threads, and store them."),
         ),
     ] = False,
     smoke: Annotated[
         bool,
         typer.Option(
-            "--smoke", help=_("Compile, run and check two tiny graphs on each target here.")
+            "--smoke",
+            help=_("Compile, run and check two tiny graphs on each target of this machine."),
         ),
     ] = False,
     *,

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from tvmscope.core.session import Session
     from tvmscope.report.terminal.explain import Titled
 
-_KERNEL = _("Show this kernel's loops, buffers and schedule; with two paths, side by side.")
+_KERNEL = _(
+    "Show this kernel's loops, buffers and schedule; with two paths, show both side by side."
+)
 
 _AGAINST = _(
-    "With --kernel: also show the kernel of this one that computes the same source operators."
+    "With --kernel: also show the kernel of this session or artifact that computes the same "
+    "source operators."
 )
 
 
@@ -28,7 +31,8 @@ def explain(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="SESSION|ARTIFACT", help=_("Results folders, session.json files, artifacts.")
+            metavar="SESSION|ARTIFACT",
+            help=_("Explain these results folders, session.json files or artifacts."),
         ),
     ],
     kernel: Annotated[
@@ -46,7 +50,11 @@ def explain(
 
     if kernel is None:
         if against is not None:
-            raise UsageError(msg("--against shows a kernel beside another: name it with --kernel"))
+            raise UsageError(
+                msg(
+                    "--against shows a second kernel beside the first: name the first with --kernel"
+                )
+            )
         _show_findings([job.explain(path) for path in paths], paths, show)
         return 0
     places = [job.kernels_at(path) for path in (*paths, *([against] if against else []))]

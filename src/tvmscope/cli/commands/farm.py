@@ -18,18 +18,23 @@ Host = Annotated[
     typer.Option(
         "--host",
         metavar="ADDRESS",
-        help=_("Where to listen; 0.0.0.0 is every network. TVM's RPC has no authentication."),
+        help=_(
+            "Listen on this address; 0.0.0.0 means every network. TVM's RPC has no authentication."
+        ),
     ),
 ]
 Tracker = Annotated[
-    str, typer.Option("--tracker", metavar="HOST:PORT", help=_("The tracker's address."))
+    str,
+    typer.Option(
+        "--tracker", metavar="HOST:PORT", help=_("Connect to the tracker at this address.")
+    ),
 ]
-_LAST = _("The last port to try.")
+_LAST = _("Try no port after this one.")
 
 
 def tracker(
     host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help=_("The first port to try."))] = 9190,
+    port: Annotated[int, typer.Option("--port", help=_("Try this port first."))] = 9190,
     port_end: Annotated[int, typer.Option("--port-end", help=_LAST)] = 9199,
     *,
     show: Show,
@@ -45,19 +50,22 @@ def server(
     key: Annotated[
         str,
         typer.Option(
-            "--key", metavar="NAME", help=_("Name for this kind of device, such as rpi4.")
+            "--key", metavar="NAME", help=_("Give this kind of device a name, such as rpi4.")
         ),
     ],
     tracker: Tracker = "127.0.0.1:9190",
     host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help=_("The first port to try."))] = 9090,
+    port: Annotated[int, typer.Option("--port", help=_("Try this port first."))] = 9090,
     port_end: Annotated[int, typer.Option("--port-end", help=_LAST)] = 9189,
     address: Annotated[
         str | None,
         typer.Option(
             "--address",
             metavar="ADDRESS",
-            help=_("What the tracker tells clients, where it sees another one (NAT)."),
+            help=_(
+                "Let the tracker announce this address to clients, if it would see another "
+                "one (NAT)."
+            ),
         ),
     ] = None,
     threads: Annotated[
@@ -66,7 +74,7 @@ def server(
             "--threads",
             metavar="N",
             min=1,
-            help=_("Number of threads of each kernel."),
+            help=_("Run each kernel with this many threads."),
             show_default=_("cores"),
         ),
     ] = None,
@@ -96,7 +104,7 @@ def _until_interrupted(work: Callable[[], None]) -> int:
 def status(
     tracker: Tracker = "127.0.0.1:9190",
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="TIME", help=_("How long to wait for the tracker."))
+        str, typer.Option("--timeout", metavar="TIME", help=_("Wait this long for the tracker."))
     ] = ("5s"),
     *,
     show: Show,
@@ -113,7 +121,7 @@ def status(
         busy = max(0, queue.servers - queue.free)
         counts = (queue.servers, queue.free, busy, queue.waiting)
         table.add_row(queue.key, *map(str, counts), places)
-    show.text(table if found.queues else _("the tracker runs, but no server has joined it"))
+    show.text(table if found.queues else _("the tracker is running, but no server has joined it"))
     if show.json:
         show.machine(encode(found))
     return 0

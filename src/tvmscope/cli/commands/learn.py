@@ -15,6 +15,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import _, render
 from tvmscope.parsing import parse_assignments
 from tvmscope.stages.options import Options
+from tvmscope.units import format_s
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,6 +50,10 @@ def learn(
         bool,
         typer.Option("--run", help=_("Measure anew what a lesson otherwise shows from a file.")),
     ] = False,
+    play: Annotated[
+        bool,
+        typer.Option("--play", help=_("Play with the lesson's loops on a page in the terminal.")),
+    ] = False,
     *,
     options: Options,
     show: Show,
@@ -69,6 +74,8 @@ def learn(
     found = catalog.find(lesson)
     values = parse_assignments(set_ or [])
     setting = setting_of(options, size, {k: v[0] for k, v in values.items()}, live=run)
+    if play:
+        return _play(found, setting, show)
     if answer is not None:
         return _answer(found, setting, answer, show)
     if any(len(tried) > 1 for tried in values.values()):
@@ -104,7 +111,10 @@ def _run(
         write(pictures.svg(render(lesson.title), found.steps, found.roof_gflops), output)
     if show.json:
         show.machine(as_json(found))
-    return 3 if any(s.built is not None and not s.built.right for s in found.steps) else 0
+    if any(s.built is not None and not s.built.right for s in found.steps):
+        return 3
+    refused = {step.name for step in lesson.steps if step.refused}
+    return 1 if any(s.failure and s.name not in refused for s in found.steps) else 0
 
 
 def _sweep(
@@ -137,6 +147,28 @@ def _answer(lesson: Lesson, setting: Setting, answer: str, show: Show) -> int:
     if show.json:
         show.machine({"right": checked.right, "words": str(checked.words)})
     return 0 if checked.right else 1
+
+
+def _play(lesson: Lesson, setting: Setting, show: Show) -> int:
+    from tvmscope import extras
+    from tvmscope.learn.play import table
+    from tvmscope.learn.run import opened, study_of
+
+    if lesson.workload is None or lesson.workload.name != "matmul":
+        raise UsageError(_("only lessons on the matrix product can be played: try matmul"))
+    extras.require("textual", why="tvmscope learn --play")
+    from tvmscope.learn.play.app import PlayApp
+
+    study = study_of(lesson, setting, ())
+    with opened(lesson.name, None, study) as bench:
+        with show.working() as progress:
+            progress.stage(_("measuring those to beat"))
+            game = table.opened(bench, lesson)
+        PlayApp(game, study.lanes).run()
+    for entry in game.board:
+        rate = "" if entry.gflops is None else f"  {entry.gflops:.1f} GFLOP/s"
+        say(show, f"{render(entry.name)}: {format_s(entry.seconds)}{rate}")
+    return 0
 
 
 def say(show: Show, *views: RenderableType) -> None:

@@ -22,15 +22,13 @@ def profile(
         str,
         typer.Argument(
             metavar="MODEL|ARTIFACT",
-            help=_("A model as analyze takes it, or a folder written by compile."),
+            help=_("Profile a model (see analyze) or an artifact folder written by compile."),
             show_default=False,
         ),
     ],
     top: Annotated[
         int,
-        option(
-            _OUT, "--top", metavar="N", min=1, help=_("Number of kernels to show."), default="20"
-        ),
+        option(_OUT, "--top", metavar="N", min=1, help=_("Show this many kernels."), default="20"),
     ] = 20,
     export_profile: Annotated[
         Path | None,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def report(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="SESSION", help=_("Results folders, or their session files.")),
+        typer.Argument(metavar="SESSION", help=_("Render these results folders or session files.")),
     ],
     format_: Annotated[
         str | None,
@@ -30,9 +30,10 @@ def report(
             "--format",
             "-f",
             metavar="NAME",
-            help=_("{names}. [default: what --output is called, else console]").format(
-                names=", ".join(format_names())
-            ),
+            help=_(
+                "Write one of the formats {names}. [default: by the suffix of --output, else "
+                "console]"
+            ).format(names=", ".join(format_names())),
         ),
     ] = None,
     *,

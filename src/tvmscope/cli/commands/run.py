@@ -1,4 +1,4 @@
-"""`tvmscope run`: time an artifact, keep its outputs, show it pictures."""
+"""`tvmscope run`: time an artifact, save its outputs, run it on images."""
 
 from __future__ import annotations
 
@@ -27,17 +27,22 @@ _TOP = 20
 
 def run(
     artifact: Annotated[
-        Path, typer.Argument(metavar="ARTIFACT", help=_("A folder written by compile."))
+        Path,
+        typer.Argument(
+            metavar="ARTIFACT", help=_("Run this artifact folder, which compile wrote.")
+        ),
     ],
     save_outputs: Annotated[
         Path | None,
         typer.Option(
-            "--save-outputs", metavar="FILE.npz", help=_("File that receives the outputs by name.")
+            "--save-outputs", metavar="FILE.npz", help=_("Save the outputs by name in this file.")
         ),
     ] = None,
     profile: Annotated[
         bool,
-        option(_KERNELS, "--profile", help=_("Also time every kernel, after everything else.")),
+        option(
+            _KERNELS, "--profile", help=_("Also time every kernel, after the other measurements.")
+        ),
     ] = False,
     top: Annotated[
         int | None,
@@ -46,12 +51,15 @@ def run(
             "--top",
             metavar="N",
             min=1,
-            help=_("Number of kernels to show."),
+            help=_("Show this many kernels."),
             default="20",
         ),
     ] = None,
     device: Annotated[
-        str | None, typer.Option("--device", hidden=True, help=_("Must be the artifact's own."))
+        str | None,
+        typer.Option(
+            "--device", hidden=True, help=_("Check that the artifact was compiled for this target.")
+        ),
     ] = None,
     *,
     options: Options,
@@ -62,7 +70,7 @@ def run(
     from tvmscope.workflow.run import check_device, run_artifact
 
     if top is not None and not profile:
-        raise UsageError(msg("--top says how many kernels --profile shows; give both"))
+        raise UsageError(msg("--top sets how many kernels --profile shows; give both"))
     if device is not None:
         check_device(artifact, device)
     if options.output is not None:
@@ -116,7 +124,7 @@ def average_lines(session: Session) -> str:
 def _show_pictures(
     artifact: Path, save_outputs: Path | None, top: int | None, options: Options, show: Show
 ) -> int:
-    """Answers before the tables; 1 when a picture could not be answered."""
+    """Print the answers before the tables; return 1 if an image could not be processed."""
     from tvmscope.report.terminal import answers
     from tvmscope.workflow.pictures import show_pictures
 

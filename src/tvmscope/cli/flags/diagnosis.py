@@ -16,7 +16,7 @@ def profiling(
         option(
             _WHY,
             "--profile/--no-profile",
-            help=_("Also time every kernel, after measuring."),
+            help=_("Also time every kernel, after the comparison."),
             default=_("profile"),
         ),
     ] = True,
@@ -30,7 +30,7 @@ def fixing(
         option(
             _WHY,
             "--fix",
-            help=_("Try the fixes of the findings; keep those that are right and faster."),
+            help=_("Try the fixes of the findings; keep those that are correct and faster."),
         ),
     ] = False,
 ) -> dict[str, Any]:

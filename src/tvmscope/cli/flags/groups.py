@@ -29,8 +29,8 @@ Models = Annotated[
     typer.Argument(
         metavar="MODEL",
         help=_(
-            "Built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME, hf:NAME, or a "
-            "folder."
+            "Give a built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME, "
+            "hf:NAME, or a folder."
         ),
         show_default=False,
     ),
@@ -39,7 +39,10 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help=_("Built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME or hf:NAME."),
+        help=_(
+            "Give a built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME or "
+            "hf:NAME."
+        ),
         show_default=False,
     ),
 ]
@@ -56,8 +59,8 @@ def target(
             "--target",
             metavar="TARGET",
             help=_(
-                "auto, cpu, cuda, cpu:skylake-avx512, arm64:cortex-a72, cuda:sm_90, target JSON or "
-                "'llvm -mcpu=...'. Repeat, or join by commas, for several."
+                "Compile for auto, cpu, cuda, cpu:skylake-avx512, arm64:cortex-a72, cuda:sm_90, "
+                "target JSON or 'llvm -mcpu=...'. Repeat, or join by commas, for several."
             ),
             default="auto",
         ),
@@ -87,7 +90,7 @@ def cores(
             "--threads",
             metavar="N",
             min=1,
-            help=_("Number of threads of every backend."),
+            help=_("Run every backend with this many threads."),
             default=_("cores"),
         ),
     ] = None,
@@ -98,7 +101,9 @@ def cores(
 def shapes(
     shapes: Annotated[
         list[str] | None,
-        option(_WHAT, "--shapes", metavar="NAME:1x3x224x224", help=_("Input shapes; repeatable.")),
+        option(
+            _WHAT, "--shapes", metavar="NAME:1x3x224x224", help=_("Fix input shapes; repeatable.")
+        ),
     ] = None,
     batch_size: Annotated[
         int | None,
@@ -107,7 +112,7 @@ def shapes(
             "--batch-size",
             metavar="N",
             min=1,
-            help=_("Size of the inputs' first dimension."),
+            help=_("Set the inputs' first dimension."),
         ),
     ] = None,
 ) -> dict[str, Any]:
@@ -120,7 +125,7 @@ def network(
         option(
             _WHAT,
             "--offline",
-            help=_("Download nothing; missing weights become seeded random ones."),
+            help=_("Download nothing; replace missing weights by seeded random ones."),
         ),
     ] = False,
 ) -> dict[str, Any]:
@@ -136,7 +141,7 @@ def inputs(
             metavar="FILE.npz",
             exists=True,
             dir_okay=False,
-            help=_("File with the inputs by name."),
+            help=_("Read the inputs by name from this file."),
             default=_("seeded random"),
         ),
     ] = None,
@@ -146,7 +151,7 @@ def inputs(
             _WHAT,
             "--seed",
             metavar="N",
-            help=_("Seed of inputs, random weights and the order of rounds."),
+            help=_("Seed the inputs, random weights and the order of rounds."),
             default=_("0"),
         ),
     ] = None,
@@ -164,7 +169,7 @@ def compilation(
             _HOW,
             "--pipeline",
             metavar="NAME",
-            help=_("Passes to compile with: tvmscope, tvm or file.py:function."),
+            help=_("Compile with these passes: tvmscope, tvm or file.py:function."),
             default=_("tvmscope"),
         ),
     ] = None,
@@ -182,8 +187,8 @@ def compilation(
         option(
             _HOW,
             "--graph/--no-graph",
-            help=_("Run only with, or only without CUDA graphs."),
-            default=_("both, as rows of their own"),
+            help=_("Run only with CUDA graphs, or only without."),
+            default=_("both, as separate rows"),
         ),
     ] = None,
     disable_pass: Annotated[
@@ -208,6 +213,15 @@ def compilation(
             default="on",
         ),
     ] = True,
+    fallback: Annotated[
+        bool | None,
+        option(
+            _HOW,
+            "--fallback/--no-fallback",
+            help=_("Run operators without a kernel in ONNX Runtime, or refuse the model."),
+            default="on",
+        ),
+    ] = None,
     dump_ir: Annotated[
         Path | None,
         option(
@@ -223,6 +237,7 @@ def compilation(
         pipeline=pipeline,
         exec_mode=exec_mode,
         graph=graph,
+        fallback=fallback,
         disabled_passes=(*names(disable_pass), *(() if fast_scatter else ("fast-scatter",))),
         dump_ir=None if dump_ir is None else str(dump_ir),
     )
@@ -239,7 +254,7 @@ def measurement(
             "--iterations",
             metavar="N",
             min=1,
-            help=_("Exact number of timed runs per backend."),
+            help=_("Time exactly this many runs per backend."),
         ),
     ] = None,
     warmup: Annotated[
@@ -249,7 +264,7 @@ def measurement(
             "--warmup",
             metavar="N",
             min=0,
-            help=_("Exact number of warm-up runs."),
+            help=_("Do exactly this many warm-up runs."),
             default=_("until steady"),
         ),
     ] = None,
@@ -259,7 +274,7 @@ def measurement(
             _TIME,
             "--duration",
             metavar="TIME",
-            help=_("Time to measure each backend: 5s, 1m."),
+            help=_("Measure each backend for this time: 5s, 1m."),
             default=_("8s"),
         ),
     ] = None,
@@ -268,7 +283,10 @@ def measurement(
         option(
             _TIME,
             "--mode",
-            help=_("throughput also shows items per second; see --batch-size."),
+            help=_(
+                "Measure latency or throughput; throughput also shows items per second (see "
+                "--batch-size)."
+            ),
             default=_("latency"),
         ),
     ] = None,
@@ -277,7 +295,9 @@ def measurement(
         option(
             _TIME,
             "--cache",
-            help=_("cold flushes the CPU caches before each run."),
+            help=_(
+                "Measure with warm or cold caches; cold flushes the CPU caches before each run."
+            ),
             default=_("warm"),
         ),
     ] = None,
@@ -294,7 +314,11 @@ def backends(
     backends: Annotated[
         list[str] | None,
         option(
-            _WHAT, "--backends", metavar="A,B", help=_("Backends to run."), default=_("tvmscope")
+            _WHAT,
+            "--backends",
+            metavar="A,B",
+            help=_("Run only these backends."),
+            default=_("tvmscope"),
         ),
     ] = None,
 ) -> dict[str, Any]:
@@ -304,7 +328,9 @@ def backends(
 def comparison(
     backends: Annotated[
         list[str] | None,
-        option(_WHAT, "--backends", metavar="A,B", help=_("Backends to run."), default=_("all")),
+        option(
+            _WHAT, "--backends", metavar="A,B", help=_("Run only these backends."), default=_("all")
+        ),
     ] = None,
 ) -> dict[str, Any]:
     return given(backends=names(backends))

@@ -8,7 +8,8 @@ import typer
 
 
 def option(panel: str, *names: str, default: str = "", **more: Any) -> Any:
-    """A `typer.Option` that only tells its `default`; the options' dataclass holds it."""
+    """Make a `typer.Option` that only displays its `default`; the options' dataclass holds the
+    value."""
     return typer.Option(*names, rich_help_panel=panel, show_default=default or False, **more)
 
 

@@ -15,7 +15,7 @@ _OUT = _("Output")
 def place(
     output: Annotated[
         Path | None,
-        option(_OUT, "--output", "-o", metavar="PATH", help=_("File or folder to write.")),
+        option(_OUT, "--output", "-o", metavar="PATH", help=_("Write this file or folder.")),
     ] = None,
     force: Annotated[bool, option(_OUT, "--force", help=_("Overwrite existing files."))] = False,
 ) -> dict[str, Any]:

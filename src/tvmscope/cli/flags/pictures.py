@@ -1,4 +1,4 @@
-"""The flags about pictures."""
+"""The flags for images."""
 
 from __future__ import annotations
 
@@ -14,26 +14,34 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import _, msg
 from tvmscope.parsing import parse_numbers
 
-_PICTURES = _("Pictures")
+_PICTURES = _("Images")
 _OF_RUN = ("more", "save_vis")
-"""Flags of a command that shows pictures to one artifact only."""
+"""Flags of a command that runs one artifact on images."""
 
 
 def pictures(
     more: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PICTURE", help=_("More images or folders."), show_default=False),
+        typer.Argument(
+            metavar="PICTURE", help=_("Process more images or folders."), show_default=False
+        ),
     ] = None,
     image: Annotated[
         list[Path] | None,
         option(
-            _PICTURES, "--image", metavar="PATH", help=_("An image or a folder; may be several.")
+            _PICTURES,
+            "--image",
+            metavar="PATH",
+            help=_("Process this image or folder; repeatable."),
         ),
     ] = None,
     task: Annotated[
         Literal["classify", "detect"] | None,
         option(
-            _PICTURES, "--task", help=_("What the model does."), default=_("by its output shapes")
+            _PICTURES,
+            "--task",
+            help=_("Interpret the outputs as this task."),
+            default=_("by its output shapes"),
         ),
     ] = None,
     labels: Annotated[
@@ -42,7 +50,7 @@ def pictures(
             _PICTURES,
             "--labels",
             metavar="FILE",
-            help=_("File with the class names, one per line or JSON."),
+            help=_("Read the class names from this file, one per line or as JSON."),
             default=_("the model's own, ImageNet or COCO"),
         ),
     ] = None,
@@ -54,7 +62,7 @@ def pictures(
             metavar="X",
             min=0.0,
             max=1.0,
-            help=_("Lowest score of a box that is shown."),
+            help=_("Show boxes with at least this score."),
             default="0.25",
         ),
     ] = None,
@@ -66,7 +74,7 @@ def pictures(
             metavar="X",
             min=0.0,
             max=1.0,
-            help=_("Overlap above which the weaker of two boxes of a class is dropped."),
+            help=_("Drop the weaker of two boxes of a class that overlap by more than this."),
             default="0.45",
         ),
     ] = None,
@@ -77,7 +85,8 @@ def pictures(
             "--head",
             metavar="NAME",
             help=_(
-                "Layout of a detector's outputs: yolov5, yolov8, darknet[:model.cfg], nms, end2end."
+                "Decode a detector's outputs in this layout: yolov5, yolov8, "
+                "darknet[:model.cfg], nms, end2end."
             ),
             default=_("by its output shapes"),
         ),
@@ -88,7 +97,9 @@ def pictures(
             _PICTURES,
             "--save-vis",
             metavar="PATH",
-            help=_("Write the image with the answer drawn in; a folder for several images."),
+            help=_(
+                "Write the image with the result drawn into it; give a folder for several images."
+            ),
         ),
     ] = None,
     input_scale: Annotated[
@@ -97,7 +108,7 @@ def pictures(
             _PICTURES,
             "--input-scale",
             metavar="1/255",
-            help=_("Factor that pixels are multiplied by."),
+            help=_("Multiply pixels by this factor."),
             default=_("the artifact's, else 1"),
         ),
     ] = None,
@@ -107,7 +118,7 @@ def pictures(
             _PICTURES,
             "--mean",
             metavar="R,G,B",
-            help=_("Mean that is subtracted from scaled pixels."),
+            help=_("Subtract this mean from scaled pixels."),
         ),
     ] = None,
     std: Annotated[
@@ -116,26 +127,31 @@ def pictures(
             _PICTURES,
             "--std",
             metavar="R,G,B",
-            help=_("Standard deviation that the difference is divided by."),
+            help=_("Divide the difference by this standard deviation."),
         ),
     ] = None,
     layout: Annotated[
         Literal["NCHW", "NHWC"] | None,
-        option(_PICTURES, "--layout", help=_("Layout of the input."), default=_("by its shape")),
+        option(
+            _PICTURES,
+            "--layout",
+            help=_("Take the input to have this layout."),
+            default=_("by its shape"),
+        ),
     ] = None,
     fit: Annotated[
         Literal["stretch", "letterbox", "crop"] | None,
         option(
             _PICTURES,
             "--fit",
-            help=_("How an image is fitted to the input's size."),
+            help=_("Fit an image to the input's size in this way."),
             default=_("the artifact's, else stretch"),
         ),
     ] = None,
 ) -> dict[str, Any]:
     scale = parse_numbers(input_scale) if input_scale else ()
     if len(scale) > 1:
-        raise UsageError(msg("--input-scale is one number; give --std for one per channel"))
+        raise UsageError(msg("--input-scale takes one number; give --std for one per channel"))
     preprocess = given(
         scale=scale[0] if scale else None,
         mean=parse_numbers(mean) if mean else None,
@@ -153,7 +169,7 @@ def pictures(
     if not found:
         if others:
             flag = next(iter(others)).replace("_", "-").replace("preprocess", "input-scale")
-            raise UsageError(msg("--{flag} needs a picture: give --image PATH", flag=flag))
+            raise UsageError(msg("--{flag} needs an image: give --image PATH", flag=flag))
         return {}
     return {"pictures": PictureOptions(pictures=found, **others)}
 

@@ -20,13 +20,16 @@ def searching(
             _SEARCH,
             "--budget",
             metavar="TIME",
-            help=_("Wall-clock time of the whole run, from loading to the proof: 90s, 10m, 1h."),
+            help=_(
+                "Limit the wall-clock time of the whole run, from loading to the proof: 90s, "
+                "10m, 1h."
+            ),
             default=_("10m"),
         ),
     ] = None,
     trials: Annotated[
         int | None,
-        option(_SEARCH, "--trials", metavar="N", min=1, help=_("Largest number of new trials.")),
+        option(_SEARCH, "--trials", metavar="N", min=1, help=_("Stop after this many new trials.")),
     ] = None,
     max_trials_per_task: Annotated[
         int | None,
@@ -35,7 +38,7 @@ def searching(
             "--max-trials-per-task",
             metavar="N",
             min=1,
-            help=_("Largest number of trials per task, including those of earlier runs."),
+            help=_("Try at most this many candidates per task, including those of earlier runs."),
         ),
     ] = None,
     until: Annotated[
@@ -54,7 +57,7 @@ def searching(
             "--early-stopping",
             metavar="N",
             min=1,
-            help=_("Leave a task after N trials without progress."),
+            help=_("Stop searching a task after N trials without progress."),
         ),
     ] = None,
     ops: Annotated[
@@ -104,7 +107,7 @@ def trial(
             _SEARCH,
             "--timeout",
             metavar="TIME",
-            help=_("Time limit to build one candidate, and to run it."),
+            help=_("Limit the time to build one candidate, and to run it."),
             default=_("15s"),
         ),
     ] = None,
@@ -115,7 +118,7 @@ def trial(
             "--repeat",
             metavar="N",
             min=1,
-            help=_("Number of values per trial."),
+            help=_("Measure this many values per trial."),
             default=_("3"),
         ),
     ] = None,
@@ -126,7 +129,7 @@ def trial(
             "--min-repeat-ms",
             metavar="MS",
             min=0.0,
-            help=_("Shortest time that each value averages over, in ms."),
+            help=_("Let each value average over at least this time, in ms."),
             default=_("20"),
         ),
     ] = None,
@@ -135,7 +138,9 @@ def trial(
         option(
             _SEARCH,
             "--cache",
-            help=_("cold flushes the CPU caches before each call."),
+            help=_(
+                "Measure with warm or cold caches; cold flushes the CPU caches before each call."
+            ),
             default=_("warm"),
         ),
     ] = None,
@@ -160,7 +165,9 @@ def farm(
     ] = None,
     key: Annotated[
         str | None,
-        option(_SEARCH, "--key", metavar="NAME", help=_("Key of the tracker's servers to use.")),
+        option(
+            _SEARCH, "--key", metavar="NAME", help=_("Use the tracker's servers with this key.")
+        ),
     ] = None,
 ) -> dict[str, Any]:
     return given(tracker=tracker, key=key)
@@ -173,8 +180,8 @@ def database(
             _HOW,
             "--db",
             metavar="PATH|none",
-            help=_("File or folder of tuning records; none uses no records."),
-            default=_("those under tuning_logs/, and the shipped ones"),
+            help=_("Use this file or folder of tuning records; none uses no records."),
+            default=_("tuning_logs/ and the shipped records"),
         ),
     ] = None,
 ) -> dict[str, Any]:

@@ -16,7 +16,7 @@ _FREE_CALLS = ("reinterpret", "likely", "ret")
 
 
 class _Unknown(Exception):
-    """Something whose work the loops do not tell: a symbolic extent, a while, foreign code."""
+    """The loops do not determine the work: a symbolic extent, a while loop, foreign code."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Work:
     flops: float | None = None
     bytes: float | None = None
     moves_only: bool = False
-    """Whether every value it stores is one that it loaded, at a place known beforehand."""
+    """Whether every value it stores is one that it loaded, at an index that is known beforehand."""
 
 
 @dataclass

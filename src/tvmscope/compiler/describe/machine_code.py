@@ -21,8 +21,12 @@ _RESERVED_SHARED = 1024
 _NO_MATRIX = {
     "matvec": "one row, no matrix to multiply",
     "depthwise": "each channel is convolved on its own",
+    **dict.fromkeys(
+        ("conv2d", "matmul", "attention", "persistent"),
+        "its products are those of float32, not rounded",
+    ),
 }
-"""Templates that have no use for tensor cores, and why."""
+"""Why a kernel of a template has none."""
 
 
 def with_code(
@@ -79,7 +83,7 @@ def _lines(code: MachineCode) -> list[str]:
     spills = f"{code.spilled_bytes} bytes spilled" if code.spilled_bytes else "no spills"
     matrix = f"{code.matrix} on tensor cores" if code.matrix else "no matrix instructions"
     if code.matrix is None and (why := _NO_MATRIX.get(code.template)):
-        matrix = f"{matrix}: {why}"
+        matrix = f"no matrix instructions: {why}"
     return [
         f"{code.blocks} blocks of {code.threads} threads{fits}",
         f"{code.registers} registers, {code.shared_bytes / 1024:g} KiB shared memory, {spills}",

@@ -17,7 +17,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmscope.core.artifact import KernelCall
+from tvmscope.core.artifact import Fallback, KernelCall
 
 _NAME = re.compile(r"src(\d+(?:_\d+)*)s\d*$")
 # The last "s" parts the sources from the number that TVM appends to a name it has seen before.
@@ -35,6 +35,8 @@ class Imported:
     warnings: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     """The framework's node that each source was imported from, by its name."""
+    fallbacks: tuple[tuple[Fallback, bytes], ...] = ()
+    """Parts that run in a framework, each with its model."""
 
 
 @mutator

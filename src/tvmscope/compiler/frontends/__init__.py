@@ -12,12 +12,15 @@ if TYPE_CHECKING:  # other runtimes' profilers read ONNX graphs by this package,
 
 
 @lru_cache(maxsize=1)
-def import_model(prepared: Prepared) -> Imported:
-    """Translate the prepared model by the frontend of its format; kept for the next variant."""
+def import_model(prepared: Prepared, fallback: bool = False) -> Imported:
+    """Translate the prepared model by the frontend of its format; kept for the next variant.
+
+    With `fallback`, operators without a kernel run in the model's own framework.
+    """
     if prepared.model.format == "onnx":
         from tvmscope.compiler.frontends.onnx.importer import import_onnx
 
-        return import_onnx(prepared)
+        return import_onnx(prepared, fallback)
     from tvmscope.compiler.frontends.torch.importer import import_torch
 
     return import_torch(prepared)

@@ -1,4 +1,4 @@
-"""What a passage of a graph computes when nothing in it depends on an input: index arithmetic.
+"""Evaluates parts of a graph that depend on no input, such as index arithmetic.
 
 FoldConstant cannot see it: exporters build indices from shapes, ranges and broadcasts, and the
 result may be far larger than what it is made of, so nobody folds it unless somebody needs it.

@@ -1,4 +1,4 @@
-"""Which operators treat each image of a batch on its own, and with which arguments they do."""
+"""Lists the operators that treat each image of a batch separately, and with which arguments."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def coordinates(
 
 
 def replace_binding(mutator: relax.PyExprMutator, var: relax.Var, value: relax.Expr) -> None:
-    """Put `value` in place of `var`; what leaves a dataflow block goes on doing so."""
+    """Put `value` in place of `var`; an output of a dataflow block stays one."""
     builder = mutator.builder_
     leaves = not isinstance(var, relax.DataflowVar) and builder.current_block_is_dataflow()
     if leaves:

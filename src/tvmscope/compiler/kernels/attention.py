@@ -17,7 +17,7 @@ from tvmscope.compiler.kernels.rows import powers
 
 @dataclass(frozen=True)
 class Shape:
-    """What the packed operands do not tell."""
+    """The sizes that the packed operands do not determine."""
 
     columns: int
     """Keys, without those that fill the last panel."""

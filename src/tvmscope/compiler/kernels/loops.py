@@ -1,4 +1,4 @@
-"""Loops by hand, for what tensor expressions cannot say, and index arithmetic."""
+"""Explicit loops, for what tensor expressions cannot express, and index arithmetic."""
 
 from __future__ import annotations
 

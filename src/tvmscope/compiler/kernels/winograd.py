@@ -32,7 +32,7 @@ registers, and the part that may be computed in vain."""
 
 
 def best(batch: int, rows: int, columns: int, target: Target) -> Transform | None:
-    """The transform that is predicted to be fastest; None where the direct way is."""
+    """The transform that is predicted to be fastest; None if the direct convolution is."""
     tile = costs.best_tile(batch, rows, columns)
     direct = costs.direct(batch, rows, padded(columns, target))
     if costs.cost(tile, batch, rows, columns) >= direct:
@@ -65,7 +65,7 @@ def even_share(count: int, weight: Sequence[int], target: Target) -> int:
     """How many tiles each core may take through all stages by itself; 0 where that cannot pay.
 
     What lies between the stages then never leaves its second-level cache, but it reads all the
-    weights, which takes enough tiles to use them for. Whether it pays is for measuring to tell: it
+    weights, which takes enough tiles to use them for. Only a measurement shows whether it pays: it
     does where data pass slowly from core to core.
     """
     least, most = -(-count // target.cores), most_columns(target)

@@ -1,4 +1,4 @@
-"""Names of manifests: what they look like, and that each is given once."""
+"""Checks the names of manifests: their form, and that each is unique."""
 
 from __future__ import annotations
 

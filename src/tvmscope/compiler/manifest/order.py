@@ -1,4 +1,4 @@
-"""Puts what other packages bring into an ordered list, beside the name that each one gives."""
+"""Inserts items of other packages into an ordered list, next to the anchor that each names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmscope.plugins import Brought, Plugin, PluginFailure, described, remember
 
 
 class Anchored(Protocol):
-    """What has a name and a place beside another one."""
+    """Something with a name that is ordered before or after another one."""
 
     @property
     def name(self) -> str:
@@ -30,7 +30,7 @@ T = TypeVar("T", bound=Anchored)
 
 @dataclass(frozen=True)
 class Ordered(Generic[T]):
-    """A list with what other packages bring in its place."""
+    """A list with the items of other packages inserted at their anchors."""
 
     manifests: tuple[T, ...]
     plugins: dict[str, Plugin] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def placed(
     brought: Iterable[Brought[T]],
     check: Callable[[Sequence[T]], str | None] = lambda _: None,
 ) -> Ordered[T]:
-    """Each one directly beside its anchor; several at one place in the order of their names.
+    """Put each one directly beside its anchor; several at one anchor are ordered by name.
 
     An anchor may itself come from another package. `check` says why a list cannot stay as it is.
     """
@@ -75,12 +75,12 @@ def _insert(
         return PluginFailure(described(plugin), "it names no anchor: give before= or after=")
     if anchor not in names:
         return PluginFailure(described(plugin), f"its anchor '{anchor}' is not there")
-    place = names.index(anchor)
+    index = names.index(anchor)
     if manifest.after is not None:
-        place += 1
-        while place < len(found) and found[place].after == anchor:
-            place += 1
-    tried = [*found[:place], manifest, *found[place:]]
+        index += 1
+        while index < len(found) and found[index].after == anchor:
+            index += 1
+    tried = [*found[:index], manifest, *found[index:]]
     if (problem := check(tried)) is not None:
         return PluginFailure(described(plugin), problem)
     found[:] = tried

@@ -31,8 +31,8 @@ class ScheduleRule:
     words: str
     """What it does to a kernel, in a sentence."""
     version: int
-    """Raise it with every change of what the rule does by itself. A tuning record names only what
-    differs from that, so that records of another version mean something else."""
+    """Raise it with every change of the rule's defaults. A tuning record names only what differs
+    from that, so that records of another version mean something else."""
     space: Callable[[tirx.PrimFunc, Target], Space | None] | None = None
     """What tuning may choose for a kernel; None where the kernel is for another rule."""
     parameters: Mapping[str, str] = field(default_factory=dict)

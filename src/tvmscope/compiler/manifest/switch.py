@@ -1,4 +1,4 @@
-"""How an ablation may leave a pass or a schedule rule out."""
+"""How an ablation switches off a pass or a schedule rule."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ from tvmscope.compiler.passes import (
     narrow,
     narrow_results,
     nhwc,
+    norm_rows,
     pack_matmul,
     place_units,
     row_kernels,
@@ -52,6 +53,7 @@ PASSES = unique(
         tvm_own.FOLD_BATCH_NORM,
         tvm_own.DECOMPOSE,
         tvm_own.CANONICALIZE,
+        norm_rows.PASS,
         fold_arithmetic.PASS,
         drop_empty_scatters.PASS,
         tvm_own.FOLD_GRAPH_CONSTANTS,
@@ -114,7 +116,7 @@ PASSES = unique(
 
 
 def ordered() -> Ordered[Pass]:
-    """The list with what other packages bring in its place."""
+    """The list with the items of other packages inserted at their anchors."""
     return _ordered(PASSES, outside("pass", Pass))
 
 

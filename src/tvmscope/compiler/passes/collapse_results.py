@@ -1,4 +1,4 @@
-"""What follows generated kernels and moves nothing becomes one reshape."""
+"""Replaces operators after generated kernels that move no data by one reshape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves that together move nothing become one reshape."""
+"""Replaces operators that together move no data by one reshape."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def make(context: Context) -> tvm.transform.Pass:
     from tvmscope.compiler.rewrites.cuda.compile_units import compile_units
 
-    return compile_units(context.target.arch, context.kernels)
+    portable = context.options.overrides.get("portable")
+    return compile_units(context.target.arch, context.kernels, portable)
 
 
 PASS = Pass(

@@ -22,7 +22,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="fast-math",
     phase="layout",
-    words=marked("Replaces exp, erf, tanh and their like by polynomials that vectorise."),
+    words=marked("Replaces exp, erf, tanh and similar functions by polynomials that vectorise."),
     make=make,
     ours=("cpu",),
     switches=(Switch(name="fast-math"),),

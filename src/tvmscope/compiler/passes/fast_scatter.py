@@ -1,4 +1,4 @@
-"""Scatters become kernels in which each element looks its update up."""
+"""Scatters become kernels in which each element looks up its update."""
 
 from __future__ import annotations
 

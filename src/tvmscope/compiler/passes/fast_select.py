@@ -22,7 +22,7 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="fast-select",
     phase="layout",
-    words=marked("Gives sorting, TopK and non-maximum suppression to parallel kernels."),
+    words=marked("Computes sorting, TopK and non-maximum suppression with parallel kernels."),
     make=make,
     switches=(Switch(name="fast-select"),),
 )

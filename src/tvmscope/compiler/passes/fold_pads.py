@@ -1,4 +1,4 @@
-"""A convolution does the zero padding that stands before it."""
+"""A convolution does the zero padding that precedes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="fold-pads",
     phase="graph",
-    words=marked("Lets a convolution do the zero padding that stands before it."),
+    words=marked("Lets a convolution do the zero padding that precedes it."),
     make=make,
     switches=(Switch(name="fold-pads"),),
 )

@@ -1,4 +1,4 @@
-"""What generated kernels leave narrow stays so."""
+"""Results of generated kernels stay in half precision."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="pack-matmul",
     phase="layout",
-    words=marked("Gives every matrix product its right operand in column panels."),
+    words=marked("Packs the right operand of every matrix product into column panels."),
     make=make,
     ours=("cpu",),
     switches=(Switch(name="packed-matmul"),),

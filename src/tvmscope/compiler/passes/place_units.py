@@ -1,7 +1,8 @@
-"""Heavy operators with what follows them go to generated CUDA kernels."""
+"""Heavy operators and their epilogues are computed by generated CUDA kernels."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tvmscope.compiler.manifest.context import Context
@@ -22,8 +23,22 @@ def make(context: Context) -> tvm.transform.Pass:
     if reason := unavailable(context.target):
         context.remarks.append(reason)
         return tvm.transform.Sequential([])
+    said = context.options.overrides
+    target = replace(context.target, arch=said.get("portable", context.target.arch))
+    chooser = Chooser(
+        target,
+        context.options.choices,
+        recorded=said.get("records", True),
+        dependent=said.get("dependent_launch", True),
+    )
     tf32 = context.options.precision.math == "tf32"
-    return place_units(Chooser(context.target, context.options.choices), tf32=tf32)
+    tensor_cores = said.get("tensor_cores", True)
+    return place_units(
+        chooser,
+        convolve="tf32" if tf32 and tensor_cores else None,
+        multiply=None if tensor_cores else "ieee",
+        fused=said.get("epilogues", True),
+    )
 
 
 PASS = Pass(
@@ -32,5 +47,12 @@ PASS = Pass(
     words=marked("Computes heavy operators together with what follows them in generated kernels."),
     make=make,
     ours=("cuda",),
-    switches=(Switch(name="generated-kernels"),),
+    switches=(
+        Switch(name="generated-kernels"),
+        Switch(name="fusion", overrides={"epilogues": False}),
+        Switch(name="tensor-cores", overrides={"tensor_cores": False}),
+        Switch(name="dependent-launch", overrides={"dependent_launch": False}),
+        Switch(name="records", overrides={"records": False}),
+        Switch(name="target-features", overrides={"portable": "sm_80"}),
+    ),
 )

@@ -22,7 +22,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="row-kernels",
     phase="layout",
-    words=marked("Gives softmax and layer norm to kernels that keep a row in the cache."),
+    words=marked("Computes softmax and layer norm with kernels that keep a row in the cache."),
     make=make,
     ours=("cpu",),
     switches=(Switch(name="row-kernels"),),

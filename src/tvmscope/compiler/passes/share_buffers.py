@@ -22,7 +22,9 @@ def make(context: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="share-buffers",
     phase="layout",
-    words=marked("Lets kernels write into concatenations, and read slices where they lie."),
+    words=marked(
+        "Lets kernels write directly into concatenations, and read slices without copying them."
+    ),
     make=make,
     ours=("cuda",),
     switches=(Switch(name="share-buffers"),),

@@ -23,7 +23,7 @@ PASS = Pass(
     name="sink-reshapes",
     phase="tidy",
     words=marked(
-        "Moves reshapes behind elementwise operators, which then fuse with what is before."
+        "Moves reshapes behind elementwise operators, which then fuse with the operator before."
     ),
     make=make,
     switches=(Switch(name="sink-reshapes"),),

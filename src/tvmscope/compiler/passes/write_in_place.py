@@ -1,4 +1,4 @@
-"""Scatters write into a value that nobody reads any more."""
+"""Scatters write into a value that is not read again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make(_: Context) -> tvm.transform.Pass:
 PASS = Pass(
     name="write-in-place",
     phase="fuse",
-    words=marked("Lets scatters write their updates into a value that nobody reads any more."),
+    words=marked("Lets scatters write their updates into a value that is not read again."),
     make=make,
     ours=("cpu",),
     switches=(Switch(name="write-in-place", needs=("fast-scatter",)),),

@@ -1,4 +1,4 @@
-"""Inverts scatters: each element of the result looks up what is written to it.
+"""Inverts scatters: each element of the result looks up its update.
 
     scatter_nd(x, constant box, u)      -> one elementwise kernel that chooses between x and u
     scatter_nd(x, constant indices, u)  -> the same through a constant table: element -> update

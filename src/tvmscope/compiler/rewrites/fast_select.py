@@ -1,4 +1,4 @@
-"""Gives sorting, TopK and non-maximum suppression to parallel kernels of our own.
+"""Replaces sorting, TopK and non-maximum suppression by parallel kernels of our own.
 
 topk(x, k), argsort(x)         -> a merge sort that keeps k of each run, then a gather
 all_class_non_max_suppression  -> that sort, a suppression by class, and the list of what stayed
@@ -49,7 +49,7 @@ def _emit(rewriter: Rewriter, compute: Compute, name: str, *args: relax.Expr) ->
 def _first(
     rewriter: Rewriter, data: relax.Expr, axis: int, most: int, *, descending: bool, gpu: bool
 ) -> relax.Expr | None:
-    """The places of the first `most` elements along an axis, as int32."""
+    """The indices of the first `most` elements along an axis, as int32."""
     shape, emit = static_shape(data), rewriter.builder_.emit
     if not shape or not prod(shape) or prod(shape) > _MOST:
         return None

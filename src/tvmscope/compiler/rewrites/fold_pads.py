@@ -1,4 +1,4 @@
-"""Lets a convolution do the zero padding that stands before it.
+"""Lets a convolution do the zero padding that precedes it.
 
     conv2d(pad(x, zeros around the image), padding=p)  ->  conv2d(x, padding=p + pad)
 

@@ -27,7 +27,7 @@ _PART = "part_of_batch"
 
 
 class _Together(Exception):
-    """The images of this graph cannot be told apart, or nothing is won by it."""
+    """The images of this graph cannot be separated, or separating them gains nothing."""
 
 
 def join_batch() -> tvm.transform.Pass:

@@ -90,7 +90,7 @@ def _callee(call: relax.Call) -> tvm.ir.GlobalVar:
 
 
 class _Memory:
-    """Which variables may share memory, and the last place where any of them is read."""
+    """Which variables may share memory, and the last position where any of them is read."""
 
     def __init__(self, module: tvm.IRModule, function: relax.Function) -> None:
         self.module = module
@@ -98,9 +98,9 @@ class _Memory:
         self.owned: set[relax.Expr] = set()
         self.last: dict[relax.Expr, int] = {}
         self.places: dict[relax.Var, int] = {}
-        for place, binding in enumerate(bindings(function)):
-            self.places[binding.var] = place
-            self._see(binding.var, binding.value, place)
+        for index, binding in enumerate(bindings(function)):
+            self.places[binding.var] = index
+            self._see(binding.var, binding.value, index)
         for var in _variables(function.body.body):
             self.last[self.root(var)] = _END
 

@@ -12,7 +12,7 @@ from tvmscope.plugins import Found, Plugin, PluginFailure, outside, remember, ta
 
 
 def ordered(device: str) -> Ordered[ScheduleRule]:
-    """The rules of a device with what other packages bring in its place."""
+    """The rules of a device, with those of other packages inserted at their anchors."""
     mine, others = (cpu.RULES, cuda.RULES) if device == "cpu" else (cuda.RULES, cpu.RULES)
     return _ordered(device, mine, others, outside("schedule rule", ScheduleRule))
 

@@ -77,7 +77,7 @@ def apply_schedules(
 
 
 def replaying(trace: str) -> ScheduleRule:
-    """A recorded trace in the place of a rule."""
+    """A rule that replays a recorded trace."""
     return ScheduleRule(
         name="tuned",
         devices=("cpu", "cuda"),

@@ -54,9 +54,9 @@ def _simplified(prepared: Prepared) -> onnx.ModelProto:
     """The graph that is imported."""
     import onnx
 
-    from tvmscope.compiler.frontends.onnx.importer import simplify
+    from tvmscope.compiler.frontends.onnx.importer import expanded, simplify
 
-    return simplify(onnx.load(prepared.onnx_path))[0]
+    return simplify(expanded(onnx.load(prepared.onnx_path)))[0]
 
 
 def _onnx_run(prepared: Prepared) -> tuple[onnx.ModelProto, dict[str, Array]]:
@@ -81,7 +81,10 @@ def _onnx_run(prepared: Prepared) -> tuple[onnx.ModelProto, dict[str, Array]]:
         results = session.run(names, inputs_of(prepared))
     except Exception as e:  # onnxruntime has a dozen error classes without a common base
         raise ImportModelError(
-            msg("its inner values cannot be had from ONNX Runtime: {reason}", reason=one_line(e))
+            msg(
+                "its intermediate values cannot be read from ONNX Runtime: {reason}",
+                reason=one_line(e),
+            )
         ) from e
     tensors = dict(zip(names, results, strict=True)) | inputs_of(prepared)
     return model, {n: a for n, a in tensors.items() if isinstance(a, np.ndarray)}

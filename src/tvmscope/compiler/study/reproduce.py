@@ -37,7 +37,9 @@ def write_operator(source: int, folder: str, tolerance: float, what: str) -> Non
     try:
         framework_values.write_operator(here.prepared, here.imported.nodes[source], place)
     except Exception as e:  # a node with inner graphs, or a program that torch cannot export
-        raise BuildError(msg("the operator cannot be cut out: {reason}", reason=one_line(e))) from e
+        raise BuildError(
+            msg("the operator cannot be extracted: {reason}", reason=one_line(e))
+        ) from e
     _finish("importer.py", place, {"tolerance": tolerance, "what": what})
 
 
@@ -87,7 +89,9 @@ def write_pair(
         else:
             after = prefixes.apply(before, low, high)
     except Exception as e:  # a pass may want more of the model than one operator
-        raise BuildError(msg("the operator cannot be cut out: {reason}", reason=one_line(e))) from e
+        raise BuildError(
+            msg("the operator cannot be extracted: {reason}", reason=one_line(e))
+        ) from e
     for name, module in (("before", before), ("after", after)):
         write_text_atomic(place / f"{name}.json", tvm.ir.save_json(module))
         write_text_atomic(place / f"{name}.txt", module.script(show_meta=False))

@@ -68,7 +68,7 @@ def extract(
 ) -> list[TuningTask]:
     """The tasks of a model; each way to lower them lies in `folder` as a file per kernel."""
     folder.mkdir(parents=True, exist_ok=True)
-    imported = frontends.import_model(prepared)
+    imported = frontends.import_model(prepared, options.fallback)
     found: dict[str, TuningTask] = {}
     graph = _lower(imported.module, target, options, until=_LAYOUT).module
     for way in _WAYS if target.kind == "llvm" else _WAYS[:1]:
@@ -169,7 +169,7 @@ def _with_lowering(
 
 
 def _rule(func: tirx.PrimFunc, name: str, target: Target) -> str | None:
-    """The rule that takes a function; the fallback is none. What rules raise, `compile` tells."""
+    """The rule that takes a function; the fallback is none. `compile` reports what rules raise."""
     with _tvm_target(target):
         taken = schedule_first(_rules(target), func, name, target, remarks=[])
     rule = None if taken is None else rule_named(str(taken.attrs[RULE]))

@@ -1,6 +1,6 @@
 """Schedule traces as JSON: replayed, and a rule's schedule with its tiles as choices.
 
-A trace is a list of steps [kind, inputs, attributes, results] and a list of decisions [place of the
+A trace is a list of steps [kind, inputs, attributes, results] and a list of decisions [index of the
 step, what it drew]. A rule writes the sizes of its tiles as constants, and a search can vary only
 what was drawn: `with_choices` writes the same schedule with its tiles drawn.
 """
@@ -64,11 +64,11 @@ def with_choices(trace: str, module: tvm.IRModule) -> str:
 
 
 def _tiles(steps: list[Step]) -> list[int]:
-    """The places of the steps that split a loop into tiles of one constant size."""
+    """The indices of the steps that split a loop into tiles of one constant size."""
     vectors = {step[1][0] for step in steps if step[0] == "Vectorize"}
     return [
-        place
-        for place, step in enumerate(steps)
+        index
+        for index, step in enumerate(steps)
         if step[0] == "Split" and len(step[1]) == 3 and step[1][1] == _REST
         if not vectors & set(step[3])
     ]

@@ -9,7 +9,6 @@ from pathlib import Path
 from tvm import tirx
 
 from tvmscope.compiler.units import emit
-from tvmscope.compiler.units.choose import can_launch
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.cuda import config as configs
@@ -35,7 +34,7 @@ def task_of(
     file = folder / f"{hashlib.sha256(unit.key.encode()).hexdigest()[:12]}-unit.json"
     file.write_text(json.dumps({"unit": unit.to_json(), "config": configs.to_json(own)}))
     ranked = cost.best(unit, gpus.gpu_of(target.arch), MOST_CANDIDATES)
-    others = [e.config for e in ranked if e.config != own and can_launch(e.config)]
+    others = [e.config for e in ranked if e.config != own and not e.config.needs_scratch]
     lowering = Lowering(
         params={},
         function=str(file),

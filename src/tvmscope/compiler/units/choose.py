@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tvmscope.core.target import Target
@@ -37,17 +38,30 @@ _CANDIDATES = 25
 class Chooser:
     """Answers for one target; equal units get equal answers."""
 
-    def __init__(self, target: Target, choices: Mapping[str, Choice]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        choices: Mapping[str, Choice],
+        *,
+        recorded: bool = True,
+        dependent: bool = True,
+    ) -> None:
+        """`recorded` takes what was measured, `dependent` allows programmatic dependent launch."""
         self.gpu = gpus.gpu_of(target.arch)
         file = SHIPPED / f"{target.arch}.jsonl"
-        self.shipped = records.load_records(file) if file.is_file() else records.Records()
-        self.choices = choices
+        known = recorded and file.is_file()
+        self.shipped = records.load_records(file) if known else records.Records()
+        self.choices = choices if recorded else {}
+        self.dependent = dependent
         self._known: dict[str, Config | None] = {}
 
     def __call__(self, unit: Unit) -> Config | None:
         """The configuration; None where no template computes the unit."""
         if unit.key not in self._known:
-            self._known[unit.key] = self._recorded(unit) or self._best(unit)
+            config = self._recorded(unit) or self._best(unit)
+            if config is not None and not self.dependent:
+                config = replace(config, pdl=0)
+            self._known[unit.key] = config
         return self._known[unit.key]
 
     def _recorded(self, unit: Unit) -> Config | None:
@@ -57,21 +71,21 @@ class Chooser:
         for key in (unit.key, unit.dense.key):
             found = self.shipped.winners.get(key)
             if found is not None and (config := self._legal(unit, found.config)) is not None:
-                return config
+                return self._launched(unit, config)
         return None
+
+    def _launched(self, unit: Unit, config: Config) -> Config:
+        """A shipped record decides the tile. How it is launched was not always tried: weights are
+        asked for early only where that is known to cost nothing."""
+        return replace(config, pdl=min(config.pdl, cost.launch(unit, self.gpu)))
 
     def _legal(self, unit: Unit, config: Config) -> Config | None:
         why = space.why_illegal(unit, config, self.gpu)
-        return config if why is None and can_launch(config) else None
+        return config if why is None and not config.needs_scratch else None
 
     def _best(self, unit: Unit) -> Config | None:
         try:
             ranked = cost.best(unit, self.gpu, _CANDIDATES)
         except TvmscopeError:  # no template of ours computes it
             return None
-        return next((e.config for e in ranked if can_launch(e.config)), None)
-
-
-def can_launch(config: Config) -> bool:
-    """The persistent template wants scratch memory, which TVM's launches do not give it."""
-    return config.template != "persistent"
+        return next((e.config for e in ranked if not e.config.needs_scratch), None)

@@ -57,7 +57,7 @@ class Tail:
 def follow(chain: Chain, dtype: str) -> Tail:
     """The longest epilogue behind the only value of `chain`, for a unit of type `dtype`."""
     tail = Tail(chain=chain, dtype=dtype)
-    while (longer := _step(tail)) is not None:
+    while chain.graph.fused and (longer := _step(tail)) is not None:
         tail = longer
     return _trimmed(tail)
 

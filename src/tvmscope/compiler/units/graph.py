@@ -19,7 +19,9 @@ Array = np.ndarray[Any, Any]
 class Graph:
     """Definitions and readers of a function's variables."""
 
-    def __init__(self, function: relax.Function) -> None:
+    def __init__(self, function: relax.Function, *, fused: bool = True) -> None:
+        self.fused = fused
+        """Whether a unit may take what follows it."""
         self.bindings = [
             b for block in function.body.blocks for b in block.bindings
             if isinstance(b, relax.VarBinding)

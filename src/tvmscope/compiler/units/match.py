@@ -39,9 +39,9 @@ _FEWEST_CHANNELS = 8
 """16 bytes of half precision: what one load takes."""
 
 
-def find(function: relax.Function) -> list[Found]:
-    """All units of a function, none of which share a value."""
-    graph = Graph(function)
+def find(function: relax.Function, *, fused: bool = True) -> list[Found]:
+    """All units of a function, none of which share a value; with what follows each, if `fused`."""
+    graph = Graph(function, fused=fused)
     taken: set[relax.Var] = set()
     found = []
     for finders in (_FIRST, _SECOND):

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from tvmscope.cuda.templates.launch import release, wait
+from tvmscope.cuda.templates.tiles import product
 
 
 @triton.jit
@@ -63,7 +64,7 @@ def attention(
             key = tl.load(key_at)
         else:
             key = tl.load(key_at, mask=(d < DIM)[:, None], other=0.0)
-        scores = tl.dot(query, key, input_precision=PRECISION) * (SCALE * LOG2_E)
+        scores = product(query, key, None, PRECISION) * (SCALE * LOG2_E)
         if MASKED:
             place = batch * MASK_BATCH + head * MASK_HEAD + row[:, None] * MASK_ROW + seen[None, :]
             scores += tl.load(mask + place).to(tl.float32) * LOG2_E
@@ -82,7 +83,7 @@ def attention(
             value = tl.load(value_at)
         else:
             value = tl.load(value_at, mask=(dv < DIM_V)[None, :], other=0.0)
-        total = tl.dot(weights.to(value.dtype), value, total, input_precision=PRECISION)
+        total = product(weights.to(value.dtype), value, total, PRECISION)
         top = higher
     release(PDL)
     total = total / tl.where(sums == 0.0, 1.0, sums)[:, None]

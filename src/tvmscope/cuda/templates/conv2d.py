@@ -14,7 +14,7 @@ import triton.language as tl
 
 from tvmscope.cuda.templates.epilogue import finish
 from tvmscope.cuda.templates.launch import hold, prefetch, release, wait
-from tvmscope.cuda.templates.tiles import share_part, sum_parts, tile_of
+from tvmscope.cuda.templates.tiles import product, share_part, sum_parts, tile_of
 
 
 @triton.jit
@@ -154,7 +154,7 @@ def conv2d(
                 b = tl.load(w + b_at)
             else:
                 b = tl.load(w + b_at, mask=(e < K)[:, None], other=0.0)
-        total = tl.dot(a, b, total, input_precision=PRECISION)
+        total = product(a, b, total, PRECISION)
     release(PDL)
 
     y_at = m[:, None] * Y_PITCH + (Y_OFFSET + channel)[None, :]

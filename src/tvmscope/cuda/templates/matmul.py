@@ -14,7 +14,7 @@ import triton.language as tl
 
 from tvmscope.cuda.templates.epilogue import finish
 from tvmscope.cuda.templates.launch import hold, prefetch, release, wait
-from tvmscope.cuda.templates.tiles import share_part, sum_parts, tile_of
+from tvmscope.cuda.templates.tiles import product, share_part, sum_parts, tile_of
 
 
 @triton.jit
@@ -108,7 +108,7 @@ def matmul(
             b = tl.load(b_at, mask=e_ok[:, None], other=0.0)
         else:
             b = tl.load(b_at, mask=e_ok[:, None] & n_ok[None, :], other=0.0)
-        total = tl.dot(a, b, total, input_precision=PRECISION)
+        total = product(a, b, total, PRECISION)
     release(PDL)
 
     y_at = (m * Y_M)[:, None] + (n * Y_N)[None, :]

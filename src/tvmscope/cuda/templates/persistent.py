@@ -16,7 +16,7 @@ import triton.language as tl
 
 from tvmscope.cuda.templates.epilogue import finish
 from tvmscope.cuda.templates.launch import release, wait
-from tvmscope.cuda.templates.tiles import tile_of
+from tvmscope.cuda.templates.tiles import product, tile_of
 
 
 @triton.jit
@@ -49,7 +49,7 @@ def persistent(
                 b = right.load([i * TILE_K, tile_n * TILE_N])
             else:
                 b = right.load([tile_n * TILE_N, i * TILE_K]).T
-            total = tl.dot(a, b, total, input_precision=PRECISION)
+            total = product(a, b, total, PRECISION)
         m = tile_m * TILE_M + tl.arange(0, TILE_M)
         n = tile_n * TILE_N + tl.arange(0, TILE_N)
         ok = (m < M)[:, None] & (n < N)[None, :]

@@ -1,4 +1,4 @@
-"""Which tile a block computes, and the sum of split-K parts inside one kernel."""
+"""Which tile a block computes, its products, and the sum of split-K parts inside one kernel."""
 
 from __future__ import annotations
 
@@ -47,3 +47,13 @@ def sum_parts(workspace, counters, tile,
         total += tl.load(workspace + (tile * SPLIT + part) * SIZE + inside, cache_modifier=".cg")
     tl.store(counters + tile, 0)
     return total
+
+
+@triton.jit
+def product(a, b, total, PRECISION: tl.constexpr):
+    """`total` and the product of two tiles; `ieee` multiplies in float32 and beside the tensor
+    cores, halves too."""
+    if PRECISION == "ieee":
+        a = a.to(tl.float32)
+        b = b.to(tl.float32)
+    return tl.dot(a, b, total, input_precision=PRECISION)

@@ -157,7 +157,7 @@ def _without_defaults(value: Any) -> dict[str, Any]:
 
 def check_math(kind: str, dtype: str, products: str) -> None:
     """Refuse a way to multiply that the type does not have."""
-    if (dtype == "float32") == (products == "tensor"):
+    if products != "ieee" and (dtype == "float32") == (products == "tensor"):
         raise UsageError(
             msg(
                 "{kind}: '{products}' is no way to multiply {dtype}",
@@ -190,7 +190,9 @@ def contraction_tensors(
 
 def type_label(dtype: str, products: str) -> str:
     """The type, or how its values are multiplied where that is a choice."""
-    return dtype if products == "tensor" else products
+    if products == "tensor":
+        return dtype
+    return products if dtype == "float32" else f"{dtype} {products}"
 
 
 def tail_label(epilogue: Epilogue) -> str:

@@ -14,7 +14,7 @@ AT_ROOF = 0.8
 
 
 def at_roof(subject: Subject, kernel: Kernel) -> bool:
-    """Whether memory is what holds the kernel back, and nearly nothing is left to win."""
+    """Whether memory limits the kernel, and nearly nothing is left to gain."""
     memory_s, compute_s = (
         subject.limits.memory_s(kernel.time), subject.limits.compute_s(kernel.time) or 0.0,
     )  # fmt: skip
@@ -34,7 +34,7 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity="info",
         effort="none",
-        title=msg("These kernels are at the memory roof: there is nothing to win"),
+        title=msg("These kernels are at the memory roof: there is nothing to gain"),
         evidence=subject.says(
             msg(
                 "{names} take {spent} at {lowest:.0%} of the memory roof or more.",

@@ -40,8 +40,8 @@ def _finding(subject: Subject, found: list[Kernel], calls: int) -> Finding:
             )
         ),
         advice=msg(
-            "Keep one number type through the model: an operator that insists on another one "
-            "costs a cast before and after it."
+            "Keep one number type through the model: an operator that needs another type costs a "
+            "cast before and after it."
         ),
         kernels=names(found),
         source_ops=sources(found),

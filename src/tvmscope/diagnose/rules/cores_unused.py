@@ -58,7 +58,7 @@ def _finding(subject: Subject, found: list[Kernel], cores: int, saving: float) -
                 names=listed(names(sorted(found, key=lambda k: -k.total_s))),
             )
         ),
-        advice=msg("Leave --threads out, unless the other cores have other work."),
+        advice=msg("Omit --threads, unless the other cores have other work."),
         kernels=names(found),
         saving_s=saving,
         fix={"threads": cores},

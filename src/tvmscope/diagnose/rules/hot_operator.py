@@ -19,7 +19,7 @@ from tvmscope.messages import Text, msg
 HOT = 0.08
 """A family of operators over this share of the run is hot."""
 HOT_WITH_FIX = 0.02
-"""What a pass can replace is worth a word earlier."""
+"""Operators that a pass can replace are reported from a smaller share on."""
 PASS = "fast-scatter"
 _REACHED = 0.6
 """The part of the memory roof that a good copy kernel reaches."""
@@ -32,7 +32,10 @@ _ADVICE = {
     "resize": msg("Use a whole-number scale and nearest mode where the model allows it."),
     "sort": msg("Take only the top k, or move the step out of the model."),
     "transpose": msg("Keep one layout through the model; transpose constants at compile time."),
-    "copy": msg("Write results into their place instead of joining or cutting them afterwards."),
+    "copy": msg(
+        "Write results directly to their destination instead of concatenating or slicing "
+        "them afterwards."
+    ),
 }
 
 
@@ -95,8 +98,8 @@ def _fix(subject: Subject) -> dict[str, object]:
 def _fix_advice(subject: Subject) -> Text:
     if subject.key.variant.uses_our_passes:
         return msg(
-            "Leave the pass {name} on: each place of the result then looks up what is written "
-            "to it, in parallel.",
+            "Leave the pass {name} on: each element of the result then looks up its update, in "
+            "parallel.",
             name=PASS,
         )
     return msg("Compile with the tvmscope pipeline, whose pass {name} replaces them.", name=PASS)
@@ -109,7 +112,7 @@ def _rate(subject: Subject) -> Text:
 
 
 def _one_pass(subject: Subject, found: list[Kernel]) -> float:
-    """Without bytes nobody can tell what is left: then nothing is promised."""
+    """Without a byte count no estimate is possible: then no saving is promised."""
     rates = [k.time.bytes / k.total_s for k in subject.kernels if k.time.bytes and k.total_s > 0]
     left = 0.0
     for kernel in found:

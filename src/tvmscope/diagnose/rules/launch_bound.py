@@ -13,7 +13,7 @@ from tvmscope.diagnose.view import Subject, subjects
 from tvmscope.messages import Seconds, msg
 
 MUCH = 0.1
-"""The share of a run between kernels from which the launches are to blame."""
+"""The share of a run between kernels from which launches are reported as the cause."""
 _FEWEST = 10
 _TINY_S = {"cpu": 50e-6, "cuda": 10e-6}
 """A kernel below this mean time has its launch in the same order of magnitude."""
@@ -34,7 +34,8 @@ def check(session: Session) -> Iterator[Finding]:
 
 def _between(subject: Subject) -> float | None:
     """Measured time between kernels, less what the instrument added there."""
-    host = subject.profile.host_s
+    device = subject.profile.device
+    host = subject.profile.host_s if device is None else device.gap_s
     return None if host is None else max(0.0, host - max(0.0, subject.profile.overhead_s))
 
 
@@ -67,7 +68,8 @@ def _finding(subject: Subject, between: float, calls: int, measured_s: float | N
         evidence=subject.says(
             msg(
                 "{between} of {run} pass between {calls} kernel calls, {each} per call; a kernel "
-                "takes {mean} in the mean, {tiny} kernels less than {limit}. Estimated: {left:.0%} "
+                "takes {mean} on average, {tiny} kernels less than {limit}. Estimated: {left:.0%} "
+                ""
                 "of it stays.",
                 between=Seconds(between),
                 run=Seconds(subject.run_s),

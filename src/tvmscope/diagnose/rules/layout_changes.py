@@ -20,11 +20,16 @@ AVOIDABLE = 0.5
 
 def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
-        taken = {k.name for kernels in hot(subject).values() for k in kernels}
-        found = [k for k in subject.kernels if _is_layout(k) and k.name not in taken]
-        several = sum(k.time.calls for k in found) > 1  # one is the price of a result as asked for
-        if several and sum(k.share for k in found) >= MUCH:
+        if found := worthwhile(subject):
             yield _finding(subject, found)
+
+
+def worthwhile(subject: Subject) -> list[Kernel]:
+    """The layout changes of a run that spends much on several; else none."""
+    taken = {k.name for kernels in hot(subject).values() for k in kernels}
+    found = [k for k in subject.kernels if _is_layout(k) and k.name not in taken]
+    several = sum(k.time.calls for k in found) > 1  # one is the price of a result as asked for
+    return found if several and sum(k.share for k in found) >= MUCH else []
 
 
 def _is_layout(kernel: Kernel) -> bool:

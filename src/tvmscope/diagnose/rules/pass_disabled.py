@@ -40,7 +40,7 @@ def check(session: Session) -> Iterator[Finding]:
 
 def _finding(subject: Subject, name: str, found: list[Kernel]) -> Finding:
     saving = estimate.saved_s(subject, found) if found else None
-    told = msg("1 of our passes did not run; what it would bring cannot be told beforehand.")
+    told = msg("1 of our passes did not run; its effect cannot be estimated.")
     if found:
         told = msg(
             "{names} take {spent} without it. Estimated: {basis}.",
@@ -55,7 +55,7 @@ def _finding(subject: Subject, name: str, found: list[Kernel]) -> Finding:
         effort="minutes",
         title=msg("The pass {name} is switched off", name=name),
         evidence=subject.says(told if not words else sentences(word(words), told)),
-        advice=msg("Leave --disable-pass {name} out.", name=name),
+        advice=msg("Omit --disable-pass {name}.", name=name),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,

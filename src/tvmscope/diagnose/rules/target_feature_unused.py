@@ -69,9 +69,7 @@ def _cpu(session: Session, target: Target, subject: Subject | None) -> Iterator[
             more=more,
             basis=msg("faster") if subject is None else estimate.basis(subject),
         ),
-        advice=msg(
-            "Compile with --target cpu, which asks the CPU for its features and proves them."
-        ),
+        advice=msg("Compile with --target cpu, which detects the CPU's features and proves them."),
         kernels=() if subject is None else tuple(k.name for k in subject.heavy),
         saving_s=saving,
         fix={"target": "cpu"},
@@ -96,7 +94,7 @@ def _gpu(session: Session, target: Target) -> Iterator[Finding]:
             gpu=session.environment.gpu or "",
             has=has,
         ),
-        advice=msg("Compile with --target cuda, which asks the GPU for its architecture."),
+        advice=msg("Compile with --target cuda, which detects the GPU's architecture."),
         fix={"target": "cuda"},
     )
 

@@ -1,4 +1,4 @@
-"""Heavy matrix kernels of a GPU that run beside its tensor cores, with the first reason why."""
+"""Heavy matrix kernels of a GPU that do not use its tensor cores, with the first reason why."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STEP = 8
 _MATRIX_TEMPLATES = ("conv2d", "matmul", "persistent", "attention")
 """Of generated kernels; what they are called says less than what they are made of."""
 GAIN = 3.0
-"""Taken for fp16 tensor cores against CUDA cores, as far as memory and epilogue let it through."""
+"""The assumed gain of fp16 tensor cores over CUDA cores, limited by memory and epilogue."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -97,18 +97,18 @@ def _finding(subject: Subject, cause: str, found: list[Kernel]) -> Finding:
 _CAUSES: dict[str, tuple[str, str, dict[str, str], str]] = {
     "dtype": (
         msg("the data is float32"),
-        msg("Compile with --precision float16, and look at the accuracy it reports."),
+        msg("Compile with --precision float16, and check the accuracy that it reports."),
         {"precision": "float16"},
         "minutes",
     ),
     "layout": (
         msg("channels come before height and width"),
-        msg("Bring the channels last (NHWC), so that the convolution is a matrix product."),
+        msg("Put the channels last (NHWC), so that the convolution is a matrix product."),
         {},
         "hours",
     ),
     "alignment": (
-        msg("an innermost extent is no multiple of eight"),
+        msg("an innermost extent is not a multiple of eight"),
         msg("Pad the channels or features to a multiple of eight."),
         {},
         "hours",
@@ -123,7 +123,7 @@ _CAUSES: dict[str, tuple[str, str, dict[str, str], str]] = {
 
 RULE = Rule(
     id="tensor-cores-unused",
-    title=msg("Matrix kernels beside the tensor cores"),
+    title=msg("Matrix kernels that do not use the tensor cores"),
     needs=("profiles", "kernel_ir"),
     check=check,
 )

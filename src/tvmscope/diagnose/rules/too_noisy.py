@@ -76,8 +76,8 @@ def _profiles(session: Session) -> Iterator[Finding]:
             effort="minutes",
             title=msg("A profile does not match the measurement"),
             evidence=msg(
-                "A run took, while profiling / while measuring: {rows}. Estimates that rest on "
-                "such a profile are not to be trusted.",
+                "A run took, while profiling / while measuring: {rows}. Estimates based on such "
+                "a profile are unreliable.",
                 rows=listed(apart),
             ),
             advice=_ADVICE,

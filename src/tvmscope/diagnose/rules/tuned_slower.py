@@ -61,7 +61,7 @@ def _finding(session: Session, tuned: Result, plain: Result) -> Finding:
             ),
             msg("Slower by a tenth or more: {names}.", names=listed(worse)) if worse else None,
         ),
-        advice=msg("Leave these records out, or tune again on an idle machine."),
+        advice=msg("Remove these records, or tune again on an idle machine."),
         kernels=worse,
         saving_s=new - old,
     )

@@ -59,9 +59,9 @@ def _finding(subject: Subject, chains: list[list[Kernel]], off: list[str]) -> Fi
                 ),
             )
         ),
-        advice=msg("Do not leave out {passes}.", passes=off)
+        advice=msg("Do not disable {passes}.", passes=off)
         if off
-        else msg("Look for what parts them: a reshape or an output of the model between them."),
+        else msg("Look for what separates them: a reshape or an output of the model between them."),
         kernels=names(found),
         source_ops=sources(found),
         saving_s=saving,

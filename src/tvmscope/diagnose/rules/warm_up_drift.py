@@ -50,7 +50,7 @@ def _evidence(worst: Result, others: list[str]) -> Text:
 
 
 def has_drifted(row: Result) -> bool:
-    """Whether a row's times went one way, by more than a comparison can bear."""
+    """Whether a row's times drifted in one direction, by more than a comparison tolerates."""
     return abs(_drift(row) or 0.0) > MUCH
 
 

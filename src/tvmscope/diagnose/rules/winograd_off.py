@@ -1,7 +1,7 @@
-"""3x3 convolutions that run directly because Winograd's way is switched off.
+"""3x3 convolutions that run directly because Winograd is switched off.
 
-Each is taken to cost what the compiler's own model says, in relation to the time it takes now; its
-transformed weights still have to come from memory.
+The estimate scales the present time by the ratio of the compiler's cost estimates; the transformed
+weights still have to be read from memory.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def _finding(subject: Subject, found: list[Kernel], saving: float) -> Finding:
         evidence=subject.says(
             msg(
                 "{names} take {spent} as direct 3x3 convolutions of stride 1. Estimated: the "
-                "compiler's cost of Winograd's way over that of the direct one, not below the "
-                "memory roof.",
+                "ratio of the compiler's cost estimates for Winograd and for the direct "
+                "convolution, not below the memory roof.",
                 names=listed(names(found)),
                 spent=subject.spent(found),
             )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from math import gcd
 from typing import TYPE_CHECKING
 
 from tvmscope.learn import exercises
-from tvmscope.learn.facts import StepRun, Study
 from tvmscope.learn.lesson import Lesson, Parameter, Params, Step
 from tvmscope.learn.workloads import PADDED_TRANSPOSE, TRANSPOSE
-from tvmscope.machine.caches import Cache
-from tvmscope.messages import Text, msg
+from tvmscope.messages import msg
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -21,25 +18,6 @@ def tiled(sch: Schedule, p: Params) -> None:
     i_o, i_i = sch.split(i, factors=[None, p["tile"]])
     j_o, j_i = sch.split(j, factors=[None, p["tile"]])
     sch.reorder(i_o, j_o, i_i, j_i)
-
-
-def sets_used(cache: Cache, stride_bytes: int) -> int:
-    """How many different sets a walk with this stride falls into."""
-    sets = cache.sets or cache.size_bytes // (cache.line_bytes * (cache.ways or 8))
-    return sets // gcd(sets, max(1, stride_bytes // cache.line_bytes))
-
-
-def _says(now: StepRun, before: StepRun, study: Study) -> Text | None:
-    first = study.caches[0]
-    return msg(
-        "A step down a column of {size} numbers is {plain} bytes and falls into {few} of the "
-        "{level} cache's sets; with 64 bytes more it falls into {many}.",
-        size=study.size,
-        plain=study.size * 4,
-        few=sets_used(first, study.size * 4),
-        level=first.name,
-        many=sets_used(first, study.size * 4 + 64),
-    )
 
 
 LESSON = Lesson(
@@ -65,7 +43,6 @@ LESSON = Lesson(
             title=msg("The same matrix in rows that are 16 numbers longer"),
             note=msg("No primitive: only the place of the data differs."),
             workload=PADDED_TRANSPOSE,
-            says=_says,
         ),
         Step(
             name="tiled",
@@ -79,12 +56,12 @@ LESSON = Lesson(
             "How many different sets of this machine's first-level cache does a column of the "
             "matrix fall into, with rows of exactly this size?"
         ),
-        lambda study: sets_used(study.caches[0], study.size * 4),
+        lambda study: study.caches[0].sets_used(study.size * 4),
         lambda study, right: msg(
             "Yes: {sets} sets of {ways} places hold {lines} lines of a column with {size}.",
             sets=right,
-            ways=study.caches[0].ways or 8,
-            lines=right * (study.caches[0].ways or 8),
+            ways=study.caches[0].places,
+            lines=right * study.caches[0].places,
             size=study.size,
         ),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tvmscope.core.target import Target
@@ -48,12 +49,15 @@ def default_threads() -> int:
     return int(tvm.get_global_func("runtime.NumThreads")())
 
 
-DEFAULT_THREADS = here(default_threads)
+@cache
+def tvms_own_choice() -> int:
+    """The same, asked in a process of its own."""
+    return run_isolated(here(default_threads))
 
 
 def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
     """How many threads TVM takes, beside how many cores there are."""
-    own = run_isolated(DEFAULT_THREADS)
+    own = tvms_own_choice()
     return (
         Exhibit(
             title=msg("TVM's own choice"),
@@ -111,7 +115,7 @@ LESSON = Lesson(
     ),
     exercise=exercises.number(
         msg("How many threads does TVM's pool have on this machine if nobody says anything?"),
-        lambda study: run_isolated(DEFAULT_THREADS),
+        lambda study: tvms_own_choice(),
         lambda study, right: msg(
             "Yes: {right}, of {cores} usable cores.", right=right, cores=study.target.cores
         ),

@@ -87,7 +87,7 @@ def parse(text: str) -> tuple[Section, list[Section]]:
             if not equals or not sections:
                 raise ImportModelError(
                     msg(
-                        "line {number} of the .cfg is no setting: '{line}'",
+                        "line {number} of the .cfg is not a setting: '{line}'",
                         number=number,
                         line=line[:60],
                     )

@@ -156,7 +156,7 @@ class Darknet(nn.Module):
             raise ImportModelError(
                 msg(
                     "'{path}' holds {count:,} weights, the .cfg asks for {wanted:,}: they do not "
-                    "belong together, or the file is cut short",
+                    "belong together, or the file is truncated",
                     path=path,
                     count=len(values),
                     wanted=wanted,
@@ -223,7 +223,7 @@ def load(source: Source, options: LoadOptions) -> TorchModel:
 
 
 def build(text: str, parts: Parts, options: LoadOptions, *, published: bool = False) -> TorchModel:
-    """The module of a .cfg text in eval mode, with an example input and how it sees pictures."""
+    """The module of a .cfg text in eval mode, with an example input and its image settings."""
     torch.manual_seed(options.seed)
     module = Darknet(text, parts.form).eval()
     shape = (1, module.net.whole("channels", 3), *module.size)

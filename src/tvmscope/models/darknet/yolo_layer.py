@@ -39,7 +39,7 @@ class Yolo(nn.Module):
         self._placed: dict[tuple[object, ...], _Constants] = {}
 
     def forward(self, x: Tensor, input_size: tuple[int, int]) -> Tensor:
-        """`input_size` is the height and width of the picture that the network was given."""
+        """`input_size` is the height and width of the image that the network was given."""
         if self.form == "raw":
             return x
         batch, _, height, width = x.shape
@@ -66,7 +66,8 @@ class Yolo(nn.Module):
         return self._placed[key]
 
     def _cells(self, height: int, width: int) -> tuple[Tensor, Tensor]:
-        """For sigmoids s of a centre: s * factor + corner is its place, as a share of the input.
+        """For sigmoids s of a centre: s * factor + corner is its position, as a fraction of the
+        input.
 
         Made by numpy, so that an exported graph holds the result and not the arithmetic.
         """

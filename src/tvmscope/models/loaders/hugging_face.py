@@ -85,7 +85,7 @@ def example_inputs(module: Any, seed: int) -> dict[str, torch.Tensor]:
     if main != "input_ids":
         raise ImportModelError(
             msg(
-                "{name} takes '{main}', for which inputs cannot be made up; write a function "
+                "{name} takes '{main}', for which no inputs can be generated; write a function "
                 "that returns (module, inputs) and give file.py:function",
                 name=type(module).__name__,
                 main=main,

@@ -28,7 +28,7 @@ with hidden("torch"):  # ONNX Runtime's tools would import it: two seconds, and 
 _FOLLOWED = {"Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten"}
 """Operators through which an index stays an index."""
 _RUNTIME_DOMAIN = "com.microsoft"
-"""ONNX Runtime's own operators; which ones it has, only a run tells."""
+"""ONNX Runtime's own operators; only a run shows which ones it has."""
 
 
 def read(path: Path, text: str) -> onnx.ModelProto:
@@ -39,7 +39,7 @@ def read(path: Path, text: str) -> onnx.ModelProto:
     except DecodeError as e:
         raise ImportModelError(
             msg(
-                "'{text}' is not an ONNX file, or is cut short; export or download it again",
+                "'{text}' is not an ONNX file, or is truncated; export or download it again",
                 text=text,
             )
         ) from e
@@ -98,7 +98,7 @@ def bind(
 
 
 def _check_operators(model: onnx.ModelProto, text: str) -> None:
-    """Name every operator that nobody defines; ONNX Runtime would tell only of the first."""
+    """Name every undefined operator; ONNX Runtime would report only the first."""
     defined = {(f.domain, f.name) for f in model.functions}
     foreign: dict[str, list[str]] = {}
     for index, node in enumerate(model.graph.node):
@@ -179,8 +179,8 @@ def run_reference(
     except Exception as e:  # onnxruntime has a dozen error classes without a common base
         raise ImportModelError(
             msg(
-                "'{text}' does not run in ONNX Runtime ({reason}); if the made-up inputs are "
-                "at fault, give real ones with --inputs x.npz",
+                "'{text}' does not run in ONNX Runtime ({reason}); if the generated inputs are "
+                "the cause, give real ones with --inputs x.npz",
                 text=text,
                 reason=one_line(e),
             )
@@ -213,7 +213,7 @@ def _dims(value: Any) -> list[int | str]:
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type" or value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
         raise ImportModelError(
-            msg("input '{name}' is not a numeric tensor; cut it off the graph", name=value.name)
+            msg("input '{name}' is not a numeric tensor; remove it from the graph", name=value.name)
         )
     return [  # a dimension without a name gets one of its own
         dim.dim_value
@@ -300,7 +300,7 @@ def _dtype(value: Any) -> str:
     if dtype.kind not in "fiub":
         raise ImportModelError(
             msg(
-                "input '{name}' is {dtype}, which cannot be made here",
+                "input '{name}' is {dtype}, for which no values can be generated",
                 name=value.name,
                 dtype=str(dtype),
             )

@@ -1,4 +1,4 @@
-"""What an ONNX file says about pictures in its metadata: class names, and how to show them."""
+"""Reads the image settings in an ONNX file's metadata: class names and preprocessing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes randomly initialised modules alive: their outputs depend on their inputs."""
+"""Initialises random modules so that their outputs depend on their inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads torchvision's models, with their weights where those can be had."""
+"""Loads torchvision's models, with their weights if those are available."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def load_exported(source: Source, options: LoadOptions) -> TorchModel:
     if program.example_inputs is None:
         raise ImportModelError(
             msg(
-                "'{source}' carries no example inputs; save the program again with them",
+                "'{source}' contains no example inputs; save the program again with them",
                 source=source.text,
             )
         )
@@ -163,7 +163,7 @@ def _torch_model(source: Source, module: Any, inputs: Any) -> TorchModel:
     if not isinstance(module, nn.Module):
         raise UsageError(
             msg(
-                "'{source}' gives a {name}, not an nn.Module",
+                "'{source}' returns a {name}, not an nn.Module",
                 source=source.text,
                 name=type(module).__name__,
             )

@@ -44,7 +44,7 @@ _STEPS = (
     (8, ("mean",)),
     *((0, ("mean", "bar", "memory", "interval", "error")[:n]) for n in range(2, 6)),
 )
-"""What gives way on a narrow terminal, step by step: the bar's width, then whole columns."""
+"""What is dropped on a narrow terminal, step by step: the bar's width, then whole columns."""
 TEXT_WIDTH = 120
 _FINDINGS = 3
 
@@ -107,7 +107,7 @@ class SessionView:
         yield Text(clean(view.environment(session), 600), style="dim")
 
     def _table(self, rows: list[ResultLine], console: Console, options: ConsoleOptions) -> Table:
-        """As many columns as fit; names and medians stay whatever the width."""
+        """As many columns as fit; names and medians always stay."""
         unbounded = options.update(max_width=10_000)
         for bar_width, dropped in _STEPS:
             columns = self._columns(rows, bar_width)
@@ -165,7 +165,7 @@ def _versus(row: ResultLine) -> Text:
 
 
 def _trouble(rows: Sequence[ResultLine], *, several: bool) -> Iterator[Text]:
-    """The rows without a place in the table, each with its reason."""
+    """The rows that are not in the table, each with its reason."""
     for row in rows:
         status = row.result.status
         line = Text(f"  {row.name}")
@@ -187,7 +187,7 @@ def _findings(session: Session) -> Iterator[Text]:
         yield line.append(f" [{clean(finding.rule, NAME_LIMIT)}]", style="dim")
     if found:
         text = plural("{n} finding", "{n} findings", len(found)).format(n=len(found))
-        yield Text(_("{findings}; tvmscope explain has them all").format(findings=text), "dim")
+        yield Text(_("{findings}; tvmscope explain lists them").format(findings=text), "dim")
 
 
 def _remarks(session: Session) -> Iterator[Text]:

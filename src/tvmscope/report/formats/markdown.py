@@ -27,7 +27,7 @@ def render(sessions: Sequence[Session], pictures: Sequence[Pictures] = ()) -> st
 
 
 def files(sessions: Sequence[Session], name: str) -> dict[str, str]:
-    """The document as `name`, with its pictures in `figures/`."""
+    """The document as `name`, with its images in `figures/`."""
     titles = {
         "backends": _("Backends"),
         "waterfall": _("Where the gap comes from"),

@@ -1,4 +1,4 @@
-"""Node data for Google's Model Explorer: our time of every source operator, laid over the graph.
+"""Node data for Google's Model Explorer: our time of every source operator.
 
 Nodes are matched by name. ONNX graphs have the names that tvmscope keeps; a torch model's operators
 are module paths, which match where the viewer's graph names its nodes so. A kernel that computes
@@ -25,7 +25,7 @@ _GRADIENT = (
 
 
 def render(sessions: Sequence[Session]) -> str:
-    """One model's data fits whatever graph is open; those of several are told apart by name."""
+    """One model's data fits whatever graph is open; those of several models are keyed by name."""
     graphs = {session.model.name: _graph(session) for session in sessions}
     document = graphs if len(sessions) > 1 else graphs[sessions[0].model.name]
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
@@ -36,7 +36,7 @@ def _graph(session: Session) -> dict[str, Any]:
     if not session.profiles:
         raise UsageError(
             msg(
-                "{model} has no kernel profile to lay over a graph; `tvmscope profile` makes one",
+                "{model} has no kernel profile to show on a graph; `tvmscope profile` makes one",
                 model=session.model.name,
             )
         )

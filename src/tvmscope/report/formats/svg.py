@@ -1,4 +1,4 @@
-"""The console's table as a picture, for READMEs and slides."""
+"""The console's table as an image, for READMEs and slides."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvmscope.report.renderers import Renderer
 
 WIDTH = 118
 _WEB_FONT = re.compile(r"@font-face\s*\{[^}]*\}\s*")
-"""rich asks for its font from the network; a picture must look the same without."""
+"""rich asks for its font from the network; an image must look the same without."""
 
 
 def to_svg(sessions: Sequence[Session]) -> str:

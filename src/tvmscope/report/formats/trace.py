@@ -27,7 +27,7 @@ def render(sessions: Sequence[Session]) -> str:
     document = {
         "traceEvents": [e for pid, track in enumerate(tracks, 1) for e in _process(pid, *track)],
         "displayTimeUnit": "ms",
-        "otherData": {"note": _("kernels and runs are laid end to end; starts are not known")},
+        "otherData": {"note": _("kernels and runs are drawn end to end; start times are unknown")},
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 

@@ -38,7 +38,7 @@ class Block:
 
 
 def blocks(session: Session) -> list[Block]:
-    """All effects of an ablation, in words; empty for other sessions."""
+    """All effects of an ablation as text; empty for other sessions."""
     found, every = [], effects(session)
     for direction, title in _TITLES.items():
         mine = [e for e in every if e.direction == direction]
@@ -74,8 +74,8 @@ def _drawn(block: Block) -> Iterator[RenderableType]:
     yield Text(block.title, style="bold")
     if block.rows:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        for place, name in enumerate(HEAD):
-            table.add_column(name, justify="right" if place in NUMBERS else "left")
+        for index, name in enumerate(HEAD):
+            table.add_column(name, justify="right" if index in NUMBERS else "left")
         for effect, cells in block.rows:
             texts = [Text(cell) for cell in cells]
             texts[-1].stylize(_STYLES.get(effect.worth, "dim"))

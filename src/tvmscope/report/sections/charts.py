@@ -1,4 +1,4 @@
-"""The numbers behind the figures and tables of a profile: page and pictures only draw them."""
+"""Computes the numbers behind a profile's figures and tables; renderers only draw them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tvmscope.units import format_s
 TOP_KERNELS = 20
 TOP_GROUPS = 25
 MOST_BARS = 12
-"""Operator bars of a waterfall; the smaller ones become one bar, so that the picture stays calm."""
+"""Operator bars of a waterfall; the smaller ones become one bar, so that the figure stays
+readable."""
 LABEL_LIMIT = 34
 STRAY = 0.25
 """Plain runs of the same code in two processes differ by less on a machine that is left alone."""
@@ -69,7 +70,7 @@ def percent(share: float | None) -> str:
 
 @dataclass(frozen=True)
 class KernelRow:
-    """A kernel of a profile beside its place under the roofs."""
+    """A kernel of a profile with its position under the roofs."""
 
     kernel: KernelTime
     share: float
@@ -205,7 +206,7 @@ class RoofLine:
     end: tuple[float, float]
 
     def between(self, place: int) -> tuple[float, float]:
-        """Where its label stands: neighbours, which run in parallel, get different places."""
+        """The position of its label: neighbours, which run in parallel, get different positions."""
         part = 0.3 + 0.17 * (place % 4)
         x, y = (a ** (1 - part) * b**part for a, b in zip(self.start, self.end, strict=True))
         return x, y

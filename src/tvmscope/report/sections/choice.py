@@ -1,5 +1,4 @@
-"""What tuning chose for a task in words: parameters beside the rule's own, or a trace's steps; and
-what each part of the choice is worth."""
+"""Describes what tuning chose for a task, and what each part of the choice is worth."""
 
 from __future__ import annotations
 
@@ -17,11 +16,11 @@ _MOST_STEPS = 40
 _WITHOUT = {
     "parallel": _("all on one thread: no loop in parallel"),
     "vectorize": _("one value at a time: no loop in vector registers"),
-    "unroll": _("no loop written out"),
+    "unroll": _("no loop unrolled"),
     "compute_at": _("each stage finished before the next: none computed inside another"),
     "decompose_reduction": _("sums set to zero inside the loop"),
     "set_scope": _("tiles kept in memory, not in registers"),
-    "prefetch": _("weights not fetched ahead"),
+    "prefetch": _("weights not prefetched"),
 }
 
 
@@ -45,7 +44,7 @@ def _parameter(task: TunedTask, rules: Sequence[RuleFacts], name: str, value: in
         return text
     same = _words(rules, name, own)
     said = _(same) if same and "{value}" not in same else clean(str(own), NAME_LIMIT)
-    return _("{text} (the rule by itself: {own})").format(text=text, own=said)
+    return _("{text} (default of the rule: {own})").format(text=text, own=said)
 
 
 def _words(rules: Sequence[RuleFacts], name: str, value: int | str) -> str | None:
@@ -79,7 +78,7 @@ def _worth(task: TunedTask, part: Part) -> Worth:
     value = task.chosen.params.get(part.name) if task.chosen else None
     own = task.own.get(part.name)
     shown = name if value is None else f"{name} = {clean(str(value), NAME_LIMIT)}"
-    back = _("as the rule has it")
+    back = _("default of the rule")
     without = back if own is None else f"{back}: {clean(str(own), NAME_LIMIT)}"
     return Worth(shown, without, _factor(part))
 
@@ -87,6 +86,6 @@ def _worth(task: TunedTask, part: Part) -> Worth:
 def _factor(part: Part) -> str:
     if part.factor is None or part.interval is None:
         why = clean(part.reason or _("unknown"), 120)
-        return _("not known: {why}").format(why=why)
+        return _("unknown: {why}").format(why=why)
     low, high = part.interval
     return f"{part.factor:.2f}x ({low:.2f}-{high:.2f})"

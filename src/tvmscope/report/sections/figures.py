@@ -1,4 +1,4 @@
-"""Pictures of a session as SVG, drawn by matplotlib: for documents that cannot run a script."""
+"""Draws a session's figures as SVG with matplotlib, for documents that cannot run a script."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ROW = 0.3
 
 
 def figures(session: Session) -> dict[str, str]:
-    """The pictures that this session has the data for, by name."""
+    """The figures that this session has data for, by name."""
     makers: tuple[tuple[str, Callable[[Session], str | None]], ...] = (
         ("backends", _backends),
         ("waterfall", _waterfall),
@@ -69,11 +69,11 @@ def _canvas(height: float, title: str) -> Iterator[tuple[Axes, StringIO]]:
 def bars(
     title: str, rows: Sequence[tuple[str, float, str]], unit: str, limit: float | None = None
 ) -> str:
-    """A picture of named values, each with its own words; `limit` is a line that none can pass."""
+    """A bar chart of named values, each with its own text; `limit` is a line that none can pass."""
     with _canvas(1.0 + _ROW * max(1, len(rows)), clean(title)) as (axes, stream):
-        for place, (_name, value, words) in enumerate(rows):
-            axes.barh(place, value, 0.62, color=_OWN)
-            _beside(axes, clean(words, NAME_LIMIT), value, place)
+        for index, (_name, value, words) in enumerate(rows):
+            axes.barh(index, value, 0.62, color=_OWN)
+            _beside(axes, clean(words, NAME_LIMIT), value, index)
         if limit is not None:
             axes.axvline(limit, color=_BAD, lw=1.0, linestyle="--")
         axes.margins(x=0.18)
@@ -101,16 +101,16 @@ def _backends(session: Session) -> str | None:
     names = [r.name + (f" @ {clean(r.result.task.target, 20)}" if several else "") for r in rows]
     scale_ms = charts.scale_s(rows) * 1e3
     with _canvas(1.0 + _ROW * len(rows), _("Median time of one run")) as (axes, stream):
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             time_ms, ends = row.summary["median_s"] * 1e3, row.summary["ci95_s"] or ()
             off = time_ms > scale_ms  # it would make specks of the others: hatched, and cut
             axes.barh(
-                place, min(time_ms, scale_ms), 0.62, color=_OWN if row.is_own else _PEER,
+                index, min(time_ms, scale_ms), 0.62, color=_OWN if row.is_own else _PEER,
                 hatch="//" if off else None, edgecolor="white" if off else None,
             )  # fmt: skip
             ends = () if off else [1e3 * end for end in ends]
-            axes.plot(ends, [place] * len(ends), color="#1b1e22", lw=1.2, marker="|")
-            _beside(axes, row.median, max([min(time_ms, scale_ms), *ends]), place)
+            axes.plot(ends, [index] * len(ends), color="#1b1e22", lw=1.2, marker="|")
+            _beside(axes, row.median, max([min(time_ms, scale_ms), *ends]), index)
         axes.margins(x=0.12)
         axes.set_xlabel(_("ms, with the 95 % interval"))
         _labels(axes, names)
@@ -127,12 +127,12 @@ def _waterfall(session: Session) -> str | None:
     steps = [*charts.steps(gap), whole]
     title = _("From {theirs} to {ours}").format(theirs=theirs, ours=ours)
     with _canvas(1.0 + _ROW * len(steps), title) as (axes, stream):
-        for place, step in enumerate(steps):
+        for index, step in enumerate(steps):
             colour = {"total": _OWN, "unexplained": _PEER}.get(step.kind)
             colour = colour or (_BAD if step.delta_s > 0 else _GOOD)
-            axes.barh(place, step.delta_s * 1e3, 0.62, left=step.start_s * 1e3, color=colour)
+            axes.barh(index, step.delta_s * 1e3, 0.62, left=step.start_s * 1e3, color=colour)
             end = max(step.start_s, step.end_s) * 1e3
-            _beside(axes, charts.signed(step.delta_s), end, place)
+            _beside(axes, charts.signed(step.delta_s), end, index)
         axes.axvline(0, color=_SOFT, lw=0.8)
         axes.margins(x=0.14)
         axes.set_xlabel(
@@ -169,13 +169,13 @@ def _roofline(session: Session) -> str | None:
 
 
 def _draw_roofs(axes: Axes, lines: Sequence[charts.RoofLine]) -> None:
-    for place, line in enumerate(lines):
-        inner = 0 < place < len(lines) - 1
+    for index, line in enumerate(lines):
+        inner = 0 < index < len(lines) - 1
         xs, ys = zip(line.start, line.end, strict=True)
         axes.plot(xs, ys, color=_SOFT, lw=1.0 if inner else 1.4, ls=":" if inner else "-")
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
         axes.annotate(
-            line.label, line.between(place), fontsize=7.5, color=_SOFT, ha="center",
+            line.label, line.between(index), fontsize=7.5, color=_SOFT, ha="center",
             va="center", bbox=box,
         )  # fmt: skip
 
@@ -206,10 +206,10 @@ def _kernels(session: Session) -> str | None:
         backend=clean(profile.key.name, NAME_LIMIT), target=clean(profile.key.target, NAME_LIMIT)
     )
     with _canvas(1.0 + _ROW * len(rows), title) as (axes, stream):
-        for place, row in enumerate(rows):
-            axes.barh(place, row.kernel.total_s * 1e3, 0.62, color=_OWN)
+        for index, row in enumerate(rows):
+            axes.barh(index, row.kernel.total_s * 1e3, 0.62, color=_OWN)
             text = f"{format_s(row.kernel.total_s)} ({charts.percent(row.share)})"
-            _beside(axes, text, row.kernel.total_s * 1e3, place)
+            _beside(axes, text, row.kernel.total_s * 1e3, index)
         axes.margins(x=0.2)
         axes.set_xlabel(_("ms of one run"))
         _labels(axes, [clean(row.kernel.name, 40) for row in rows])

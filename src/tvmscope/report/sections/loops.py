@@ -1,4 +1,4 @@
-"""A kernel's loop nest as indented lines, for the page."""
+"""Renders a kernel's loop nest as indented lines, for the page."""
 
 from __future__ import annotations
 

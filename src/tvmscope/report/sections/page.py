@@ -231,9 +231,9 @@ class Part:
                         "label": x.label,
                         "x": [x.start[0], x.end[0]],
                         "y": [x.start[1], x.end[1]],
-                        "at": x.between(place),
+                        "at": x.between(index),
                     }
-                    for place, x in enumerate(roofline.lines)
+                    for index, x in enumerate(roofline.lines)
                 ],
                 "points": points,
             }
@@ -260,7 +260,7 @@ def _hoverable(key: RowKey, row: KernelRow) -> dict[str, Any]:
         limit.format(share=percent(point.share)),
     ]
     if point.above:
-        lines.append(_("above its roof: a roof, a time or a count of ours is wrong"))
+        lines.append(_("above its roof: a roof, a time or an operation count is wrong"))
     return {
         "backend": clean(key.name, NAME_LIMIT),
         "x": point.intensity,

@@ -1,8 +1,8 @@
-"""A schedule's trace in words: what each primitive did to which loop or stage of a kernel.
+"""Describes a schedule's trace: what each primitive did to which loop or stage of a kernel.
 
-A trace is a list of Python calls on made-up names (`l32, l33 = sch.split(loop=l27, ...)`). A stage
-is called after its name or its place, a loop after its stage and its place (2.4: the fourth loop of
-stage 2), the parts of a split loop with letters (2.4a, 2.4b), joined loops with a sign between.
+A trace is a list of Python calls on generated names (`l32, l33 = sch.split(loop=l27, ...)`). A
+stage is called by its name or its number, a loop by its stage and its number (2.4: the fourth loop
+of stage 2), the parts of a split loop with letters (2.4a, 2.4b), joined loops with a sign between.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def _name_block(call: _Call, names: Names) -> None:
 
 
 def _name_children(call: _Call, names: Names) -> None:
-    for place, result in enumerate(call.results, start=1):
-        names[result] = _STAGE + str(place)
+    for index, result in enumerate(call.results, start=1):
+        names[result] = _STAGE + str(index)
 
 
 def _name_neighbours(text: str) -> Callable[[_Call, Names], None]:
@@ -135,8 +135,8 @@ def _name_neighbours(text: str) -> Callable[[_Call, Names], None]:
 def _name_loops(call: _Call, names: Names) -> None:
     stage = _shown(names, call.get("block")).replace(_STAGE, "").removeprefix(_("the "))
     stage = stage.replace(" ", "-")
-    for place, result in enumerate(call.results, start=1):
-        names[result] = f"{stage}.{place}"
+    for index, result in enumerate(call.results, start=1):
+        names[result] = f"{stage}.{index}"
 
 
 def _name_parts(call: _Call, names: Names) -> None:
@@ -152,7 +152,7 @@ def _name_joined(call: _Call, names: Names) -> None:
 
 
 def _name_decision(call: _Call, names: Names) -> None:
-    """What a search has chosen is shown in place of the name of the choice."""
+    """Show the value that a search chose instead of the name of the choice."""
     decision = call.named.get("decision")
     chosen = decision if isinstance(decision, list) else [decision]
     for result, value in zip(call.results, chosen, strict=False):
@@ -186,7 +186,7 @@ def _say(text: str, *keys: str) -> Callable[[_Call, Names], str]:
 
     def sentence(call: _Call, names: Names) -> str:
         return text.format(
-            **{key: _shown(names, call.get(key, place)) for place, key in enumerate(keys)}
+            **{key: _shown(names, call.get(key, index)) for index, key in enumerate(keys)}
         )
 
     return sentence
@@ -201,7 +201,7 @@ def _split(call: _Call, names: Names) -> str:
 
 def _fuse(call: _Call, names: Names) -> str:
     loops = _(" and ").join(_shown(names, loop) for loop in call.positional)
-    return _("joined loops {loops}: more iterations to hand out").format(loops=loops)
+    return _("joined loops {loops}: more iterations to distribute").format(loops=loops)
 
 
 def _reorder(call: _Call, names: Names) -> str:
@@ -224,7 +224,7 @@ _SENTENCES: Mapping[str, Callable[[_Call, Names], str]] = {
     "reorder": _reorder,
     "parallel": _say(_("ran loop {loop} in parallel on all threads"), "loop"),
     "vectorize": _say(_("computed loop {loop} in vector registers"), "loop"),
-    "unroll": _say(_("wrote out the iterations of loop {loop}: values stay in registers"), "loop"),
+    "unroll": _say(_("unrolled loop {loop}: values stay in registers"), "loop"),
     "bind": _say(_("spread loop {loop} over the GPU's {thread_axis}"), "loop", "thread_axis"),
     "compute_inline": _say(_("computed {block} where it is used: it needs no buffer"), "block"),
     "reverse_compute_inline": _say(_("computed {block} where its input is made"), "block"),
@@ -254,12 +254,13 @@ _SENTENCES: Mapping[str, Callable[[_Call, Names], str]] = {
         _("replaced {block_or_loop} by the instruction {tensor_intrin}"), "block_or_loop",
         "tensor_intrin",
     ),
-    "blockize": _say(_("made the loops below {target} one tile"), "target"),
+    "blockize": _say(_("turned the loops below {target} into one tile"), "target"),
     "transform_layout": _say(_("changed the data layout of {block}"), "block"),
-    "transform_block_layout": _say(_("numbered the iterations of {block} anew"), "block"),
+    "transform_block_layout": _say(_("re-indexed the iterations of {block}"), "block"),
     "storage_align": _say(_("padded rows of {block} against bank conflicts"), "block"),
     "pad_einsum": _say(_("padded {block} to whole tiles: {padding}"), "block", "padding"),
     "annotate": _say(
-        _("noted {ann_key} = {ann_val} on {block_or_loop}"), "block_or_loop", "ann_key", "ann_val"
+        _("annotated {block_or_loop} with {ann_key} = {ann_val}"), "block_or_loop", "ann_key",
+        "ann_val",
     ),
 }  # fmt: skip

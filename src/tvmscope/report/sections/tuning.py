@@ -1,4 +1,4 @@
-"""What the page shows of a tuning run: best times over the search, and what is used."""
+"""What the page shows about a tuning run: best times over the search, and what is used."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tvmscope.units import format_s
 MOST_LINES = 10
 """Steps of one figure: those of the heaviest tasks."""
 WORK = _(
-    "GFLOP/s count what the untuned kernel computes, so that they compare as times do; a kernel "
-    "that computes less, as Winograd's do, may show more than the machine can."
+    "GFLOP/s are based on the operations of the untuned kernel, so that they compare like times; "
+    "a kernel that computes less, such as Winograd's, may show more than the machine's peak."
 )
 
 
@@ -60,7 +60,7 @@ class TaskRow:
 
     @property
     def used(self) -> str:
-        """The chosen parameters in words, or why there are none."""
+        """A description of the chosen parameters, or why there are none."""
         if self.task.chosen is None:
             return clean(self.task.note, 80)
         if self.task.chosen.trace is not None:

@@ -1,4 +1,4 @@
-"""The report's first words: is TVM faster, by how much, against whom, and why."""
+"""The headline of a report: whether TVM is faster, by how much, than which backend, and why."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def _answer(session: Session, rows: list[ResultLine], gap: Waterfall | None, sco
             "fastest other backend ({own_time} against {peer_time})."
         ),
         "undecided": _(
-            "No difference can be told: {own} takes {own_time} for {model} and {peer}, the "
+            "There is no significant difference: {own} takes {own_time} for {model} and {peer}, "
+            "the "
             "fastest other backend, {peer_time}."
         ),
     }[comparison.verdict]
@@ -104,7 +105,8 @@ def _why(session: Session, gap: Waterfall | None, own: ResultLine, peer: ResultL
     """The largest parts of the gap that go its way, and the best saving left."""
     parts = []
     if gap is not None and gap.ours == own.result.key:
-        parts.append(_doubt(session, gap, peer) or _parts(gap))
+        doubt = _doubt(session, gap, peer)
+        parts += [doubt] if doubt else [_parts(gap), _launches(session, gap)]
     savings = [f for f in session.findings if f.saving_s and f.achieved_s is None]
     if savings and own.is_own and not charts.strays(session):
         best = max(savings, key=lambda f: f.saving_s or 0.0)
@@ -128,6 +130,26 @@ def _doubt(session: Session, gap: Waterfall, peer: ResultLine) -> str:
     if not found and same_pair and faster != (peer.versus.verdict == "faster"):
         found = [_("While they were profiled, it was the other way round.")]
     return " ".join([_("The profiles do not explain it."), found[0]]) if found else ""
+
+
+def _launches(session: Session, gap: Waterfall) -> str:
+    """How a GPU spent both runs, where its own clock was read."""
+    profiles = {p.key: p for p in session.profiles}
+    ours, theirs = profiles.get(gap.ours), profiles.get(gap.theirs)
+    if ours is None or theirs is None or ours.device is None or theirs.device is None:
+        return ""
+    text = _(
+        "A run is {own_launches} launches against {launches}; the device works {own_busy} against "
+        "{busy}, and waits {own_gaps} against {gaps} between kernels."
+    )
+    return text.format(
+        own_launches=ours.device.launches,
+        launches=theirs.device.launches,
+        own_busy=format_s(ours.total_s - ours.device.overlap_s),
+        busy=format_s(theirs.total_s - theirs.device.overlap_s),
+        own_gaps=format_s(ours.device.gap_s),
+        gaps=format_s(theirs.device.gap_s),
+    )
 
 
 def _parts(gap: Waterfall) -> str:

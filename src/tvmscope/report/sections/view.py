@@ -129,6 +129,14 @@ class ResultLine:
         if device is not None and device.values_s:
             time = format_s(stats.summary(device)["median_s"])
             texts.append(_("{time} on the device").format(time=time))
+        gpu = self.result.gpu
+        if gpu is not None and gpu.sm_mhz:
+            clock = f"{min(gpu.sm_mhz)}-{max(gpu.sm_mhz)}"
+            clock = clock if len(set(gpu.sm_mhz)) > 1 else str(gpu.sm_mhz[0])
+            texts.append(_("GPU at {clock} MHz").format(clock=clock))
+        if gpu is not None and gpu.memory_bytes is not None:
+            size = format_bytes(gpu.memory_bytes)
+            texts.append(_("{size} of GPU memory").format(size=size))
         tuned = (self.result.settings or {}).get(TUNED_KERNELS)
         if tuned and self.result.task.variant.change is None:  # an ablation says it once
             texts.append(_("tuned kernels: {origins}").format(origins=tuned))
@@ -136,7 +144,7 @@ class ResultLine:
 
     @property
     def reason(self) -> Text:
-        """Why this row has no place among the measured ones."""
+        """Why this row is not among the measured ones."""
         accuracy = self.result.accuracy
         detail = accuracy.detail if accuracy is not None and not accuracy.passed else None
         return self.result.reason or detail or ""
@@ -211,7 +219,7 @@ def _line(session: Session, result: Result) -> ResultLine:
 
 
 def group(result: Result) -> tuple[str, str]:
-    """Target and precision in words: rows are compared where both are the same."""
+    """Target and precision as text: rows are compared where both are the same."""
     target, precision = result.key.group
     return target, str(precision)
 
@@ -248,7 +256,7 @@ def headlines(session: Session) -> list[str]:
 
 def _sentence(own: ResultLine, peer: ResultLine, comparison: Comparison) -> str:
     if comparison.verdict == "undecided":
-        text = _("{own} and {peer}, the fastest other backend, cannot be told apart: {ratio}")
+        text = _("{own} and {peer}, the fastest other backend, cannot be distinguished: {ratio}")
     else:
         text = _("{own} is {verdict} than {peer}, the fastest other backend: {ratio}")
     line = text.format(
@@ -331,5 +339,5 @@ def warnings(session: Session) -> list[Text]:
     if session.model.weights == "random":
         lines.insert(0, _("the weights are random: times are real, predictions are not"))
     if not session.complete:
-        lines.insert(0, _("this session was interrupted: it holds what was measured until then"))
+        lines.insert(0, _("this session was interrupted: it contains what was measured until then"))
     return lines

@@ -1,4 +1,4 @@
-"""Answers about pictures as a table for the terminal, and as machine output."""
+"""Results for images as a table for the terminal, and as machine output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tvmscope.units import format_s
 
 
 def render(answers: Sequence[Answer]) -> RenderableType:
-    """A block per picture: what was found, and where its time went."""
+    """A block per image: what was found, and where the time went."""
     return Group(*(_block(answer) for answer in answers))
 
 
@@ -34,7 +34,7 @@ def machine(answers: Sequence[Answer], session: Session | None) -> dict[str, Any
 
 
 def without_folders(answers: Sequence[Answer]) -> tuple[Answer, ...]:
-    """The same without what tells where the pictures lie."""
+    """The same without the folders of the images."""
     return tuple(
         replace(
             answer,

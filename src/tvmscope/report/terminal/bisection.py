@@ -1,4 +1,4 @@
-"""A bisection's answer in words."""
+"""Describes the result of a bisection."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def headline(found: Bisection) -> Message:
 def _proof(found: Bisection) -> str:
     script = f"python {clean(str(found.reproducer))}/reproduce.py"
     if not found.reproduced:
-        return _("{script} was run and does NOT show it").format(script=script)
+        return _("{script} was run and does NOT reproduce it").format(script=script)
     what = _("that operator alone") if found.alone else _("the whole model")
-    return _("{script} shows it with {what}; it was run").format(script=script, what=what)
+    return _("{script} reproduces it with {what}; it was run").format(script=script, what=what)

@@ -38,12 +38,12 @@ def findings(session: Session, history: Sequence[Attempt] = ()) -> RenderableTyp
     """
     parts: list[RenderableType] = [Text(clean(session.model.name, NAME_LIMIT), style="bold")]
     if not session.findings:
-        parts.append(Text(_("No findings: no rule has anything to say about what was measured.")))
+        parts.append(Text(_("No findings: no rule applies to what was measured.")))
     if not session.profiles:
-        text = _("There is no kernel profile in it: most rules need one (tvmscope analyze).")
+        text = _("The session has no kernel profile, which most rules need (tvmscope analyze).")
         parts.append(Text(text, style="yellow"))
-    for place, finding in enumerate(session.findings, start=1):
-        parts += [Text(""), *_finding(place, finding)]
+    for index, finding in enumerate(session.findings, start=1):
+        parts += [Text(""), *_finding(index, finding)]
     if session.fixes:
         parts += [Text(""), fixes(session.fixes)]
     if line := _fixes.calibration(history):
@@ -58,14 +58,14 @@ def findings(session: Session, history: Sequence[Attempt] = ()) -> RenderableTyp
 
 
 def fixes(attempts: Sequence[Attempt]) -> Table:
-    """What was tried, what it was to bring, and what it brought."""
+    """What was tried, the predicted and the achieved saving."""
     table = Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim",
         title=_("Fixes that were tried"), title_justify="left", title_style="bold",
     )  # fmt: skip
     numbers = (2, 3, 4)
-    for place, title in enumerate(_fixes.head()):
-        table.add_column(title, justify="right" if place in numbers else "left", overflow="fold")
+    for index, title in enumerate(_fixes.head()):
+        table.add_column(title, justify="right" if index in numbers else "left", overflow="fold")
     for row in _fixes.rows(attempts):
         table.add_row(*map(Text, _fixes.cells(row)), style="green" if row.kept else "")
     return table

@@ -32,7 +32,7 @@ def render(session: Session, top: int) -> RenderableType:
 
 
 def by_kernel(kernels: Sequence[KernelTime]) -> list[KernelTime]:
-    """One entry per kernel over all places that call it, the longest first."""
+    """One entry per kernel over all its calls, the longest first."""
     merged: dict[str, list[KernelTime]] = {}
     for kernel in kernels:
         merged.setdefault(kernel.name, []).append(kernel)

@@ -1,4 +1,4 @@
-"""What two artifacts said about a picture, in one table."""
+"""The results of two artifacts for an image, in one table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvmscope.report.escape import NAME_LIMIT, clean
 
 
 def render(sighting: Sighting) -> list[RenderableType]:
-    """The picture's name with the verdict, then its boxes or classes of both sides."""
+    """The image's name with the verdict, then the boxes or classes of both sides."""
     title = Text(clean(sighting.picture), style="bold")
     if sighting.failure is not None:
         return [title, Text(f"  {clean(sighting.failure, 500)}", style="red")]
@@ -60,9 +60,9 @@ def _mark(pair: BoxPair) -> Text:
 def _labels(sighting: Sighting) -> Table:
     table = _table("", _("before"), "", _("after"), "")
     sides = (sighting.labels_before, sighting.labels_after)
-    for place in range(max(map(len, sides))):
-        cells = [cell for side in sides for cell in _label(side[place : place + 1])]
-        table.add_row(Text(str(place + 1)), *cells)
+    for index in range(max(map(len, sides))):
+        cells = [cell for side in sides for cell in _label(side[index : index + 1])]
+        table.add_row(Text(str(index + 1)), *cells)
     return table
 
 

@@ -18,7 +18,7 @@ from tvmscope.units import format_s
 
 
 def plan(session: Session) -> RenderableType:
-    """What a search would do, and what it would leave alone."""
+    """What a search would do, and which tasks it would skip."""
     wanted = [t for t in session.tuning if not t.note]
     table = _table(
         _("task"),

@@ -1,6 +1,6 @@
 """Measures kernels on the servers of a TVM RPC tracker: built here, run there, several at once.
 
-A server runs whatever library it is sent, and TVM's RPC knows no passwords: only servers in a
+A server runs any library that it is sent, and TVM's RPC has no authentication: only servers in a
 network of trusted machines belong to a farm.
 """
 
@@ -111,7 +111,7 @@ class RemoteRunner:
     def device_info(self) -> Device | None:
         """What a free server of this key says about its machine; None from TVM's plain server.
 
-        All servers of a key are taken to be alike, since the tracker takes them so.
+        All servers of a key are assumed to be equal, because the tracker assumes so too.
         """
         text = self._somewhere(_DESCRIBE, self.timeout_s, self.timeout_s)
         return None if text is None else decode(Device, json.loads(text))

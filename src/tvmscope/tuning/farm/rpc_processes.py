@@ -40,7 +40,8 @@ def start_server(
     address: str | None = None,
     device: Device | None = None,
 ) -> int:
-    """Start it in this process; returns the port it got. `address` is what the tracker tells."""
+    """Start it in this process; returns the port it got. `address` is what the tracker
+    announces."""
     tvm_compat.import_tvm(torch=False)
     import tvm
 
@@ -79,6 +80,6 @@ def _started(kind: Any, host: str, port: int, port_end: int, **more: Any) -> int
 
 
 def wait() -> None:
-    """Until it has stopped by itself, which is a failure."""
+    """Wait until it has stopped by itself, which is a failure."""
     _running.thread.join()
     os._exit(1)  # not by return: sessions that it has forked must not go on half-owned

@@ -1,4 +1,4 @@
-"""The farm: TVM's RPC tracker and servers, kept running, and who is there."""
+"""Runs the farm: TVM's RPC tracker and servers, restarted when they end."""
 
 from __future__ import annotations
 

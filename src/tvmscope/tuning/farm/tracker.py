@@ -1,4 +1,4 @@
-"""Talks to a TVM RPC tracker without TVM: who is there, and which server is free.
+"""Talks to a TVM RPC tracker without TVM: which servers there are, and which are free.
 
 The protocol is TVM's own (tvm/rpc/tracker.py): a magic number both ways, then JSON messages, each
 behind its length. TVM's client for it waits for ever; this one has limits.
@@ -39,7 +39,7 @@ def parse_address(text: str) -> Address:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise UsageError(
             msg(
-                "'{text}' is no address; write host:port, such as 127.0.0.1:{port}",
+                "'{text}' is not an address; write host:port, such as 127.0.0.1:{port}",
                 text=text,
                 port=PORT,
             )
@@ -54,7 +54,8 @@ class Place:
     host: str
     port: int
     match_key: str
-    """What the server expects to hear; it forgets us if it does not within seconds."""
+    """The key that the server expects; it drops the connection if it does not arrive within
+    seconds."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -70,7 +71,7 @@ class Server:
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """What a server says about its machine, so that records tell where they were measured."""
+    """What a server says about its machine, so that records say where they were measured."""
 
     cpu: str
     threads: int
@@ -84,7 +85,7 @@ class Device:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """All servers of one key together; the tracker does not tell which of them are busy."""
+    """All servers of one key together; the tracker does not report which of them are busy."""
 
     key: str
     servers: int
@@ -111,7 +112,7 @@ def summary(address: Address, *, timeout_s: float = _ANSWER_S) -> Summary:
         _send(stream, [_SUMMARY])
         code, data = _receive(stream)
     if code != _SUCCESS:
-        raise RunError(msg("the tracker at {address} gave no summary", address=_text(address)))
+        raise RunError(msg("the tracker at {address} returned no summary", address=_text(address)))
     servers = tuple(
         Server(key=entry["key"].removeprefix("server:"), address=":".join(map(str, entry["addr"])))
         for entry in data["server_info"]
@@ -183,7 +184,7 @@ def _connected(address: Address, timeout_s: float) -> Iterator[socket.socket]:
             magic = struct.unpack("<i", _exactly(stream, 4))[0]
             if magic != _MAGIC:
                 raise RunError(
-                    msg("what listens at {address} is no TVM RPC tracker", address=_text(address))
+                    msg("the service at {address} is not a TVM RPC tracker", address=_text(address))
                 )
             yield stream
         except TimeoutError as e:
@@ -197,7 +198,7 @@ def _connected(address: Address, timeout_s: float) -> Iterator[socket.socket]:
         except OSError as e:
             raise NoTracker(
                 msg(
-                    "the tracker at {address} hung up: {reason}",
+                    "the tracker at {address} closed the connection: {reason}",
                     address=_text(address),
                     reason=str(e),
                 )
@@ -212,7 +213,7 @@ def _send(stream: socket.socket, value: Any) -> None:
 def _receive(stream: socket.socket) -> Any:
     size = struct.unpack("<i", _exactly(stream, 4))[0]
     if not 0 < size <= _LONGEST:
-        raise RunError(msg("what listens there is no TVM RPC tracker"))
+        raise RunError(msg("the service there is not a TVM RPC tracker"))
     return json.loads(_exactly(stream, size))
 
 

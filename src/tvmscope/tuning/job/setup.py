@@ -1,4 +1,4 @@
-"""What a tuning run begins with: the untuned model, where its time goes, and what can be tuned.
+"""Prepares a tuning run: the untuned model, its profile, and what can be tuned.
 
 A target that runs here is profiled here. One that does not has its kernels measured one by one on
 the servers of a farm, and without one (a dry run) its tasks are known, but not their times.
@@ -54,7 +54,7 @@ def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
         run.profile = _profile_there(run, tasks, workshop(run, stack))
     else:
         why = run.row.unavailable or ""
-        run.job.progress.note(msg("times are not known: {why}", why=why))
+        run.job.progress.note(msg("the times are unknown: {why}", why=why))
     return _planned(run, tasks)
 
 

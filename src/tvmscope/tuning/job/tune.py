@@ -149,8 +149,7 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
 
 
 def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:
-    """Whether the budget leaves time to search and to prove; else the user and the session hear
-    why not."""
+    """Whether the budget leaves time to search and to prove; otherwise report the reason."""
     if _deadline(run, tasks, proof) - time.monotonic() > _USEFUL_S:
         return True
     reserve_s = prove.least_reserve_s(run, proof)
@@ -255,7 +254,7 @@ def _tell_unseeded(run: Tuned, search: Search) -> None:
     """Where MetaSchedule could not begin with what the rules had found, the session says so."""
     told = search.proposer.remarks if search.proposer else {}
     notes = [
-        msg("{task}: MetaSchedule began without some seeds: {why}", task=key, why=why)
+        msg("{task}: MetaSchedule started without some seeds: {why}", task=key, why=why)
         for key, why in told.items()
     ]
     for note in notes:

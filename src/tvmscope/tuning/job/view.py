@@ -1,4 +1,4 @@
-"""What a tuning run shows: the line while it runs, and the tasks as the session keeps them."""
+"""What a tuning run shows: its progress line, and the tasks as the session stores them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _searched(plain: TunedTask, state: State, proof: Proof | None) -> TunedTask:
 
 
 def _own(task: TuningTask, choice: Choice) -> Params:
-    """What the rule takes by itself for the parameters that a choice names."""
+    """The rule's defaults for the parameters that a choice names."""
     own = task.lowering_for(choice.candidate).own
     return {name: own[name] for name in choice.candidate.params if name in own}
 
@@ -143,4 +143,4 @@ def _note(state: State, verdicts: Sequence[object], chosen: bool, proof: Proof |
         return msg("not validated")
     if proof.accepted is False:
         return proof.reason
-    return msg("not surely faster when measured again")
+    return msg("not significantly faster when measured again")

@@ -1,1 +1,1 @@
-"""What makes a tuned kernel trusted: measured again beside the untuned one, part by part."""
+"""Proves tuned kernels: each is measured again in turns with the untuned one, part by part."""

@@ -1,7 +1,7 @@
-"""What the parts of a chosen candidate are worth: each is taken back alone, checked and measured.
+"""Measures what the parts of a choice are worth: each is removed alone, checked and timed.
 
-A parameter goes back to what the rule takes by itself. A primitive is left out of the schedule's
-trace wherever it occurs: loops that ran in parallel run one after the other, and so on.
+A parameter is reset to the rule's default. A primitive is left out of the schedule's trace wherever
+it occurs: loops that ran in parallel run one after the other, and so on.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def weigh(
 
 def _weighed(part: Part, verdict: Verdict | None) -> Part:
     if verdict is None:
-        return replace(part, reason=msg("it could not be set beside the chosen kernel"))
+        return replace(part, reason=msg("it could not be compared with the chosen kernel"))
     if verdict.trial.status != "ok" or not verdict.speedup or verdict.interval is None:
         why = verdict.trial.reason or msg("too few rounds for an interval")
         return replace(part, reason=why)

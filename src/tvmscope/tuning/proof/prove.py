@@ -1,4 +1,4 @@
-"""The proof: kernels measured again beside untuned ones, then the whole model beside the untuned.
+"""The proof: kernels are measured again in turns with the untuned ones, then the whole model.
 
 Only when the tuned model is verified and not slower are its kernels recorded as validated, which is
 what later compilations use. A model that cannot run here is compiled only: each of its kernels was
@@ -168,7 +168,7 @@ def _take_apart(
             proof.parts[task.key] = tuple(found)
     except TvmscopeError as e:  # the choice stands; only its explanation is missing
         run.job.progress.note(
-            msg("{task} could not be taken apart: {reason}", task=task.key, reason=one_line(e))
+            msg("{task} could not be explained: {reason}", task=task.key, reason=one_line(e))
         )
 
 
@@ -194,7 +194,7 @@ def prove(run: Tuned, proof: Proof) -> Proof:
     """Compile with the choices, verify, measure beside the untuned model, and record."""
     if not proof.choices:
         proof.reason = proof.reason or msg("no kernel was faster than the untuned one")
-        run.job.progress.note(msg("nothing to use: {reason}", reason=proof.reason))
+        run.job.progress.note(msg("no tuned kernel is used: {reason}", reason=proof.reason))
         _record(run, [v for vs in proof.verdicts.values() for v in vs if v.slower])
         return proof
     backend = all_backends()[0]["tvmscope-tuned"]
@@ -214,8 +214,8 @@ def prove(run: Tuned, proof: Proof) -> Proof:
     else:
         proof.accepted = True
         why = msg(
-            "by its kernels alone, since it cannot run here: bench it on the device to see the "
-            "whole"
+            "by its kernels alone, because the model cannot run here: measure it on the device "
+            "with tvmscope bench"
         )
     proof.reason = why or proof.reason
     verdicts = [v for vs in proof.verdicts.values() for v in vs]
@@ -235,9 +235,9 @@ def _race(run: Tuned, rows: Sequence[PlannedRow]) -> Raced:
 
 
 def accept(session: Session) -> tuple[bool, Text]:
-    """Whether the tuned model, the last row, is right and not slower; and why, in words.
+    """Whether the tuned model, the last row, is correct and not slower; and the reason.
 
-    Where the difference is too small to be sure of, the better estimate decides.
+    If the difference is not significant, the estimate decides.
     """
     tuned = session.results[-1]
     if tuned.status != "ok":

@@ -1,4 +1,4 @@
-"""Trust: the best candidates measured again, in turns with the untuned kernel, and checked."""
+"""Measures the best candidates again, in turns with the untuned kernel, and checks them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Validator:
     def validate(
         self, task: TuningTask, candidates: Sequence[Candidate], base: Candidate | None = None
     ) -> list[Verdict]:
-        """A verdict for each candidate that could be set against `base`: the untuned kernel."""
+        """A verdict for each candidate that could be compared with `base`, the untuned kernel."""
         base = base or Candidate()
         first, *others = self.workshop.libraries([(task, c) for c in (base, *candidates)])
         if first.failure is not None:
@@ -144,7 +144,7 @@ class Validator:
         return Lane(name, worker)
 
     def _worker(self, number: int) -> Worker:
-        """The process for a place, a new one where the one before has ended."""
+        """The process for a slot; a new one if the previous one has ended."""
         worker = self._workers.get(number)
         if worker is None or not worker.alive:
             env = {"TVM_NUM_THREADS": str(self.workshop.setting.threads)}

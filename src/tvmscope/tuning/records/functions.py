@@ -1,4 +1,4 @@
-"""The kernels that trace records begin with, beside the database: one file each, written once.
+"""Stores the kernels that trace records start from, next to the database, one file each.
 
 A trace without its function means nothing to MetaSchedule; a function is a few kilobytes that many
 trials share, so it is not part of their lines.

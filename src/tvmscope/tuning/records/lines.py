@@ -1,7 +1,7 @@
-"""One trial as one line of JSON: how it is written, read, checked and found among others.
+"""One trial as one line of JSON: how it is written, read, checked and found.
 
-A line that we wrote begins with its workload and ends with the schema version, so that a look at
-its two ends tells whether it is whole and whose it is, without parsing it.
+A line that we wrote begins with its workload and ends with the schema version, so that its two ends
+show whether it is complete and whose it is, without parsing it.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def from_line(line: bytes) -> Trial:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as e:
-        raise SchemaError(msg("torn, or not JSON")) from e
+        raise SchemaError(msg("incomplete, or not JSON")) from e
     if not isinstance(data, dict) or "schema_version" not in data:
-        raise SchemaError(msg("no record of tvmscope"))
+        raise SchemaError(msg("not a record of tvmscope"))
     version = data["schema_version"]
     if version not in (1, SCHEMA_VERSION):
         raise SchemaError(

@@ -1,4 +1,4 @@
-"""Where tuning records are looked for and kept: what `--db` means."""
+"""Finds the tuning records to read and the file to write: what `--db` means."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def target_folder(target: Target) -> Path:
 def file_to_write(db: str | None, target: Target) -> Path:
     """The file that trials are added to."""
     if db == OFF:
-        raise UsageError(msg("--db none keeps nothing; give a file, or leave --db out"))
+        raise UsageError(msg("--db none stores no records; give a file, or omit --db"))
     if db is None:
         return target_folder(target) / FILE_NAME
     path = Path(db)
@@ -79,7 +79,7 @@ def cpu(target: Target) -> str:
 def find_choices(
     db: str | None, target: Target, threads: int, workloads: Iterable[str] | None = None
 ) -> Found:
-    """What a compilation for `target` should use, and what the user should hear about it."""
+    """What a compilation for `target` should use, and warnings for the user."""
     return choose(databases(db, target), host(target, threads), workloads)
 
 

@@ -1,8 +1,8 @@
-"""Which records speak for a machine, and what they say: a choice for each workload.
+"""Selects the records that apply to a machine, and their choice for each workload.
 
-A record speaks for a machine when what was tuned can run there and was compiled by the same TVM.
-Of a candidate that was validated more than once the closest record counts (the user's own before
-the shipped one, the same threads, the same CPU, the latest), so that "not faster here" outweighs
+A record applies to a machine when what was tuned can run there and was compiled by the same TVM. Of
+a candidate that was validated more than once the closest record counts (the user's own before the
+shipped one, the same threads, the same CPU, the latest), so that "not faster here" outweighs
 "faster elsewhere". Of the candidates that remain the closest wins, then the one with the largest
 gain over the untuned kernel of its own interleaved run.
 """
@@ -53,7 +53,7 @@ class Found:
 
     @property
     def warnings(self) -> tuple[Text, ...]:
-        """Everything that a user should hear of, in a line each."""
+        """Everything that a user should know, one line each."""
         return (
             *self.troubles,
             *(
@@ -137,7 +137,7 @@ def gain(trial: Trial) -> float:
 
 
 def mismatch(trial: Trial, host: Host) -> Text | None:
-    """Why a record does not speak for a machine; None where it does."""
+    """Why a record does not apply to a machine; None if it does."""
     theirs, ours = trial.target, host.target
     if trial.tvm != host.tvm:
         version = trial.tvm or msg("of an unknown version")

@@ -1,4 +1,4 @@
-"""Looking after record files: what is in them, merging, pruning, and finding what is wrong."""
+"""Maintains record files: summarises, merges, prunes and checks them."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def _limits(path: Path, keep: int) -> dict[str, list[float]]:
 
 
 def _take(limits: dict[str, list[float]], key: str, trial: Trial) -> bool:
-    """Whether a trial is one of the fastest; each place is given once."""
+    """Whether a trial is one of the fastest; each rank is used once."""
     if trial.status != "ok" or (time := median(trial.seconds)) not in limits.get(key, ()):
         return False
     limits[key].remove(time)

@@ -1,4 +1,4 @@
-"""Whether a record's parameters mean today what they meant when they were measured."""
+"""Checks whether a record's parameters still mean what they meant when they were measured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def outdated(trial: Trial) -> Text | None:
     rule = rule_named(trial.rule)
     if rule is None:
         return msg(
-            "tuned with the schedule rule {rule} of {origin}, which is not here",
+            "tuned with the schedule rule {rule} of {origin}, which is not installed",
             rule=trial.rule,
             origin=trial.rule_from or OWN,
         )

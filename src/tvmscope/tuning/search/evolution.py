@@ -1,9 +1,9 @@
 """MetaSchedule's evolutionary search in a worker process: proposes traces, learns from times.
 
 TVM's own tuner would also build and measure; here it only proposes, so that every candidate goes
-through our builders, our runner and our records. What was measured in earlier runs is told again
-when a task begins, which brings back its population and its cost model. So is what a rule's own
-parameters gave: the best of these are the first population's seeds, whose tiles are varied.
+through our builders, our runner and our records. What was measured in earlier runs is passed in
+again when a task begins, which brings back its population and its cost model. So is what a rule's
+own parameters gave: the best of these are the first population's seeds, whose tiles are varied.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class Evolution:
         told: dict[str, MeasureCandidate] = {}
         times: dict[str, tuple[float, ...]] = {}
         seeds: list[Schedule] = []
-        for place, (candidate, seconds) in enumerate(first_layer[:_TOLD]):
+        for index, (candidate, seconds) in enumerate(first_layer[:_TOLD]):
             try:
-                trace = self._seed_trace(candidate, varied=place < _SEEDS)
+                trace = self._seed_trace(candidate, varied=index < _SEEDS)
                 sch = self._processed(trace)
             except Exception as e:  # TVM raises many types; the others can still be seeds
                 seed = candidate.params or "the untuned schedule"
@@ -132,7 +132,7 @@ class Evolution:
                 continue
             told[trace] = self.ms.search_strategy.MeasureCandidate(sch, self.args)
             times[trace] = self._of_rule[_hash(sch.mod)] = (seconds,)
-            if place < _SEEDS:
+            if index < _SEEDS:
                 seeds.append(self._candidate(trace).sch)
         if told:
             results = [self._result(times[trace]) for trace in told]
@@ -172,7 +172,7 @@ class Evolution:
         return list(self._pending)
 
     def tell(self, times: Times) -> None:
-        """What became of the last generation."""
+        """Report the results of the last generation."""
         results = [
             self._result(times.get(_text(c.sch.trace)) or self._of_rule.get(_hash(c.sch.mod)))
             for c in self._order
@@ -228,7 +228,7 @@ def propose(key: str, begin: Begin) -> Generation:
 
 
 def tell(key: str, times: Times) -> None:
-    """What became of the generation that was proposed last."""
+    """Report the results of the generation that was proposed last."""
     _SEARCHES[key].tell(times)
 
 

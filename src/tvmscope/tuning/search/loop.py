@@ -1,4 +1,4 @@
-"""The search: gives trials to the task with the most to gain, until time or trials are used up."""
+"""The search: tries candidates of the task with the most to gain, until a limit is reached."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Search:
         self._change_layer(state)
 
     def _evolve(self, state: State, count: int) -> None:
-        """One generation of MetaSchedule's, which hears what became of it."""
+        """Try one generation of MetaSchedule's candidates, and report the results to it."""
         assert self.proposer is not None
         lowering = state.seed_lowering
         first_layer = state.first_layer(lowering)

@@ -21,8 +21,8 @@ _PROPOSE, _TELL = here(evolution.propose), here(evolution.tell)
 class Proposer:
     """Evolutionary search in one process for all tasks, started by the first question.
 
-    It thinks on all cores, so it is asked while nothing is measured. A search that dies or raises
-    is over: that task gets no further proposals.
+    It uses all cores, so it runs while nothing is measured. A search that dies or raises is over:
+    that task gets no further proposals.
     """
 
     def __init__(self, target: Target, *, seed: int, count: int, threads: int) -> None:
@@ -64,7 +64,7 @@ class Proposer:
         return [Candidate(params=lowering.params, trace=trace) for trace in found.traces]
 
     def tell(self, task: TuningTask, times: Times) -> None:
-        """What became of the last generation."""
+        """Report the results of the last generation."""
         if self._worker is None or task.key in self.failures:
             return
         try:

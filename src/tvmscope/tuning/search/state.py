@@ -1,4 +1,4 @@
-"""What a search knows of one task."""
+"""What a search knows about one task."""
 
 from __future__ import annotations
 

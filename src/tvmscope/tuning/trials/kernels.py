@@ -1,4 +1,4 @@
-"""A built kernel alone in a worker process: its arguments in place, ready to be timed."""
+"""Loads a built kernel alone in a worker process, with its arguments, ready to be timed."""
 
 from __future__ import annotations
 

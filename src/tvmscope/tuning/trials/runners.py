@@ -47,7 +47,7 @@ class Runner(Protocol):
         """The arguments that one call changes, in order; all are filled by `kernels.fill`."""
 
     def pause(self) -> None:
-        """Be quiet while others use this machine's cores; the next request goes on."""
+        """Stop using this machine's cores; the next request continues."""
 
     def close(self) -> None:
         """End it."""

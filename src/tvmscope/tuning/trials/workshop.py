@@ -98,7 +98,7 @@ class Workshop:
     ) -> Iterator[tuple[TuningTask, Trial]]:
         """A trial for each candidate, in the order in which they end.
 
-        What is not measured when the deadline comes was not tried: it gives no trial.
+        A candidate that is not measured by the deadline was not tried: there is no trial for it.
         """
         left_s = max(0.1, deadline - self._clock())
         self.builders.timeout_s = min(self.setting.timeout_s, left_s)

@@ -108,7 +108,7 @@ def ask(
 ) -> Asked:
     """What an ablation would switch; refuses what cannot be."""
     if options.compile.pipeline != "tvmscope":
-        raise UsageError(msg("ablate switches parts of our own pipeline: leave --pipeline out"))
+        raise UsageError(msg("ablate switches parts of our own pipeline: omit --pipeline"))
     if len(candidates(_plain(options), (target,))) != 1:
         raise UsageError(msg("ablate takes one --precision"))
     found = records.find_choices(options.db, target, threads_of(options))
@@ -118,8 +118,10 @@ def ask(
             "there are no tuning records for {target}; see tvmscope tune", target=target.label
         )
         why = clauses(found.warnings) or none
-        raise UsageError(msg("nothing is tuned here: {why}", why=why))
+        raise UsageError(msg("no kernel is tuned: {why}", why=why))
     known = _applicable(switches.of_device(target.device), target, choices)
+    if options.graph is False:
+        known = [switch for switch in known if not switch.graph]
     chosen = switches.choose(known, only)
     return Asked(
         target=target,
@@ -148,7 +150,8 @@ def plan(options: Options, asked: Asked, model_format: str) -> list[PlannedRow]:
 
 
 def _plain(options: Options) -> Options:
-    return replace(options, backends=("tvmscope",), graph=False)
+    """One row of ours; on a GPU as a CUDA graph, which is an optimisation like others."""
+    return replace(options, backends=("tvmscope",), graph=options.graph is not False)
 
 
 def _tuned(row: PlannedRow, options: Options) -> PlannedRow:
@@ -207,13 +210,15 @@ def _named(target: str, cores: int) -> Target:
 
 def _without(whole: PlannedRow, switch: switches.Optimisation, options: Options) -> PlannedRow:
     row = _changed(whole, WITHOUT + switch.name, switches.off([switch], _config(whole)))
+    if switch.graph:
+        return row.changed(graph=False)
     if switch.target is None and switch.threads is None:
         return row
     row = _tuned(_lesser(row, switch), options)  # not every record speaks for it
     new = [w for w in row.warnings if w not in whole.warnings]
     if _config(whole).choices and not _config(row).choices and not new:
         target = row.target.label
-        new = [msg("without what was tuned: no record speaks for {target}", target=target)]
+        new = [msg("tuned kernels are left out: no record matches {target}", target=target)]
     return replace(row, warnings=tuple(new))
 
 
@@ -285,15 +290,15 @@ class _Skipping:
         seconds = flops / PLAIN_FLOPS_PER_S
         if seconds <= limit_s:
             return None
-        return msg("about {seconds:.0f} s a run: --alone measures it", seconds=seconds)
+        return msg("a run takes about {seconds:.0f} s; --alone measures it", seconds=seconds)
 
 
 def _code(built: Path | Entry) -> tuple[Any, ...]:
-    """What tells two builds of a model apart: target, calls and kernels, constants by their size.
+    """What distinguishes two builds of a model: target, calls and kernels, constants by their size.
 
     The library itself will not do: linkers write the names of temporary files into it.
     """
     folder = built if isinstance(built, Path) else Path(built.request.artifact)
     found = artifacts.read(folder)
     kernels = (folder / artifacts.KERNELS).read_bytes()
-    return found.target, found.kernels, kernels, found.size_bytes
+    return found.target, found.graph, found.kernels, kernels, found.size_bytes

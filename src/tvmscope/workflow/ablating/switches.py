@@ -33,6 +33,8 @@ class Optimisation:
     threads: int | None = None
     tuned: bool = False
     """Whether it is what tuning records choose."""
+    graph: bool = False
+    """Whether it is the CUDA graph that a run is recorded in."""
     alone: bool = True
     """Whether it can do anything where all others are off."""
 
@@ -40,6 +42,7 @@ class Optimisation:
 FEATURES = Optimisation(name="target-features", target="cpu:x86-64")
 THREADS = Optimisation(name="threads", threads=1, alone=False)
 TUNING = Optimisation(name="tuning", tuned=True, alone=False)
+GRAPH = Optimisation(name="cuda-graph", graph=True, alone=False)
 
 
 def of_device(device: str) -> tuple[Optimisation, ...]:
@@ -69,7 +72,7 @@ def derived(
             found[switch.name] = _joined(found.get(switch.name), switch, rules=(rule.name,))
     if device == "cpu":
         return (FEATURES, THREADS, *found.values(), TUNING)
-    return (*(replace(each, alone=False) for each in found.values()), TUNING)
+    return (GRAPH, *(replace(each, alone=False) for each in found.values()), TUNING)
 
 
 def _joined(

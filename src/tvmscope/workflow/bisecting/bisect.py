@@ -105,7 +105,7 @@ def suspect(
             compile=replace(options.compile, pipeline=variant.pipeline),
         )
         say = msg(
-            "{row} is wrong; where it begins: {command}",
+            "{row} is wrong; find where with: {command}",
             row=row.task.label,
             command=command_for(session, own, target),
         )
@@ -124,7 +124,7 @@ def _told(row: str, found: Bisection, folder: Path) -> Message:
     """What a search found, for the session's warnings."""
     what = headline(found)
     if found.outcome == "nothing":
-        what = msg("right when it is built and run anew: a race, or a bad link")
+        what = msg("correct when it is built and run again: a race condition, or a bad link")
     if not found.reproduced:
         return msg("{row} is wrong: {what}", row=row, what=what)
     script = f"{folder}/{SCRIPT}"
@@ -197,7 +197,7 @@ class _Search:
 
     def _tell(self, left: int) -> None:
         self.prefixes.progress.note(
-            msgn("{count} place left to search", "{count} places left to search", count=left)
+            msgn("{count} position left to search", "{count} positions left to search", count=left)
         )
 
     def _importer(self, whole: Accuracy) -> Bisection:
@@ -268,7 +268,7 @@ class _Search:
                 capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            prefixes.progress.note(msg("{what}: the reproducer did not end", what=what))
+            prefixes.progress.note(msg("{what}: the reproducer did not finish", what=what))
             return False
         (self.folder / "output.txt").write_text(done.stdout + done.stderr, encoding="utf-8")
         return done.returncode == 1 and "DIFFERENT" in done.stdout

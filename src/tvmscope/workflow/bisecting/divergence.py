@@ -21,7 +21,7 @@ _FRAMEWORK = remote(lambda: tvmscope.compiler.study.reproduce.framework)
 
 @dataclass(frozen=True)
 class Divergence:
-    """A place where values differ."""
+    """A position where values differ."""
 
     source_ops: tuple[str, ...]
     source: int | None = None
@@ -37,7 +37,7 @@ class Divergence:
 
 
 def after_import(prefixes: Prefixes) -> list[Divergence]:
-    """The operators that the imported model computes otherwise than its framework, in order."""
+    """The operators whose values differ between the imported model and its framework, in order."""
     theirs, ours = prefixes.scratch / "framework.npz", prefixes.scratch / "imported.npz"
     prefixes.progress.stage("compare", "every operator with the framework")
     prefixes.call(_FRAMEWORK, str(theirs))
@@ -87,7 +87,7 @@ def between(prefixes: Prefixes, low: int, high: int) -> tuple[list[Divergence], 
         after = prefixes.call(VALUES, high, files[1])
     except TvmscopeError as e:
         prefixes.progress.note(
-            msg("the values inside cannot be seen: {reason}", reason=one_line(e))
+            msg("intermediate values cannot be read: {reason}", reason=one_line(e))
         )
         return [], [], ""
     own = {(v.sources, v.shape): v for v in before if v.sources}

@@ -36,7 +36,7 @@ TIMEOUT_S = 3600.0
 
 
 class Prefixes:
-    """Lowers a model in a worker, which starts anew when code that it runs has crashed it."""
+    """Lowers a model in a worker, which restarts when the code that it runs crashes it."""
 
     def __init__(
         self, ready: Prepared, target: Target, options: Options, scratch: Path, progress: Progress
@@ -132,13 +132,13 @@ class Prefixes:
 
 
 def first_bad(
-    places: int, judge: Callable[[int], Accuracy | None], tell: Callable[[int], None]
+    count: int, judge: Callable[[int], Accuracy | None], tell: Callable[[int], None]
 ) -> tuple[int, int]:
-    """The last good and the first bad of so many places, the first of them good, the last bad.
+    """Bisect positions of which the first is good and the last bad: the last good, the first bad.
 
-    Where the judge has no answer, the two may be further apart than one.
+    Where the judge has no answer for a position, the two may not be adjacent.
     """
-    low, high, unknown = 0, places - 1, set()
+    low, high, unknown = 0, count - 1, set()
     while between := [i for i in range(low + 1, high) if i not in unknown]:
         tell(len(between))
         middle = between[len(between) // 2]

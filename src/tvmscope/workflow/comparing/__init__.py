@@ -1,1 +1,1 @@
-"""Compares two of a kind: sessions as they were saved, artifacts by measuring both anew."""
+"""Compares two sessions as they were saved, or two artifacts by measuring both again."""

@@ -1,4 +1,4 @@
-"""Compares two artifacts of one model: both measured in turns, profiled, and shown pictures."""
+"""Compares two artifacts of one model: both are measured in turns, profiled, and run on images."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _row(old: Result, new: Result) -> RowChange:
 
 
 def _profiled(entries: Sequence[Entry], progress: Progress, options: Options) -> Changes:
-    """Kernels of both; where one cannot be profiled, a warning in their place."""
+    """Kernels of both; if one cannot be profiled, a warning instead."""
     if any(entry.task.variant.graph for entry in entries):  # it runs its kernels as one
         return Changes(rows=(), warnings=(msg("kernels of CUDA graphs are not compared"),))
     progress.stage("profile", "kernel by kernel")
@@ -98,7 +98,7 @@ def _profiled(entries: Sequence[Entry], progress: Progress, options: Options) ->
 def _look(
     found: Sequence[Artifact], options: Options, scratch: Path, progress: Progress
 ) -> tuple[tuple[Sighting, ...], str]:
-    """Both answers about each picture, and the file with the inputs of the first good one."""
+    """Both results for each image, and the file with the inputs of the first readable one."""
     asked = options.pictures
     assert asked is not None  # the caller has asked
     if options.load.inputs_file is not None:
@@ -115,12 +115,12 @@ def _look(
         for old, new in zip(sides[0].answers, sides[1].answers, strict=True)
     )
     if sides[0].inputs is None:
-        raise PictureError(sides[0].answers[0].failure or msg("no picture could be read"))
+        raise PictureError(sides[0].answers[0].failure or msg("no image could be read"))
     return sightings, sides[0].inputs
 
 
 def _scatter_warning(found: Sequence[Artifact]) -> tuple[Text, ...]:
-    """Before and after the fix is what one means to compare; twice after it tells nothing of it."""
+    """Warn if both artifacts have the fix: the comparison would show nothing about it."""
     for artifact in found:
         names = [name for call in artifact.kernels for name in (call.kernel, *call.source_ops)]
         if SCATTER_FIX not in artifact.pass_times_s or not any(map(_SCATTERS.search, names)):

@@ -1,4 +1,4 @@
-"""Compares two sessions as they are, or two artifacts by measuring both anew, in turns."""
+"""Compares two sessions as they are, or two artifacts by measuring both again, in turns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def compare_paths(
 
         return compare_artifacts(before, after, options, progress or Silent())
     if options.pictures is not None:
-        raise UsageError(msg("--image compares two artifacts; sessions hold no code to show it to"))
+        raise UsageError(msg("--image compares two artifacts; sessions contain no code to run"))
     if any(kinds):
         raise UsageError(
             msg(
@@ -65,5 +65,5 @@ def check_regression(found: Changes, limit: float) -> None:
     ]
     if worse:
         raise RegressionError(
-            msg("slower than {limit:.0%} allow: {worse}", limit=limit, worse=worse)
+            msg("slower by more than {limit:.0%}: {worse}", limit=limit, worse=worse)
         )

@@ -91,7 +91,9 @@ def _packages() -> Iterator[Check]:
         for name, other in _ALTERNATIVES.items():
             needed[name] = needed[name] or _version(other)
     else:
-        text = _("not installed: reports, comparisons of sessions and tuning records work without")
+        text = _(
+            "not installed: reports, comparisons of sessions and tuning records work without it"
+        )
         yield Check("apache-tvm", "info", text, extras.install("tvm"))
     for name in (n for n, v in needed.items() if v is None):
         yield Check(name, "fail", _("not installed"), f"pip install {name}")
@@ -172,7 +174,7 @@ def _host(llvm_name: str) -> Iterator[Check]:
     text = _("{label}, {bits}-bit vectors, proven by a kernel")
     detail = text.format(label=target.label, bits=target.vector_bits)
     if target.disabled_features:
-        hidden = _("{name} would have {features}, which this machine does not show")
+        hidden = _("{name} would have {features}, which this machine does not report")
         detail += "; " + hidden.format(name=llvm_name, features=" ".join(target.disabled_features))
     yield Check(_("host target"), "ok", detail)
 
@@ -247,7 +249,7 @@ def _plugins() -> Iterator[Check]:
 def _places() -> Iterator[Check]:
     for name in (RESULTS, TUNING_LOGS):
         folder = Path.cwd() / name
-        state = "" if folder.is_dir() else _(" (not there yet)")
+        state = "" if folder.is_dir() else _(" (does not exist yet)")
         yield Check(str(name), "info", f"{folder}{state}")
     folder = cache_folder()
     yield Check(_("cache"), "info", f"{folder}, {format_bytes(_size(folder))}")
@@ -276,7 +278,7 @@ def _load() -> Iterator[Check]:
 
 
 def measure_roofs() -> tuple[Roof, ...]:
-    """This machine's roofs, measured anew and kept in the cache folder."""
+    """This machine's roofs, measured again and stored in the cache folder."""
     found = roofs.measure(targets.host_target(cache=cache_folder()), cache_folder(), fresh=True)
     if cuda_device.find() is None:
         return found

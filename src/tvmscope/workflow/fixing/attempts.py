@@ -107,7 +107,7 @@ def with_results(session: Session, results: Sequence[Result]) -> Session:
 
 
 def tell(attempt: Attempt, number: int) -> Message:
-    """A line about an attempt."""
+    """Report an attempt in one line."""
     if attempt.outcome == "open":
         return msg(
             "fix {number}: {title}; predicted to save {time}",

@@ -1,7 +1,7 @@
 """The loop: a finding's fix is predicted, built, verified and measured, then kept or undone.
 
 Each fix is measured in turns with the row as it was, and builds on those that were kept. After
-every fix that stays, the row is profiled and diagnosed anew: the next prediction is about what is
+every fix that stays, the row is profiled and diagnosed again: the next prediction is about what is
 left.
 """
 
@@ -169,7 +169,7 @@ class FixLoop:
     def _settle(
         self, session: Session, now: Version, kept: tuple[Version, Result], number: int
     ) -> Session:
-        """The new row takes its place, with a profile; an earlier fixed one is no row any more."""
+        """Put the new row with its profile into the session; remove an earlier fixed row."""
         version, result = kept
         gone = now.key if now.row.variant.fixed else None
         if gone is not None:
@@ -194,7 +194,9 @@ def fix_rows(job: Job, rows: Sequence[PlannedRow]) -> Iterator[Session]:
         row = next((r for r in rows if r.key == subject.key), None)
         if row is None or subject.row is None or subject.row.status != "ok":
             job.progress.note(
-                msg("{row}: no fixes are tried on a row that is not right", row=subject.key.name)
+                msg(
+                    "{row}: no fixes are tried on a row whose result is wrong", row=subject.key.name
+                )
             )
             continue
         pipeline = row.variant.pipeline or job.options.compile.pipeline

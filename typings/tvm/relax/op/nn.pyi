@@ -25,6 +25,15 @@ def conv2d(
     out_layout: str | None = None,
     out_dtype: str | None = None,
 ) -> Call: ...
+def layer_norm(
+    data: Expr,
+    gamma: Expr,
+    beta: Expr,
+    axes: int | Sequence[int],
+    epsilon: float = 1e-05,
+    center: bool = True,
+    scale: bool = True,
+) -> Call: ...
 def max_pool2d(
     data: Expr,
     pool_size: int | Sequence[int] = (1, 1),
@@ -39,3 +48,4 @@ def max_pool2d(
 def pad(
     data: Expr, pad_width: Sequence[int], pad_mode: str = "constant", pad_value: float = 0.0
 ) -> Call: ...
+def softmax(data: Expr, axis: int = -1) -> Call: ...

@@ -1,13 +1,17 @@
-"""ONNX models: checked, simplified where it helps, then through TVM's importer node by node."""
+"""ONNX models: checked, simplified where it helps, then node by node into a Relax module."""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import onnx
-from tvm import relax
+import onnx.inliner
+import tvm
+from onnx import helper
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from tvmscope.compiler.describe.sources import Imported, attach
@@ -15,63 +19,169 @@ from tvmscope.compiler.frontends import preflight
 from tvmscope.compiler.frontends.masks.onnx_rewrite import fix_sizes
 from tvmscope.compiler.frontends.onnx.converters import CONVERTERS
 from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
+from tvmscope.compiler.frontends.onnx.regions import cut, types_of
+from tvmscope.compiler.frontends.onnx.specialise import deciding_inputs
+from tvmscope.compiler.frontends.onnx.walk import DOMAINS, Walker
+from tvmscope.core.artifact import Fallback
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 
-_SHAPE_ARITHMETIC = {"Shape", "Size", "ConstantOfShape", "Range", "NonZero", "If", "Loop", "Expand"}
-_HANDLED_INLINE = {"Constant", "If"}
-
-
-class _Importer(onnx_frontend.ONNXGraphImporter):
-    """TVM's importer, with each node's result bound at once and remembered."""
-
-    def __init__(self, operators: dict[str, tuple[str, ...]]) -> None:
-        super().__init__({}, "float32")
-        self.operators = operators
-        self.owned: list[tuple[relax.Expr, tuple[str, ...]]] = []
-        self.nodes: list[str] = []
-        self.failing = ""
-
-    def _convert_operator(
-        self, op_name: str, inputs: list[relax.Expr], attrs: dict[str, Any], opset: int
-    ) -> relax.Expr:
-        name = str(attrs["tvm_custom"]["name"]) or f"#{len(self.owned)}"
-        self.failing = f"{op_name} '{name}'"
-        ours = CONVERTERS.get(op_name)
-        result = None if ours is None else ours(self.bb, list(inputs), attrs, opset)
-        if result is None:
-            result = super()._convert_operator(op_name, inputs, attrs, opset)
-        if isinstance(result, relax.Call):
-            result = self.bb.emit(result)
-        self.nodes.append(name)
-        self.owned.append((result, self.operators.get(name, (f"{name}/{op_name}",))))
-        return result
+Array = np.ndarray[Any, Any]
+_SHAPE_ARITHMETIC = {"Shape", "Size", "ConstantOfShape", "Range", "NonZero", "Expand"}
+_CONTROL = {"If", "Loop", "Scan"}
 
 
-def import_onnx(prepared: Prepared) -> Imported:
-    """Translate `model.onnx`; refuses with the list of unsupported operators if there are any."""
+def import_onnx(prepared: Prepared, fallback: bool = False) -> Imported:
+    """Translate `model.onnx`.
+
+    Operators that nobody converts run in ONNX Runtime, or are refused with their list.
+    """
     model = onnx.load(prepared.onnx_path)
+    with np.load(prepared.inputs_path) as archive:
+        arrays = {spec.name: archive[spec.name] for spec in prepared.model.inputs}
+    source = SourceGraph(prepared.folder)
+    return translate(model, arrays, prepared.model.name, source, fallback=fallback)
+
+
+def translate(
+    model: onnx.ModelProto,
+    arrays: Mapping[str, Array],
+    name: str,
+    source: SourceGraph | None = None,
+    *,
+    fallback: bool = False,
+) -> Imported:
+    """A model in memory, with its first set of inputs; `source` knows its operators' names."""
+    for value in model.graph.input:
+        if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
+            raise ImportModelError(
+                msg(
+                    "{model}: input '{name}' is text, which cannot be compiled; cut what reads it "
+                    "off the graph",
+                    model=name,
+                    name=value.name,
+                )
+            )
+    model = expanded(model)
+    fixed = deciding_inputs(model.graph, arrays)
     model, remarks = simplify(model)
-    check_supported(prepared.model.name, model)
-    importer = _Importer(match(model.graph.node, SourceGraph(prepared.folder)))
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
+    shapes = {n: a.shape for n, a in arrays.items()}
+    regions: Mapping[str, tuple[Fallback, bytes]] = {}
+    kinds: Mapping[str, onnx.TypeProto] = {}
+    if fallback:
+        _prepare(model, shapes)
+        kinds = types_of(model, arrays)
+        asked = Walker({}, shapes, fixed, kinds)
+        _walk(asked, model, name)
+        if asked.refused:
+            model, regions = cut(model, asked.refused, kinds)
+    else:
+        check_supported(name, model)
+    operators = {} if source is None else match(model.graph.node, source)
+    for node, (part, _) in regions.items():
+        operators[node] = part.operators
+    walker = Walker(operators, shapes, fixed, kinds, regions)
+    module, sources = attach(_walk(walker, model, name), walker.owned)
+    texts = (*remarks, *_specialised(fixed), *_in_framework(regions))
+    return Imported(module, sources, texts, tuple(walker.nodes), tuple(regions.values()))
+
+
+def _walk(walker: Walker, model: onnx.ModelProto, name: str) -> tvm.IRModule:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # renamed inputs: arguments go by position
-            module = importer.from_onnx(model.graph, opset)
+            return walker.from_onnx(model.graph, _opset(model))
     except Exception as e:  # the importer raises everything from KeyError to TVM's own errors
         raise ImportModelError(
             msg(
                 "{model}: TVM's ONNX importer failed at {node}: {reason}; `onnxslim` or "
                 "another opset of the export may help",
-                model=prepared.model.name,
-                node=importer.failing,
+                model=name,
+                node=walker.failing,
                 reason=one_line(e),
             )
         ) from e
-    module, sources = attach(module, importer.owned)
-    return Imported(module, sources, remarks, tuple(importer.nodes))
+
+
+def _prepare(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Sizes of all inputs and a name for every node, in place: what cutting a graph needs."""
+    for value in model.graph.input:
+        if value.name in shapes and value.type.HasField("tensor_type"):
+            kind = value.type.tensor_type.elem_type
+            value.CopyFrom(helper.make_tensor_value_info(value.name, kind, shapes[value.name]))
+    taken: set[str] = set()
+    for index, node in enumerate(model.graph.node):
+        if not node.name or node.name in taken:
+            node.name = f"{node.name or node.op_type}_{index}"
+        taken.add(node.name)
+
+
+def _in_framework(regions: Mapping[str, tuple[Fallback, bytes]]) -> tuple[Text, ...]:
+    return tuple(
+        msg(
+            "{operators} run in ONNX Runtime, as there is no kernel: {reason}",
+            operators=list(part.operators),
+            reason=part.reason,
+        )
+        for part, _ in regions.values()
+    )
+
+
+def _specialised(fixed: Mapping[str, Array]) -> tuple[Text, ...]:
+    if not fixed:
+        return ()
+    shown = ", ".join(f"{name}={value.tolist()}" for name, value in fixed.items())
+    return (
+        msg(
+            "compiled for these values of inputs that decide on shapes: {shown}; other values "
+            "need another build",
+            shown=shown,
+        ),
+    )
+
+
+def expanded(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without calls of functions: its own ones, and ONNX's that nobody converts."""
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    opset = _opset(model)
+    while bodies := _without_converter(model.graph, opset):  # a body may call other functions
+        inferred = onnx.shape_inference.infer_shapes(model)
+        inlined = onnx.inliner.inline_selected_functions(
+            inferred, [("", name) for name in bodies], inline_schema_functions=True
+        )
+        if _without_converter(inlined.graph, opset) == bodies:
+            break
+        model = inlined
+    return model
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    return next((o.version for o in model.opset_import if o.domain in DOMAINS), 1)
+
+
+def _without_converter(graph: onnx.GraphProto, opset: int) -> list[str]:
+    """Operators that nobody converts and that ONNX defines by others."""
+    known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | _CONTROL
+    return sorted(
+        {
+            node.op_type
+            for node in graph.node
+            if node.domain in DOMAINS
+            and node.op_type not in known
+            and _has_body(node.op_type, opset)
+        }
+    )
+
+
+def _has_body(operator: str, opset: int) -> bool:
+    try:
+        schema = onnx.defs.get_schema(operator, opset)
+    except onnx.defs.SchemaError:
+        return False
+    bodies = ("has_function", "has_context_dependent_function")  # not in the package's hints
+    return any(getattr(schema, name) for name in bodies)
 
 
 def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
@@ -79,8 +189,10 @@ def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
 
     Other graphs keep their nodes and names.
     """
-    if not any(node.op_type in _SHAPE_ARITHMETIC for node in model.graph.node):
-        return model, ()
+    nodes = model.graph.node
+    nested = any(a.HasField("g") or a.graphs for node in nodes for a in node.attribute)
+    if nested or not any(node.op_type in _SHAPE_ARITHMETIC for node in nodes):
+        return model, ()  # it loses names that bodies take from around them
     import onnxslim
 
     inputs = list(model.graph.input)
@@ -98,12 +210,12 @@ def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
 
 
 def check_supported(name: str, model: onnx.ModelProto) -> None:
-    """The pre-flight: operators that TVM has no converter for, or of a foreign domain."""
-    known = onnx_frontend._get_convert_map().keys() | _HANDLED_INLINE
+    """The pre-flight: operators that nobody has a converter for, or of a foreign domain."""
+    known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | _CONTROL | {"Constant"}
     unsupported: Counter[str] = Counter()
     where: dict[str, str] = {}
     for index, node in enumerate(model.graph.node):
-        if node.op_type in known and node.domain in ("", "ai.onnx"):
+        if node.op_type in known and node.domain in DOMAINS:
             continue
         operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
         unsupported[operator] += 1

@@ -1,4 +1,4 @@
-"""ONNX's Resize: each axis on its own, by constant indices and weights worked out at import.
+"""Imports ONNX's Resize: each axis separately, with indices and weights computed at import.
 
 TVM's importer rounds coordinates its own way, takes no `axes`, antialiasing or aspect ratio
 policy, and resizes two axes at most. Shapes are known here, so which elements an output is made of,
@@ -38,7 +38,7 @@ class Axis:
 
     @property
     def places(self) -> Array:
-        """Where in the input each output element lies."""
+        """The input coordinate of each output element."""
         x, width = np.arange(self.output, dtype=np.float64), self.scale * self.size
         start, end = self.roi
         middle = (x + 0.5) / self.scale - 0.5
@@ -61,7 +61,7 @@ class Axis:
 
     @property
     def outside(self) -> Array:
-        """Which output elements have no place in the input: only crops reach out of it."""
+        """Which output elements lie outside the input: only crops extend beyond it."""
         if self.coordinates != "tf_crop_and_resize":
             return np.zeros(self.output, bool)
         return (self.places < 0) | (self.places > self.size - 1)

@@ -41,7 +41,7 @@ class _Importer(ExportedProgramImporter):
         return super()._index_put(node)
 
     def _index_tensor(self, node: Any) -> relax.Var:
-        """TVM would take the truth values of a mask for places."""
+        """Convert a mask to indices: TVM would take its truth values for indices."""
         _, indices = self.retrieve_args(node)
         masks.refuse_masks(indices)
         return super()._index_tensor(node)

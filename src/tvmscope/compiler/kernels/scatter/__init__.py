@@ -1,1 +1,1 @@
-"""Scatters inverted to gathers: each element of the result looks up what is written to it."""
+"""Scatters inverted to gathers: each element of the result looks up its update."""

@@ -1,4 +1,4 @@
-"""Scatters as tensor expressions: each element of the result looks up what is written to it.
+"""Scatters as tensor expressions: each element of the result looks up its update.
 
 Inverted like this, every element is written once: no order to keep, no race, any number of
 threads. Where indices are known only at run time, a small kernel makes the look-up table first.

@@ -1,4 +1,4 @@
-"""What known indices of a scatter say: a box of the target, or the update of each element."""
+"""Analyses known indices of a scatter: a box of the target, or the update of each element."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Box:
         return whole and all(step == 1 for step in self.steps)
 
     def run(self, rows: int, shape: Sequence[int]) -> tuple[int, int]:
-        """Where in a row of `shape[rows:]` it begins, and over how many elements it goes on."""
+        """Where in a row of `shape[rows:]` it begins, and how many elements it spans."""
         starts = (*self.starts, *(0,) * (len(shape) - len(self.starts)))
         counts = (*self.counts, *shape[len(self.counts) :])
         inner = prod(shape[rows + 1 :])

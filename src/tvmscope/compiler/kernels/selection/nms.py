@@ -31,8 +31,8 @@ def suppress(
 ) -> list[te.Tensor]:
     """By row of `scores` (batch x classes): the boxes that stay, best first, and their number.
 
-    `ranked` are the places of a row's boxes by score. The third result is a GPU's work space: it
-    marks the ranks that went.
+    `ranked` holds the indices of a row's boxes by score. The third result is a GPU's work space: it
+    marks the suppressed ranks.
     """
     rows, length = (int(size) for size in scores.shape)
     classes = rows // int(boxes.shape[0])

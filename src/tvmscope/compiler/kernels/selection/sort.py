@@ -149,9 +149,9 @@ class _Runs:
 
 
 def _key(value: Expr) -> Expr:
-    """A whole number in the place of a float: a total order, or runs would not fit together.
+    """An integer key that replaces a float: a total order, or runs would not fit together.
 
-    By bits, since LLVM may take it that there is no NaN.
+    It is made from the bits, because LLVM may assume that there is no NaN.
     """
     kind = str(value.ty.dtype)
     if not kind.startswith(("float", "bfloat")):

@@ -21,7 +21,9 @@ from tvmscope.errors import BuildError
 from tvmscope.messages import msg
 
 
-def compile_units(arch: str, kernels: dict[str, CompiledKernel]) -> tvm.transform.Pass:
+def compile_units(
+    arch: str, kernels: dict[str, CompiledKernel], portable: str | None = None
+) -> tvm.transform.Pass:
     """The pass; `kernels` receives what it compiled, by the packed function that launches it."""
 
     @tvm.transform.module_pass(opt_level=0, name="CompileUnits")
@@ -30,7 +32,7 @@ def compile_units(arch: str, kernels: dict[str, CompiledKernel]) -> tvm.transfor
         for var, func in module.functions_items():
             if isinstance(func, tirx.PrimFunc) and (found := emit.read(func)) is not None:
                 placed[var] = (func, *found)
-        jobs = {(unit, config): Job(unit=unit, config=config, arch=arch)
+        jobs = {(unit, config): Job(unit=unit, config=config, arch=arch, portable=portable)
                 for _, unit, config in placed.values()}  # fmt: skip
         outcomes = dict(zip(jobs, compile_many(list(jobs.values())), strict=True))
         for var, (func, unit, config) in placed.items():

@@ -1,4 +1,4 @@
-"""Gives convolutions, products, attention, norms and pools to generated CUDA kernels.
+"""Replaces convolutions, products, attention, norms and pools by generated CUDA kernels.
 
     relu(conv(x, w) + b + y) -> one kernel        (`compiler/units` says what belongs to one)
 
@@ -24,20 +24,26 @@ from tvmscope.compiler.units import emit, match
 from tvmscope.compiler.units.found import Found, Operand
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.packing import pack_weight
-from tvmscope.cuda.units import Conv2d, Unit
+from tvmscope.cuda.units import Attention, Conv2d, Math, Matmul, Unit
 
 Choose = Callable[[Unit], Config | None]
 """The configuration of a unit; None leaves it to TVM."""
 
 
-def place_units(choose: Choose, *, tf32: bool = False) -> tvm.transform.Pass:
-    """The pass; `tf32` multiplies float32 in convolutions with ten bits of mantissa."""
+def place_units(
+    choose: Choose,
+    *,
+    convolve: Math | None = None,
+    multiply: Math | None = None,
+    fused: bool = True,
+) -> tvm.transform.Pass:
+    """The pass. `convolve` says how convolutions multiply float32, `multiply` how everything does;
+    `fused` gives a kernel what follows its operator."""
 
     @tvm.transform.module_pass(opt_level=0, name="PlaceUnits")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
-        found = match.find(module["main"])
-        if tf32:
-            found = [_in_tf32(unit) for unit in found]
+        found = match.find(module["main"], fused=fused)
+        found = [_multiplied(unit, convolve, multiply) for unit in found]
         chosen = [(unit, config) for unit in found if (config := choose(unit.unit)) is not None]
         placer = _Placer(module, chosen)
         placed = placer.visit_expr(module["main"])
@@ -47,12 +53,14 @@ def place_units(choose: Choose, *, tf32: bool = False) -> tvm.transform.Pass:
     return transform
 
 
-def _in_tf32(found: Found) -> Found:
-    """As PyTorch's defaults: convolutions multiply in TF32, matrix products do not."""
+def _multiplied(found: Found, convolve: Math | None, multiply: Math | None) -> Found:
+    """The unit with another way to multiply, where one is asked for."""
     unit = found.unit
-    if not isinstance(unit, Conv2d) or unit.dtype != "float32":
-        return found
-    return replace(found, unit=replace(unit, math="tf32"))
+    if multiply is not None and isinstance(unit, Conv2d | Matmul | Attention):
+        return replace(found, unit=replace(unit, math=multiply))
+    if convolve is not None and isinstance(unit, Conv2d) and unit.dtype == "float32":
+        return replace(found, unit=replace(unit, math=convolve))
+    return found
 
 
 @mutator

@@ -1,4 +1,4 @@
-"""What no other rule takes: outer loops in parallel, the innermost one vectorised."""
+"""Kernels that no other rule takes: outer loops in parallel, the innermost loop vectorised."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ RULE = ScheduleRule(
     devices=("cpu",),
     version=1,
     words=marked(
-        "What no other rule takes: outer loops in parallel, the innermost one vectorised."
+        "Kernels that no other rule takes: outer loops in parallel, the innermost loop vectorised."
     ),
     schedule=schedule_fallback,
     switch=Switch(name="fallback-schedule"),

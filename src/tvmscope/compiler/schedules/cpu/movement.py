@@ -1,4 +1,4 @@
-"""Transposes, concatenations, padding, slices, gathers, resizes: copies between other indices.
+"""Transposes, concatenations, padding, slices, gathers, resizes: copies with changed indices.
 
 parallel  outer axes, until there is work for every core
   rows      the last axis by itself: its vectors do not cross the ends of rows
@@ -153,7 +153,7 @@ RULE = ScheduleRule(
     devices=("cpu",),
     version=1,
     words=marked(
-        "Copies between other indices: vectors along rows, or tiles that read whole cache lines."
+        "Copies with changed indices: vectors along rows, or tiles that read whole cache lines."
     ),
     schedule=schedule_movement,
     switch=Switch(name="movement-schedule"),

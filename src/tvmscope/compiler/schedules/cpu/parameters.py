@@ -12,11 +12,11 @@ COLUMNS = MappingProxyType(
 ROWS = MappingProxyType({"rows": marked("{value} rows of the result are computed together")})
 SUMS = MappingProxyType(
     {
-        "chunk": marked("{value} inputs are summed before the next results' turn"),
-        "unroll": marked("{value} steps of the sums are written out one behind the other"),
-        "order": marked("the work is handed out with the {value} outermost"),
-        "prefetch=1": marked("the next weights are fetched while the present ones are used"),
-        "prefetch=0": marked("weights are not fetched ahead"),
+        "chunk": marked("{value} inputs are summed before the next results are computed"),
+        "unroll": marked("the sums are unrolled by {value} steps"),
+        "order": marked("the work is distributed with the {value} outermost"),
+        "prefetch=1": marked("the next weights are prefetched while the current ones are used"),
+        "prefetch=0": marked("weights are not prefetched"),
     }
 )
 KERNEL = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Softmax, layer norm and their like: one task per row, which stays in the first-level cache.
+"""Softmax, layer norm and similar operators: one task per row, which stays in the L1 cache.
 
 parallel  rows
   lanes     a reduction in the lanes of a vector, then across them
@@ -106,7 +106,9 @@ RULE = ScheduleRule(
     name="rows",
     devices=("cpu",),
     version=1,
-    words=marked("Softmax, layer norm and their like: one task per row, which stays in the cache."),
+    words=marked(
+        "Softmax, layer norm and similar operators: one task per row, which stays in the cache."
+    ),
     schedule=schedule_rows,
     switch=Switch(name="rows-schedule", needs=("row-kernels",)),
 )

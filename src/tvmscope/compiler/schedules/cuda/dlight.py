@@ -27,7 +27,9 @@ _WORDS = {
     "GeneralReduction": marked(
         "DLight's chains of reductions, such as softmax: a block of threads each."
     ),
-    "Fallback": marked("What no other rule takes: elements are spread over blocks and threads."),
+    "Fallback": marked(
+        "Kernels that no other rule takes: elements are distributed over blocks and threads."
+    ),
 }
 _LAST = "Fallback"
 

@@ -1,53 +1,44 @@
-"""Converters of our own for ONNX operators that TVM's importer translates wrongly or refuses.
-
-Each one gives the result, or None to leave the node to TVM's converter.
-"""
+"""Resize, suppression of boxes and the largest elements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from tvm import relax
-from tvm.ir.expr import GenericConst
 
+from tvmscope.compiler.frontends.onnx.converters.node import Array, Converter, Node, array_of
 from tvmscope.compiler.frontends.onnx.resize import Axis, resize
 from tvmscope.compiler.graph.rewrite import static_shape
 
-Array = np.ndarray[Any, Any]
-Inputs = Sequence[relax.Expr | None]
-Attributes = dict[str, Any]
 _SORTED = ("float32", "float64", "int32", "int64")
 """What TVM's sort takes."""
-Converter = Callable[[relax.BlockBuilder, Inputs, Attributes, int], relax.Expr | None]
 
 
-def _resize(
-    builder: relax.BlockBuilder, inputs: Inputs, attrs: Attributes, opset: int
-) -> relax.Expr | None:
+def _resize(node: Node) -> relax.Expr | None:
     """Resize from opset 10 on; sizes that are known at run time only are TVM's."""
+    attrs, opset = node.attributes, node.opset
     names = ("data", "scales") if opset < 11 else ("data", "roi", "scales", "sizes")
-    given = dict(zip(names, inputs, strict=False))
+    given = dict(zip(names, node.inputs, strict=False))
     data = given["data"]
     shape = None if data is None else static_shape(data)
-    arrays = {name: _array(given.get(name)) for name in ("roi", "scales", "sizes")}
+    arrays = {name: array_of(given.get(name)) for name in ("roi", "scales", "sizes")}
     unknown = any(given.get(name) is not None and arrays[name] is None for name in arrays)
     if data is None or shape is None or unknown:
         return None
     axes = [int(a) % len(shape) for a in attrs.get("axes", range(len(shape)))]
-    scales, sizes = _sizes(shape, axes, arrays, _text(attrs, "keep_aspect_ratio_policy", "stretch"))
+    scales, sizes = _sizes(shape, axes, arrays, node.text("keep_aspect_ratio_policy", "stretch"))
     if not axes or 0 in sizes:
         return None
     roi = arrays["roi"]
     ends = [0.0] * len(axes) + [1.0] * len(axes) if roi is None or not roi.size else roi.tolist()
     how: dict[str, Any] = {
-        "mode": _text(attrs, "mode", "nearest"),
-        "coordinates": _text(
-            attrs, "coordinate_transformation_mode", "asymmetric" if opset < 11 else "half_pixel"
+        "mode": node.text("mode", "nearest"),
+        "coordinates": node.text(
+            "coordinate_transformation_mode", "asymmetric" if opset < 11 else "half_pixel"
         ),
-        "nearest": _text(attrs, "nearest_mode", "floor" if opset < 11 else "round_prefer_floor"),
+        "nearest": node.text("nearest_mode", "floor" if opset < 11 else "round_prefer_floor"),
         "cubic": float(attrs.get("cubic_coeff_a", -0.75)),
         "antialias": bool(attrs.get("antialias", 0)),
         "exclude_outside": bool(attrs.get("exclude_outside", 0)),
@@ -62,7 +53,17 @@ def _resize(
         for number, axis in wanted.items()
         if axis.size != axis.output or axis.scale != 1 or (crops and axis.roi != (0.0, 1.0))
     }
-    return resize(builder, data, changed, float(attrs.get("extrapolation_value", 0.0)))
+    return resize(node.builder, data, changed, float(attrs.get("extrapolation_value", 0.0)))
+
+
+def _upsample(node: Node) -> relax.Expr | None:
+    """Resize before opset 10, by whole scales and rounding down."""
+    scales = node.constant(1) if node.opset >= 9 else np.array(node.get("scales", ()))
+    if scales is None:
+        return None
+    how = {"mode": node.text("mode", "nearest"), "coordinate_transformation_mode": "asymmetric"}
+    inputs = [node.input(0), None, relax.const(np.asarray(scales, np.float32), "float32")]
+    return _resize(Node(node.builder, inputs, {**how, "nearest_mode": "floor"}, 11))
 
 
 def _sizes(
@@ -81,12 +82,11 @@ def _sizes(
     return [scale] * len(axes), [int(scale * shape[a] + 0.5) for a in axes]
 
 
-def _nms(
-    builder: relax.BlockBuilder, inputs: Inputs, attrs: Attributes, opset: int
-) -> relax.Expr | None:
+def _nms(node: Node) -> relax.Expr | None:
     """NonMaxSuppression with ONNX's defaults and its strict comparison with the threshold."""
-    boxes, scores, *rest = inputs
-    arrays = [_array(value) for value in rest]
+    builder = node.builder
+    boxes, scores, *rest = node.inputs
+    arrays = [array_of(value) for value in rest]
     unknown = any(v is not None and a is None for v, a in zip(rest, arrays, strict=True))
     if boxes is None or scores is None or unknown:
         return None
@@ -99,7 +99,7 @@ def _nms(
         return relax.const(np.zeros((0, 3), np.int64), "int64")
     if score < 0:  # TVM takes boxes that do not score above zero for suppressed ones
         scores, score = _ranked(builder, scores, score), 0.5
-    if attrs.get("center_point_box", 0):
+    if node.get("center_point_box", 0):
         boxes = builder.emit(_corners(builder, boxes))
     # TVM drops boxes that overlap by the threshold or more, ONNX by more: one step further is the
     # same. It skips a threshold of zero, so that step must not be lost among denormal numbers.
@@ -118,7 +118,7 @@ def _nms(
 
 
 def _ranked(builder: relax.BlockBuilder, scores: relax.Expr, least: float) -> relax.Expr:
-    """In place of each score its rank, from the number of boxes down to 1; 0 if not above `least`.
+    """Replace each score by its rank, from the number of boxes down to 1; 0 if not above `least`.
 
     Suppression only asks which box scores higher.
     """
@@ -137,15 +137,14 @@ def _corners(builder: relax.BlockBuilder, boxes: relax.Expr) -> relax.Expr:
     return relax.op.matmul(boxes, relax.const(matrix.astype(dtype), dtype))
 
 
-def _top_k(
-    builder: relax.BlockBuilder, inputs: Inputs, attrs: Attributes, opset: int
-) -> relax.Expr | None:
+def _top_k(node: Node) -> relax.Expr | None:
     """TopK; where no order is asked for, the sorted one is as good as any."""
-    count = _array(inputs[1]) if len(inputs) > 1 else np.array(attrs.get("k", 1))
+    builder, inputs = node.builder, node.inputs
+    count = array_of(inputs[1]) if len(inputs) > 1 else np.array(node.get("k", 1))
     if count is None or inputs[0] is None or str(inputs[0].ty.dtype) in ("float16", "bfloat16"):
         return None
-    data, axis = inputs[0], int(attrs.get("axis", -1))
-    dtype, largest = str(data.ty.dtype), bool(attrs.get("largest", 1))
+    data, axis = inputs[0], int(node.get("axis", -1))
+    dtype, largest = str(data.ty.dtype), bool(node.get("largest", 1))
     top_k = partial(relax.op.topk, k=int(count.item()), axis=axis, largest=largest, dtype="int64")
     if dtype in _SORTED:
         return top_k(data, ret_type="both")
@@ -158,17 +157,9 @@ def _top_k(
     return builder.emit(relax.Tuple([values, chosen]))
 
 
-def _text(attrs: Attributes, name: str, default: str) -> str:
-    value = attrs.get(name, default)
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _array(value: relax.Expr | None) -> Array | None:
-    return value.value.numpy() if isinstance(value, GenericConst) else None
-
-
 CONVERTERS: dict[str, Converter] = {
     "Resize": _resize,
     "NonMaxSuppression": _nms,
     "TopK": _top_k,
+    "Upsample": _upsample,
 }

@@ -1,0 +1,96 @@
+"""One ONNX node as a converter sees it: its inputs, attributes and opset, and ways to emit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import relax
+from tvm.ir.expr import GenericConst
+
+from tvmscope.compiler.graph.rewrite import static_shape
+
+Array = np.ndarray[Any, Any]
+
+
+class Unsupported(Exception):
+    """This form of an operator has no kernel here; the text says which form."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a converter is given."""
+
+    builder: relax.BlockBuilder
+    inputs: Sequence[relax.Expr | None]
+    attributes: dict[str, Any]
+    opset: int
+    results: int = 1
+    """How many outputs of the node have a name."""
+
+    def emit(self, value: relax.Expr) -> relax.Expr:
+        """Bind a value, so that it has a type."""
+        return self.builder.emit(value)
+
+    def given(self, index: int) -> relax.Expr | None:
+        """An input; None where it is left out."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def input(self, index: int) -> relax.Expr:
+        """An input that the standard requires."""
+        value = self.given(index)
+        if value is None:
+            raise Unsupported(f"input {index} is missing")
+        return value
+
+    def array(self, index: int) -> Array | None:
+        """The value of a constant input; None where it is left out or computed at run time."""
+        return array_of(self.given(index))
+
+    def constant(self, index: int) -> Array | None:
+        """An input that must be constant; None where it is left out."""
+        value = self.given(index)
+        if value is None:
+            return None
+        found = array_of(value)
+        if found is None:
+            raise Unsupported(f"input {index} is known at run time only")
+        return found
+
+    def text(self, name: str, default: str) -> str:
+        """An attribute that is a text."""
+        value = self.attributes.get(name, default)
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+    def get(self, name: str, default: Any) -> Any:
+        """An attribute."""
+        return self.attributes.get(name, default)
+
+
+Converter = Callable[[Node], relax.Expr | None]
+"""Gives the node's result (a tuple for several), or None to leave it to TVM's converter."""
+
+
+def array_of(value: relax.Expr | None) -> Array | None:
+    """A constant's value; None for everything else."""
+    return value.value.numpy() if isinstance(value, GenericConst) else None
+
+
+def shape_of(value: relax.Expr) -> tuple[int, ...]:
+    """A tensor's sizes, which must be known."""
+    shape = static_shape(value)
+    if shape is None:
+        raise Unsupported("a shape is known at run time only")
+    return tuple(int(d) for d in shape)
+
+
+def dtype_of(value: relax.Expr) -> str:
+    """A tensor's element type."""
+    return str(value.ty.dtype)
+
+
+def const(value: Any, dtype: str) -> relax.Expr:
+    """A constant of exactly this type: by itself TVM narrows int64 and float64."""
+    return relax.const(np.asarray(value, np.dtype(dtype)), dtype)

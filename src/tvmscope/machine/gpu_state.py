@@ -1,0 +1,77 @@
+"""What a GPU is doing: clocks, what holds them down, memory; asked of NVML, without any package."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+_SM_CLOCK = 1  # NVML_CLOCK_SM
+_HELD_DOWN = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "too hot (software)",
+    0x40: "too hot (hardware)",
+    0x80: "power brake",
+}
+"""Bits of nvmlClocksEventReasons that mean less speed than the clocks' setting."""
+_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+"""The second is what drivers before 535 call it."""
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One look at the clocks; None where the driver does not tell."""
+
+    sm_mhz: int | None
+    held_down: tuple[str, ...] = ()
+
+
+class GpuState:
+    """An open connection to NVML for one GPU."""
+
+    def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
+        self._library, self._handle = library, handle
+
+    def sample(self) -> Sample:
+        """The clock of the multiprocessors now, and what holds it down."""
+        clock = ctypes.c_uint()
+        failed = self._library.nvmlDeviceGetClockInfo(self._handle, _SM_CLOCK, ctypes.byref(clock))
+        bits = self._reasons()
+        held = tuple(words for bit, words in _HELD_DOWN.items() if bits & bit)
+        return Sample(sm_mhz=None if failed else clock.value, held_down=held)
+
+    def _reasons(self) -> int:
+        bits = ctypes.c_ulonglong()
+        for name in _REASONS:
+            ask = getattr(self._library, name, None)
+            if ask is not None and ask(self._handle, ctypes.byref(bits)) == 0:
+                return bits.value
+        return 0
+
+    def used_bytes(self) -> int | None:
+        """Memory in use, by all processes."""
+        memory = _Memory()
+        failed = self._library.nvmlDeviceGetMemoryInfo(self._handle, ctypes.byref(memory))
+        return None if failed else int(memory.used)
+
+
+def connect(index: int = 0) -> GpuState | None:
+    """The GPU number `index`; None where NVML or the GPU is missing."""
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    handle = ctypes.c_void_p()
+    if library.nvmlInit_v2() or library.nvmlDeviceGetHandleByIndex_v2(
+        ctypes.c_uint(index), ctypes.byref(handle)
+    ):
+        return None
+    return GpuState(library, handle)

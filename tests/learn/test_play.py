@@ -1,0 +1,106 @@
+"""The interactive page: from plain loops to a legal schedule, an illegal move, undo, the board."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from tvmscope.compiler import targets
+from tvmscope.learn.play.app import PlayApp
+from tvmscope.learn.play.game import Game, Position
+from tvmscope.learn.play.moves import Move
+from tvmscope.learn.workshop import Request, Workshop
+from tvmscope.machine import caches
+from tvmscope.stages.places import cache_folder
+
+SIZE = 64
+
+
+class _Here:
+    """A workshop in this process."""
+
+    def __init__(self, workshop: Workshop) -> None:
+        self.workshop = workshop
+
+    def build(self, moves: Sequence[Move]) -> Position:
+        return self.workshop.play(moves)
+
+    def time(self, number: int, values: int) -> list[float]:
+        self.workshop.select(number)
+        found = []
+        for _ in range(values):
+            start = time.perf_counter()
+            self.workshop.run()
+            found.append(time.perf_counter() - start)
+        return found
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Workshop:
+    host = targets.host_target(cores=1, cache=cache_folder())
+    known = caches.data_caches()
+    return Workshop(Request(lesson="matmul", size=SIZE, threads=1, target=host, caches=known))
+
+
+@pytest.fixture
+def game(workshop: Workshop) -> Game:
+    game = Game(_Here(workshop))
+    game.start([("plain", lambda: (1.0, 0.5)), ("BLAS", lambda: (1e-9, 5e5))])
+    return game
+
+
+def test_a_game_from_plain_loops_to_the_board(game: Game) -> None:
+    async def play() -> None:
+        app = PlayApp(game, 16)
+        async with app.run_test() as pilot:
+            await pilot.press("down", "s")  # i, j_0, j_1, k
+            assert game.position is not None
+            assert game.position.loops == ("i x 64", "j_0 x 4", "j_1 x 16", "k x 64")
+            await pilot.press("down", "down", "p")  # k cannot be parallel
+            assert [m.primitive for m in game.moves] == ["split"]
+            assert "parallel is not legal here" in game.said
+            await pilot.press("up", "i", "down", "v")  # j_1 inside k, then a vector
+            assert [m.primitive for m in game.moves] == ["split", "inward", "vectorize"]
+            assert game.position.loops == ("i x 64", "j_0 x 4", "k x 64", "j_1 x 16")
+            await pilot.press("backspace")
+            assert "is taken back" in game.said
+            assert len(game.moves) == 2
+            await pilot.press("v", "m")
+            assert [str(e.name) for e in game.board] == ["BLAS", "you, 3 moves", "plain"]
+            assert "place 2 of 3" in game.said
+            await pilot.press("plus", "minus", "minus")
+            assert app.number == 8
+
+    asyncio.run(play())
+
+
+def test_moves_that_nothing_allows_are_said(game: Game) -> None:
+    assert not game.make(Move("inward", 2))
+    assert "cannot go further in" in game.said
+    assert not game.make(Move("fuse", 2))
+    assert not game.make(Move("split", 9, 4))
+    assert "there is no loop 9" in game.said
+    assert not game.undo()
+    assert game.moves == []
+
+
+def test_sums_in_registers_and_zeros_in_front(game: Game) -> None:
+    for move in (
+        Move("split", 1, 16),
+        Move("inward", 2),
+        Move("vectorize", 3),
+        Move("registers", 1),
+        Move("parallel", 0),
+        Move("zeros", 2),
+    ):
+        assert game.make(move), game.said
+    assert game.position is not None
+    assert game.position.built.right
+
+
+def test_numpy_is_timed_for_the_same(workshop: Workshop) -> None:
+    workshop.play(())
+    assert len(workshop.blas(3)) == 3

@@ -1,0 +1,102 @@
+"""Clocks, throttling and memory of a GPU per row, from a made-up NVML."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from support import samples
+from support.rows import key
+from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.running_row import RunningRow
+from tvmscope.core.measurement import GpuUse
+from tvmscope.core.session import from_json, to_json
+from tvmscope.machine import gpu_state
+from tvmscope.machine.gpu_state import GpuState, Sample
+from tvmscope.measure.interleave import Lane
+from tvmscope.report.sections import view
+
+
+class Nvml:
+    """The library's functions, by its names."""
+
+    def __init__(self, mhz: int = 1980, reasons: int = 0, used: int = 5 << 30, gpus: int = 1):
+        self.mhz, self.bits, self.used, self.gpus = mhz, reasons, used, gpus
+
+    def nvmlInit_v2(self) -> int:  # noqa: N802
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index: Any, _out: Any) -> int:  # noqa: N802
+        return 0 if index.value < self.gpus else 2
+
+    def nvmlDeviceGetClockInfo(self, _handle: Any, kind: int, out: Any) -> int:  # noqa: N802
+        out._obj.value = self.mhz if kind == 1 else 1
+        return 0 if self.mhz else 3
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, _handle: Any, out: Any) -> int:  # noqa: N802
+        out._obj.value = self.bits
+        return 0
+
+    def nvmlDeviceGetMemoryInfo(self, _handle: Any, out: Any) -> int:  # noqa: N802
+        out._obj.used = self.used
+        return 0
+
+
+def state(**more: Any) -> GpuState:
+    return GpuState(Nvml(**more), ctypes.c_void_p())  # type: ignore[arg-type]
+
+
+def test_clocks_and_what_holds_them_down_are_read() -> None:
+    assert state().sample() == Sample(sm_mhz=1980)
+    assert state(reasons=0x4 | 0x40 | 0x1).sample().held_down == (
+        "power cap", "too hot (hardware)",
+    )  # fmt: skip
+    assert state(mhz=0).sample().sm_mhz is None
+    assert state().used_bytes() == 5 << 30
+
+
+def test_a_machine_without_a_gpu_has_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: Nvml(gpus=0))
+    assert gpu_state.connect() is None
+
+    def missing(_name: str) -> Any:
+        raise OSError("no such file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert gpu_state.connect() is None
+
+
+def test_a_row_keeps_clocks_by_round_and_the_memory_that_came_back() -> None:
+    nvml = Nvml()
+    reader = GpuState(nvml, ctypes.c_void_p())  # type: ignore[arg-type]
+    row = RunningRow(Entry.__new__(Entry))
+    row.lane = Lane("fake", SimpleNamespace())  # type: ignore[arg-type]
+    row.watch(reader)
+    assert row.lane.watch is not None
+    row.lane.watch()
+    nvml.mhz, nvml.bits = 1400, 0x4
+    row.lane.watch()
+    assert row.gpu == GpuUse(sm_mhz=(1980, 1400), held_down=("power cap",))
+
+    def close() -> None:
+        nvml.used -= 700 << 20
+
+    row.worker = SimpleNamespace(close=close)  # type: ignore[assignment]
+    row.close(reader)
+    assert row.gpu is not None
+    assert row.gpu.memory_bytes == 700 << 20
+
+
+def test_a_session_keeps_and_shows_it() -> None:
+    used = GpuUse(sm_mhz=(1980, 1965), held_down=("power cap",), memory_bytes=700 << 20)
+    row = replace(samples.result(key("tvmscope", "cuda:sm_90"), 3e-4), gpu=used)
+    session = samples.session(row)
+    again = from_json(to_json(session))
+    assert again.results[0].gpu == used
+    (shown,) = view.measured(again)
+    assert any("1965-1980 MHz" in str(note) for note in shown.notes)
+    assert any("700" in str(note) and "GPU memory" in str(note) for note in shown.notes)
