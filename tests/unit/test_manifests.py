@@ -24,7 +24,7 @@ from tvmscope.workflow.ablating import switches
 NOT_OPTIMISATIONS = {
     "decompose", "canonicalize", "scalar-operands", "mixed-precision", "wide-sums", "dead-code",
     "dispatch-sampling", "dispatch-sort-scan", "annotate-patterns", "join-batch", "cpu-rules",
-    "gpu-rules", "plan-memory", "cuda-graph", "kill-after-use",
+    "gpu-rules", "plan-memory", "cuda-graph", "kill-after-use", "norm-rows",
 }  # fmt: skip
 """Passes of ours that prepare others, keep results right, or are TVM's default in every pipeline.
 Schedule rules have switches of their own."""
