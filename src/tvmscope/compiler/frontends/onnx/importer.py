@@ -118,13 +118,17 @@ def _prepare(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> N
 
 
 def _in_framework(regions: Mapping[str, tuple[Fallback, bytes]]) -> tuple[Text, ...]:
-    return tuple(
+    """One line about all of them, with the reason of the first."""
+    parts = [part for part, _ in regions.values()]
+    if not parts:
+        return ()
+    return (
         msg(
-            "{operators} run in ONNX Runtime, as there is no kernel: {reason}",
-            operators=list(part.operators),
-            reason=part.reason,
-        )
-        for part, _ in regions.values()
+            "{operators} run in ONNX Runtime, in parts: {count}, as there is no kernel: {reason}",
+            operators=[operator for part in parts for operator in part.operators],
+            count=len(parts),
+            reason=parts[0].reason,
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from tvmscope.compiler.describe.sources import Imported, attach
 from tvmscope.compiler.frontends import preflight
 from tvmscope.compiler.frontends.masks import torch_assignments as masks
+from tvmscope.compiler.frontends.torch.reductions import REDUCTIONS
 from tvmscope.compiler.graph.rewrite import coordinates
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
@@ -74,9 +75,14 @@ class _Importer(ExportedProgramImporter):
         part = emit(op.strided_slice(values, list(range(len(shape))), zeros, shape))
         return emit(op.scatter_elements(data, index, part, axis, reduction))
 
+    def _reduce(self, node: Any) -> relax.Expr:
+        convert = REDUCTIONS[node.target.__name__]
+        return convert(self.block_builder.emit, *self.retrieve_args(node), **node.kwargs)
+
     def create_convert_map(self) -> dict[str, Any]:
         return {
             **super().create_convert_map(),
+            **dict.fromkeys(REDUCTIONS, self._reduce),
             "masked_scatter.default": self._masked_scatter,
             "scatter_add.default": self._scatter,
             "scatter_reduce.two": self._scatter,

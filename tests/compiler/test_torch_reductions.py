@@ -1,0 +1,45 @@
+"""Reductions of torch that our own converters import, beside what PyTorch computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tvmscope.compiler import in_memory
+from tvmscope.compiler.describe.sources import Imported
+from tvmscope.compiler.frontends.torch.importer import _Importer
+from tvmscope.core.options import CompileOptions
+
+
+class Wrapped(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.amax(x, 1),
+            torch.amin(x, (0, 2), keepdim=True),
+            *torch.min(x, 2),
+            torch.logsumexp(x, 1),
+            torch.prod(x, 1),
+            (x > 2).any(),
+            (x > 9).any(),
+            *torch.var_mean(x, (1, 2), correction=0),
+            *torch.var_mean(x, 1, keepdim=True),
+            *torch.var_mean(x),
+        )
+
+
+def run(module: Callable[..., Any], x: torch.Tensor) -> list[torch.Tensor]:
+    program = torch.export.export(module, (x,)).run_decompositions()
+    imported = _Importer().from_exported_program(program, False, False, False, None)
+    compiled = in_memory.compile_here(Imported(imported, ()), CompileOptions())
+    return [torch.from_numpy(array) for array in compiled([x.numpy()])]
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+def test_reductions_are_those_of_pytorch(offset: float) -> None:
+    x = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0)) + offset
+    module = Wrapped().eval()
+    for found, wanted in zip(run(module, x), module(x), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
