@@ -87,6 +87,7 @@ def test_compile_and_load_a_module_in_memory(
             np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow  # long
 def test_modules_take_one_tensor_or_keywords_as_examples(here: Path) -> None:
     layer = torch.nn.Linear(6, 4).eval()
     x = torch.randn(2, 6)

@@ -129,7 +129,7 @@ def test_operators_that_only_onnx_runtime_has_are_named(tmp_path: Path) -> None:
         helper.make_node("Gelu", ["x"], ["a"], name="g1", domain="com.microsoft"),
         helper.make_node("Gelu", ["a"], ["y"], name="g2", domain="com.microsoft"),
     )
-    done = run("compile", str(file), "-q", cwd=tmp_path)
+    done = run("compile", str(file), "--no-fallback", "-q", cwd=tmp_path)
     refuses(done, 1, "com.microsoft.Gelu x2 (first at node 'g1')", "--backends")
 
 

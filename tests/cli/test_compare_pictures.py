@@ -80,6 +80,7 @@ def test_other_answers_exit_with_3_and_are_shown(
     assert "differs" in done.stderr
 
 
+@pytest.mark.slow  # long
 def test_both_with_the_scatter_fix_is_a_warning(
     artifacts: Path, pictures: Path, tmp_path: Path
 ) -> None:

@@ -125,7 +125,7 @@ def test_old_flags_give_just_what_they_say(artifacts: Path, pictures: Path) -> N
         (("--score-threshold", "2"), "--score-threshold"),
         (("--inputs", str(Path(__file__))), "not both"),
         (("more.jpg", "--save-vis", "one.jpg"), "need a folder"),
-        (("--save-vis", "one.txt"), ".txt is no format"),
+        (("--save-vis", "one.txt"), ".txt is not an image format"),
     ],
 )
 def test_bad_requests_are_one_line(

@@ -98,7 +98,10 @@ def tuning(folder: Path, *command: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how",
+    [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)],  # long
+)
 def test_a_stopped_run_keeps_its_trials_and_leaves_no_process(
     folder: Path, how: signal.Signals
 ) -> None:
@@ -117,6 +120,7 @@ def test_a_stopped_run_keeps_its_trials_and_leaves_no_process(
     assert sum(t["earlier"] for t in json.loads(plan.stdout)["tuning"]) == kept
 
 
+@pytest.mark.slow  # long
 @pytest.mark.parametrize("command", [pytest.param("analyze", marks=pytest.mark.slow), "compile"])
 def test_a_command_stopped_while_it_tunes_first_keeps_the_trials(
     folder: Path, command: str
@@ -158,6 +162,7 @@ def test_a_dry_run_lists_the_tasks_of_a_gpu_that_is_not_here(folder: Path) -> No
     assert not (folder / "tuning_logs").exists()
 
 
+@pytest.mark.slow  # long
 def test_a_narrower_cpu_is_tuned_here_and_its_records_are_its_own(folder: Path) -> None:
     if "avx2" not in cpu_features.reported():
         pytest.skip("x86-64-v3 does not run here")

@@ -54,6 +54,7 @@ def test_an_unknown_rule_is_refused(conv_net: Prepared, host: Target) -> None:
         lower(conv_net, host, wrong)
 
 
+@pytest.mark.slow  # long
 def test_ablate_measures_a_network_with_and_without(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(TORCH_NET)
     done = run(
@@ -83,7 +84,7 @@ def test_ablate_refuses_what_it_cannot_switch(tmp_path: Path) -> None:
     common = ("ablate", "net.py", "--target", "cpu")
     refuses(run(*common, "--only", "magic", cwd=tmp_path), 2, "no optimisation named magic")
     refuses(run(*common, "--pipeline", "tvm", cwd=tmp_path), 2, "omit --pipeline")
-    refuses(run(*common, "--only", "tuning", "--db", "none", cwd=tmp_path), 2, "nothing is tuned")
+    refuses(run(*common, "--only", "tuning", "--db", "none", cwd=tmp_path), 2, "no kernel is tuned")
 
 
 OPTIMISATIONS = {each.name: each for each in switches.of_device("cpu")}

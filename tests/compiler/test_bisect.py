@@ -153,6 +153,7 @@ def test_a_broken_schedule_names_kernel_and_rule(tmp_path: Path) -> None:
     reproduces(found)
 
 
+@pytest.mark.slow  # long
 def test_a_pass_that_makes_nan_is_found(tmp_path: Path) -> None:
     file = three_nodes(tmp_path, "Tanh", (1, 4, 7, 9))
     broken = BROKEN_PASS.replace("relax.op.abs(", "relax.op.log(")
@@ -187,6 +188,7 @@ def test_nothing_diverges_is_said_with_exit_code_0(tmp_path: Path) -> None:
     assert not list((tmp_path).glob("results/*"))
 
 
+@pytest.mark.slow  # long
 def test_a_torch_model_under_a_broken_pass(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(TORCH_NET)
     (tmp_path / "mine.py").write_text(BROKEN_PASS)
@@ -206,6 +208,7 @@ def test_what_it_cannot_bisect_is_refused(flags: tuple[str, ...], tmp_path: Path
     refuses(run("bisect", "net.py", *flags, cwd=tmp_path), 2, "bisect")
 
 
+@pytest.mark.slow  # long
 def test_analyze_says_which_operator_diverges_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

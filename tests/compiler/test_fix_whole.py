@@ -10,6 +10,8 @@ import tvmscope
 from tvmscope.core.session import Session, load
 from tvmscope.workflow.fixing import calibration
 
+pytestmark = pytest.mark.slow  # long
+
 NET = """
 import torch
 

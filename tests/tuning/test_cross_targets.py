@@ -124,6 +124,7 @@ def test_a_server_is_asked_whether_it_runs_the_target(target: Target, problem: s
     assert misfit(device, target) == problem
 
 
+@pytest.mark.slow  # long
 def test_a_farm_without_a_gpu_is_refused_for_one(farm: Farm, tmp_path: Path) -> None:
     from tvmscope.machine import cuda_device
 

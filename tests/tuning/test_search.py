@@ -129,6 +129,7 @@ def test_wrong_and_failed_candidates_are_recorded_but_never_best(
     assert state.fastest(3) == []
 
 
+@pytest.mark.slow  # long
 def test_metaschedule_goes_on_where_no_rule_has_a_space(
     workshop: Workshop, function: Path, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def rows_of(db: str | Path, *only: str, **more: object) -> dict[str | None, Plan
     }
 
 
+@pytest.mark.slow  # long
 def test_records_are_worth_a_row_whose_code_differs(
     net: Path, database: Path, tmp_path: Path
 ) -> None:

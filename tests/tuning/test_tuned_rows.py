@@ -127,6 +127,7 @@ def test_a_model_that_no_record_is_about_is_not_compiled_twice(
     assert len(list((tmp_path / "session" / "artifacts").iterdir())) == 1
 
 
+@pytest.mark.slow  # long
 def test_analyze_tunes_first_and_shows_what_came_of_it(net: Path, tmp_path: Path) -> None:
     session = tvmscope.analyze(
         str(net),

@@ -17,10 +17,14 @@ from tvmscope.compiler.frontends.onnx.converters.node import (
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.graph.rewrite import static_shape
 
 
-def _shape(node: Node) -> relax.Expr:
-    shape = shape_of(node.input(0))
+def _shape(node: Node) -> relax.Expr | None:
+    """A constant; what a mask selects has a size that only TVM's converter can express."""
+    shape = static_shape(node.input(0))
+    if shape is None:
+        return None
     start, end = node.get("start", 0), node.get("end", len(shape))
     return const(np.array(shape[slice(start, end)]), "int64")
 
