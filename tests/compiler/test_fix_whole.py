@@ -7,31 +7,13 @@ from pathlib import Path
 import pytest
 
 import tvmscope
+from support.torch_nets import two_convolutions
 from tvmscope.core.session import Session, load
 from tvmscope.workflow.fixing import calibration
 
 pytestmark = pytest.mark.slow  # long
 
-NET = """
-import torch
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = torch.nn.Conv2d(3, 32, 3, padding=1)
-        self.second = torch.nn.Conv2d(32, 32, 3, padding=1)
-        self.head = torch.nn.Linear(32, 5)
-
-    def forward(self, x):
-        x = torch.relu(self.second(torch.relu(self.first(x))))
-        return self.head(x.mean((2, 3)))
-
-def get_init_inputs():
-    return []
-
-def get_inputs():
-    return [torch.randn(1, 3, 64, 64)]
-"""
+NET = two_convolutions((32, 32), 5, (1, 3, 64, 64))
 
 
 @pytest.fixture(scope="module")

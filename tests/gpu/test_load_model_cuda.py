@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tvmscope
+from support.torch_nets import two_convolutions
 from tvmscope.backends import tvm as tvm_backend
 from tvmscope.backends.api import LoadRequest
 from tvmscope.core.precision import FLOAT16
@@ -25,26 +26,7 @@ pytestmark = [
     pytest.mark.skipif(cuda_device.find() is None, reason="no CUDA device here"),
 ]
 
-NET = """
-import torch
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = torch.nn.Conv2d(3, 32, 3, padding=1)
-        self.second = torch.nn.Conv2d(32, 64, 3, padding=1)
-        self.head = torch.nn.Linear(64, 5)
-
-    def forward(self, x):
-        x = torch.relu(self.second(torch.relu(self.first(x))))
-        return self.head(x.mean((2, 3)))
-
-def get_init_inputs():
-    return []
-
-def get_inputs():
-    return [torch.randn(1, 3, 32, 32)]
-"""
+NET = two_convolutions((32, 64), 5, (1, 3, 32, 32))
 EXIT = (0x000FEA0003800000_000000000000794D).to_bytes(16, "little")
 """The instruction of sm_80 to sm_90."""
 RUN = """

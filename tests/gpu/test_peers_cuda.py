@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tvmscope
+from support.torch_nets import two_convolutions
 from tvmscope.core.session import Session
 from tvmscope.machine import cuda_device
 
@@ -15,26 +16,7 @@ pytestmark = [
     pytest.mark.skipif(cuda_device.find() is None, reason="no CUDA device here"),
 ]
 
-NET = """
-import torch
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = torch.nn.Conv2d(3, 64, 3, padding=1)
-        self.second = torch.nn.Conv2d(64, 64, 3, padding=1)
-        self.head = torch.nn.Linear(64, 10)
-
-    def forward(self, x):
-        x = torch.relu(self.second(torch.relu(self.first(x))))
-        return self.head(x.mean((2, 3)))
-
-def get_init_inputs():
-    return []
-
-def get_inputs():
-    return [torch.randn(2, 3, 56, 56)]
-"""
+NET = two_convolutions((64, 64), 10, (2, 3, 56, 56))
 MODES = {
     "torch": (False, True),
     "torch-compile": (False, True),

@@ -42,7 +42,7 @@ def torchvision_nms() -> Any:
     nms = import_torchvision().ops.nms
     try:
         nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError):  # what torch raises for an operator without code
         return None
     return nms
 

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -73,7 +74,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unit:
+class Unit(ABC):
     """The base of all units."""
 
     kind: ClassVar[str]
@@ -90,19 +91,19 @@ class Unit:
         return {"kind": self.kind, **_without_defaults(self)}
 
     @property
+    @abstractmethod
     def label(self) -> str:
         """The unit in a few words, for people."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def flops(self) -> int:
         """Multiplications and additions of the mathematical definition."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def tensors(self) -> tuple[Tensor, ...]:
         """Inputs, weights and the output, in the order of the kernel's arguments."""
-        raise NotImplementedError
 
     @cached_property
     def moved_bytes(self) -> int:

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tvmscope.learn import exercises
-from tvmscope.learn.lesson import Lesson, Parameter, Params, Step
+from tvmscope.learn.lesson import Lesson, Parameter, Step
+from tvmscope.learn.lessons.tile import tiled
 from tvmscope.learn.workloads import PADDED_TRANSPOSE, TRANSPOSE
 from tvmscope.messages import msg
-
-if TYPE_CHECKING:
-    from tvm.s_tir import Schedule
-
-
-def tiled(sch: Schedule, p: Params) -> None:
-    i, j = sch.get_loops("B")
-    i_o, i_i = sch.split(i, factors=[None, p["tile"]])
-    j_o, j_i = sch.split(j, factors=[None, p["tile"]])
-    sch.reorder(i_o, j_o, i_i, j_i)
-
 
 LESSON = Lesson(
     name="conflicts",
