@@ -134,7 +134,7 @@ def _chains(rows: Sequence[RunningRow]) -> list[list[RunningRow]]:
 
 def _prepare(row: RunningRow, against: Reference, progress: Progress) -> None:
     if row.worker is not None:  # else it is known why it cannot be measured
-        progress.stage("load and verify", row.label)
+        progress.stage(msg("load and verify"), row.label)
         with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
             row.prepare(Path(folder) / "outputs.npz", against)
 
@@ -163,7 +163,7 @@ def _measure(
         if row.lane is not None:
             row.warnings.extend(found)
             if row.gpu is not None and row.gpu.held_down:
-                why = list(row.gpu.held_down)
+                why = [word(reason) for reason in row.gpu.held_down]
                 row.warnings.append(msg("the GPU's clock was held down: {why}", why=why))
             row.finish()
             if row.lane.failure is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tvmscope.core.row import RowKey
 from tvmscope.core.tuning import Choice
+from tvmscope.messages import Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class Profile:
 
     key: RowKey
     kernels: tuple[KernelTime, ...]
-    how: str
+    how: Text
     """The instrument: TVM's VM instrument, ONNX Runtime's profiler ..."""
     runs: int
     end_to_end_s: float
@@ -157,7 +158,7 @@ class Roof:
     threads: int
     flops_per_s: float | None
     bytes_per_s: float | None
-    how: str
+    how: Text
     device: str = "cpu"
     """`cpu` or `cuda`: which profiles it limits."""
     level: str | None = None

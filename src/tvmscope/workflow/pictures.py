@@ -35,7 +35,7 @@ _ANSWER = here(tasks.answer)
 _MOST_DEATHS = 3
 """The number of workers lost in a row before the remaining images are given up."""
 
-_UNKNOWN = (
+_UNKNOWN = msg(
     "how this model was trained to see pictures is not known: it gets values of 0 to 255; "
     "--input-scale, --mean, --std and --fit say otherwise"
 )

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from tvmscope.core.session import Session
     from tvmscope.report.terminal.explain import Titled
 
-_KERNEL = _(
+_KERNEL = msg(
     "Show this kernel's loops, buffers and schedule; with two paths, show both side by side."
 )
 
-_AGAINST = _(
+_AGAINST = msg(
     "With --kernel: also show the kernel of this session or artifact that computes the same "
     "source operators."
 )

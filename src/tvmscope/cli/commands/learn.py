@@ -12,7 +12,7 @@ from tvmscope.cli.command import START, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.errors import UsageError
-from tvmscope.messages import _, render
+from tvmscope.messages import _, msg, render
 from tvmscope.parsing import parse_assignments
 from tvmscope.stages.options import Options
 from tvmscope.units import format_s
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tvmscope.learn.lesson import Lesson
     from tvmscope.learn.run import Setting
-_SET = _(
+_SET = msg(
     "Change a parameter of the lesson; several values (factor=8,16,32) are swept and plotted. "
     "Every lesson has threads. Repeatable."
 )

@@ -14,7 +14,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import _, msg
 from tvmscope.parsing import parse_numbers
 
-_PICTURES = _("Images")
+_PICTURES = msg("Images")
 _OF_RUN = ("more", "save_vis")
 """Flags of a command that runs one artifact on images."""
 
@@ -174,13 +174,18 @@ def pictures(
     return {"pictures": PictureOptions(pictures=found, **others)}
 
 
-def both_sides(**flags: Any) -> dict[str, Any]:
+class _BothSides:
     """The same for a command whose arguments are two artifacts."""
-    return pictures(**flags)
+
+    def __call__(self, **flags: Any) -> dict[str, Any]:
+        return pictures(**flags)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `inspect` reads: evaluated anew, in the language of that moment."""
+        every = inspect.signature(pictures, eval_str=True)
+        kept = [p for name, p in every.parameters.items() if name not in _OF_RUN]
+        return every.replace(parameters=kept)
 
 
-_all = inspect.signature(pictures, eval_str=True)
-# what `inspect` reads; functions have no such attribute by their type
-both_sides.__signature__ = _all.replace(  # type: ignore[attr-defined]
-    parameters=[p for name, p in _all.parameters.items() if name not in _OF_RUN]
-)
+both_sides = _BothSides()

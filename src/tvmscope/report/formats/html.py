@@ -16,7 +16,7 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tvmscope.core.session import Session
-from tvmscope.messages import _, plural
+from tvmscope.messages import _, language, plural
 from tvmscope.report.escape import clean
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.sections import charts, summary, view
@@ -33,6 +33,7 @@ def render(sessions: Sequence[Session]) -> str:
     plotly = _plotly() if figures else b""
     lines = [summary.summarize(s) for s in sessions]
     return environment.get_template("page.html.j2").render(
+        language=language(),
         parts=parts,
         figures=figures,
         script=script,
