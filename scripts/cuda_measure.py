@@ -121,15 +121,13 @@ class Bench:
             dependent=kernel.config.pdl > 0,
         )
         own = {t.role: _own(t) for t in kernel.arguments if t.role not in self.tensors}
-        hidden = torch.empty(kernel.scratch_bytes, dtype=torch.uint8, device="cuda")
         weights = self._packed(kernel.config)
 
         def launch(i: int) -> None:
             weight = {"weight": weights[i % len(weights)]} if weights else {}
             values = self.tensors | own | weight
             pointers = [values[t.role].data_ptr() for t in kernel.arguments]
-            pointers += [hidden.data_ptr() if kernel.scratch_bytes else 0]
-            pointers += [0] * (kernel.hidden_pointers - 1)
+            pointers += [0] * kernel.hidden_pointers
             loaded.launch(pointers, torch.cuda.current_stream().cuda_stream)
 
         launch(0)
@@ -232,8 +230,8 @@ class Bench:
 
 
 def _own(tensor: Tensor) -> torch.Tensor:
-    """Memory that a kernel writes: counters are zero, the rest is poisoned."""
-    value = 0 if tensor.role == "counters" else float("nan")
+    """Memory that a kernel writes: counters are zero, what holds numbers is poisoned."""
+    value = 0 if tensor.dtype == "int32" else float("nan")
     dtype = getattr(torch, tensor.dtype)
     return torch.full(tensor.shape, value, dtype=dtype, device="cuda")
 

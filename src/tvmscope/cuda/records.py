@@ -104,7 +104,7 @@ def distil(measured: Iterable[Mapping[str, Any]]) -> Records:
             groups.setdefault(units.from_json(row["unit"]).key, []).append(row)
     out: dict[str, Record] = {}
     for key, rows in groups.items():
-        ours = [r for r in rows if "config" in r and not from_json(r["config"]).needs_scratch]
+        ours = [r for r in rows if "config" in r]
         theirs = [r for r in rows if "library" in r]
         if ours:
             winner = min(ours, key=lambda r: _median(r, "cold_us"))
