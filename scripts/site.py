@@ -15,6 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import catalogues
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
@@ -121,6 +122,7 @@ def lessons(names: list[str], folders: dict[str, Path], *, small: bool = False) 
 
 def build(names: list[str], output: Path, *, small: bool = False) -> None:
     """The site: English at the top, Chinese in zh/."""
+    catalogues.main("compile")
     with TemporaryDirectory() as scratch:
         folders = {language: Path(scratch) / language for language in LANGUAGES}
         for folder in folders.values():

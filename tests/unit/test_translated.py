@@ -28,7 +28,8 @@ FOREIGN = frozenset(
 """Errors of programmers, and those that are told inside a message of ours."""
 _WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [a-z]{2,}|^[A-Z]?[a-z]+: ")
 _CODE = re.compile(
-    r"^(pip install|tvmscope (\w+ )?\w+|from [\w.]+ import|bold \w+|--\w+)|\w\(|\\[wsdS(]|[{}];|<\w+>|^text/html"
+    r"^(pip install|tvmscope (\w+ )?\w+|from [\w.]+ import|bold \w+|--\w+|text/html)"
+    r"|\w\(|\\[wsdS(]|[{}];|<\w+>"
 )
 """Commands, styles, calls and patterns."""
 KNOWN = frozenset(
