@@ -171,7 +171,7 @@ def _anchor(before: Session, after: Session, row: Result) -> Pair | None:
 
 
 def _times(row: Result) -> Measurement:
-    assert row.measurement is not None  # # `_usable` has checked it
+    assert row.measurement is not None  # `_usable` has checked it
     return row.measurement
 
 

@@ -73,7 +73,7 @@ class _CudaRunner(_Runner):
         self.binding = self.session.io_binding()
         for name, value in self.given.items():
             self.binding.bind_ortvalue_input(name, value)
-        if request.graph:  # # a recorded graph always writes to the same addresses
+        if request.graph:  # a recorded graph always writes to the same addresses
             self._bind_fixed_outputs(ort)
         else:
             for name in self.names:
@@ -89,7 +89,7 @@ class _CudaRunner(_Runner):
         session = ort.InferenceSession(
             given, options, providers=[(provider, _cuda_options(self.request))]
         )
-        if provider not in session.get_providers():  # # it falls back to the CPU without a message
+        if provider not in session.get_providers():  # it falls back to the CPU without a message
             raise BackendUnavailable(msg("ONNX Runtime's CUDA provider cannot be loaded here"))
         return session
 
@@ -157,7 +157,7 @@ def _in_half(model: Path) -> bytes:
 
         made = convert_float_to_float16(onnx.load(model), keep_io_types=False)
         return bytes(made.SerializeToString())
-    except Exception as e:  # # the tool raises any type of exception; the row shows the message
+    except Exception as e:  # the tool raises any type of exception; the row shows the message
         raise BackendUnavailable(
             msg("ONNX Runtime cannot convert the model to float16: {reason}", reason=one_line(e))
         ) from e

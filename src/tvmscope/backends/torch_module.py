@@ -47,8 +47,8 @@ class TorchRunner:
         from tvmscope.models.torch_module import load_module
 
         torch.set_num_threads(request.threads)
-        # # TF32 keeps 10 bits of the mantissa, so its results differ from float32. If requested,
-        # # it follows PyTorch's defaults: in convolutions only.
+        # TF32 keeps 10 bits of the mantissa, so its results differ from float32. If requested,
+        # it follows PyTorch's defaults: in convolutions only.
         tf32 = request.precision.math == "tf32"
         torch.backends.cudnn.allow_tf32 = tf32
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -84,7 +84,7 @@ class TorchRunner:
         module = self.loaded.module.to(self.device, self.dtype)
         form = self.torch.channels_last if channels_last else self.torch.contiguous_format
         if any(p.dim() == 4 for p in module.parameters()):
-            # # torch's type hints lack this argument
+            # torch's type hints lack this argument
             module = module.to(memory_format=form)  # type: ignore[call-overload]
         args = tuple(self.place(a, channels_last) for a in self.loaded.args)
         kwargs = {k: self.place(v, channels_last) for k, v in self.loaded.kwargs.items()}

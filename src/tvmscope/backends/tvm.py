@@ -130,7 +130,7 @@ BACKENDS = tuple(
         kinds=("cpu", "cuda"),
         formats=("torch", "onnx"),
         precisions=(FLOAT32, FLOAT16),
-        # # TVM's own kernels multiply float32 without TF32
+        # TVM's own kernels multiply float32 without TF32
         cuda_precisions=(FLOAT32, FLOAT16) if family == "tvm" else (FLOAT32, TF32, FLOAT16),
         graphs=True,
         profiles=True,

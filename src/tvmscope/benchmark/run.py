@@ -70,7 +70,7 @@ def run(
             if state is not None and row.lane is not None and row.key.device == "cuda":
                 row.watch(state)
         _measure(rows, options, progress, publish)
-    except BaseException as e:  # # no worker may outlive the run, however it ends
+    except BaseException as e:  # no worker may outlive the run, however it ends
         for row in rows:
             row.end()
         if isinstance(e, KeyboardInterrupt):
@@ -105,7 +105,7 @@ def _load(
             for row in chain:
                 _prepare(row, against(row), progress)
                 done.put(row)
-        except BaseException as e:  # # reported in the thread that waits
+        except BaseException as e:  # reported in the thread that waits
             done.put(e)
 
     pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_PER_CHAIN))
@@ -133,7 +133,7 @@ def _chains(rows: Sequence[RunningRow]) -> list[list[RunningRow]]:
 
 
 def _prepare(row: RunningRow, against: Reference, progress: Progress) -> None:
-    if row.worker is not None:  # # otherwise the reason why it cannot be measured is known
+    if row.worker is not None:  # otherwise the reason why it cannot be measured is known
         progress.stage("load and verify", row.label)
         with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
             row.prepare(Path(folder) / "outputs.npz", against)

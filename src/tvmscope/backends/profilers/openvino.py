@@ -59,7 +59,7 @@ class OpenVinoProfiler:
         """Return the host time; None if the empty models cannot have a tensor of this model's kind."""
         try:
             return self._calibrate().of(nodes)
-        except RuntimeError:  # # OpenVINO raises only this type
+        except RuntimeError:  # OpenVINO raises only this type
             return None
 
     def _read(self) -> Counters:

@@ -49,7 +49,7 @@ def calibrate(compile_model: Callable[[Any], Any], model: Any, request: Any) -> 
         empty = compile_model(frame(inputs, outputs, links)).create_infer_request()
         for index, tensor in enumerate(inputs):
             empty.set_input_tensor(index, tensor)
-        for _ in range(2):  # # the first call initialises the model
+        for _ in range(2):  # the first call initialises the model
             empty.infer()
         calls.append(empty.infer)
     return in_turns(request.infer, *calls)

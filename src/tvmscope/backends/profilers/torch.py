@@ -111,9 +111,9 @@ class TorchProfiler:
             )
             for (_, op, event), source_ops in zip(calls, sources, strict=True)
         )
-        if whole is None or (on_gpu and not busy):  # # the profiler may not access the device
+        if whole is None or (on_gpu and not busy):  # the profiler may not access the device
             return Trace(spans)
-        if on_gpu:  # the host runs beside the kernels: only where the device idles it costs time
+        if on_gpu:  # the host runs beside the kernels, so it costs time only while the device idles
             times = _recording(whole, busy).times
             return Trace(spans, times.gap_s + times.edge_s, times)
         ranges = [event.time_range for _, _, event in calls]

@@ -108,7 +108,7 @@ def _instrument(events: list[Event], wait: Callable[[], None] | None) -> Callabl
 
     def on_gpu(_function: Any, name: str, before: bool, _result: Any, *_: Any) -> int:
         assert wait is not None
-        wait()  # # before: earlier queued work is not this kernel's; after: the kernel runs alone
+        wait()  # before: earlier queued work is not this kernel's; after: the kernel runs alone
         note((name, before, clock()))
         return _KEEP_RUNNING
 
