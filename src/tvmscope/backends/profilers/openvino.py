@@ -56,7 +56,7 @@ class OpenVinoProfiler:
         return [Trace(spans, self._host_s(len(counted)))]
 
     def _host_s(self, nodes: int) -> float | None:
-        """Return the host time; None if the empty models cannot have a tensor of this model's kind."""
+        """Return the host time; None if the empty models cannot have a tensor like the model's."""
         try:
             return self._calibrate().of(nodes)
         except RuntimeError:  # OpenVINO raises only this type

@@ -106,7 +106,7 @@ def like(known: Sequence[tuple[str, tuple[str, ...]]], names: Sequence[str]) -> 
 
 
 def by_anchors(kernels: Sequence[str], names: Sequence[str]) -> Sources:
-    """Assign by the order of heavy kernels if there are as many as heavy operators; else nothing."""
+    """Assign by the order of heavy kernels if there are as many as heavy operators; else none."""
     for kinds, patterns in (
         (_CONVOLUTIONS | _PRODUCTS, (_CONVOLVES, _MULTIPLIES)),
         (_CONVOLUTIONS, (_CONVOLVES,)),
