@@ -84,7 +84,8 @@ def _profile_top(command: str, words: Words) -> Words:
 
 
 def _tune(command: str, words: Words) -> Words:
-    """Translate the switch: compiling tunes for the given time; a bare switch means the usual time."""
+    """Translate the switch: compiling tunes for the given time; a bare switch means the usual
+    one."""
     if command != "compile":
         raise UsageError(
             msg(

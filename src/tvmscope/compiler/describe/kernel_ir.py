@@ -87,7 +87,7 @@ def _describe(
 def _generated(
     name: str, func: tirx.PrimFunc, unit: Unit, config: Config, choices: Mapping[str, Choice]
 ) -> KernelIR:
-    """Describe a generated kernel, which has no TVM loop nest: what it computes, its configuration."""
+    """Describe a generated kernel, which has no loop nest: what it computes, its configuration."""
     return KernelIR(
         name=name,
         tree=(Loop(text=unit.label, body=(Loop(text=config.label),)),),

@@ -16,7 +16,7 @@ _FREE_CALLS = ("reinterpret", "likely", "ret")
 
 
 class _Unknown(Exception):
-    """Raised if the loops do not determine the work: a symbolic extent, a while loop, foreign code."""
+    """The loops do not determine the work: a symbolic extent, a while loop, foreign code."""
 
 
 @dataclass(frozen=True)
