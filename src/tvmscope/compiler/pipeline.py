@@ -42,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Lowered:
-    """A module that is ready for the VM, and what happened on the way."""
+    """A module that is ready for the VM, and what is known about its lowering."""
 
     module: tvm.IRModule
     times_s: dict[str, float]
@@ -54,7 +54,7 @@ class Lowered:
 
 
 def select(options: CompileOptions, target: Target) -> list[Pass]:
-    """The passes that `options` ask for on `target`."""
+    """Select the passes that `options` require on `target`."""
     known = all_passes()
     names = {each.name for each in known}
     unknown = [name for name in options.disabled_passes if name not in names]
@@ -79,7 +79,7 @@ def select(options: CompileOptions, target: Target) -> list[Pass]:
 
 
 def plugins(options: CompileOptions, target: Target) -> tuple[Plugin, ...]:
-    """What other packages bring: the passes that run, the rules that are offered kernels."""
+    """Return the plug-ins in use: the passes that run, the rules that are offered kernels."""
     if options.pipeline != "tvmscope":
         return ()
     brought = ordered().plugins
@@ -95,7 +95,7 @@ def passes(
     since: str | None = None,
     until: str | None = None,
 ) -> list[Step]:
-    """The chosen pipeline, or some phases of ours."""
+    """Return the chosen pipeline, or some phases of ours."""
     options = context.options
     if options.pipeline in ("tvm", "tvmscope"):
         chosen: Iterator[Pass] = itertools.takewhile(
@@ -157,7 +157,7 @@ def run(
 
 
 def _failures(target: Target) -> tuple[PluginFailure, ...]:
-    """What other packages bring and cannot be used."""
+    """Return the parts of other packages that cannot be used."""
     return (*ordered().failures, *schedules.ordered(target.device).failures)
 
 

@@ -350,4 +350,4 @@ MEASURING = (
     results,
     planning,
 )
-"""What every command that measures a model takes."""
+"""The flags of every command that measures a model."""
