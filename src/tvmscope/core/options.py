@@ -38,6 +38,8 @@ class CompileOptions:
     disabled_passes: tuple[str, ...] = ()
     dump_ir: str | None = None
     """A folder that receives the IR after each phase."""
+    dump_each_pass: bool = False
+    """Whether it receives the IR after each pass instead, with what the pass changed."""
     fallback: bool = True
     """Whether operators without a kernel run in the model's own framework."""
     overrides: dict[str, Any] = field(default_factory=dict)

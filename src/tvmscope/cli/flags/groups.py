@@ -232,7 +232,17 @@ def compilation(
             help=_("Write the IR after each phase into this folder."),
         ),
     ] = None,
+    each_pass: Annotated[
+        bool,
+        option(
+            _HOW,
+            "--each-pass",
+            help=_("With --dump-ir: write it after each pass, with what the pass does and did."),
+        ),
+    ] = False,
 ) -> dict[str, Any]:
+    if each_pass and dump_ir is None:
+        raise UsageError(msg("--each-pass says how --dump-ir writes: give --dump-ir DIR too"))
     return given(
         pipeline=pipeline,
         exec_mode=exec_mode,
@@ -240,6 +250,7 @@ def compilation(
         fallback=fallback,
         disabled_passes=(*names(disable_pass), *(() if fast_scatter else ("fast-scatter",))),
         dump_ir=None if dump_ir is None else str(dump_ir),
+        dump_each_pass=each_pass or None,
     )
 
 
