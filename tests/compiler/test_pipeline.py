@@ -35,6 +35,21 @@ def test_tvm_variant_is_what_tvm_compile_runs_on_cuda(conv_net: Prepared) -> Non
     tvm.ir.assert_structural_equal(ours, theirs)
 
 
+def test_the_tuned_variant_is_tvms_tuning_pipeline_before_the_default_one(
+    conv_net: Prepared, host: Target
+) -> None:
+    module = frontends.import_model(conv_net).module
+    tvm_target = tvm.target.Target(targets.to_tvm(host))
+    ours = pipeline.run(module, host, tvm_target, CompileOptions(pipeline="tvm-tuned")).module
+    steps = relax.transform
+    with tvm_target:
+        theirs = tvm.transform.Sequential([
+            steps.DecomposeOpsForInference(), steps.CanonicalizeBindings(),
+            relax.get_pipeline("zero"), relax.get_pipeline("default"),
+        ])(module)  # fmt: skip
+    tvm.ir.assert_structural_equal(ours, theirs)
+
+
 def test_ours_fuses_batch_norm_away(conv_net: Prepared, host: Target) -> None:
     module = frontends.import_model(conv_net).module
     lowered = pipeline.run(module, host, tvm.target.Target(targets.to_tvm(host)), CompileOptions())

@@ -129,6 +129,9 @@ class Backend:
     the device ran."""
     compiles: str | None = None
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
+    searches: bool = False
+    """Whether its schedules are searched before it is compiled: that takes a budget and the device
+    itself, so it is a row only where it is asked for."""
     tuned: bool = False
     """Whether its artifact is compiled with what tuning records say; a row only where some do."""
     env: Callable[[int], dict[str, str]] = field(default=lambda threads: {})

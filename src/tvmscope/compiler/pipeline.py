@@ -29,6 +29,9 @@ from tvmscope.errors import PassError, UsageError, one_line
 from tvmscope.messages import msg
 from tvmscope.plugins import Plugin, PluginFailure
 
+PIPELINES = ("tvm", "tvm-tuned", "tvmscope")
+"""Those that are read from the list of passes."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -75,7 +78,7 @@ def select(options: CompileOptions, target: Target) -> list[Pass]:
     return [
         each
         for each in known
-        if target.device in (each.theirs if options.pipeline == "tvm" else each.ours)
+        if target.device in each.devices_of(options.pipeline)
         and each.when(options)
         and each.name not in options.disabled_passes
     ]
@@ -100,7 +103,7 @@ def passes(
 ) -> list[Step]:
     """The chosen pipeline, or some phases of ours."""
     options = context.options
-    if options.pipeline in ("tvm", "tvmscope"):
+    if options.pipeline in PIPELINES:
         chosen: Iterator[Pass] = itertools.takewhile(
             lambda p: p.phase != until, select(options, context.target)
         )

@@ -343,8 +343,22 @@ def comparison(
             _WHAT, "--backends", metavar="A,B", help=_("Run only these backends."), default=_("all")
         ),
     ] = None,
+    tvm_budget: Annotated[
+        str | None,
+        option(
+            _WHAT,
+            "--tvm-budget",
+            metavar="TIME",
+            help=_(
+                "How long MetaSchedule searches for the backend tvm-tuned; 0s uses what it found "
+                "before."
+            ),
+            default=_("2m"),
+        ),
+    ] = None,
 ) -> dict[str, Any]:
-    return given(backends=names(backends))
+    budget_s = None if tvm_budget is None else parse_duration_s(tvm_budget)
+    return given(backends=names(backends), tvm_budget_s=budget_s)
 
 
 SUBJECT = (target, cores, shapes, network, inputs)
