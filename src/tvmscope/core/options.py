@@ -102,13 +102,16 @@ class TuneOptions:
 class PictureOptions:
     """Images to show to an artifact, and how; None leaves it to what the artifact knows."""
 
-    pictures: tuple[Path, ...]
+    pictures: tuple[Path | str, ...]
+    """Files, folders, http(s) addresses, or `cat` for the picture that comes with the package."""
     task: PictureTask | None = None
     head: str | None = None
     """A head's name, or `darknet:model.cfg`, whose anchors are taken."""
     labels: Path | None = None
     preprocess: dict[str, Any] = field(default_factory=dict)
     """Fields of `core.vision.Preprocess` that the user gave."""
+    offline: bool = False
+    """Download no image."""
     score_threshold: float = 0.25
     nms_iou: float = 0.45
     save_vis: Path | None = None
