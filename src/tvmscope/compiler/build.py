@@ -18,7 +18,7 @@ from tvm.runtime import Executable
 from tvmscope.compiler import frontends, pipeline
 from tvmscope.compiler.codegen.lift_weights import lift_weights
 from tvmscope.compiler.codegen.linkers import link, linker_for
-from tvmscope.compiler.describe import sources
+from tvmscope.compiler.describe import kernel_code, sources
 from tvmscope.compiler.describe.machine_code import with_code
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
@@ -98,6 +98,7 @@ def build(
         )
         described_code = with_code(lowered.kernels, lowered.generated.values())
         artifacts.save_kernels(described_code, Path(scratch))
+        kernel_code.save(lowered.module, Path(scratch))
         artifacts.save(described, Path(scratch))
         _replace_folder(Path(scratch), output)
     return described
