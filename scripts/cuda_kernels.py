@@ -3,7 +3,8 @@
 python scripts/cuda_kernels.py prepare UNITS.json FOLDER [--best 25] [--arch sm_90] [--limit-mb 55]
     compiles the cost model's best configurations of each unit into FOLDER; needs Triton, no GPU
 python scripts/cuda_kernels.py run FOLDER... -o OUT [--budget-s 540]
-    checks each candidate against PyTorch and times it, and PyTorch's own kernel; needs torch, a GPU
+    checks each candidate against PyTorch and times it, beside the first algorithms that cuBLASLt
+    proposes (where its call computes the unit) and PyTorch's own kernel; needs torch and a GPU
 python scripts/cuda_kernels.py both UNITS.json -o OUT [--best 25] [--budget-s 540]
     both on the machine with the GPU: one part of the units is compiled while another is timed
 python scripts/cuda_kernels.py show RECORDS.jsonl...
@@ -213,7 +214,8 @@ def show(arguments: argparse.Namespace) -> None:
     ratios: list[float] = []
     regrets: list[float] = []
     for group in rows.values():
-        ours = [r for r in group if "config" in r and r["correct"]]
+        ours = [r for r in group if "estimate_us" in r and r["correct"]]
+        calls = [r for r in group if "config" in r and "estimate_us" not in r and r["correct"]]
         theirs = [r for r in group if "library" in r and r["correct"]]
         if not ours:
             print(f"{group[0]['label']}: no correct candidate")
@@ -225,6 +227,9 @@ def show(arguments: argparse.Namespace) -> None:
             library = min(theirs, key=_cold)
             ratios.append(_cold(library) / _cold(fastest))
             line += f", {library['library']} {_cold(library):.2f} ({ratios[-1]:.2f}x)"
+        if calls:
+            call = min(calls, key=_cold)
+            line += f", {configs.from_json(call['config']).label} {_cold(call):.2f}"
         regrets.append(_cold(first) / _cold(fastest))
         line += f" | {configs.from_json(fastest['config']).label}"
         print(line + f" | first choice {regrets[-1]:.2f}x, expected {fastest['estimate_us']:.2f}")

@@ -13,7 +13,6 @@ from tvmscope.compiler.tunable.knobs import workload_of
 from tvmscope.compiler.units import emit
 from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.tuning import Choice
-from tvmscope.cuda import config as configs
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import one_line
@@ -92,7 +91,7 @@ def _generated(
         name=name,
         tree=(Loop(text=unit.label, body=(Loop(text=config.label),)),),
         buffers=tuple(_buffer(p) for p in func.params if isinstance(p.ty, tirx.BufferType)),
-        rule=configs.RULE,
+        rule=config.rule,
         workload=unit.key,
         tuned=choices.get(unit.key),
         flops=float(unit.flops),
