@@ -305,8 +305,10 @@ def register_calls(entries: list[dict[str, Any]], folder: Path, device: int) -> 
     import tvm_ffi
 
     spec = importlib.util.spec_from_file_location("tvmscope_cublaslt", folder / CALLS)
-    calls = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]  # the file is there
-    spec.loader.exec_module(calls)  # type: ignore[union-attr]
+    if spec is None or spec.loader is None:
+        raise LoadError(f"{folder / CALLS} cannot be imported: compile the model again")
+    calls = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(calls)
     current = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi()).TVMFFIEnvGetStream
     current.restype, current.argtypes = ctypes.c_void_p, (ctypes.c_int32, ctypes.c_int32)
     try:
