@@ -134,14 +134,13 @@ class Bench:
             for t in arguments
             if t.role in self.tensors and t.role != "weight"
         }
-        hidden = self._hidden(kernel)
         weights = self._packed(kernel.config)
 
         def launch(i: int) -> None:
             weight = {"weight": weights[i % len(weights)]} if weights else {}
             values = typed | own | weight
             pointers = [values[t.role].data_ptr() for t in arguments]
-            pointers += [t.data_ptr() if t is not None else 0 for t in hidden]
+            pointers += [0] * kernel.hidden_pointers
             loaded.launch(pointers, torch.cuda.current_stream().cuda_stream)
 
         launch(0)
@@ -185,15 +184,6 @@ class Bench:
             "error": None,
             "reason": None,
         }
-
-    def _hidden(self, kernel: CompiledKernel | LibraryCall) -> list[torch.Tensor | None]:
-        """Scratch memory behind a generated kernel's own arguments."""
-        if not isinstance(kernel, CompiledKernel):
-            return []
-        scratch = None
-        if kernel.scratch_bytes:
-            scratch = torch.empty(kernel.scratch_bytes, dtype=torch.uint8, device="cuda")
-        return [scratch, *[None] * (kernel.hidden_pointers - 1)]
 
     def _packed(self, config: configs.Config) -> list[torch.Tensor]:
         """Ten copies of the weight in a layout."""
@@ -253,8 +243,8 @@ class Bench:
 
 
 def _own(tensor: Tensor) -> torch.Tensor:
-    """Memory that a kernel writes: counters are zero, the rest is poisoned."""
-    value = 0 if tensor.role == "counters" else float("nan")
+    """Memory that a kernel writes: counters are zero, what holds numbers is poisoned."""
+    value = 0 if tensor.dtype == "int32" else float("nan")
     dtype = getattr(torch, tensor.dtype)
     return torch.full(tensor.shape, value, dtype=dtype, device="cuda")
 

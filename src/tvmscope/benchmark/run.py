@@ -19,6 +19,7 @@ from tvmscope.errors import RunError
 from tvmscope.machine import gpu_state
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.interleave import interleave
+from tvmscope.measure.turn import alone
 from tvmscope.messages import Text, msg, msgn, word
 from tvmscope.progress import Progress
 
@@ -150,13 +151,14 @@ def _measure(
         return
     pids = [row.worker.pid for row in rows if row.worker is not None and row.lane is not None]
     progress.stage("measure", msg("{count} in turns", count=len(lanes)))
-    before = snapshot(pids)
-    for _ in interleave(lanes, options):
-        rounds = max(len(lane.rounds_s) for lane in lanes)
-        now = msg("round {number}", number=rounds) if rounds else msg("warm-up")
-        progress.step(*_done(rows, options), now)
-        publish()
-    found = disturbances(before, snapshot(pids))
+    with alone(progress.note):
+        before = snapshot(pids)
+        for _ in interleave(lanes, options):
+            rounds = max(len(lane.rounds_s) for lane in lanes)
+            now = msg("round {number}", number=rounds) if rounds else msg("warm-up")
+            progress.step(*_done(rows, options), now)
+            publish()
+        found = disturbances(before, snapshot(pids))
     for text in found:
         progress.note(text)
     for row in rows:

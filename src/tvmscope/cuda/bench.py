@@ -151,11 +151,7 @@ class KernelBench:
             else:
                 self._memory[role].clear()  # counters begin with zero
         self._weights = [self._memory["weight"]] if "weight" in self._memory else []
-        self._hidden: list[int] = []
-        if isinstance(kernel, CompiledKernel):
-            self._scratch = Memory(kernel.scratch_bytes) if kernel.scratch_bytes else None
-            hidden = [self._scratch.pointer if self._scratch else 0]
-            self._hidden = (hidden + [0] * kernel.hidden_pointers)[: kernel.hidden_pointers]
+        self._hidden = [0] * kernel.hidden_pointers
         self._stream = ctypes.c_void_p()
         call("cuStreamCreate", ctypes.byref(self._stream), _NON_BLOCKING)
         self._graph: ctypes.c_void_p | None = None

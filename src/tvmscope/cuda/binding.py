@@ -39,10 +39,14 @@ PARAMETERS = {
     "sum": "total",
     "workspace": "workspace",
     "counters": "counters",
+    "scratch": "",
 }
-"""The kernel parameter of each role, in the order in which kernels take them."""
+"""The kernel parameter of each role, in the order in which kernels take them. Triton adds scratch
+memory, which has no name."""
 
 _CONTRACTION = ("x", "w", "bias", "residual", "y", "workspace", "counters")
+DESCRIPTOR_BYTES = 128
+"""What the tensor memory accelerator reads about one matrix."""
 _EARLY_SUMS = 32
 """Residuals of so many values per thread are fetched before the main loop, to hide their latency;
 more would take its registers."""
@@ -220,7 +224,9 @@ def _persistent(unit: Matmul | Conv2d, config: Config) -> Binding:
         **_epilogue(unit.epilogue),
         **_tile(config),
     }
-    return _binding("persistent", unit, _CONTRACTION[:5], constants, (blocks, 1, 1))
+    # what descriptors lie in, for each block
+    scratch = Tensor(role="scratch", dtype="int32", shape=(blocks, 2 * DESCRIPTOR_BYTES // 4))
+    return _binding("persistent", unit, _CONTRACTION[:5], constants, (blocks, 1, 1), (scratch,))
 
 
 Rows = tuple[int, int]

@@ -54,11 +54,6 @@ class Config:
         return self.template if self.of_library else RULE
 
     @property
-    def needs_scratch(self) -> bool:
-        """Whether its kernel wants scratch memory, which TVM's launches do not give it."""
-        return self.template == "persistent"
-
-    @property
     def slug(self) -> str:
         """The parameters as part of a kernel's name."""
         pieces = [f"{self.m}x{self.n}x{self.k}", f"s{self.stages}", f"w{self.warps}"]

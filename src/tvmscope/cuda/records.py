@@ -112,7 +112,7 @@ def distil(measured: Iterable[Mapping[str, Any]]) -> Records:
     out: dict[str, Record] = {}
     for key, rows in groups.items():
         configs = [(r, from_json(r["config"])) for r in rows if "config" in r]
-        ours = [r for r, c in configs if not c.needs_scratch and not c.of_library]
+        ours = [r for r, c in configs if not c.of_library]
         calls = [r for r, c in configs if c.of_library]
         theirs = [r for r in rows if "library" in r]
         if ours:

@@ -47,7 +47,7 @@ def task_of(
     file = folder / f"{hashlib.sha256(unit.key.encode()).hexdigest()[:12]}-unit.json"
     file.write_text(json.dumps({"unit": unit.to_json(), "config": configs.to_json(own)}))
     ranked = cost.best(unit, gpus.gpu_of(target.arch), MOST_CANDIDATES)
-    others = [e.config for e in ranked if e.config != own and not e.config.needs_scratch]
+    others = [e.config for e in ranked if e.config != own]
     if library:
         tried = [c for c in library_configs(unit) if c != own]
         others = [*others[:_BEFORE_LIBRARY], *tried, *others[_BEFORE_LIBRARY:]]

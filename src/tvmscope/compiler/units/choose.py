@@ -32,7 +32,6 @@ def unavailable(target: Target) -> Text | None:
 
 SHIPPED = Path(gpus.__file__).parent / "measured"
 """Measured winners that come with the package, one file per architecture."""
-_CANDIDATES = 25
 
 
 class Chooser:
@@ -89,12 +88,10 @@ class Chooser:
         return replace(config, pdl=min(config.pdl, cost.launch(unit, self.gpu)))
 
     def _legal(self, unit: Unit, config: Config) -> Config | None:
-        why = space.why_illegal(unit, config, self.gpu)
-        return config if why is None and not config.needs_scratch else None
+        return config if space.why_illegal(unit, config, self.gpu) is None else None
 
     def _best(self, unit: Unit) -> Config | None:
         try:
-            ranked = cost.best(unit, self.gpu, _CANDIDATES)
+            return cost.best(unit, self.gpu, 1)[0].config
         except TvmscopeError:  # no template of ours computes it
             return None
-        return next((e.config for e in ranked if not e.config.needs_scratch), None)

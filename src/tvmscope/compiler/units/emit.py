@@ -22,7 +22,7 @@ from tvmscope.cuda.units import Tensor, Unit
 
 UNIT = "tvmscope.unit"
 CONFIG = "tvmscope.config"
-OUTPUTS = ("output", "sum", "workspace")
+OUTPUTS = ("output", "sum", "workspace", "scratch")
 _OPAQUE = 8
 """TVM's OpPatternKind of what nothing is fused with."""
 

@@ -75,6 +75,11 @@ class LibraryCall:
     arguments: tuple[str, ...]
     """The roles of its pointers, in order."""
 
+    @property
+    def hidden_pointers(self) -> int:
+        """None behind its arguments, other than generated kernels."""
+        return 0
+
     def to_json(self) -> dict[str, Any]:
         """As artifacts and files hold it."""
         return {name: encode(getattr(self, name)) for name in self.__dataclass_fields__}
