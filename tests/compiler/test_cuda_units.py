@@ -147,6 +147,19 @@ def test_a_product_with_gelu_and_a_norm(precision: Precision) -> None:
     assert units[0].epilogue.activation == "gelu"
 
 
+def test_a_weight_that_was_expanded_for_a_batch_is_one_weight() -> None:
+    x, w, other = random(3, 10, 16), random(16, 24), random(3, 24, 8)
+    expanded = np.broadcast_to(w, (3, 16, 24)).copy()
+
+    def build(emit: Any, v: Any) -> Any:
+        y = emit(relax.op.nn.gelu_tanh(emit(relax.op.matmul(v, relax.const(expanded)))))
+        return relax.op.matmul(y, relax.const(other))  # these differ
+
+    y = nnf.gelu(t(x) @ t(w), approximate="tanh") @ t(other)
+    (unit,) = check(build, y, FLOAT32, x)
+    assert (unit.m, unit.n, unit.k, unit.epilogue.activation) == (30, 24, 16, "gelu_tanh")
+
+
 @PRECISIONS
 def test_attention_reads_its_heads_where_the_projections_left_them(precision: Precision) -> None:
     rows, heads, dim = 7, 2, 16
