@@ -190,6 +190,20 @@ def test_a_serial_kernel_wins_by_the_cores_it_leaves_idle() -> None:
     assert found.source_ops == ("fc",)
 
 
+def test_iterations_that_do_not_divide_among_the_cores_leave_one_waiting() -> None:
+    (found,) = findings(with_loops(("parallel", 3), ("vectorized", 16)), "serial-kernel")
+    assert found.saving_s == pytest.approx(0.01 / 4)  # as long as four, so a quarter is idle
+    assert "1.5 of 2 cores" in found.evidence
+    nearly_even = with_loops(("parallel", 5), ("serial", 32), ("vectorized", 16))
+    assert findings(nearly_even, "serial-kernel") == []
+
+
+def test_blocks_that_do_not_divide_among_multiprocessors_are_no_finding() -> None:
+    waves = on_gpu(MATMUL, irs=(gpu_nest(MATMUL.name, *HALF, blocks=140),))
+    target = replace(samples.CUDA, attrs={"multiprocessors": 132})
+    assert findings(replace(waves, targets=(target,)), "serial-kernel") == []
+
+
 def test_a_tiny_serial_kernel_is_left_alone() -> None:
     small = beside(
         kernel("fused_dense", 1.5e-3, "fc", calls=100),

@@ -26,7 +26,7 @@ from tvmscope.progress import Progress
 Results = tuple[Result, ...]
 FEWER_CORES = 0.8
 CORES_PER_CHAIN = 2
-"""Loading compiles too (torch.compile): fewer cores would only queue up."""
+"""Loading compiles too (torch.compile), so with fewer cores it would only queue up."""
 
 
 def run(
@@ -71,7 +71,7 @@ def run(
             if state is not None and row.lane is not None and row.key.device == "cuda":
                 row.watch(state)
         _measure(rows, options, progress, publish)
-    except BaseException as e:  # whatever ends the run, no worker may outlive it
+    except BaseException as e:  # no worker may outlive the run, however it ends
         for row in rows:
             row.end()
         if isinstance(e, KeyboardInterrupt):
@@ -84,7 +84,7 @@ def run(
 
 
 def pending(entries: Sequence[Entry]) -> Results:
-    """What is known of entries that are not measured yet."""
+    """Results for the entries that are not measured yet."""
     return tuple(RunningRow(entry).result() for entry in entries)
 
 
@@ -106,7 +106,7 @@ def _load(
             for row in chain:
                 _prepare(row, against(row), progress)
                 done.put(row)
-        except BaseException as e:  # carried to the thread that waits
+        except BaseException as e:  # reported in the thread that waits
             done.put(e)
 
     pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_PER_CHAIN))
@@ -134,7 +134,7 @@ def _chains(rows: Sequence[RunningRow]) -> list[list[RunningRow]]:
 
 
 def _prepare(row: RunningRow, against: Reference, progress: Progress) -> None:
-    if row.worker is not None:  # else it is known why it cannot be measured
+    if row.worker is not None:  # otherwise the reason why it cannot be measured is known
         progress.stage("load and verify", row.label)
         with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
             row.prepare(Path(folder) / "outputs.npz", against)
@@ -174,7 +174,7 @@ def _measure(
 
 
 def _warn_of_idle_cores(rows: Sequence[RunningRow]) -> None:
-    """Say so where a row left cores idle that another one used: the two are not quite a pair."""
+    """Warn if a row left cores idle that another row used: the two are not quite comparable."""
     used = {r.key: r.cores for r in rows if r.cores and r.key.device == "cpu"}
     if not used:
         return
@@ -192,7 +192,7 @@ def _warn_of_idle_cores(rows: Sequence[RunningRow]) -> None:
 
 
 def _done(rows: list[RunningRow], options: MeasureOptions) -> tuple[float, float]:
-    """How far the measuring is: runs where the user counts them, else time."""
+    """Return the progress: in runs if the user counts them, else in time."""
     lanes = [row.lane for row in rows if row.lane is not None and row.lane.failure is None]
     usual = [lane for lane in lanes if lane.pace is None or not lane.pace.slow]
     if options.iterations is not None:
@@ -213,7 +213,7 @@ def _mark_interrupted(rows: list[RunningRow]) -> None:
 
 
 def _tell(row: RunningRow, progress: Progress) -> None:
-    """Remark at once what keeps a row from being a plain result."""
+    """Report at once why a row is not a plain result."""
     result = row.result()
     if result.status in ("failed", "unavailable"):
         _tell_why(row, result.status, result.reason, progress)

@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class _Difference:
-    """One output beside its reference; numbers are None where the two cannot be subtracted."""
+    """One output beside its reference; numbers are None if the two cannot be subtracted."""
 
     max_abs: float | None = None
     error: float | None = None
@@ -60,10 +60,10 @@ def verify(
 
 
 def mismatch(actual: Array, expected: Array, tolerance: float, *, atol: float = 0.0) -> Text | None:
-    """How a value inside a model differs from the reference's; None where it does not.
+    """Describe how a value inside a model differs from the reference; None if it does not.
 
-    Other than in outputs, zeros prove enough here, and masks are full of infinities: what is not
-    finite must be the same in both.
+    Unlike in outputs, zeros are proof enough here, and masks are full of infinities: values that
+    are not finite must be equal in both.
     """
     if actual.shape != expected.shape or expected.dtype.kind not in "fc":
         return _difference(actual, expected, tolerance, atol).problem
@@ -111,7 +111,7 @@ def _difference(
 
 
 def _infinite(a: Array, b: Array) -> Text | None:
-    """What is no number, first in the reference `b`, then in the result."""
+    """Count values that are not finite, first in the reference `b`, then in the result."""
     in_result, in_reference = (int(x.size - np.isfinite(x).sum()) for x in (a, b))
     if in_reference:
         return msg(
@@ -135,7 +135,7 @@ def _over(error: float, tolerance: float) -> Text:
 
 
 def _exact(actual: Array, expected: Array) -> _Difference:
-    """Integers and booleans are indices, labels or masks: close is not good enough."""
+    """Compare integers and booleans exactly: they are indices, labels or masks."""
     wrong = int((actual != expected).sum())
     gap = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
     if not np.isfinite(gap).all():
@@ -148,7 +148,7 @@ def _exact(actual: Array, expected: Array) -> _Difference:
 
 
 def _cosine(a: Array, b: Array) -> float:
-    """Scaled by the largest magnitudes first, so that no square overflows; 0 for a zero vector."""
+    """Scale by the largest magnitudes first, so that no square overflows; 0 for a zero vector."""
     top = float(np.abs(a).max())
     if top == 0.0:
         return 0.0

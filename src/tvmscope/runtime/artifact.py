@@ -311,6 +311,7 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
     check(artifact)
     tvm_compat.import_tvm(torch=False)
     import tvm
+    from tvm.runtime.vm import VirtualMachine  # tvm.relax would need the compiler
 
     built = artifact.versions.get("tvm")
     if built != tvm.__version__:
@@ -334,7 +335,7 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
     try:
         cubins.register(tvm, folder)
         library = tvm.runtime.load_module(str(folder / LIBRARY))
-        machine = tvm.relax.VirtualMachine(library, device)
+        machine = VirtualMachine(library, device)
     except TvmscopeError:
         raise
     except Exception as e:  # the loader raises RuntimeError and its own error types

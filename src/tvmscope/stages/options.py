@@ -49,6 +49,8 @@ class Options:
     compile: CompileOptions = field(default_factory=CompileOptions)
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     tune: TuneOptions = field(default_factory=TuneOptions)
+    tvm_budget_s: float = 120.0
+    """How long MetaSchedule searches for the backend `tvm-tuned`; 0: use what was found before."""
     tune_first: bool = False
     """Tune before measuring or compiling, within the budget of `tune`."""
     db: str | None = None

@@ -1,4 +1,4 @@
-"""What a pass may depend on."""
+"""The values that a pass may depend on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmscope.cuda.library.call import LibraryCall
 
 @dataclass
 class Context:
-    """What a pass may depend on, and where it leaves remarks."""
+    """The values that a pass may depend on, and the list of its remarks."""
 
     target: Target
     options: CompileOptions
@@ -25,15 +25,15 @@ class Context:
 
     @property
     def knobs(self) -> Knobs:
-        """The parameters of kernels: those of records, or one set for all."""
+        """Return the parameters of kernels: those of records, or one set for all."""
         return Knobs(self.options.choices, self.options.overrides.get("params", {}))
 
 
 def always(_: CompileOptions) -> bool:
-    """Whatever the options say."""
+    """Run the pass with any options."""
     return True
 
 
 def in_reduced_precision(options: CompileOptions) -> bool:
-    """Where the model is computed in another precision than its own."""
+    """Run the pass if the model is computed in another precision than its own."""
     return options.precision.is_half

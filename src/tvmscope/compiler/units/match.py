@@ -123,12 +123,10 @@ def _suited(unit: Conv2d, data: relax.Expr, weight: Array) -> tuple[Conv2d, rela
 
 
 def _weighted(call: relax.Call, chain: Chain) -> Found | None:
-    data, weight = call.args[0], _one_matrix(constant(call.args[1]))
+    data, weight = call.args[0], constant(call.args[1])
     dtype, shape = dtype_of(data), shape_of(data)
-    if weight is None or dtype not in _DTYPES or not shape:
+    if weight is None or weight.ndim != 2 or dtype not in _DTYPES or not shape:
         return None
-    if shape_of(call) != (*shape[:-1], weight.shape[1]):
-        return None  # a batch of weights makes a batch of one matrix
     tail = follow(chain, dtype)
     unit = Matmul(
         dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
@@ -140,14 +138,6 @@ def _weighted(call: relax.Call, chain: Chain) -> Found | None:
     )
     operands = _operands(tail, input=data, weight=weight)
     return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
-
-
-def _one_matrix(weights: Array | None) -> Array | None:
-    """A weight; a batch of equal ones, as PyTorch expands one for a batch, is one."""
-    if weights is None or weights.ndim < 2:
-        return None
-    first = weights.reshape(-1, *weights.shape[-2:])[0]
-    return first if weights.ndim == 2 or bool((weights == first).all()) else None
 
 
 def _product(call: relax.Call, chain: Chain) -> Found | None:
