@@ -25,6 +25,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
 from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.errors import PassError, UsageError, one_line
 from tvmscope.messages import msg
 from tvmscope.plugins import Plugin, PluginFailure
@@ -57,6 +58,8 @@ class Lowered:
     kernels: tuple[KernelIR, ...] = ()
     generated: dict[str, CompiledKernel] = field(default_factory=dict)
     """CUDA kernels, by the packed function that launches each."""
+    library_calls: dict[str, LibraryCall] = field(default_factory=dict)
+    """Units that a library computes, likewise."""
 
 
 def select(options: CompileOptions, target: Target) -> list[Pass]:
@@ -161,7 +164,15 @@ def run(
     scheduled = reached.get("lower", module)  # a user's own pipeline has no phases
     plain = reached.get("schedule", scheduled)
     kernels = kernel_ir.describe(plain, scheduled, context.remarks, options.choices)
-    return Lowered(module, times, calls, tuple(context.remarks), kernels, context.kernels)
+    return Lowered(
+        module=module,
+        times_s=times,
+        calls=calls,
+        remarks=tuple(context.remarks),
+        kernels=kernels,
+        generated=context.kernels,
+        library_calls=context.library_calls,
+    )
 
 
 def _failures(target: Target) -> tuple[PluginFailure, ...]:
