@@ -38,6 +38,8 @@ KNOWN = frozenset(
         "with nothing", "no effect", "one sample", "not measured", "its own first run",
         "diagnosis rule", "cache misses", "row sums", "padded transpose", "conv2d in blocks",
         "tvm cuda", "an unknown distribution", "a server with key {}", "Usage: ",
+        "timed out", "disk full", "speedup over {}", "it ended", "not ready after {} s",
+        "it has {} threads after its imports",
         # what older scripts print, and what other programs say
         "avg latency (ms): {}\n", "model name", "out of memory", "can't allocate memory",
         "cannot allocate memory", "Fatal Python error", "Error message:", "Definition of a {}:",

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tvmscope.cuda.config import Config
+from tvmscope.cuda.config import LIBRARY, Config
+from tvmscope.cuda.library.call import arguments, call_of
 from tvmscope.cuda.units import (
     ITEM_BYTES,
     Attention,
@@ -325,6 +326,14 @@ def padded(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
+def _library(unit: Matmul | Conv2d, config: Config) -> Binding:
+    """A library's call has arguments alone: it finds its own grid."""
+    call = call_of(unit, config)
+    return Binding(
+        function=call.library, constants={}, arguments=arguments(unit), absent=(), grid=(0, 0, 0)
+    )
+
+
 def _softmax(unit: Softmax, config: Config) -> Binding:
     constants = {
         "ROWS": unit.rows,
@@ -432,6 +441,8 @@ _MAKERS: dict[tuple[str, str], Callable[[Any, Config], Binding]] = {
     ("matmul", "persistent"): _persistent,
     ("conv2d", "persistent"): _persistent,
     ("matmul", "matvec"): _matvec,
+    ("matmul", LIBRARY): _library,
+    ("conv2d", LIBRARY): _library,
     ("attention", "attention"): _attention,
     ("softmax", "softmax"): _softmax,
     ("norm", "norm"): _norm,

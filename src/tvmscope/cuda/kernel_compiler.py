@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import io
 import math
 import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -78,7 +80,7 @@ def compile_kernel(
                 arch=arch,
             )
         )
-    name = f"{config.template}_{unit.key.rpartition('-')[2]}_{config.slug}"
+    name = _name(unit, config)
     with tempfile.TemporaryDirectory() as cache:
         capability = gpu_of(portable or arch).capability
         compiled = _triton_compile(name, binding, config, capability, cache)
@@ -152,6 +154,30 @@ def compile_kernel(
     )
 
 
+def stages(unit: Unit, config: Config, arch: str, portable: str | None = None) -> Mapping[str, str]:
+    """What the kernel is on its way to machine code: `triton` (source), `llvm`, `ptx`."""
+    binding, capability = bind(unit, config), gpu_of(portable or arch).capability
+    with tempfile.TemporaryDirectory() as cache:
+        compiled = _triton_compile(_name(unit, config), binding, config, capability, cache)
+    constants = "".join(f"# {k} = {v!r}\n" for k, v in sorted(binding.constants.items()))
+    return {
+        "triton": constants + inspect.getsource(_template(binding).fn),
+        "llvm": str(compiled.asm["llir"]),
+        "ptx": str(compiled.asm["ptx"]),
+    }
+
+
+def _name(unit: Unit, config: Config) -> str:
+    """What the device's profiler calls the kernel."""
+    return f"{config.template}_{unit.key.rpartition('-')[2]}_{config.slug}"
+
+
+def _template(binding: Binding) -> Any:
+    """The function, written in Triton, that a unit's kernel is made from."""
+    module, _, template = binding.function.partition(":")
+    return getattr(importlib.import_module(module), template)
+
+
 def _assemble(ptx: str, arch: str) -> bytes:
     """Machine code of PTX, by the assembler that comes with Triton."""
     knobs: Any = importlib.import_module("triton.knobs")
@@ -214,8 +240,7 @@ def _triton_compile(
     compiler: Any = importlib.import_module("triton.compiler")
     targets: Any = importlib.import_module("triton.backends.compiler")
     knobs: Any = importlib.import_module("triton.knobs")
-    module, _, template = binding.function.partition(":")
-    function = getattr(importlib.import_module(module), template)
+    function = _template(binding)
     function._repr = lambda _: name  # as triton.jit(repr=) would; profilers show it
     if os.environ.get("TRITON_INTERPRET", "0") == "1":
         raise UsageError(msg("TRITON_INTERPRET is set: kernels cannot be compiled in this process"))

@@ -1,0 +1,138 @@
+"""The flags of a suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tvmscope.cli.flags.option import given, option
+from tvmscope.messages import _, msg
+from tvmscope.parsing import parse_duration_s
+
+_SUITE = msg("Suite")
+_TIME = msg("How to measure")
+DURATION_S = 0.5
+"""Per backend and problem: a suite is for many problems, `bench` for one."""
+
+Problems = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="DIR|LIST|MODEL",
+        help=msg("Folders of model files, lists with one model per line, files or names."),
+        show_default=False,
+    ),
+]
+Include = Annotated[
+    list[str] | None,
+    option(
+        _SUITE, "--include", metavar="PATTERN", help=msg("Take only problems such as 'nets/*'.")
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    option(_SUITE, "--exclude", metavar="PATTERN", help=msg("Leave problems such as '*big*' out.")),
+]
+Timeout = Annotated[
+    str | None,
+    option(
+        _SUITE,
+        "--timeout",
+        metavar="TIME",
+        help=msg("Limit a problem as a whole, compiling included."),
+        default=msg("5m"),
+    ),
+]
+Memory = Annotated[
+    str | None,
+    option(
+        _SUITE,
+        "--memory",
+        metavar="SIZE",
+        help=msg("Limit the memory of each worker, compiling included: 8G, 500M."),
+        default=msg("75% of the machine's"),
+    ),
+]
+Disk = Annotated[
+    str | None,
+    option(
+        _SUITE,
+        "--disk",
+        metavar="SIZE",
+        help=msg("Limit the files that a problem writes."),
+        default=msg("50% of what is free"),
+    ),
+]
+Retry = Annotated[
+    bool,
+    option(_SUITE, "--retry", help=msg("Measure problems again that did not end right.")),
+]
+Keep = Annotated[
+    bool, option(_SUITE, "--keep-artifacts", help=msg("Keep what was compiled for each problem."))
+]
+Compare = Annotated[
+    Path | None,
+    option(
+        _SUITE, "--compare", metavar="OLD", help=msg("Show what moved since this suite's folder.")
+    ),
+]
+Share = Annotated[
+    str | None,
+    option(_SUITE, "--shard", metavar="3/8", help=msg("Measure the third of eight parts.")),
+]
+Merge = Annotated[
+    list[Path] | None,
+    option(
+        _SUITE,
+        "--merge",
+        metavar="DIR",
+        help=msg("Add the rows of this suite's folder, such as another shard's; repeatable."),
+    ),
+]
+Profile = Annotated[
+    bool,
+    option(
+        _SUITE,
+        "--profile/--no-profile",
+        help=msg("Time the kernels of problems that are behind another backend."),
+        default=msg("profile"),
+    ),
+]
+
+
+def brief(
+    iterations: Annotated[
+        int | None,
+        option(
+            _TIME,
+            "--iterations",
+            metavar="N",
+            min=1,
+            help=_("Time exactly this many runs per backend."),
+        ),
+    ] = None,
+    warmup: Annotated[
+        int | None,
+        option(
+            _TIME,
+            "--warmup",
+            metavar="N",
+            min=0,
+            help=_("Do exactly this many warm-up runs."),
+            default=_("until steady"),
+        ),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        option(
+            _TIME,
+            "--duration",
+            metavar="TIME",
+            help=_("Measure each backend for this time: 5s, 1m."),
+            default=f"{DURATION_S:g}s",
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    duration_s = DURATION_S if duration is None else parse_duration_s(duration)
+    return given(iterations=iterations, warmup=warmup, duration_s=duration_s)
