@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import catalogues
+from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
@@ -52,24 +53,51 @@ def sphinx(*arguments: str) -> None:
         sys.exit(code)
 
 
+def extracted(scratch: Path) -> dict[Path, Catalog]:
+    """The texts of every page, by its catalogue's place."""
+    sources(scratch / "docs")
+    sphinx("-b", "gettext", str(scratch / "docs"), str(scratch / "pot"))
+    found = {}
+    for template in sorted((scratch / "pot").rglob("*.pot")):
+        with template.open("rb") as stream:
+            place = LOCALE / template.relative_to(scratch / "pot").with_suffix(".po")
+            found[place] = read_po(stream)
+    return found
+
+
+def read(file: Path) -> Catalog:
+    """A catalogue of translations."""
+    with file.open("rb") as stream:
+        return read_po(stream, locale="zh_CN")
+
+
 def update() -> None:
     """Bring the guides' catalogues up to date: new texts wait for translators."""
     with TemporaryDirectory() as scratch:
-        sources(Path(scratch) / "docs")
-        sphinx("-b", "gettext", f"{scratch}/docs", f"{scratch}/pot")
-        for template in sorted(Path(scratch, "pot").rglob("*.pot")):
-            file = LOCALE / template.relative_to(Path(scratch, "pot")).with_suffix(".po")
-            with template.open("rb") as stream:
-                texts = read_po(stream)
+        for file, texts in extracted(Path(scratch)).items():
             if file.is_file():
-                with file.open("rb") as stream:
-                    known = read_po(stream, locale="zh_CN")
+                known = read(file)
                 known.update(texts, no_fuzzy_matching=True)
                 known.obsolete.clear()
                 write(file, known)
             elif file.name in GUIDES:
                 texts.locale = "zh_CN"
                 write(file, texts)
+
+
+def check() -> int:
+    """Print texts of the guides that have no translation, and translations without a text."""
+    faults = []
+    with TemporaryDirectory() as scratch:
+        for file, texts in extracted(Path(scratch)).items():
+            if not file.is_file():
+                continue
+            wanted = {m.id for m in texts if m.id}
+            known = {m.id: m.string for m in read(file) if m.id}
+            faults += [f"{file.stem}: no translation: {t}" for t in wanted if not known.get(t)]
+            faults += [f"{file.stem}: stale: {t}" for t in known.keys() - wanted]
+    print("\n".join(faults))
+    return 1 if faults else 0
 
 
 GUIDES = tuple(
@@ -82,7 +110,7 @@ GUIDES = tuple(
 """The pages that are translated; others are read in English."""
 
 
-def write(file: Path, catalogue: object) -> None:
+def write(file: Path, catalogue: Catalog) -> None:
     """A catalogue without what changes with every run."""
     stream = BytesIO()
     write_po(stream, catalogue, width=100, no_location=True, ignore_obsolete=True)
@@ -148,10 +176,13 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=SITE)
     parser.add_argument("--small", action="store_true", help="lessons at their smallest size")
     parser.add_argument("--update", action="store_true")
+    parser.add_argument("--check", action="store_true", help="are the guides translated?")
     given = parser.parse_args()
     if given.update:
         update()
         return
+    if given.check:
+        sys.exit(check())
     from tvmscope.learn import catalog
 
     every = list(catalog.lessons())
