@@ -103,8 +103,8 @@ def check() -> int:
 GUIDES = tuple(
     f"{name}.po"
     for name in (
-        "index", "learn", "measuring", "diagnosis", "tuning", "targets", "glossary", "profiling",
-        "quickstart",
+        "index", "quickstart", "learn", "measuring", "profiling", "diagnosis", "tuning", "targets",
+        "glossary", "ablation", "bisect", "farm", "pictures", "suite", "old-calls", "exit-codes",
     )
 )  # fmt: skip
 """The pages that are translated; others are read in English."""
