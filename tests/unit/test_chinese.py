@@ -18,10 +18,12 @@ from support.diagnosis_samples import SITUATIONS
 from tvmscope import messages
 from tvmscope.cli.main import main
 from tvmscope.core.session import Session, load, save
+from tvmscope.core.suite import Outcome, Speedup, SuiteRow
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.learn import catalog, page
 from tvmscope.messages import msg, msgn, render
 from tvmscope.plugins import discover
+from tvmscope.report import suite
 from tvmscope.report.formats.console import to_text
 from tvmscope.report.renderers import renderer
 
@@ -275,3 +277,24 @@ def test_the_command_line_librarys_words_are_as_expected() -> None:
     library_words.SpeakingCommand("x").get_help  # noqa: B018  # the class can be made
     for name in library_words.defaults():
         assert hasattr(rich_utils, name)
+
+
+@pytest.mark.usefixtures("_chinese")
+def test_a_suites_documents_are_in_chinese_and_its_table_for_programs_is_not(catalogues) -> None:
+    outcomes: tuple[Outcome, ...] = ("correct", "wrong")
+    rows = [
+        SuiteRow(
+            problem="nets/a.py", key="1", host="h", cpu="c", outcome=outcome, took_s=1.0,
+            finished="2026-11-16T10:00:00+00:00", medians_s={"tvmscope": 0.001, "torch": 0.002},
+            speedups={"torch": Speedup(value=2.0)},
+        )
+        for outcome in outcomes
+    ]  # fmt: skip
+    english = suite.as_csv(rows)
+    messages.use_language("zh")
+    assert suite.as_csv(rows) == english
+    page = suite.as_html(rows, None)
+    assert '<html lang="zh">' in page
+    text = unescape(re.sub(r"<script.*?</script>|<style.*?</style>", " ", page, flags=re.DOTALL))
+    assert _english_left(re.sub(r"<[^>]+>", "\n", text), catalogues) == []
+    assert "正确" in suite.as_markdown(rows, None)

@@ -33,7 +33,6 @@ def render(sessions: Sequence[Session]) -> str:
     plotly = _plotly() if figures else b""
     lines = [summary.summarize(s) for s in sessions]
     return environment.get_template("page.html.j2").render(
-        language=language(),
         parts=parts,
         figures=figures,
         script=script,
@@ -62,6 +61,7 @@ def templates() -> Environment:
     environment.install_gettext_callables(_, plural, newstyle=True)  # type: ignore[attr-defined]
     # In a template `_` makes its text trusted HTML: a value that comes from a session, even where
     # it should be a word of the vocabulary, goes through `word` instead.
+    environment.globals["language"] = language
     filters = {"clean": clean, "seconds": format_s, "word": lambda text: clean(_(text), 20)}
     environment.filters |= filters
     return environment
