@@ -13,6 +13,7 @@ root_doc = "index"
 extensions = ["myst_parser"]
 myst_heading_anchors = 4
 exclude_patterns = ["locale", "h200/*.xz"]
+suppress_warnings = ["misc.highlighting_failure"]  # generated code is more than a lexer knows
 html_theme = "furo"
 html_title = "tvmscope"
 html_show_sphinx = False

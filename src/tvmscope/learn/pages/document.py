@@ -74,7 +74,7 @@ def blocks(run: LessonRun, lesson: Lesson, when: str) -> Iterator[Block]:
         yield Heading(2, render(exhibit.title))
         yield from (Paragraph(text) for text in render(exhibit.words).split("\n\n"))
         if exhibit.code:
-            yield _program(exhibit.code, exhibit.language)
+            yield from _program(exhibit.code, exhibit.language)
     for number, step in enumerate(run.steps, start=1):
         yield from _step(number, step)
     if run.steps:
@@ -100,7 +100,7 @@ def _step(number: int, step: StepRun) -> Iterator[Block]:
         yield Paragraph(render(step.note))
     if step.code:
         values = [f"# {name} = {value}" for name, value in step.params.items()]
-        yield _program("\n".join([*values, step.code]), "python")
+        yield from _program("\n".join([*values, step.code]), "python")
     if step.failure is not None:
         yield Paragraph(render(step.failure))
         return
@@ -164,8 +164,9 @@ def _exercise(lesson: Lesson) -> Iterator[Block]:
         yield Paragraph(render(lesson.closing), quiet=True)
 
 
-def _program(code: str, language: str) -> Code:
+def _program(code: str, language: str) -> Iterator[Block]:
     lines = code.splitlines()
     rest = len(lines) - _MOST_CODE
-    more = [_("... and {n} more lines").format(n=rest)] if rest > 0 else []
-    return Code("\n".join([*lines[:_MOST_CODE], *more]), language)
+    yield Code("\n".join(lines[:_MOST_CODE]), language)
+    if rest > 0:
+        yield Paragraph(_("... and {n} more lines").format(n=rest), quiet=True)
