@@ -105,6 +105,7 @@ GUIDES = tuple(
     for name in (
         "index", "quickstart", "learn", "measuring", "profiling", "diagnosis", "tuning", "targets",
         "glossary", "ablation", "bisect", "farm", "pictures", "suite", "old-calls", "exit-codes",
+        "tuning-database", "plugins", "calibration", "assignments", "api", "session",
     )
 )  # fmt: skip
 """The pages that are translated; others are read in English."""
