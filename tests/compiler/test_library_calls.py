@@ -172,6 +172,12 @@ def test_the_table_says_what_call_it_is(folder: Path) -> None:
 class Driver:
     """A driver whose calls all succeed."""
 
+    current = 0
+
+    def cuCtxGetDevice(self, out: Any) -> int:  # noqa: N802 - CUDA's name
+        out._obj.value = self.current
+        return 0
+
     def __getattr__(self, name: str) -> Any:
         return lambda *_: 0
 
@@ -213,6 +219,13 @@ def test_the_loader_registers_a_function_that_makes_the_call(
     with use_raw_stream(tvm.cuda(0), 0x1230):
         packed(*(ctypes.c_void_p(a.ctypes.data) for a in arrays))
     assert ctypes.c_uint64.in_dll(fake, "last_stream").value == 0x1230
+    load_model.register_calls([entry], folder, 1)  # the same model on a second GPU
+    for device, stream in ((1, 0x5550), (0, 0x1230)):
+        monkeypatch.setattr(Driver, "current", device)
+        with use_raw_stream(tvm.cuda(0), 0x1230), use_raw_stream(tvm.cuda(1), 0x5550):
+            packed = tvm_ffi.get_global_func(entry["name"])
+            packed(*(ctypes.c_void_p(a.ctypes.data) for a in arrays))
+        assert ctypes.c_uint64.in_dll(fake, "last_stream").value == stream
 
 
 def test_a_missing_library_is_an_error_in_words(
