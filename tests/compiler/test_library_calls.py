@@ -17,6 +17,7 @@ from tvm import relax
 
 from support import fake_cublaslt, placed_units
 from tvmscope.compiler import targets
+from tvmscope.compiler.describe import kernel_code
 from tvmscope.compiler.tunable import unit_tasks
 from tvmscope.compiler.units import choose, emit
 from tvmscope.core.options import CompileOptions
@@ -28,7 +29,7 @@ from tvmscope.cuda.library import cublaslt
 from tvmscope.cuda.records import Record, Records
 from tvmscope.cuda.reference import reference
 from tvmscope.cuda.units import Matmul, Unit
-from tvmscope.errors import RunError
+from tvmscope.errors import RunError, UsageError
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import cubins, load_model
 from tvmscope.runtime.load_model import LoadError
@@ -133,6 +134,17 @@ def test_searches_try_it_where_it_is_allowed(tmp_path: Path) -> None:
     unit, made = unit_tasks.kernel_file.read(tmp_path / "call.so")
     assert isinstance(made, library.LibraryCall)
     assert made == library.call_of(unit, library.config(0))
+
+
+def test_its_code_is_the_librarys() -> None:
+    options = CompileOptions(precision=FLOAT16, choices=chosen(unit_of(FLOAT16)), library=True)
+    module = placed_units.lowered(network(), options).module
+    functions = (f for _, f in module.functions_items() if isinstance(f, tvm.tirx.PrimFunc))
+    (func,) = (f for f in functions if emit.read(f) is not None)
+    nowhere: Any = None
+    for kind in ("cuda", "ptx", "sass"):
+        with pytest.raises(UsageError, match="a call of NVIDIA's library .cublaslt, algorithm 1"):
+            kernel_code._generated(nowhere, func, kind)
 
 
 @pytest.fixture
