@@ -143,7 +143,7 @@ def test_its_code_is_the_librarys() -> None:
     (func,) = (f for f in functions if emit.read(f) is not None)
     nowhere: Any = None
     for kind in ("cuda", "ptx", "sass"):
-        with pytest.raises(UsageError, match="a call of NVIDIA's library .cublaslt, algorithm 1"):
+        with pytest.raises(UsageError, match=r"a call of NVIDIA's library .cublaslt, algorithm 1"):
             kernel_code._generated(nowhere, func, kind)
 
 
