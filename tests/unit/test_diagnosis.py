@@ -261,6 +261,13 @@ def test_unused_tensor_cores_come_with_the_reason(buffers, cause: str, fix: dict
     assert found.fix == fix
 
 
+def test_a_librarys_call_is_not_said_to_miss_tensor_cores() -> None:
+    nest = gpu_nest(MATMUL.name, *HALF)
+    assert findings(on_gpu(MATMUL, irs=(nest,)), "tensor-cores-unused")
+    called = replace(nest, rule="cublaslt")
+    assert findings(on_gpu(MATMUL, irs=(called,)), "tensor-cores-unused") == []
+
+
 def test_a_gpu_kernel_with_few_blocks_leaves_multiprocessors_idle() -> None:
     few = on_gpu(MATMUL, irs=(gpu_nest(MATMUL.name, *HALF, blocks=16),))
     target = replace(samples.CUDA, attrs={"multiprocessors": 132})

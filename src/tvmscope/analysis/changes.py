@@ -44,6 +44,8 @@ class RowChange:
     """The backend that represents the machine's speed; None if the sessions share none."""
     ours: bool = True
     """See `Variant.is_ours`."""
+    spreads: tuple[stats.Moments, stats.Moments] | None = None
+    """Of the times before and after."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +203,7 @@ def _row(old: Result, new: Result, through: Pair | None) -> RowChange:
         verdict=verdict(interval),
         through=through[0].key.name if through else None,
         ours=old.key.is_ours,
+        spreads=(stats.moments(_times(old)), stats.moments(_times(new))),
     )
 
 

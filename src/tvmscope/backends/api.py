@@ -15,6 +15,7 @@ from tvmscope.core.row import Family
 from tvmscope.errors import ImportModelError
 from tvmscope.measure.remote import Remote
 from tvmscope.messages import Text, msg
+from tvmscope.storage.files import map_npz
 
 
 class Runner(Protocol):
@@ -131,6 +132,9 @@ class Backend:
     installed to read the device's records."""
     compiles: str | None = None
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
+    searches: bool = False
+    """Whether its schedules are searched before it is compiled: that takes a budget and the device
+    itself, so it is a row only where it is asked for."""
     tuned: bool = False
     """Whether its artifact is compiled with tuning records; the row exists only if some records
     apply."""
@@ -154,9 +158,8 @@ def idle_s(spans: Iterable[tuple[float, float]], start: float, end: float) -> fl
 
 
 def read_inputs(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The prepared model's inputs by name."""
-    with np.load(folder / "inputs.npz") as data:
-        return {name: data[name] for name in data.files}
+    """The prepared model's inputs by name; all workers share the file's memory."""
+    return map_npz(folder / "inputs.npz")
 
 
 def decoy(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -120,6 +120,7 @@ _ROWS: tuple[tuple[str, Family, str, bool], ...] = (
     ("tvmscope", "ours", "tvmscope", False),
     ("tvmscope-tuned", "ours", "tvmscope", True),
     ("tvm", "tvm", "tvm", False),
+    ("tvm-tuned", "tvm", "tvm-tuned", False),
 )
 """Name, family, pipeline, and whether tuning records are used."""
 
@@ -137,6 +138,7 @@ BACKENDS = tuple(
         profiles_cuda=True,
         compiles=pipeline,
         tuned=tuned,
+        searches=pipeline == "tvm-tuned",
         load=here(load),
         unavailable=unavailable,
         env=env,

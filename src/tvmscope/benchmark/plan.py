@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tvmscope.core.measurement import Cause
 from tvmscope.core.row import RowKey, Task
 from tvmscope.measure.remote import Remote
 from tvmscope.messages import Text
@@ -28,8 +29,12 @@ class Entry:
     """The reason when it cannot be measured here; such an entry is not loaded."""
     failure: Text | None = None
     """Why building what it runs failed; such an entry is a failed row."""
+    cause: Cause | None = None
+    """The kind of that failure, where it is known."""
     build_s: float | None = None
     warnings: tuple[Text, ...] = ()
+    need_bytes: int = 0
+    """What its worker holds at the least: inputs, outputs and weights."""
     items: int | None = None
     """Items per run, if throughput was requested."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +17,9 @@ from tvmscope.core.row import Task
 from tvmscope.errors import RunError
 from tvmscope.machine import gpu_state
 from tvmscope.machine.load import disturbances, snapshot
+from tvmscope.measure.confinement import scratch_folder
 from tvmscope.measure.interleave import interleave
+from tvmscope.measure.turn import alone
 from tvmscope.messages import Text, msg, msgn, word
 from tvmscope.progress import Progress
 
@@ -36,6 +37,7 @@ def run(
     reference_name: str,
     tolerances: Callable[[Task], float],
     atol: float = 0.0,
+    noise: Callable[[Task], Path | None] = lambda task: None,
     progress: Progress,
     on_update: Callable[[Results], None],
     log_dir: Path | None = None,
@@ -52,7 +54,8 @@ def run(
     rows = [RunningRow(entry) for entry in entries]
 
     def against(row: RunningRow) -> Reference:
-        return Reference(reference, reference_name, tolerances(row.entry.task), atol)
+        task = row.entry.task
+        return Reference(reference, reference_name, tolerances(task), atol, lambda: noise(task))
 
     def publish() -> Results:
         results = tuple(row.result() for row in rows)
@@ -135,7 +138,7 @@ def _chains(rows: Sequence[RunningRow]) -> list[list[RunningRow]]:
 def _prepare(row: RunningRow, against: Reference, progress: Progress) -> None:
     if row.worker is not None:  # otherwise the reason why it cannot be measured is known
         progress.stage("load and verify", row.label)
-        with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
+        with scratch_folder() as folder:
             row.prepare(Path(folder) / "outputs.npz", against)
 
 
@@ -150,13 +153,14 @@ def _measure(
         return
     pids = [row.worker.pid for row in rows if row.worker is not None and row.lane is not None]
     progress.stage("measure", msg("{count} in turns", count=len(lanes)))
-    before = snapshot(pids)
-    for _ in interleave(lanes, options):
-        rounds = max(len(lane.rounds_s) for lane in lanes)
-        now = msg("round {number}", number=rounds) if rounds else msg("warm-up")
-        progress.step(*_done(rows, options), now)
-        publish()
-    found = disturbances(before, snapshot(pids))
+    with alone(progress.note):
+        before = snapshot(pids)
+        for _ in interleave(lanes, options):
+            rounds = max(len(lane.rounds_s) for lane in lanes)
+            now = msg("round {number}", number=rounds) if rounds else msg("warm-up")
+            progress.step(*_done(rows, options), now)
+            publish()
+        found = disturbances(before, snapshot(pids))
     for text in found:
         progress.note(text)
     for row in rows:

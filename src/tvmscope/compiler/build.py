@@ -18,7 +18,7 @@ from tvm.runtime import Executable
 from tvmscope.compiler import frontends, pipeline
 from tvmscope.compiler.codegen.lift_weights import lift_weights
 from tvmscope.compiler.codegen.linkers import link, linker_for
-from tvmscope.compiler.describe import sources
+from tvmscope.compiler.describe import kernel_code, sources
 from tvmscope.compiler.describe.machine_code import with_code
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
@@ -26,6 +26,7 @@ from tvmscope.core.model import Prepared, TensorSpec
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.vision import vision_of
+from tvmscope.cuda.library.call import NEEDS
 from tvmscope.errors import BuildError, one_line
 from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
@@ -59,7 +60,7 @@ def build(
         library, apart = Path(scratch) / artifacts.LIBRARY, Path(scratch) / artifacts.WEIGHTS
         stored = weights.save(constants, apart) if constants else ()
         _link(executable, library, target if target.kind == "llvm" else host)
-        cubins.save(_cubins(lowered), Path(scratch))
+        cubins.save(_cubins(lowered), Path(scratch), lowered.library_calls)
         shutil.copyfile(load_model.__file__, Path(scratch) / artifacts.LOADER)
         for part, content in imported.fallbacks:
             (Path(scratch) / part.file).write_bytes(content)
@@ -86,6 +87,7 @@ def build(
             stored=stored,
             stored_digest=digest_file(apart) if stored else None,
             generated_digest=digest_file(code) if code.exists() else None,
+            libraries=dict(NEEDS) if lowered.library_calls else {},
             fallbacks=tuple(part for part, _ in imported.fallbacks),
             pass_times_s=lowered.times_s,
             versions=versions() | _cuda_version(library, target),
@@ -98,6 +100,7 @@ def build(
         )
         described_code = with_code(lowered.kernels, lowered.generated.values())
         artifacts.save_kernels(described_code, Path(scratch))
+        kernel_code.save(lowered.module, Path(scratch))
         artifacts.save(described, Path(scratch))
         _replace_folder(Path(scratch), output)
     return described
@@ -176,7 +179,7 @@ def _replace_folder(scratch: Path, output: Path) -> None:
     """Move the files over; an earlier artifact is removed only when the new one is complete."""
     output.mkdir(exist_ok=True)
     parts = [file.name for file in output.glob(fallback.FILES)]
-    for name in (artifacts.WEIGHTS, cubins.CODE, cubins.TABLE, *parts):
+    for name in (artifacts.WEIGHTS, cubins.CODE, cubins.TABLE, cubins.CALLS, *parts):
         if not (scratch / name).exists():
             (output / name).unlink(missing_ok=True)  # from an earlier artifact
     for file in sorted(scratch.iterdir(), key=lambda f: f.name == artifacts.META):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import tvm
 from tvm import s_tir, tirx
@@ -92,12 +93,20 @@ def _generated(
         name=name,
         tree=(Loop(text=unit.label, body=(Loop(text=config.label),)),),
         buffers=tuple(_buffer(p) for p in func.params if isinstance(p.ty, tirx.BufferType)),
-        rule=configs.RULE,
+        rule=config.rule,
         workload=unit.key,
-        tuned=choices.get(unit.key),
+        tuned=_taken(choices.get(unit.key), config),
         flops=float(unit.flops),
         bytes=float(unit.moved_bytes),
     )
+
+
+def _taken(choice: Choice | None, config: Config) -> Choice | None:
+    """The record, where the kernel is what it says: one that is not legal here is left aside."""
+    if choice is None or not choice.candidate.params:
+        return choice
+    named = configs.from_json(dict(choice.candidate.params))
+    return choice if replace(named, pdl=config.pdl) == config else None
 
 
 def _rule(attributes: tvm.ir.DictAttrs) -> str | None:

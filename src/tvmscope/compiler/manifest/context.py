@@ -8,6 +8,7 @@ from tvmscope.compiler.tunable.knobs import Knobs
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.library.call import LibraryCall
 
 
 @dataclass
@@ -19,6 +20,8 @@ class Context:
     remarks: list[str] = field(default_factory=list)
     kernels: dict[str, CompiledKernel] = field(default_factory=dict)
     """Generated CUDA kernels, by the packed function that launches each."""
+    library_calls: dict[str, LibraryCall] = field(default_factory=dict)
+    """Units that a library computes, likewise."""
 
     @property
     def knobs(self) -> Knobs:

@@ -60,6 +60,8 @@ class Pass:
     """The devices for which our pipeline runs the pass."""
     theirs: tuple[str, ...] = NOWHERE
     """The devices for which TVM's own pipeline runs the pass."""
+    searched: tuple[str, ...] | None = None
+    """The devices for which TVM's own pipeline for tuned models runs it; None: as `theirs`."""
     when: Callable[[CompileOptions], bool] = always
     """Whether the options require the pass."""
     required: bool = False
@@ -84,7 +86,7 @@ class Pass:
         check_text(self.words, what)
         if self.phase not in PHASES:
             raise ValueError(f"{what}: no phase '{self.phase}'; phases: {', '.join(PHASES)}")
-        for devices in (self.ours, self.theirs):
+        for devices in (self.ours, self.theirs, self.searched or ()):
             if not set(devices) <= set(DEVICES):
                 raise ValueError(f"{what}: devices are of {', '.join(DEVICES)}, not {devices}")
         if self.required and self.switches:
@@ -93,6 +95,12 @@ class Pass:
             raise ValueError(f"{what}: give one anchor, before or after")
         if self.shows is not None:
             re.compile(self.shows.kernels)
+
+    def devices_of(self, pipeline: str) -> tuple[str, ...]:
+        """The devices for which a pipeline of ours or TVM's runs it."""
+        if pipeline == "tvm-tuned" and self.searched is not None:
+            return self.searched
+        return self.theirs if pipeline in ("tvm", "tvm-tuned") else self.ours
 
     def facts(self, brought_by: str | None = None) -> PassFacts:
         """Return what a session keeps about the pass if a row was compiled without it."""
