@@ -65,7 +65,7 @@ def test_operators_match_pytorch_on_a_prime_shape(name: str, host: Target) -> No
     check(name, [3, 5, 13], host)
 
 
-@drawn(50)
+@drawn(25)
 @given(st.sampled_from(list(ONE)), SHAPES)
 def test_operators_match_pytorch(host: Target, name: str, shape: list[int]) -> None:
     check(name, shape, host)
