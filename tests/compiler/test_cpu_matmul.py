@@ -60,13 +60,13 @@ def check(case: Matmul, target: Target) -> None:
     assert sorted(r or "" for r in ran.rules.values()) == ["matmul", *packing]
 
 
-@drawn(40)
+@drawn(20)
 @given(MATMULS)
 def test_drawn_matmuls_match_pytorch(host: Target, case: Matmul) -> None:
     check(case, host)
 
 
-@drawn(20)
+@drawn(10)
 @given(MATMULS)
 def test_drawn_matmuls_match_pytorch_with_fewer_registers(narrow: Target, case: Matmul) -> None:
     check(case, narrow)
