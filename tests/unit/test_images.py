@@ -153,9 +153,7 @@ def test_a_folder_gives_its_pictures_in_order(tmp_path: Path) -> None:
         images.find([tmp_path / "empty"])
 
 
-def test_the_packages_own_picture_is_a_cat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_packages_own_picture_is_a_cat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (found,) = images.find([Path("cat")])
     assert images.read(found).size == (451, 300)
