@@ -356,6 +356,33 @@ def _(_: Target) -> Pair:
     )
 
 
+@case("share-weights")
+def _(_: Target) -> Pair:
+    weight = np.ones((4, 6), np.float32)
+
+    def before(x: relax.Expr) -> relax.Expr:
+        return op.matmul(x, emit(op.broadcast_to(const(weight), (3, 4, 6))))
+
+    def after(x: relax.Expr) -> relax.Expr:
+        return op.matmul(x, emit(op.reshape(const(weight), (4, 6))))
+
+    return graphs(before, after, torch.ones(3, 5, 4))
+
+
+@case("sink-moves")
+def _(_: Target) -> Pair:
+    weight, bias = const(np.ones((4, 6), np.float32)), const(np.ones(6, np.float32))
+
+    def before(x: relax.Expr) -> relax.Expr:
+        moved = emit(op.permute_dims(x, [1, 0, 2]))
+        return op.add(emit(op.matmul(moved, weight)), bias)
+
+    def after(x: relax.Expr) -> relax.Expr:
+        return op.permute_dims(emit(op.add(emit(op.matmul(x, weight)), bias)), [1, 0, 2])
+
+    return graphs(before, after, torch.ones(2, 3, 4))
+
+
 @case("join-projections")
 def _(_: Target) -> Pair:
     weights = [np.full((4, 6), i, np.float32) for i in (1, 2)]

@@ -25,6 +25,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
 from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.errors import PassError, UsageError, one_line
 from tvmscope.messages import msg
 from tvmscope.plugins import Plugin, PluginFailure
@@ -48,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Lowered:
-    """A module that is ready for the VM, and what happened on the way."""
+    """A module that is ready for the VM, and what is known about its lowering."""
 
     module: tvm.IRModule
     times_s: dict[str, float]
@@ -57,10 +58,12 @@ class Lowered:
     kernels: tuple[KernelIR, ...] = ()
     generated: dict[str, CompiledKernel] = field(default_factory=dict)
     """CUDA kernels, by the packed function that launches each."""
+    library_calls: dict[str, LibraryCall] = field(default_factory=dict)
+    """Units that a library computes, likewise."""
 
 
 def select(options: CompileOptions, target: Target) -> list[Pass]:
-    """The passes that `options` ask for on `target`."""
+    """Select the passes that `options` require on `target`."""
     known = all_passes()
     names = {each.name for each in known}
     unknown = [name for name in options.disabled_passes if name not in names]
@@ -85,7 +88,7 @@ def select(options: CompileOptions, target: Target) -> list[Pass]:
 
 
 def plugins(options: CompileOptions, target: Target) -> tuple[Plugin, ...]:
-    """What other packages bring: the passes that run, the rules that are offered kernels."""
+    """Return the plug-ins in use: the passes that run, the rules that are offered kernels."""
     if options.pipeline != "tvmscope":
         return ()
     brought = ordered().plugins
@@ -101,7 +104,7 @@ def passes(
     since: str | None = None,
     until: str | None = None,
 ) -> list[Step]:
-    """The chosen pipeline, or some phases of ours."""
+    """Return the chosen pipeline, or some phases of ours."""
     options = context.options
     if options.pipeline in PIPELINES:
         chosen: Iterator[Pass] = itertools.takewhile(
@@ -161,11 +164,19 @@ def run(
     scheduled = reached.get("lower", module)  # a user's own pipeline has no phases
     plain = reached.get("schedule", scheduled)
     kernels = kernel_ir.describe(plain, scheduled, context.remarks, options.choices)
-    return Lowered(module, times, calls, tuple(context.remarks), kernels, context.kernels)
+    return Lowered(
+        module=module,
+        times_s=times,
+        calls=calls,
+        remarks=tuple(context.remarks),
+        kernels=kernels,
+        generated=context.kernels,
+        library_calls=context.library_calls,
+    )
 
 
 def _failures(target: Target) -> tuple[PluginFailure, ...]:
-    """What other packages bring and cannot be used."""
+    """Return the parts of other packages that cannot be used."""
     return (*ordered().failures, *schedules.ordered(target.device).failures)
 
 

@@ -42,6 +42,8 @@ class CompileOptions:
     """Whether it receives the IR after each pass instead, with what the pass changed."""
     fallback: bool = True
     """Whether operators without a kernel run in the model's own framework."""
+    library: bool = False
+    """Whether cuBLASLt may compute what it was measured to compute fastest (on CUDA)."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Settings of single passes: `winograd` (False: direct convolutions only), `disabled_rules`
     (names of schedule rules to leave out)."""

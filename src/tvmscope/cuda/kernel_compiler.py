@@ -34,7 +34,7 @@ _POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "int32
 @dataclass(frozen=True, kw_only=True)
 class CompiledKernel:
     """A cubin and how to launch it: pointers in the order of `arguments`, then `hidden_pointers`
-    more, all null, except that the first is `scratch_bytes` of memory where that is not 0."""
+    more, all null. Scratch memory is an argument, aligned to 128 bytes."""
 
     unit_key: str
     config: Config
@@ -48,8 +48,6 @@ class CompiledKernel:
     local_bytes: int
     arguments: tuple[Tensor, ...]
     hidden_pointers: int
-    scratch_bytes: int
-    """For the whole grid, aligned to 128 bytes; only persistent kernels want any."""
     triton: str
     matrix: str | None = None
     """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None where there is none."""
@@ -90,7 +88,8 @@ def compile_kernel(
     if portable is not None:
         cubin = _assemble(compiled.asm["ptx"], arch)
     scratch = int(getattr(meta, "global_scratch_size", 0) or 0)
-    if scratch and config.template != "persistent":
+    given = [t.size_bytes for t in binding.arguments if t.role == "scratch"]
+    if scratch * math.prod(binding.grid) > sum(given):
         raise BuildError(
             msg(
                 "{config}: the kernel wants {scratch} bytes of scratch memory",
@@ -115,14 +114,15 @@ def compile_kernel(
             )
         )
     pointers = len(re.findall(r"\.param\s+\.u64", _entry(compiled.asm["ptx"])))
-    if pointers != len(binding.arguments) + HIDDEN_POINTERS:
+    own = len(binding.arguments) - len(given)
+    if pointers != own + HIDDEN_POINTERS:
         raise BuildError(
             msg(
                 "{config}: the kernel takes {pointers} pointers, not {count} + "
                 "{hidden_pointers}: this Triton passes arguments otherwise",
                 config=config.label,
                 pointers=pointers,
-                count=len(binding.arguments),
+                count=own,
                 hidden_pointers=HIDDEN_POINTERS,
             )
         )
@@ -148,8 +148,7 @@ def compile_kernel(
         registers=used.registers,
         local_bytes=used.local_bytes,
         arguments=binding.arguments,
-        hidden_pointers=HIDDEN_POINTERS,
-        scratch_bytes=scratch * math.prod(binding.grid),
+        hidden_pointers=HIDDEN_POINTERS - len(given),  # the first of them is to scratch memory
         triton=_version(),
         matrix=matrix_instruction(compiled.asm["ptx"]),
     )
@@ -275,7 +274,8 @@ def _triton_compile(
 def _source(names: list[str], binding: Binding) -> dict[str, Any]:
     """Signature, constants and alignment: every pointer is a multiple of 16 bytes."""
     constants = {**binding.constants, **dict.fromkeys(binding.absent)}
-    pointers = {PARAMETERS[t.role]: _POINTERS[t.dtype] for t in binding.arguments}
+    named = [t for t in binding.arguments if PARAMETERS[t.role]]
+    pointers = {PARAMETERS[t.role]: _POINTERS[t.dtype] for t in named}
     unknown = [n for n in names if n not in constants and n not in pointers]
     if unknown or set(constants) - set(names):
         wrong = unknown + sorted(set(constants) - set(names))

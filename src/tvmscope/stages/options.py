@@ -16,6 +16,7 @@ from tvmscope.core.options import (
     TuneOptions,
 )
 from tvmscope.core.precision import FLOAT32, Precision
+from tvmscope.cuda.library.cublaslt import find
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.parsing import split_targets
@@ -90,7 +91,7 @@ class Options:
         made = cls(
             **parts[""],
             load=LoadOptions(**parts["load"]),
-            compile=CompileOptions(**parts["compile"]),
+            compile=CompileOptions(**{"library": find() is not None} | parts["compile"]),
             measure=MeasureOptions(**parts["measure"]),
             tune=TuneOptions(**parts["tune"]),
             example_inputs=inputs,

@@ -1,4 +1,4 @@
-"""`tvmscope explain`: why a model is as slow as it is, and what a schedule made of a kernel."""
+"""`tvmscope explain`: says why a model is slow, and shows how a kernel is scheduled."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _show_code(codes: list[tuple[str, str]], kind: Code, show: Show) -> None:
 
 
 def _print(show: Show, *views: Any) -> None:
-    """The answer is the result, not a remark beside it: it goes to stdout and may be piped."""
+    """Print the answer to stdout: it is the command's result and may be piped."""
     from rich.console import Console
 
     if not show.quiet:

@@ -222,6 +222,18 @@ def compilation(
             default="on",
         ),
     ] = None,
+    library: Annotated[
+        bool | None,
+        option(
+            _HOW,
+            "--library/--no-library",
+            help=_(
+                "On CUDA: let cuBLASLt compute what it was measured to compute fastest; loading "
+                "the model then needs it too."
+            ),
+            default=_("where this machine has it"),
+        ),
+    ] = None,
     dump_ir: Annotated[
         Path | None,
         option(
@@ -248,6 +260,7 @@ def compilation(
         exec_mode=exec_mode,
         graph=graph,
         fallback=fallback,
+        library=library,
         disabled_passes=(*names(disable_pass), *(() if fast_scatter else ("fast-scatter",))),
         dump_ir=None if dump_ir is None else str(dump_ir),
         dump_each_pass=each_pass or None,
@@ -375,4 +388,4 @@ MEASURING = (
     results,
     planning,
 )
-"""What every command that measures a model takes."""
+"""The flags of every command that measures a model."""

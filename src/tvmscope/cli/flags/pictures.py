@@ -213,12 +213,12 @@ def _preset(name: str | None) -> dict[str, Any]:
 
 
 def both_sides(**flags: Any) -> dict[str, Any]:
-    """The same for a command whose arguments are two artifacts."""
+    """Return the same group for a command whose arguments are two artifacts."""
     return pictures(**flags)
 
 
 _all = inspect.signature(pictures, eval_str=True)
-# what `inspect` reads; functions have no such attribute by their type
+# `inspect` reads this attribute, which the type of functions does not have
 both_sides.__signature__ = _all.replace(  # type: ignore[attr-defined]
     parameters=[p for name, p in _all.parameters.items() if name not in _OF_RUN]
 )

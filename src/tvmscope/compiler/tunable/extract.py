@@ -89,7 +89,7 @@ def extract(
         lowered = _lower(graph, target, asked, since=_LAYOUT, until="schedule")
         if not way:
             called = parts_of(graph) * sources.name_calls(lowered.calls, imported.sources)
-            found = _tasks(lowered.module, called, target, folder)
+            found = _tasks(lowered.module, called, target, folder, library=options.library)
             continue
         for _, func in lowered.module.functions_items():
             if isinstance(func, tirx.PrimFunc) and (key := knobs.workload_of(func)) in found:
@@ -117,7 +117,12 @@ def _tvm_target(target: Target) -> tvm.target.Target:
 
 
 def _tasks(
-    module: tvm.IRModule, called: Sequence[KernelCall], target: Target, folder: Path
+    module: tvm.IRModule,
+    called: Sequence[KernelCall],
+    target: Target,
+    folder: Path,
+    *,
+    library: bool,
 ) -> dict[str, TuningTask]:
     counts = Counter(call.kernel for call in called)
     origins = {call.kernel: call.source_ops for call in reversed(called)}
@@ -125,8 +130,9 @@ def _tasks(
     for var, func in module.functions_items():
         if not isinstance(func, tirx.PrimFunc) or var.name_hint not in counts:
             continue
+        name = var.name_hint
         unit = unit_tasks.task_of(
-            func, var.name_hint, counts[var.name_hint], origins[var.name_hint], target, folder
+            func, name, counts[name], origins[name], target, folder, library=library
         )
         if unit is not None:
             known = merged.setdefault(unit.key, replace(unit, calls=0))
