@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tvmscope.compiler import targets
+from tvmscope.compiler.codegen import linkers
 from tvmscope.core.profile import Loop
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, UsageError
@@ -140,6 +142,23 @@ def test_exhibits_are_shown(lesson: Lesson, host: Target) -> None:
     if lesson.name == "road":
         assert [e.title[:1] for e in shown] == list("12345678")
         assert "T.parallel" in shown[6].code
+
+
+@pytest.mark.parametrize(
+    "lesson", [x for x in SHOWING if x.name not in ("search", "profile")], ids=lambda x: x.name
+)
+def test_exhibits_need_no_c_compiler(
+    lesson: Lesson, host: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise BuildError("no C++ compiler found")
+
+    for name in ("link", "linker_for"):
+        monkeypatch.setattr(linkers, name, missing)
+    monkeypatch.setattr(shutil, "which", lambda *_: None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert lesson.exhibits is not None
+    assert lesson.exhibits.resolve()(lesson.smallest, host, False)
 
 
 def test_a_profile_is_read(host: Target) -> None:

@@ -19,7 +19,7 @@ from tvmscope.learn.facts import Access, Built, HotLoop, Memory, StepRun, Study
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.machine_code import hot_loop, same_code
 from tvmscope.learn.reasons import reasons
-from tvmscope.learn.run import LessonRun, compared, explained
+from tvmscope.learn.run import LessonRun, Setting, compared, explained
 from tvmscope.learn.sweep import combinations, played_step
 from tvmscope.machine import caches, counters
 from tvmscope.parsing import parse_assignments
@@ -315,6 +315,21 @@ def _printed(width: int, *parts: object) -> str:
     for part in parts:
         console.print(part)
     return text.getvalue()
+
+
+def test_what_cannot_be_shown_is_said_and_the_lesson_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise BuildError("no C++ compiler found to link the artifact")
+
+    monkeypatch.setattr(running, "run_within", fails)
+    lesson = catalog.find("profile")
+    found = running.run(lesson, Setting(target=TARGET))
+    said = " ".join(_printed(40, *page.pages(found, lesson)).split())
+    assert "What cannot be shown on this machine" in said
+    assert "no C++ compiler found" in said
+    assert "By how many percent" in said, "the exercise is still there"
 
 
 @pytest.mark.parametrize("width", [24, 40, 79, 100])

@@ -183,7 +183,11 @@ def _exhibits(
     if lesson.exhibits is None:
         return ()
     progress.stage(msg("preparing"))
-    return run_within(_TIMEOUT_S, lesson.exhibits, study.size, setting.target, setting.live)
+    try:
+        return run_within(_TIMEOUT_S, lesson.exhibits, study.size, setting.target, setting.live)
+    except TvmscopeError as e:  # the rest of the lesson does without
+        title = msg("What cannot be shown on this machine")
+        return (Exhibit(title=title, words=e.message),)
 
 
 # ---- measuring ---------------------------------------------------------------------------------
