@@ -58,8 +58,8 @@ class RunningRow:
         )
 
     def prepare(self, outputs: Path, against: Reference) -> None:
-        """Load, verify, and wait stopped; a failure stays in the row."""
-        assert self.worker is not None  # `start` comes first
+        """Load, verify, and stop the worker; the row records a failure."""
+        assert self.worker is not None  # `start` runs first
         try:
             self.worker.must_fit(self.entry.need_bytes)
             self.info = self.worker.load(self.entry.load, self.entry.request)
@@ -83,18 +83,18 @@ class RunningRow:
         self.lane = Lane(self.label, self.worker, self.info.has_device_timer)
 
     def finish(self) -> None:
-        """Note the peak of memory, and the cores that were busy, after all runs."""
+        """Record the peak memory and the number of busy cores after all runs."""
         if self.lane is None or self.lane.failure is not None or self.worker is None:
             return
         try:
             self.memory = self.worker.peak_memory_bytes()
             self.cores = self.worker.cores_used()
-        except TvmscopeError as e:  # all times are in: keep them, and the peak after loading
+        except TvmscopeError as e:  # all times are known: keep them, and the peak after loading
             self.warnings.append(msg("ended after the last round: {reason}", reason=one_line(e)))
 
     def watch(self, state: GpuState) -> None:
-        """Note the GPU's clock after each round."""
-        assert self.lane is not None  # `prepare` comes first
+        """Record the GPU's clock after each round."""
+        assert self.lane is not None  # `prepare` runs first
         self.gpu = GpuUse()
 
         def look() -> None:
@@ -106,7 +106,7 @@ class RunningRow:
         self.lane.watch = look
 
     def close(self, state: GpuState | None) -> None:
-        """End the worker politely; what the GPU then has back is what the row took."""
+        """Let the worker exit; the memory that the GPU then gets back is what the row used."""
         if self.worker is None:
             return
         before = state.used_bytes() if state is not None and self.gpu is not None else None
@@ -121,7 +121,7 @@ class RunningRow:
             self.worker.kill()
 
     def result(self) -> Result:
-        """The row as far as it is known."""
+        """Return the row as far as it is known."""
         status, reason = self._status()
         lane = self.lane if status in ("ok", "wrong") else None
         warnings = (*self.entry.warnings, *self.warnings, *(lane.notes if lane else ()))
@@ -166,7 +166,7 @@ class RunningRow:
 
 @dataclass(frozen=True)
 class Reference:
-    """What outputs are checked against, and how close they must come."""
+    """The values that outputs are checked against, and the tolerance."""
 
     path: Path
     name: str

@@ -92,10 +92,10 @@ def _noise_level(
 
 
 def mismatch(actual: Array, expected: Array, tolerance: float, *, atol: float = 0.0) -> Text | None:
-    """How a value inside a model differs from the reference's; None where it does not.
+    """Describe how a value inside a model differs from the reference; None if it does not.
 
-    Other than in outputs, zeros prove enough here, and masks are full of infinities: what is not
-    finite must be the same in both.
+    Unlike in outputs, zeros are proof enough here, and masks are full of infinities: values that
+    are not finite must be equal in both.
     """
     if actual.shape != expected.shape or expected.dtype.kind not in "fc":
         return _judge(actual, expected, tolerance, atol).problem

@@ -113,6 +113,8 @@ def build_row(
         precision=row.variant.precision,
         graph=row.variant.graph,
     )
+    if config.dump_ir is not None:  # each row has a folder of its own
+        config = replace(config, dump_ir=str(Path(config.dump_ir) / row.key.folder_name))
     try:
         built = builder.build(artifacts / row.key.folder_name, row.target, config)
     except UsageError:  # a pass or a pipeline that does not exist: no row could be built

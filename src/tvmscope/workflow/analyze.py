@@ -1,8 +1,8 @@
 """The main job, from a model to a saved session. Read this file first: it is the product's plan.
 
-load -> plan the rows -> compile each -> verify, measure in turns and compare -> say what diverges
-first, where something does -> profile kernel by kernel -> diagnose -> (fix, and measure again)
--> save -> report
+load -> plan the rows (and search, for stock TVM tuned) -> compile each -> verify, measure in turns
+and compare -> say what diverges first, where something does -> profile kernel by kernel -> diagnose
+-> (fix, and measure again) -> save -> report
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tvmscope.stages.profile import profile_rows
 from tvmscope.stages.race import by_framework, not_yet, race
 from tvmscope.stages.rows import PlannedRow
 from tvmscope.stages.targets import resolve_targets
+from tvmscope.tuning.job.stock import with_searched
 from tvmscope.tuning.job.tune import tune
 from tvmscope.tuning.records.lookup import records_of
 from tvmscope.workflow.bisecting.bisect import suspect
@@ -61,6 +62,7 @@ def build_and_race(job: Job) -> list[PlannedRow]:
     """Plan, compile, verify, time and compare the rows; the session has the results."""
     options, ready = job.options, job.ready
     rows = plan_rows(options, job.session.targets, ready.model.format, records_of(options.db))
+    rows = with_searched(rows, job)
     built = build_rows(
         rows, ready, options, job.artifacts, job.progress,
         on_update=lambda entries: job.keep_race(not_yet(entries)),
