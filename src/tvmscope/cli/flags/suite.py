@@ -88,6 +88,23 @@ Merge = Annotated[
         help=_("Add the rows of this suite's folder, such as another shard's; repeatable."),
     ),
 ]
+Scheduler = Annotated[
+    str | None,
+    option(
+        _SUITE,
+        "--scheduler",
+        metavar="tcp://HOST:8786",
+        help=_("Measure on the workers of this Dask cluster; tls:// unless it is on this machine."),
+    ),
+]
+TlsCa = Annotated[
+    Path | None,
+    option(_SUITE, "--tls-ca", metavar="FILE", help=_("The cluster's certificate authority.")),
+]
+TlsCert = Annotated[
+    Path | None, option(_SUITE, "--tls-cert", metavar="FILE", help=_("Our certificate."))
+]
+TlsKey = Annotated[Path | None, option(_SUITE, "--tls-key", metavar="FILE", help=_("Its key."))]
 Profile = Annotated[
     bool,
     option(
