@@ -218,7 +218,9 @@ def compilation(
         option(
             _HOW,
             "--fallback/--no-fallback",
-            help=_("Run operators without a kernel in ONNX Runtime, or refuse the model."),
+            help=_(
+                "Run operators without a kernel in ONNX Runtime or PyTorch, or refuse the model."
+            ),
             default="on",
         ),
     ] = None,
