@@ -343,12 +343,12 @@ def _measure(
 
 
 def _roof(threads: int) -> float:
-    from dataclasses import replace
-
-    from tvmscope.compiler import targets
+    from tvmscope.core.target import Target
     from tvmscope.profiling import roofs
 
-    measured = roofs.measure(replace(targets.host_target(), cores=threads), fresh=True)
+    features = tuple(cpu_features.reported())
+    here = Target(kind="llvm", arch="native", features=features, cores=threads)
+    measured = roofs.measure(here, fresh=True)
     return next(
         r.flops_per_s
         for r in measured

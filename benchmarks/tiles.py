@@ -1,6 +1,8 @@
 """Direct convolutions by register tile: GFLOP/s of each way to compute them, and the roof.
 
     python benchmarks/tiles.py [--threads 1] [--only 1x1] [--limit 120] [--cold]
+    python benchmarks/tiles.py --target cpu:emeraldrapids --save FOLDER   # here
+    python benchmarks/tiles.py --load FOLDER                              # over there
 
 The ways of a convolution run in turns in one process; the best run of each counts. The first is
 what the model of the machine's ports chooses. `--cold` reads 64 MiB of other data in between, so
@@ -10,9 +12,14 @@ that weights come from memory as they do inside a network.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +29,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Choice, Params
 from tvmscope.machine import cpu_features
 
-_RANKS = 3
+_RANKS = 6
 _TURNS = 9
 
 
@@ -42,8 +49,18 @@ def ways(case: Convolution, target: Target) -> list[Params]:
     return found
 
 
-def build(case: Convolution, target: Target, params: Params) -> tuple[str, Callable[[], None]]:
-    """A kernel's tile, and its call."""
+@dataclass(frozen=True)
+class Way:
+    """One kernel of a library: what it was asked for, what it became, and its arguments."""
+
+    name: str
+    tile: str
+    symbol: str
+    shapes: list[list[int]]
+
+
+def lowered(case: Convolution, target: Target, params: Params, symbol: str) -> tuple[Any, Way]:
+    """A scheduled kernel."""
     import tvm
     from tvm import te
 
@@ -71,18 +88,66 @@ def build(case: Convolution, target: Target, params: Params) -> tuple[str, Calla
     x, w, b = (te.placeholder(a.shape, name=n) for a, n in zip(arrays, "xwb", strict=True))
     y = kernel.compute(x, w)
     out = te.compute(y.shape, lambda n, o, i, j, c: te.max(y(n, o, i, j, c) + b(n, o, 0, 0, c), 0))
-    arrays.append(np.zeros(tuple(int(d) for d in out.shape), np.float32))
-    function = te.create_prim_func([x, w, b, out]).with_attr("global_symbol", "main")
-    tvm_target = tvm.target.Target(targets.to_tvm(target))
-    with tvm_target:
-        module = apply_schedules(cpu.RULES, target, remarks := [])(tvm.IRModule({"main": function}))
+    function = te.create_prim_func([x, w, b, out]).with_attr("global_symbol", symbol)
+    with tvm.target.Target(targets.to_tvm(target)):
+        module = apply_schedules(cpu.RULES, target, remarks := [])(tvm.IRModule({symbol: function}))
     if remarks:
-        raise RuntimeError("; ".join(remarks))
-    run = tvm.compile(module, target=tvm_target)["main"]
-    args = [tvm.runtime.tensor(a) for a in arrays]
+        raise RuntimeError("; ".join(map(str, remarks)))
     noted = [part for part in module.script().split('"') if part.count("x") in (1, 2)]
     tile = next((part for part in noted if part.replace("x", "").isdigit()), kernel.name)
-    return tile, lambda: run(*args)
+    name = " ".join(f"{k}={v}" for k, v in params.items()) or "chosen"
+    shapes = [list(a.shape) for a in arrays] + [[int(d) for d in out.shape]]
+    return module, Way(name, tile, symbol, shapes)
+
+
+def compiled(case: Convolution, target: Target) -> tuple[Any, list[Way]]:
+    """A library with all ways of a convolution."""
+    import tvm
+
+    from tvmscope.compiler import targets
+
+    whole, found = tvm.IRModule(), []
+    for number, params in enumerate(ways(case, target)):
+        try:
+            module, way = lowered(case, target, params, f"way{number}")
+        except (RuntimeError, ValueError) as e:
+            print(f"| {case.name} | {params} | | failed: {str(e)[-60:]!r} | |")
+            continue
+        whole.update(module)
+        found.append(way)
+    return tvm.compile(whole, target=tvm.target.Target(targets.to_tvm(target))), found
+
+
+def save(case: Convolution, target: Target, folder: Path, number: int) -> None:
+    """Write a library for another machine, and what is in it."""
+    library, found = compiled(case, target)
+    folder.mkdir(parents=True, exist_ok=True)
+    library.export_library(str(folder / f"{number:02}.so"))
+    said = {"case": asdict(case), "ways": [asdict(way) for way in found]}
+    (folder / f"{number:02}.json").write_text(json.dumps(said))
+
+
+def saved(folder: Path) -> Iterator[tuple[Convolution, Any, list[Way]]]:
+    """The libraries of a folder; TVM's runtime is enough to load them."""
+    import tvm
+
+    for file in sorted(folder.glob("*.json")):
+        said = json.loads(file.read_text())
+        library = tvm.runtime.load_module(str(file.with_suffix(".so")))
+        yield Convolution(**said["case"]), library, [Way(**way) for way in said["ways"]]
+
+
+def calls_of(library: Any, found: list[Way]) -> dict[str, Callable[[], None]]:
+    """Each way as a call on data of its own."""
+    import tvm
+
+    random = np.random.default_rng(0)
+    calls = {}
+    for way in found:
+        given = [random.standard_normal(shape, dtype=np.float32) for shape in way.shapes]
+        args = [tvm.runtime.tensor(a) for a in given]
+        calls[way.name] = partial(library[way.symbol], *args)
+    return calls
 
 
 def race(
@@ -101,43 +166,51 @@ def race(
 
 
 def main() -> None:
-    """Print a line per convolution and way."""
+    """Print a line per convolution and way, or save them all for another machine."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", help="kernels whose name contains this")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for everything")
     parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--save", type=Path, help="a folder for libraries, which are not run")
+    parser.add_argument("--load", type=Path, help="a folder that --save filled")
     args = parser.parse_args()
     os.environ["TVM_NUM_THREADS"] = str(args.threads)
+    os.environ.setdefault("TVM_BIND_THREADS", "0")
+    end = time.monotonic() + args.limit
+    wanted = [c for c in CASES if isinstance(c, Convolution) and not c.depthwise]
+    wanted = [case for case in wanted if args.only in case.name]
+    spread = [case for first in (3, 1, 2, 0) for case in wanted[first::4]]  # all kinds early
+    if args.load:
+        show(saved(args.load), args, end)
+        return
     from tvmscope.compiler import targets
 
-    end = time.monotonic() + args.limit
-    target = targets.host_target(cores=args.threads)
+    target = targets.resolve(args.target, cores=args.threads)
+    if args.save:
+        for number, case in enumerate(spread):
+            save(case, target, args.save, number)
+    else:
+        show(((case, *compiled(case, target)) for case in spread), args, end)
+
+
+def show(
+    libraries: Iterator[tuple[Convolution, Any, list[Way]]], args: argparse.Namespace, end: float
+) -> None:
+    """Race the ways of each convolution, until the time is over."""
     roof = _roof(args.threads)
-    print(f"{cpu_features.model_name()}, {target.arch}, {args.threads} threads, ", end="")
-    print(f"roof {roof / 1e9:.0f} GFLOP/s\n")
-    print(
-        "| convolution | way | tile | GFLOP/s | share of roof |\n|---|---|---|---|---|", flush=True
-    )
+    print(f"{cpu_features.model_name()}, {args.threads} threads, roof {roof / 1e9:.0f} GFLOP/s\n")
+    print("| convolution | way | tile | GFLOP/s | share of roof |\n|---|---|---|---|---|")
     other = np.ones(16 << 20, np.float32) if args.cold else None
-    wanted = [c for c in CASES if isinstance(c, Convolution) and not c.depthwise]
-    spread = [case for first in (3, 1, 2, 0) for case in wanted[first::4]]
-    for case in spread:  # every kind is among the first few
-        if args.only not in case.name:
-            continue
+    for case, library, found in libraries:
+        tiles = {way.name: way.tile for way in found}
+        for way, seconds in race(calls_of(library, found), other).items():
+            rate = case.flops / seconds
+            print(f"| {case.name} | {way} | {tiles[way]} | {rate / 1e9:.0f} | {rate / roof:.0%} |")
+        sys.stdout.flush()
         if time.monotonic() > end:
             break
-        calls: dict[str, Callable[[], None]] = {}
-        names: dict[str, str] = {}
-        for params in ways(case, target):
-            way = " ".join(f"{k}={v}" for k, v in params.items()) or "chosen"
-            try:
-                names[way], calls[way] = build(case, target, params)
-            except (RuntimeError, ValueError) as e:
-                print(f"| {case.name} | {way} | | failed: {str(e)[-60:]!r} | |")
-        for way, seconds in race(calls, other).items():
-            rate = case.flops / seconds
-            print(f"| {case.name} | {way} | {names[way]} | {rate / 1e9:.0f} | {rate / roof:.0%} |")
 
 
 if __name__ == "__main__":

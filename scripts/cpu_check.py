@@ -1,169 +1,288 @@
-"""Measures models beside ONNX Runtime on a machine with many cores, within a time limit.
+"""Measures compiled models beside ONNX Runtime at several numbers of threads, within a time limit.
 
-    python scripts/cpu_check.py --output OUT [--models FOLDER] [--limit 460] [--duration 1.5]
+    python scripts/cpu_check.py MODELS --output OUT [--limit 300] [--duration 1.5]
 
-Models are compiled several at a time, because that is most of the time, and measured one by one,
-ResNet-50 first. `--models` is a folder that `scripts/cpu_models.py` filled. Every case leaves its
-session in the output folder; the table goes to stdout and to OUT/table.md.
+MODELS is a folder that `scripts/cpu_models.py` filled, here or on another machine; TVM's runtime,
+onnx, onnxruntime and a C compiler are needed, TVM's compiler is not. Every case is verified and
+measured in turns, those that matter most first; then kernels are timed one by one and set beside
+ONNX Runtime's. OUT gets table.md, kernels.md, summary.json and the sessions in one archive.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import tarfile
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from tvmscope.analysis.alignment import align
+from tvmscope.analysis.roofline import limits
+from tvmscope.backends import all_backends
 from tvmscope.benchmark.plan import Entry
+from tvmscope.core.comparison import compare
+from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.session import Session
 from tvmscope.core.stats import median_s
-from tvmscope.errors import RunError, TvmscopeError
+from tvmscope.core.target import Target
+from tvmscope.errors import Incomparable, TvmscopeError
 from tvmscope.machine import cpu_features
+from tvmscope.models.folder import read_prepared
 from tvmscope.progress import Silent
-from tvmscope.stages.build import build_rows
-from tvmscope.stages.facts import diagnosed
-from tvmscope.stages.job import Job, begun
+from tvmscope.runtime.artifact import read, read_kernels
+from tvmscope.stages.job import Job, begin
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import plan_rows, without_needless_export
-from tvmscope.stages.profile import profile_rows
+from tvmscope.stages.profile import profile_entries
 from tvmscope.stages.race import by_framework, race
-from tvmscope.stages.rows import PlannedRow
-from tvmscope.stages.targets import resolve_targets
-from tvmscope.tuning.records.lookup import records_of
+from tvmscope.stages.rows import PlannedRow, unbuilt_entry
 
-PROFILED = ("resnet50", 1)
-"""The case whose kernels are timed one by one."""
-AT_ALL_COUNTS = "resnet50"
-AT_BOTH_ENDS = ("efficientnet_lite0", "mobilenet_v2", "minilm", "vit_b_16", "yolov4_tiny")
-COMPILING_AT_ONCE = 8
+OURS, PEER = "tvmscope", "onnxruntime"
+FIRST = "resnet50"
+"""Measured and profiled before the others."""
+_SHOWN = 25
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model on a number of threads."""
+    """An artifact, for one number of threads."""
 
-    model: str
-    threads: int
+    artifact: Path
+
+    @property
+    def model(self) -> str:
+        return self.artifact.parent.name
+
+    @property
+    def threads(self) -> int:
+        return int(self.artifact.name.removeprefix("threads-"))
 
     @property
     def name(self) -> str:
         return f"{self.model}-{self.threads}"
 
 
-@dataclass(frozen=True)
-class Built:
-    """A case that is ready to be measured; its files live until `held` is closed."""
-
-    job: Job
-    rows: tuple[PlannedRow, ...]
-    entries: tuple[Entry, ...]
-    held: ExitStack
+def cases(models: Path, cores: int) -> list[Case]:
+    """Those that can run here, the most important model first."""
+    found = [Case(meta.parent) for meta in models.glob("*/threads-*/meta.json")]
+    found = [case for case in found if case.threads <= cores]
+    return sorted(found, key=lambda c: (c.model != FIRST, c.model, c.threads))
 
 
-def cases(cores: int) -> list[Case]:
-    """Those that matter most first."""
-    counts = [n for n in (1, 2, 4, 8, 16) if n <= cores]
-    ends = dict.fromkeys((1, counts[-1]))
-    return [
-        *(Case(AT_ALL_COUNTS, n) for n in counts),
-        *(Case(model, n) for model in AT_BOTH_ENDS for n in ends),
-    ]
-
-
-def build(case: Case, args: argparse.Namespace, end: float) -> Built:
-    """Load and compile a case."""
-    if time.monotonic() > end:
-        raise RunError("no time left to compile it")
-    file = args.models / f"{case.model}.onnx" if args.models else None
+def started(case: Case, args: argparse.Namespace) -> tuple[Job, list[Entry]]:
+    """A job for the case, and the two rows that it races."""
+    target = read(case.artifact).target
     options = Options.of(
-        target="cpu",
-        backends="tvmscope,onnxruntime",
         threads=case.threads,
         duration_s=args.duration,
-        min_rounds=5,
-        offline=True,
-        db="none",
+        min_rounds=7,
         output=args.output / case.name,
-        force=True,
         command="scripts/cpu_check.py",
     )
-    where = resolve_targets(options)
-    options = without_needless_export(options, where)
-    held = ExitStack()
-    source = str(file) if file and file.exists() else case.model
-    job = held.enter_context(begun(source, options, where, "cpu", Silent()))
-    rows = plan_rows(options, where, job.ready.model.format, records_of(options.db))
-    entries = build_rows(rows, job.ready, options, job.artifacts, Silent())
-    return Built(job, tuple(rows), entries, held)
+    ready = read_prepared(case.artifact.parent)
+    session = begin(ready.model, options, [target], datetime.now(UTC))
+    job = Job(
+        ready=ready,
+        options=options,
+        progress=Silent(),
+        folder=args.output / case.name,
+        session=replace(session, complete=False),
+    )
+    job.folder.mkdir(parents=True, exist_ok=True)
+    ours, peer = (unbuilt_entry(row, ready, options) for row in _rows(target))
+    built = replace(ours.request, artifact=str(case.artifact))
+    return job, [replace(ours, request=built), peer]
 
 
-def measure(case: Case, built: Built) -> Session:
-    """Time a case, with its kernels where they are wanted."""
-    job = built.job
-    job.keep_race(race(built.entries, job.options, by_framework(job.ready), Silent()))
-    if (case.model, case.threads) == PROFILED:
-        job.keep_each(profile_rows(job, built.rows))
-        job.keep(diagnosed(job.session))
-    return job.finish()
+def _rows(target: Target) -> Iterator[PlannedRow]:
+    backends, _ = all_backends()
+    for name in (OURS, PEER):
+        backend = backends[name]
+        variant = Variant(backend=name, family=backend.family, pipeline=backend.compiles)
+        key = RowKey.of(variant, target)
+        why = backend.unavailable("cpu")
+        yield PlannedRow(backend=backend, target=target, key=key, unavailable=why)
 
 
-def line(case: Case, session: Session) -> str:
+def measured(case: Case, args: argparse.Namespace) -> dict[str, Any]:
+    """Race a case; what to say of it in the table."""
+    job, entries = started(case, args)
+    session = job.keep_race(race(entries, job.options, by_framework(job.ready), Silent()))
+    job.keep(replace(session, complete=True))
+    ours, peer = session.results
+    row: dict[str, Any] = {"model": case.model, "threads": case.threads}
+    for result in (ours, peer):
+        if result.measurement is not None:
+            row[result.key.variant.backend] = median_s(result.measurement) * 1e3
+        if result.status != "ok":
+            row["problem"] = f"{result.key.name}: {result.status} {result.reason or ''}"
+    try:
+        found = compare(ours, peer)
+        row |= {"ratio": found.speedup, "ci95": list(found.ci95)}
+    except Incomparable as e:
+        row.setdefault("problem", str(e))
+    return row
+
+
+def profiled(case: Case, args: argparse.Namespace) -> Session:
+    """Time the kernels of both rows of a case that was measured."""
+    job, entries = started(case, args)
+    from tvmscope.core.session import load
+
+    job.session = load(job.folder)
+    return job.keep_each(profile_entries(job.session, entries, job.options, Silent()))
+
+
+def kernel_rows(case: Case, session: Session) -> list[dict[str, Any]]:
+    """What each group of operators costs both, and how far our kernels are from the roof."""
+    ours = next(p for p in session.profiles if p.key.is_ours)
+    peer = next((p for p in session.profiles if not p.key.is_ours), None)
+    roofs = limits(session, ours)
+    rules = {ir.name: ir.rule for ir in read_kernels(case.artifact)}
+    rows = []
+    for group in align(session):
+        ops = set(group.source_ops)
+        own = [k for k in ours.kernels if ops & set(k.source_ops) or not (ops or k.source_ops)]
+        flops = sum(k.flops or 0.0 for k in own)
+        spent = group.times_s.get(ours.key)
+        least = sum(roofs.compute_s(k) or 0.0 for k in own)
+        rows.append(
+            {
+                "operators": list(group.source_ops)[:3],
+                "kernels": [k.name for k in own],
+                "rules": sorted({str(rules.get(k.name)) for k in own}),
+                "mflop": flops / 1e6,
+                "ours_us": spent and spent * 1e6,
+                "peer_us": peer and _us(group.times_s.get(peer.key)),
+                "roof": least / spent if spent and least else None,
+            }
+        )
+    return rows
+
+
+def _us(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6
+
+
+def kernel_table(case: Case, session: Session, rows: list[dict[str, Any]]) -> list[str]:
+    """The rows that lose most against ONNX Runtime, as Markdown."""
+    ours = next(p for p in session.profiles if p.key.is_ours)
+    roof = limits(session, ours).flops_per_s
+    lines = [f"\n## {case.model}, {case.threads} threads", ""]
+    for p in session.profiles:
+        lines.append(
+            f"{p.key.name}: {p.end_to_end_s * 1e3:.3f} ms a run, kernels {p.total_s * 1e3:.3f} ms, "
+            f"host {(p.host_s or 0) * 1e3:.3f} ms\n"
+        )
+    lines.append(f"roof: {roof / 1e9:.0f} GFLOP/s\n" if roof else "roof: unknown\n")
+    heavy = [r for r in rows if r["roof"] and r["mflop"] > 1]
+    spent = sum(r["ours_us"] for r in heavy)
+    if spent:
+        share = sum(r["roof"] * r["ours_us"] for r in heavy) / spent
+        lines.append(f"kernels over 1 MFLOP: {share:.0%} of the FMA roof, weighted by time\n")
+    lines += [
+        "| operators | rules | MFLOP | ours us | peer us | lost us | roof |",
+        "|---" * 7 + "|",
+    ]
+    rows = sorted(rows, key=lambda r: (r["peer_us"] or 0.0) - (r["ours_us"] or 0.0))
+    for r in rows[:_SHOWN]:
+        own, peer = r["ours_us"] or 0.0, r["peer_us"] or 0.0
+        share = f"{r['roof']:.0%}" if r["roof"] else ""
+        lines.append(
+            f"| {', '.join(r['operators'])} ({', '.join(r['kernels'])[:60]}) | "
+            f"{', '.join(r['rules'])} | {r['mflop']:.1f} | {own:.0f} | {peer:.0f} | "
+            f"{own - peer:.0f} | {share} |"
+        )
+    return lines
+
+
+def line(row: dict[str, Any]) -> str:
     """A row of the table."""
-    times: dict[bool, float] = {}
-    told: list[str] = []
-    for result in session.results:
-        if result.measurement is None:
-            told.append(f"{result.key.label}: {result.status} {result.reason or ''}")
-        else:
-            times[result.key.is_ours] = median_s(result.measurement)
-    ours, theirs = times.get(True), times.get(False)
-    shown = [f"{t * 1e3:.2f}" if t else "-" for t in (ours, theirs)]
-    ratio = f"{theirs / ours:.2f}x" if ours and theirs else "-"
-    return f"| {case.model} | {case.threads} | {' | '.join(shown)} | {ratio} | {' '.join(told)} |"
+    times = [f"{row[name]:.2f}" if name in row else "-" for name in (OURS, PEER)]
+    ratio = "-"
+    if "ratio" in row:
+        low, high = row["ci95"]
+        ratio = f"{row['ratio']:.2f}x [{low:.2f}, {high:.2f}]"
+    said = row.get("problem", "")
+    return f"| {row['model']} | {row['threads']} | {' | '.join(times)} | {ratio} | {said} |"
+
+
+def pack_sessions(output: Path) -> None:
+    """All sessions in one file: what comes back from another machine is few files."""
+    with tarfile.open(output / "sessions.tar.xz", "w:xz") as out:
+        for session in sorted(output.glob("*/session.json")):
+            out.add(session, f"{session.parent.name}/session.json")
 
 
 def main() -> None:
-    """Build everything, measure everything, print as it comes."""
+    """Measure everything, then profile as much as there is time for; save as it comes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", type=Path)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--models", type=Path)
-    parser.add_argument("--limit", type=float, default=460.0, help="seconds for everything")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for everything")
     parser.add_argument("--duration", type=float, default=1.5, help="seconds per row")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     args = parser.parse_args()
-    end = time.monotonic() + args.limit
+    began = time.monotonic()
     cores = cpu_features.usable_cores()
-    wanted = [case for case in cases(cores) if args.only in case.name]
-    print(f"{cpu_features.model_name()}, {cores} cores", flush=True)
+    machine = f"{cpu_features.model_name()}, {cores} cores"
+    wanted = [case for case in cases(args.models, cores) if args.only in case.name]
     args.output.mkdir(parents=True, exist_ok=True)
-    table = ["| model | threads | ours ms | ONNX Runtime ms | ratio | |", "|---" * 6 + "|"]
+    rows: list[dict[str, Any]] = []
+    table = [machine, "", "| model | threads | ours ms | ONNX Runtime ms | ratio | |"]
+    table.append("|---" * 6 + "|")
     print("\n".join(table), flush=True)
-    first = [case for case in wanted if case.model == AT_ALL_COUNTS]
-    for batch in (first, [case for case in wanted if case not in first]):
-        built: dict[Case, Future[Built]] = {}
-        with ThreadPoolExecutor(max(1, min(COMPILING_AT_ONCE, cores // 2))) as pool:
-            for case in batch:
-                built[case] = pool.submit(build, case, args, end)
-        print(f"compiled after {args.limit - (end - time.monotonic()):.0f} s", file=sys.stderr)
-        for case, future in built.items():
-            table.append(_measured(case, future, end))
-            print(table[-1], flush=True)
-            (args.output / "table.md").write_text("\n".join(table) + "\n")
-    print(f"done after {args.limit - (end - time.monotonic()):.0f} s", file=sys.stderr)
-    sys.exit(any("- |" in row for row in table[2:]))
+    for case in wanted:
+        if time.monotonic() - began > args.limit:
+            rows.append({"model": case.model, "threads": case.threads, "problem": "no time left"})
+        else:
+            rows.append(_survived(case, args))
+        table.append(line(rows[-1]))
+        print(table[-1], flush=True)
+        (args.output / "table.md").write_text("\n".join(table) + "\n")
+        _save(args.output, machine, rows, {})
+    print(f"measured after {time.monotonic() - began:.0f} s", flush=True)
+    kernels: dict[str, Any] = {}
+    text = [machine]
+    for case in _in_order_of_interest(wanted):
+        if time.monotonic() - began > args.limit:
+            print(f"no time left to profile {case.name}", flush=True)
+            continue
+        try:
+            session = profiled(case, args)
+            kernels[case.name] = kernel_rows(case, session)
+            text += kernel_table(case, session, kernels[case.name])
+        except (TvmscopeError, StopIteration, OSError) as e:
+            text.append(f"\n{case.name}: not profiled: {e!r}")
+            print(text[-1], flush=True)
+        (args.output / "kernels.md").write_text("\n".join(text) + "\n")
+        _save(args.output, machine, rows, kernels)
+    pack_sessions(args.output)
+    print(f"done after {time.monotonic() - began:.0f} s", flush=True)
+    sys.exit(any("ratio" not in row for row in rows))
 
 
-def _measured(case: Case, future: Future[Built], end: float) -> str:
+def _in_order_of_interest(wanted: list[Case]) -> list[Case]:
+    """The ends of every model's thread counts: one thread first."""
+    most = max((case.threads for case in wanted), default=1)
+    ends = [case for case in wanted if case.threads in (1, most)]
+    return sorted(ends, key=lambda c: (c.model != FIRST, c.threads))
+
+
+def _survived(case: Case, args: argparse.Namespace) -> dict[str, Any]:
     try:
-        with (built := future.result()).held:
-            if time.monotonic() > end:
-                raise RunError("no time left to measure it")
-            return line(case, measure(case, built))
-    except TvmscopeError as e:
-        return f"| {case.model} | {case.threads} | - | - | - | {e} |"
+        return measured(case, args)
+    except (TvmscopeError, OSError) as e:
+        return {"model": case.model, "threads": case.threads, "problem": str(e)}
+
+
+def _save(output: Path, machine: str, rows: list[dict[str, Any]], kernels: Any) -> None:
+    text = json.dumps({"machine": machine, "rows": rows, "kernels": kernels}, indent=1)
+    (output / "summary.json").write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,79 +1,151 @@
-"""Models as ONNX files that are small enough to carry: their weights are drawn anew over there.
+"""Models compiled for another CPU, small enough to carry there together with their ONNX files.
 
-    python scripts/cpu_models.py pack FOLDER [MODEL ...]   where the models can be exported
-    python scripts/cpu_models.py grow FOLDER               where they are measured; needs numpy only
+    python scripts/cpu_models.py FOLDER [--target T] [--threads 1,2] [--archive FILE] [MODEL ...]
 
-Speed does not depend on the values of weights, as long as they are ordinary numbers: each tensor
-keeps its mean and its spread. `pack` writes MODEL.onnx, whose weights lie in MODEL.weights, and
-MODEL.json, which `grow` makes the weights from.
+Every model gets a prepared folder, as `scripts/cpu_check.py` reads it, and in it an artifact for
+each number of threads. Speed does not depend on the values of weights, as long as they are ordinary
+numbers: weights repeat with a period of 16 channels, so that they, and what the compiler makes of
+them, compress a hundredfold, and results can still be verified.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
+import os
 import subprocess
 import sys
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
-MODELS = ("resnet50", "efficientnet_lite0", "mobilenet_v2", "minilm", "vit_b_16", "yolov4_tiny")
-_LEAST_BYTES = 4096
-"""Smaller tensors stay in the model: many of them are no weights."""
+from tvmscope.compiler import targets
+from tvmscope.core.model import Prepared
+from tvmscope.core.options import CompileOptions, LoadOptions
+from tvmscope.models.folder import read_prepared
+from tvmscope.models.prepare import prepare
+from tvmscope.runtime.artifact import WEIGHTS
+from tvmscope.stages.builder import Builder
+from tvmscope.storage.files import digest_file
+
+AT_ALL_COUNTS = "resnet50"
+AT_BOTH_ENDS = ("efficientnet_lite0", "mobilenet_v2", "minilm", "vit_b_16", "yolov4_tiny")
+COUNTS = (1, 2, 4, 8, 16)
+EMERALD_RAPIDS = (
+    '{"kind": "llvm", "mcpu": "emeraldrapids",'
+    ' "mattr": ["-amx-bf16", "-amx-int8", "-amx-tile", "-avx512fp16", "-avxvnni"]}'
+)
+"""Without what float32 kernels never use and a hypervisor may hide."""
+PERIOD = 16
+"""Channels after which weights repeat: one block of the layout."""
+_LEAST = 64
+"""Smaller tensors stay as they are: many of them are no weights."""
 
 
-def pack(folder: Path, models: tuple[str, ...]) -> None:
-    """Export models, and leave their weights out."""
+def counts_of(model: str, counts: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers of threads that a model is measured with."""
+    return counts if model == AT_ALL_COUNTS else tuple(dict.fromkeys((counts[0], counts[-1])))
+
+
+def make(model: str, folder: Path, target: str, counts: tuple[int, ...]) -> None:
+    """Export a model, redraw its weights, and compile it for every number of threads."""
+    ready = _prepared(model, folder / model)
+    for threads in counts_of(model, counts):
+        where = replace(targets.resolve(target, cores=threads), cores=threads)
+        with Builder(ready, threads) as builder:
+            built = builder.build(folder / model / f"threads-{threads}", where, CompileOptions())
+        print(model, threads, "threads:", f"{built.build_s:.0f} s", flush=True)
+
+
+def _prepared(model: str, folder: Path) -> Prepared:
+    if (folder / "model.json").exists():
+        return read_prepared(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for model in models:
-        with TemporaryDirectory() as scratch:
-            file = Path(scratch) / "model.onnx"
-            words = ["-m", "tvmscope", "export", model, "--output", str(file)]
-            subprocess.run([sys.executable, *words], check=True)
-            _strip(file, folder, model)
-        print(model, f"{(folder / f'{model}.onnx').stat().st_size / 1024:.0f} KiB", flush=True)
+    with TemporaryDirectory() as scratch:
+        file = Path(scratch) / f"{model}.onnx"
+        words = ["-m", "tvmscope", "export", model, "--output", str(file)]
+        subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+        redraw(file)
+        described = prepare(str(file), str(folder), LoadOptions(offline=True), None)
+    for note in described.notes:
+        print(model, note, file=sys.stderr)
+    return Prepared(folder, described)
 
 
-def _strip(file: Path, folder: Path, name: str) -> None:
+def redraw(file: Path) -> None:
+    """Let all weights of an ONNX file repeat, at the spread that keeps results in range."""
     import onnx
-    from onnx import external_data_helper, numpy_helper
+    from onnx import numpy_helper
 
     graph = onnx.load(str(file))
-    tensors: list[dict[str, float]] = []
-    offset = 0
-    for tensor in external_data_helper._get_all_tensors(graph):
+    sums = _summed_axes(graph.graph.node)
+    for tensor in graph.graph.initializer:
         if tensor.data_type != onnx.TensorProto.FLOAT:
             continue
         values = numpy_helper.to_array(tensor)
-        if values.nbytes < _LEAST_BYTES:
-            continue
-        mean, spread = float(values.mean()), float(values.std())
-        tensors.append({"count": values.size, "mean": mean, "spread": spread})
-        tensor.ClearField("float_data")
-        tensor.raw_data = b"0"  # what the next line wants to see
-        external_data_helper.set_external_data(
-            tensor, f"{name}.weights", offset=offset, length=values.nbytes
-        )
-        tensor.ClearField("raw_data")
-        offset += values.nbytes
-    (folder / f"{name}.onnx").write_bytes(graph.SerializeToString())
-    (folder / f"{name}.json").write_text(json.dumps(tensors))
+        if values.size >= _LEAST:
+            made = repeated(values, sums.get(tensor.name))
+            tensor.CopyFrom(numpy_helper.from_array(made, tensor.name))
+    onnx.save(graph, str(file))
 
 
-def grow(folder: Path) -> None:
-    """Draw the weights of every model in a folder."""
-    for file in sorted(folder.glob("*.json")):
-        random = np.random.default_rng(0)
-        with file.with_suffix(".weights").open("wb") as out:
-            for tensor in json.loads(file.read_text()):
-                values = random.standard_normal(int(tensor["count"]), dtype=np.float32)
-                out.write((values * tensor["spread"] + tensor["mean"]).astype("<f4").tobytes())
+def _summed_axes(nodes: Any) -> dict[str, int]:
+    """The axis that each weight is summed over."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        if node.op_type in ("Conv", "ConvTranspose"):
+            found[node.input[1]] = 1 if node.op_type == "Conv" else 0
+        elif node.op_type in ("MatMul", "Gemm"):
+            turned = any(a.name == "transB" and a.i for a in node.attribute)
+            found[node.input[1]] = 1 if turned else 0
+    return found
+
+
+def repeated(values: np.ndarray[Any, Any], summed: int | None) -> np.ndarray[Any, Any]:
+    """The first channels of both leading axes, over and over.
+
+    Equal channels add up, where different ones would partly cancel: the square root makes up for
+    that.
+    """
+    base = values[tuple(slice(0, PERIOD) for _ in values.shape[:2])]
+    times = [-(-n // b) for n, b in zip(values.shape, base.shape, strict=True)]
+    made = np.tile(base, times)[tuple(slice(0, n) for n in values.shape)]
+    if summed is not None:
+        made = made * np.sqrt(base.shape[summed] / values.shape[summed])
+    return np.ascontiguousarray(made.astype(values.dtype))
+
+
+def archive(folder: Path, file: Path) -> None:
+    """Everything in one compressed file, in which equal weights lie once."""
+    first: dict[str, Path] = {}
+    for weights in sorted(folder.glob(f"*/*/{WEIGHTS}")):
+        same = first.setdefault(digest_file(weights), weights)
+        if same != weights and not os.path.samefile(same, weights):
+            weights.unlink()
+            weights.hardlink_to(same)
+    with tarfile.open(file, "w:xz", preset=1) as out:
+        out.add(folder, folder.name)
+    print(f"{file}: {file.stat().st_size / 2**20:.1f} MiB", flush=True)
+
+
+def main() -> None:
+    """Make all models, then the archive."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("models", nargs="*", default=[])
+    parser.add_argument("--target", default=EMERALD_RAPIDS)
+    parser.add_argument("--threads", default=",".join(map(str, COUNTS)))
+    parser.add_argument("--archive", type=Path)
+    args = parser.parse_args()
+    counts = tuple(int(n) for n in args.threads.split(","))
+    for model in args.models or (AT_ALL_COUNTS, *AT_BOTH_ENDS):
+        make(model, args.folder, args.target, counts)
+    if args.archive:
+        archive(args.folder, args.archive)
 
 
 if __name__ == "__main__":
-    verb, where, *names = sys.argv[1:]
-    if verb == "pack":
-        pack(Path(where), tuple(names) or MODELS)
-    else:
-        grow(Path(where))
+    main()

@@ -106,7 +106,8 @@ class Chain:
         shared = max(_elements(k, "workspace") for k in kernels)
         self.workspace = torch.empty(shared, dtype=torch.float32, device="cuda")
         self.counters = torch.zeros(65536, dtype=torch.int32, device="cuda")
-        self.scratch = torch.empty(max(k.scratch_bytes for k in kernels), dtype=torch.uint8).cuda()
+        scratch = max(_elements(k, "scratch") for k in kernels)
+        self.scratch = torch.empty(scratch, dtype=torch.int32, device="cuda")
         self.weights: list[torch.Tensor | None] = []
         self.launches: list[tuple[Kernel, list[int]]] = []
         for i, kernel in enumerate(kernels):
@@ -129,10 +130,10 @@ class Chain:
             "output": self.outputs[i],
             "workspace": self.workspace,
             "counters": self.counters,
+            "scratch": self.scratch,
         }
         pointers = [values[t.role].data_ptr() for t in kernel.arguments]
-        pointers += [self.scratch.data_ptr() if kernel.scratch_bytes else 0]
-        pointers += [0] * (kernel.hidden_pointers - 1)
+        pointers += [0] * kernel.hidden_pointers
         loaded = Kernel(
             kernel.cubin,
             kernel.name,

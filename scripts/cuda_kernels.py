@@ -1,15 +1,17 @@
 """Compile candidates for units here, check and time them on a machine with a GPU.
 
 python scripts/cuda_kernels.py prepare UNITS.json FOLDER [--best 25] [--arch sm_90] [--limit-mb 55]
-    compiles the cost model's best configurations of each unit into FOLDER; needs Triton, no GPU
+    compiles the cost model's best configurations of each unit into FOLDER; needs Triton, no GPU;
+    with --recorded FILE those of records alone
 python scripts/cuda_kernels.py run FOLDER... -o OUT [--budget-s 540]
-    checks each candidate against PyTorch and times it, and PyTorch's own kernel; needs torch, a GPU
+    checks each candidate against PyTorch and times it, beside the first algorithms that cuBLASLt
+    proposes (where its call computes the unit) and PyTorch's own kernel; needs torch and a GPU
 python scripts/cuda_kernels.py both UNITS.json -o OUT [--best 25] [--budget-s 540]
     both on the machine with the GPU: one part of the units is compiled while another is timed
 python scripts/cuda_kernels.py show RECORDS.jsonl...
     the best candidate of each unit beside the library and the cost model's first choice
 python scripts/cuda_kernels.py distil RECORDS.jsonl... -o FILE
-    the winners alone, as `tvmscope.cuda.records` reads them
+    the winners alone, as `tvmscope.cuda.records` reads them; --onto FILE keeps that file's others
 
 A measuring process that crashes or hangs costs one candidate: another goes on behind it.
 """
@@ -38,8 +40,9 @@ from tvmscope.cuda import units as unit_types  # noqa: E402
 from tvmscope.cuda.compile_pool import Failure, Job, Outcome, compile_many  # noqa: E402
 from tvmscope.cuda.cost import Estimate, best, estimate  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
+from tvmscope.cuda.library.call import why_not  # noqa: E402
 from tvmscope.cuda.plan import read_plan, write_plan  # noqa: E402
-from tvmscope.cuda.records import distil  # noqa: E402
+from tvmscope.cuda.records import Records, distil, load_records  # noqa: E402
 
 HANG_S = 60.0
 
@@ -57,6 +60,8 @@ def main() -> None:
     one.add_argument("--timeout-s", type=float, default=60.0)
     one.add_argument("--limit-mb", type=float, default=55.0)
     one.add_argument("--only", default="", help="only units in whose label this text occurs")
+    one.add_argument("--callable", action="store_true", help="only units that cuBLASLt computes")
+    one.add_argument("--recorded", type=Path, help="only what these records have, as they have it")
     one = commands.add_parser("run")
     one.add_argument("folders", type=Path, nargs="+")
     one.add_argument("-o", "--output", type=Path, default=Path(os.environ.get("OUT", ".")))
@@ -76,6 +81,7 @@ def main() -> None:
     one = commands.add_parser("distil")
     one.add_argument("records", type=Path, nargs="+")
     one.add_argument("-o", "--output", type=Path, required=True)
+    one.add_argument("--onto", type=Path, help="records that stay, where there are no newer ones")
     arguments = parser.parse_args()
     verbs = {"prepare": prepare, "run": run, "both": both, "show": show, "distil": distil_records}
     verbs[arguments.command](arguments)
@@ -94,6 +100,11 @@ def prepare(arguments: argparse.Namespace) -> None:
     """Compile the best candidates of every unit, or those given with it, and write the plan."""
     started, gpu = time.monotonic(), gpu_of(arguments.arch)
     wanted = {u: c for u, c in read_units(arguments.units).items() if arguments.only in u.label}
+    if arguments.callable:
+        wanted = {u: c for u, c in wanted.items() if why_not(u) is None}
+    if arguments.recorded:
+        known = load_records(arguments.recorded).winners
+        wanted = {u: [known[u.key].config] for u in wanted if u.key in known}
     chosen: list[tuple[unit_types.Unit, Estimate]] = []
     for unit, given in wanted.items():
         mine = [estimate(unit, c, gpu) for c in given] or best(unit, gpu, arguments.best)
@@ -213,7 +224,8 @@ def show(arguments: argparse.Namespace) -> None:
     ratios: list[float] = []
     regrets: list[float] = []
     for group in rows.values():
-        ours = [r for r in group if "config" in r and r["correct"]]
+        ours = [r for r in group if "estimate_us" in r and r["correct"]]
+        calls = [r for r in group if "config" in r and "estimate_us" not in r and r["correct"]]
         theirs = [r for r in group if "library" in r and r["correct"]]
         if not ours:
             print(f"{group[0]['label']}: no correct candidate")
@@ -225,6 +237,9 @@ def show(arguments: argparse.Namespace) -> None:
             library = min(theirs, key=_cold)
             ratios.append(_cold(library) / _cold(fastest))
             line += f", {library['library']} {_cold(library):.2f} ({ratios[-1]:.2f}x)"
+        if calls:
+            call = min(calls, key=_cold)
+            line += f", {configs.from_json(call['config']).label} {_cold(call):.2f}"
         regrets.append(_cold(first) / _cold(fastest))
         line += f" | {configs.from_json(fastest['config']).label}"
         print(line + f" | first choice {regrets[-1]:.2f}x, expected {fastest['estimate_us']:.2f}")
@@ -240,8 +255,10 @@ def show(arguments: argparse.Namespace) -> None:
 def distil_records(arguments: argparse.Namespace) -> None:
     """Keep the winners."""
     records = distil(r for r in _records(arguments.records) if "unit" in r)
-    records.save(arguments.output)
-    print(f"{len(records.winners)} winners in {arguments.output}")
+    older = load_records(arguments.onto).winners if arguments.onto else {}
+    Records({**older, **records.winners}).save(arguments.output)
+    calls = sum(record.call is not None for record in records.winners.values())
+    print(f"{len(records.winners)} winners in {arguments.output}, {calls} with a library's call")
 
 
 def _records(files: list[Path]) -> Iterator[dict[str, Any]]:

@@ -20,8 +20,11 @@ import torch
 from torch.nn import functional
 
 from tvmscope.cuda import config as configs
-from tvmscope.cuda.driver import Kernel
+from tvmscope.cuda.bench import loaded as load_kernel
+from tvmscope.cuda.binding import bind
 from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.library.call import LibraryCall, call_of
+from tvmscope.cuda.library.call import configs as library_configs
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.plan import Candidate
 from tvmscope.cuda.units import (
@@ -74,6 +77,9 @@ def measure(
                 file.write(json.dumps(bench.candidate(candidate)) + "\n")
                 file.flush()
             if library and timed and len(todo) == len(members):
+                for config in library_configs(members[0].unit):
+                    _tell(output, todo[-1][0], candidate=configs.to_json(config))
+                    file.write(json.dumps(bench.call(config)) + "\n")
                 _tell(output, todo[-1][0], candidate="library")
                 file.write(json.dumps(bench.library()) + "\n")
                 file.flush()
@@ -110,26 +116,31 @@ class Bench:
         except TvmscopeError as e:  # the driver refused it; a fault on the device ends the process
             return record | {"reason": one_line(e)}
 
-    def _checked(self, kernel: CompiledKernel) -> dict[str, Any]:
+    def call(self, config: configs.Config) -> dict[str, Any]:
+        """The record of a library's call in a kernel's place."""
+        record = self._record() | {"config": configs.to_json(config)}
+        try:
+            return record | self._checked(call_of(self.unit, config))
+        except TvmscopeError as e:  # the library proposes fewer algorithms, or none
+            return record | {"reason": one_line(e)}
+
+    def _checked(self, kernel: CompiledKernel | LibraryCall) -> dict[str, Any]:
         """What loading, one run, and then the timing of a kernel give."""
-        loaded = Kernel(
-            kernel.cubin,
-            kernel.name,
-            grid=kernel.grid,
-            threads=kernel.threads,
-            shared_bytes=kernel.shared_bytes,
-            dependent=kernel.config.pdl > 0,
-        )
-        own = {t.role: _own(t) for t in kernel.arguments if t.role not in self.tensors}
-        hidden = torch.empty(kernel.scratch_bytes, dtype=torch.uint8, device="cuda")
+        loaded = load_kernel(kernel)
+        arguments = bind(self.unit, kernel.config).arguments
+        own = {t.role: _own(t) for t in arguments if t.role not in self.tensors}
+        typed = {
+            t.role: self.tensors[t.role].to(getattr(torch, t.dtype))
+            for t in arguments
+            if t.role in self.tensors and t.role != "weight"
+        }
         weights = self._packed(kernel.config)
 
         def launch(i: int) -> None:
             weight = {"weight": weights[i % len(weights)]} if weights else {}
-            values = self.tensors | own | weight
-            pointers = [values[t.role].data_ptr() for t in kernel.arguments]
-            pointers += [hidden.data_ptr() if kernel.scratch_bytes else 0]
-            pointers += [0] * (kernel.hidden_pointers - 1)
+            values = typed | own | weight
+            pointers = [values[t.role].data_ptr() for t in arguments]
+            pointers += [0] * kernel.hidden_pointers
             loaded.launch(pointers, torch.cuda.current_stream().cuda_stream)
 
         launch(0)
@@ -232,8 +243,8 @@ class Bench:
 
 
 def _own(tensor: Tensor) -> torch.Tensor:
-    """Memory that a kernel writes: counters are zero, the rest is poisoned."""
-    value = 0 if tensor.role == "counters" else float("nan")
+    """Memory that a kernel writes: counters are zero, what holds numbers is poisoned."""
+    value = 0 if tensor.dtype == "int32" else float("nan")
     dtype = getattr(torch, tensor.dtype)
     return torch.full(tensor.shape, value, dtype=dtype, device="cuda")
 

@@ -54,7 +54,7 @@ from tvmscope.errors import TvmscopeError, one_line  # noqa: E402
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "tf32": 4e-3, "tf32x3": 3e-5, "ieee": 3e-5}
 """Largest error over the largest value of the reference."""
-OWN = ("output", "sum", "workspace", "counters")
+OWN = ("output", "sum", "workspace", "counters", "scratch")
 
 
 def main() -> int:
@@ -178,8 +178,7 @@ def check(unit: Unit, kernel: CompiledKernel, seed: int) -> str:
             shared_bytes=kernel.shared_bytes,
             dependent=kernel.config.pdl > 0,
         )
-        scratch = memory.allocate("scratch", kernel.scratch_bytes) if kernel.scratch_bytes else 0
-        hidden = [scratch] + [0] * (kernel.hidden_pointers - 1)
+        hidden = [0] * kernel.hidden_pointers
         pointers = [memory[t.role] for t in kernel.arguments] + hidden
         roles = [t for t in kernel.arguments if t.role in ("output", "sum")]
         loaded.launch(pointers)

@@ -74,6 +74,7 @@ def test_compile_and_load_a_module_in_memory(
     assert [spec.name for spec in artifact.inputs] == ["x", "ids"]
     assert sorted(f.name for f in (here / "pair").iterdir()) == [
         "kernels.json",
+        "kernels.tir.gz",
         "load_model.py",
         "meta.json",
         "model.so",

@@ -79,3 +79,14 @@ def parse_assignments(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
                 )
             found[name] = (*found.get(name, ()), int(right))
     return found
+
+
+_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def parse_bytes(text: str) -> int:
+    """`8G`, `500M`, `1.5GiB` or a plain number of bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]?)(i?b)?", text.strip().lower())
+    if match is None or not float(match[1]):
+        raise UsageError(msg("'{text}' is not a size; write 8G or 500M", text=text))
+    return int(float(match[1]) * _BYTES[match[2]])

@@ -118,3 +118,21 @@ def test_a_session_needs_neither_tvm_nor_torch(saved: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "[serial-kernel]" in done.stdout
+
+
+def test_a_kernels_code_is_printed_as_it_is(artifacts: Path) -> None:
+    name = "detector"
+    (first, *_) = json.loads((artifacts / name / "kernels.json").read_text())
+    asked = ("explain", str(artifacts / name), "-k", first["name"], "--code")
+    done = run(*asked, "tir")
+    assert done.returncode == 0, done.stderr
+    assert "@T.prim_func" in done.stdout
+    (found,) = json.loads(run(*asked, "asm", "--json").stdout)
+    assert found["kind"] == "asm"
+    assert "\tret" in found["code"]
+    refuses(run(*asked, "ptx"), 2, "it has tir, llvm, asm")
+
+
+def test_code_needs_a_kernel_and_its_artifact(artifacts: Path, saved: Path) -> None:
+    refuses(run("explain", str(artifacts / "net"), "--code", "tir"), 2, "--kernel")
+    refuses(run("explain", str(saved), "-k", "fused_dense_add", "--code", "tir"), 2, "artifact")

@@ -97,7 +97,7 @@ def test_targets_that_cannot_run_here_are_cross_compiled(relu: Path) -> None:
         assert row["status"] == "unavailable"
         assert "cross-compiled into" in row["reason"]
         folder = relu.parent / "out" / "artifacts" / f"tvmscope-{target.replace(':', '-')}"
-        files = ["kernels.json", "load_model.py", "meta.json", "model.so"]
+        files = ["kernels.json", "kernels.tir.gz", "load_model.py", "meta.json", "model.so"]
         assert sorted(f.name for f in folder.iterdir()) == files
         assert rows["onnxruntime", target]["status"] == "unavailable"
 

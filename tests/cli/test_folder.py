@@ -98,4 +98,4 @@ def test_all_backends_of_all_models_in_a_folder(problems: Path) -> None:
 def test_an_empty_folder_is_a_usage_error(tmp_path: Path) -> None:
     done = run("bench", str(tmp_path), "-q")
     assert done.returncode == 2
-    assert "holds no model files (.onnx, .pt2, .py)" in done.stderr
+    assert "holds no model files (.onnx, .pt2, .py, .cfg)" in done.stderr

@@ -120,6 +120,7 @@ def test_old_flags_give_just_what_they_say(artifacts: Path, pictures: Path) -> N
         (("--labels", "gone.txt"), "gone.txt"),
         (("--input-scale", "1/0"), "is not a number"),
         (("--std", "0"), "cannot be 0"),
+        (("--preprocess", "imagent"), "is none of imagenet, inception, unit, raw"),
         (("--mean", "1,2"), "2 values, the input 3 channels"),
         (("--layout", "NHWC"), "as NHWC"),
         (("--score-threshold", "2"), "--score-threshold"),
@@ -177,3 +178,13 @@ def test_smoke() -> None:
     checks = json.loads(done.stdout)["checks"]
     assert [c["name"] for c in checks] == ["identity, cpu", "convolution, cpu"]
     assert {c["status"] for c in checks} == {"ok"}
+
+
+def test_the_cat_and_an_address_that_is_not_there(artifacts: Path) -> None:
+    said = asked(artifacts, "net", "--image", "cat", "--preprocess", "imagenet")
+    (answer,) = said["pictures"]
+    assert (answer["width"], answer["height"]) == (451, 300)
+    url = "http://127.0.0.1:9/never-there.jpg"
+    refuses(run("run", str(artifacts / "net"), "--image", url, "-q"), 1, url, "cannot download")
+    off = run("run", str(artifacts / "net"), "--image", url, "--offline", "-q")
+    refuses(off, 1, "downloads are off")

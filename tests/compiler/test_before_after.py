@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import tvm
-from tvm import relax, te, topi
+from tvm import relax, s_tir, te, topi
 from tvm.tirx import FloatImm
 
 from support.graph_passes import Build, const, module, tidy
@@ -29,19 +29,23 @@ from tvmscope.compiler.rewrites import fast_math, split_batch
 from tvmscope.compiler.rewrites.cuda.compile_units import packed_name
 from tvmscope.compiler.schedules import cpu, cuda
 from tvmscope.compiler.schedules.apply import finished
-from tvmscope.compiler.tunable.knobs import Knobs, notes
+from tvmscope.compiler.tunable import traces
+from tvmscope.compiler.tunable.knobs import Knobs, notes, workload_of
 from tvmscope.compiler.units import emit as emitted
 from tvmscope.compiler.units import match
 from tvmscope.compiler.units.choose import Chooser
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16
 from tvmscope.core.target import Target
+from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.cuda.compile_pool import Failure, Job, compile_many
 from tvmscope.cuda.units import View
 
 op = relax.op
 Pair = tuple[tvm.IRModule, tvm.IRModule]
 CASES: dict[str, Callable[[Target], Pair]] = {}
+CHOICES: dict[str, dict[str, Choice]] = {}
+"""What a search found, for the pass that applies it; its case leaves it here."""
 SM_90 = targets.resolve("cuda:sm_90")
 FUSABLE = {"op_pattern": OUT_ELEMENTWISE_FUSABLE}
 
@@ -76,9 +80,10 @@ def emit(value: relax.Expr) -> relax.Var:
 def test_a_pass_makes_of_a_module_what_it_should(name: str, host: Target) -> None:
     assert name in CASES, "every pass has its before and after here"
     (manifest,) = (each for each in passes.PASSES if each.name == name)
-    target = host if "cpu" in manifest.ours else SM_90
+    target = host if "cpu" in (*manifest.ours, *(manifest.searched or ())) else SM_90
     before, after = CASES[name](target)
-    step = manifest.make(Context(target, CompileOptions(precision=FLOAT16)))
+    options = CompileOptions(precision=FLOAT16, choices=CHOICES.get(name, {}))
+    step = manifest.make(Context(target, options))
     with tvm.target.Target(targets.to_tvm(target), host={"kind": "llvm"}):
         tvm.ir.assert_structural_equal(tidy(step(before)), tidy(after))
 
@@ -351,6 +356,33 @@ def _(_: Target) -> Pair:
     )
 
 
+@case("share-weights")
+def _(_: Target) -> Pair:
+    weight = np.ones((4, 6), np.float32)
+
+    def before(x: relax.Expr) -> relax.Expr:
+        return op.matmul(x, emit(op.broadcast_to(const(weight), (3, 4, 6))))
+
+    def after(x: relax.Expr) -> relax.Expr:
+        return op.matmul(x, emit(op.reshape(const(weight), (4, 6))))
+
+    return graphs(before, after, torch.ones(3, 5, 4))
+
+
+@case("sink-moves")
+def _(_: Target) -> Pair:
+    weight, bias = const(np.ones((4, 6), np.float32)), const(np.ones(6, np.float32))
+
+    def before(x: relax.Expr) -> relax.Expr:
+        moved = emit(op.permute_dims(x, [1, 0, 2]))
+        return op.add(emit(op.matmul(moved, weight)), bias)
+
+    def after(x: relax.Expr) -> relax.Expr:
+        return op.permute_dims(emit(op.add(emit(op.matmul(x, weight)), bias)), [1, 0, 2])
+
+    return graphs(before, after, torch.ones(2, 3, 4))
+
+
 @case("join-projections")
 def _(_: Target) -> Pair:
     weights = [np.full((4, 6), i, np.float32) for i in (1, 2)]
@@ -504,12 +536,29 @@ def _(_: Target) -> Pair:
     return graphs(before, after, torch.ones(16, 8), torch.ones(16, 2))
 
 
+def double(x: te.Tensor) -> te.Tensor:
+    return te.compute(x.shape, lambda i, j: x[i, j] * 2.0, name="double")
+
+
+@case("searched-schedules")
+def _(_: Target) -> Pair:
+    def two(x: relax.Var) -> relax.Expr:
+        return kernel(double, kernel(lambda t: topi.add(t, 1.0), x, name="one"), name="double")
+
+    before = module(two, torch.ones(7, 32))
+    after = tvm.IRModule(dict(before.functions_items()), attrs=before.attrs)
+    sch = s_tir.Schedule(before["double"])
+    sch.vectorize(sch.get_loops(sch.get_sblock("double"))[-1])
+    after.update_func(after.get_global_var("double"), finished("tuned", sch))
+    assert sch.trace is not None
+    found = Candidate(trace=traces.text(sch.trace))
+    key = workload_of(before["double"])
+    CHOICES["searched-schedules"] = {key: Choice(candidate=found, source="metaschedule")}
+    return before, after
+
+
 def _scheduled(target: Target, name: str) -> Pair:
     """A kernel as it is written, and as its rule leaves it."""
-
-    def double(x: te.Tensor) -> te.Tensor:
-        return te.compute(x.shape, lambda i, j: x[i, j] * 2.0, name="double")
-
     before = module(lambda x: kernel(double, x, name="double"), torch.ones(7, 32))
     after = tvm.IRModule(dict(before.functions_items()), attrs=before.attrs)
     (rule,) = (r for r in (*cpu.RULES, *cuda.RULES) if r.name == name)

@@ -176,6 +176,39 @@ def test_attention_reads_its_heads_where_the_projections_left_them(precision: Pr
     assert {type(u) for u in units} == {Attention, Matmul}
 
 
+@PRECISIONS
+def test_a_batch_of_attentions_is_moved_nowhere(precision: Precision) -> None:
+    """PyTorch's layer puts the sequence before the batch, multiplies by as many copies of the
+    weight, merges the batch with the heads, and goes back."""
+    from tvm.relax.frontend.torch import from_exported_program
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.LayerNorm(64)
+            self.attention = torch.nn.MultiheadAttention(64, 2, batch_first=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.norm(x)
+            found: torch.Tensor = self.attention(y, y, y, need_weights=False)[0]
+            return x + found
+
+    torch.manual_seed(0)
+    block, x = Block().eval(), torch.from_numpy(random(3, 17, 64))
+    exported = from_exported_program(
+        torch.export.export(block, (x,)), unwrap_unit_return_tuple=True
+    )
+    options = CompileOptions(precision=precision)
+    made = placed_units.lowered(exported, options).module
+    kinds = sorted(unit.kind for unit in placed_units.placed(made))
+    assert kinds == ["attention", "matmul", "matmul", "norm"]
+    names = [f.name_hint for f, g in made.functions_items() if isinstance(g, tirx.PrimFunc)]
+    assert not [name for name in names if "transpose" in name or "take" in name]
+    (found,) = placed_units.run(made, x.numpy())
+    wanted = block(x).detach().numpy()
+    assert np.abs(found - wanted).max() / np.abs(wanted).max() < TOLERANCE[precision]
+
+
 def test_pools_and_a_mean_over_pixels() -> None:
     x, w = random(1, 8, 9, 9), random(8, 8, 1, 1)
 

@@ -9,6 +9,7 @@ import tvm
 from tvm import relax
 
 from tvmscope.compiler import frontends, pipeline, targets
+from tvmscope.compiler.describe import pass_dump
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
@@ -31,6 +32,21 @@ def test_tvm_variant_is_what_tvm_compile_runs_on_cuda(conv_net: Prepared) -> Non
     ours = pipeline.run(module, cuda, tvm_target, CompileOptions(pipeline="tvm")).module
     with tvm_target:
         theirs = relax.get_default_pipeline(tvm_target)(module)
+    tvm.ir.assert_structural_equal(ours, theirs)
+
+
+def test_the_tuned_variant_is_tvms_tuning_pipeline_before_the_default_one(
+    conv_net: Prepared, host: Target
+) -> None:
+    module = frontends.import_model(conv_net).module
+    tvm_target = tvm.target.Target(targets.to_tvm(host))
+    ours = pipeline.run(module, host, tvm_target, CompileOptions(pipeline="tvm-tuned")).module
+    steps = relax.transform
+    with tvm_target:
+        theirs = tvm.transform.Sequential([
+            steps.DecomposeOpsForInference(), steps.CanonicalizeBindings(),
+            relax.get_pipeline("zero"), relax.get_pipeline("default"),
+        ])(module)  # fmt: skip
     tvm.ir.assert_structural_equal(ours, theirs)
 
 
@@ -100,3 +116,40 @@ def test_ir_is_dumped_per_phase(conv_net: Prepared, host: Target, tmp_path: Path
     phases = [file.stem.split("-", 1)[1] for file in sorted((tmp_path / "ir").iterdir())]
     expected = "graph tidy layout dispatch legalize fuse schedule lower memory finish"
     assert phases == expected.split()
+
+
+def test_each_pass_says_what_it_does_and_what_it_changed(
+    conv_net: Prepared, host: Target, tmp_path: Path
+) -> None:
+    module = frontends.import_model(conv_net).module
+    options = CompileOptions(dump_ir=str(tmp_path), dump_each_pass=True)
+    lowered = pipeline.run(module, host, tvm.target.Target(targets.to_tvm(host)), options)
+    index = (tmp_path / "passes.md").read_text()
+    sections = [line for line in index.splitlines() if line.startswith("## ")]
+    assert [s.split()[1].split("-", 1)[1] for s in sections] == list(lowered.times_s)
+    for each in pipeline.select(options, host):
+        assert each.words in index
+    (fused,) = (file for file in tmp_path.glob("*-fuse-tir.diff"))
+    text = fused.read_text()
+    assert "-        lv" in text or "-    def" in text
+    assert fused.with_suffix(".py").is_file()
+    unchanged = next(s for s in index.split("## ") if "It changed nothing." in s).split()[0]
+    assert not (tmp_path / f"{unchanged}.diff").exists()
+    assert "```diff" in index
+    assert (tmp_path / "00-imported.py").is_file()
+
+
+def test_a_difference_names_functions_that_come_go_and_change() -> None:
+    def module(**numbers: int) -> tvm.IRModule:
+        return tvm.IRModule({name: _adding(number) for name, number in numbers.items()})
+
+    found = pass_dump.difference(module(a=1, b=2, c=3), module(b=2, c=4, d=5))
+    assert (found.added, found.removed, found.changed) == (("d",), ("a",), ("c",))
+    assert any(line.startswith("-") and "3" in line for line in found.lines)
+    assert any(line.startswith("+") and "4" in line for line in found.lines)
+    assert not pass_dump.difference(module(a=1), module(a=1))
+
+
+def _adding(number: int) -> relax.Function:
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    return relax.Function([x], relax.op.add(x, relax.const(number, "float32")), x.ty)

@@ -126,6 +126,15 @@ def test_a_kernel_is_serial_where_its_tiles_are_fewer_than_the_cores(
     assert silent(session, "serial-kernel") == (tasks >= cores)
 
 
+@pytest.mark.parametrize(("rows", "tasks"), [(18, 3), (12, 2)])
+def test_tiles_that_do_not_divide_among_the_cores_are_found(rows: int, tasks: int, lower) -> None:
+    # Eighteen rows are three tiles of AVX2's registers: one core computes two of them.
+    session = lower(matmul(16384, 16), (rows, 16384), targets.resolve("cpu:x86-64-v3", cores=2))
+    (ir,) = (ir for ir in session.kernel_ir if ir.rule == "matmul")
+    assert loops.parallelism(ir) == tasks
+    assert silent(session, "serial-kernel") == (tasks % 2 == 0)
+
+
 def test_a_missing_target_feature(lower, host: Target) -> None:
     has = (*host.features, "avx", "avx2", "fma")
     plain = targets.resolve("cpu:x86-64", cores=2)

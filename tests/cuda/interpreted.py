@@ -37,6 +37,8 @@ def run(unit: Unit, config: Config, arrays: Arrays, times: int = 1) -> Arrays:
     kernel = getattr(importlib.import_module(module), name)
     tensors: dict[str, Any] = {}
     for tensor in binding.arguments:
+        if tensor.role == "scratch":  # the interpreter needs none
+            continue
         dtype = getattr(torch, tensor.dtype)
         if tensor.role == "counters":
             tensors[tensor.role] = torch.zeros(tensor.shape, dtype=dtype)

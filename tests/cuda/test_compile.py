@@ -67,18 +67,19 @@ def test_arguments_are_those_the_unit_has(triton: None) -> None:
     assert kernel.arguments[5].shape == (8, 4, 64, 32)
     assert kernel.arguments[6].shape == (8,)
     assert kernel.hidden_pointers == 2
-    assert kernel.scratch_bytes == 0
     assert kernel.name == f"conv2d_{CONV.key[7:]}_64x32x64_s3_w4_split4_kn_p0"
     plain = Config(template="conv2d", m=64, n=32, k=64)
     assert len(compile_kernel(CONV, plain, "sm_80").arguments) == 5
 
 
-def test_persistent_kernel_says_how_much_scratch_it_wants(triton: None) -> None:
+def test_scratch_memory_is_an_argument(triton: None) -> None:
     unit = Matmul(dtype="float16", m=256, n=256, k=128)
     config = Config(template="persistent", m=64, n=128, k=64, split=4)
     kernel = compile_kernel(unit, config, "sm_90")
     assert kernel.grid == (4, 1, 1)
-    assert kernel.scratch_bytes == 4 * 2 * 128  # two descriptors per block
+    assert kernel.arguments[-1].role == "scratch"
+    assert kernel.arguments[-1].size_bytes == 4 * 2 * 128  # two descriptors per block
+    assert kernel.hidden_pointers == 1
 
 
 def test_dependent_launch_is_another_kernel_and_needs_sm_90(triton: None) -> None:

@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 from interpreted import draw
 
+from tvmscope.cuda.compile_pool import Failure
 from tvmscope.cuda.config import Config, to_json
+from tvmscope.cuda.library.call import config as call_config
+from tvmscope.cuda.records import Record, Records, load_records
 from tvmscope.cuda.reference import reference
 from tvmscope.cuda.units import Conv2d, Epilogue, Pool, Softmax, Unit
 
@@ -97,6 +100,49 @@ def test_table_has_the_best_correct_candidate(
     assert f"{unit.label}: 2.00 us (hot 1.50), cudnn 5.00 (2.50x)" in out
     assert "first choice 1.50x" in out
     assert "1 units, 1 wrong or failed candidates, 0 broke the process" in out
+
+
+def test_recorded_winners_are_measured_again_beside_the_library(
+    scripts: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import cuda_kernels
+
+    plain = Conv2d(dtype="float16", n=1, h=7, w=7, c=64, oc=64, r=1, s=1)
+    window = Conv2d(dtype="float16", n=1, h=7, w=7, c=64, oc=64, r=3, s=3)
+    new = Conv2d(dtype="float16", n=2, h=7, w=7, c=64, oc=64, r=1, s=1)
+    tile = Config(template="conv2d", m=16, n=16, k=64)
+    old = {u.key: Record(config=tile, cold_us=2, hot_us=2, gpu="H200") for u in (plain, window)}
+    shipped, units = tmp_path / "sm_90.jsonl", tmp_path / "units.json"
+    Records(old).save(shipped)
+    units.write_text(json.dumps([u.to_json() for u in (plain, window, new)]))
+    asked: list[Any] = []
+
+    def fail(jobs: Any, **_: Any) -> Any:
+        asked.extend(jobs)
+        return [Failure(job=job, reason="not now") for job in jobs]
+
+    monkeypatch.setattr(cuda_kernels, "compile_many", fail)
+    words = ["prepare", str(units), str(tmp_path / "plan"), "--callable", "--recorded"]
+    monkeypatch.setattr("sys.argv", ["cuda_kernels.py", *words, str(shipped)])
+    cuda_kernels.main()
+    assert [(job.unit, job.config) for job in asked] == [(plain, tile)]
+    shared = {"unit": plain.to_json(), "gpu": "H200", "correct": True, "hot_us": [1.0]}
+    rows = [
+        {**shared, "config": to_json(tile), "cold_us": [2.0], "estimate_us": 2.0},
+        {**shared, "config": to_json(call_config(4)), "cold_us": [1.0]},
+    ]
+    measured, output = tmp_path / "records.jsonl", tmp_path / "new.jsonl"
+    measured.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["distil", str(measured), "-o", str(output), "--onto", str(shipped)]
+    monkeypatch.setattr("sys.argv", ["cuda_kernels.py", *words])
+    cuda_kernels.main()
+    assert "1 with a library's call" in capsys.readouterr().out
+    found = load_records(output).winners
+    assert found[plain.key].call == call_config(4)
+    assert found[window.key] == old[window.key]
 
 
 def test_units_are_read_with_their_configurations(scripts: None, tmp_path: Path) -> None:

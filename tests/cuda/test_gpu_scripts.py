@@ -130,7 +130,7 @@ def kernel_of(unit: Unit, config: Config) -> CompiledKernel:
     return CompiledKernel(
         unit_key=unit.key, config=config, arch="sm_90", name="k", cubin=b"", grid=binding.grid,
         threads=128, shared_bytes=0, registers=1, local_bytes=0, arguments=binding.arguments,
-        hidden_pointers=2, scratch_bytes=0, triton="3.6",
+        hidden_pointers=2, triton="3.6",
     )  # fmt: skip
 
 

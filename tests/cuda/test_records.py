@@ -62,19 +62,6 @@ def test_recorded_configuration_that_is_illegal_here_is_not_taken() -> None:
     assert records.choose(odd, H200).source == "model"
 
 
-def test_a_kernel_that_wants_scratch_memory_does_not_win() -> None:
-    unit = Matmul(dtype="float16", m=4096, n=4096, k=4096)
-    fast = Config(template="persistent", m=128, n=128, k=64, split=132)
-    slow = Config(template="matmul", m=128, n=128, k=64)
-    measured = {"unit": unit.to_json(), "gpu": "H200", "correct": True}
-    rows = [
-        {**measured, "config": to_json(config), "cold_us": [us], "hot_us": [us]}
-        for config, us in ((fast, 1.0), (slow, 2.0))
-    ]
-    assert distil(rows).winners[unit.key].config == slow
-    assert not distil(rows[:1]).winners
-
-
 def test_other_schemas_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "records"
     for text in ("", '{"schema_version": 99}\n'):

@@ -35,6 +35,21 @@ def write_function(folder: Path, name: str = "matmul", size: int = SIZE) -> Path
     return file
 
 
+def parallel_trace(file: Path) -> str:
+    """A schedule of any function of one main block: its first loop in parallel, as a trace."""
+    tvm_compat.import_tvm(torch=False)
+    from tvm import s_tir
+
+    from tvmscope.compiler.tunable import extract, traces
+
+    sch = s_tir.Schedule(extract.read_function(file))
+    for block in sch.get_child_blocks(sch.get_sblock("root")):
+        loop = next(x for x in sch.get_loops(block) if int(sch.get(x).extent) > 1)
+        sch.parallel(loop)
+    assert sch.trace is not None
+    return traces.text(sch.trace)
+
+
 def make_task(
     file: Path, candidates: tuple[Candidate, ...] = (), *, key: str = "matmul 64", calls: int = 1
 ) -> TuningTask:

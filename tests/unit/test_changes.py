@@ -156,3 +156,15 @@ def test_the_table_shows_verdicts_and_survives_hostile_names() -> None:
     assert "no clear change" in stream.getvalue()
     console.print(render(hostile))
     assert "\x1b" not in stream.getvalue()
+
+
+def test_mean_median_and_standard_deviation_of_both_sides_are_shown() -> None:
+    found = changes(measured(0.040), measured(0.030))
+    before, after = ours(found).spreads or ()
+    assert before.median_s == pytest.approx(0.040, rel=0.02)
+    assert after.mean_s == pytest.approx(0.030, rel=0.05)
+    assert before.samples > 1
+    stream = StringIO()
+    Console(file=stream, width=160).print(render(found))
+    assert "mean" in stream.getvalue()
+    assert "std" in stream.getvalue()

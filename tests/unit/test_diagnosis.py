@@ -190,6 +190,20 @@ def test_a_serial_kernel_wins_by_the_cores_it_leaves_idle() -> None:
     assert found.source_ops == ("fc",)
 
 
+def test_iterations_that_do_not_divide_among_the_cores_leave_one_waiting() -> None:
+    (found,) = findings(with_loops(("parallel", 3), ("vectorized", 16)), "serial-kernel")
+    assert found.saving_s == pytest.approx(0.01 / 4)  # as long as four, so a quarter is idle
+    assert "1.5 of 2 cores" in found.evidence
+    nearly_even = with_loops(("parallel", 5), ("serial", 32), ("vectorized", 16))
+    assert findings(nearly_even, "serial-kernel") == []
+
+
+def test_blocks_that_do_not_divide_among_multiprocessors_are_no_finding() -> None:
+    waves = on_gpu(MATMUL, irs=(gpu_nest(MATMUL.name, *HALF, blocks=140),))
+    target = replace(samples.CUDA, attrs={"multiprocessors": 132})
+    assert findings(replace(waves, targets=(target,)), "serial-kernel") == []
+
+
 def test_a_tiny_serial_kernel_is_left_alone() -> None:
     small = beside(
         kernel("fused_dense", 1.5e-3, "fc", calls=100),
@@ -245,6 +259,13 @@ def test_unused_tensor_cores_come_with_the_reason(buffers, cause: str, fix: dict
     (found,) = findings(on_gpu(heavy, irs=(gpu_nest(heavy.name, *buffers),)), "tensor-cores-unused")
     assert cause in found.title
     assert found.fix == fix
+
+
+def test_a_librarys_call_is_not_said_to_miss_tensor_cores() -> None:
+    nest = gpu_nest(MATMUL.name, *HALF)
+    assert findings(on_gpu(MATMUL, irs=(nest,)), "tensor-cores-unused")
+    called = replace(nest, rule="cublaslt")
+    assert findings(on_gpu(MATMUL, irs=(called,)), "tensor-cores-unused") == []
 
 
 def test_a_gpu_kernel_with_few_blocks_leaves_multiprocessors_idle() -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import struct
 import zlib
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from tvmscope.errors import PictureError, UsageError
+from tvmscope.models import download
 from tvmscope.tasks import images
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
@@ -147,3 +151,34 @@ def test_a_folder_gives_its_pictures_in_order(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="contains no images"):
         images.find([tmp_path / "empty"])
+
+
+def test_the_packages_own_picture_is_a_cat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (found,) = images.find([Path("cat")])
+    assert images.read(found).size == (451, 300)
+    Image.new("RGB", (3, 2)).save(tmp_path / "cat", format="PNG")
+    assert images.find([Path("cat")]) == [Path("cat")], "a file of that name comes first"
+
+
+def test_an_address_is_downloaded_once_and_not_where_that_is_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = tmp_path / "served"
+    served.mkdir()
+    Image.new("RGB", (3, 2)).save(served / "a.png")
+    monkeypatch.setattr(download, "cache_folder", lambda: tmp_path / "cache")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(served))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/a.png"
+        with pytest.raises(PictureError, match="downloads are off"):
+            images.find([url], offline=True)
+        (found,) = images.find([url])
+        server.shutdown()
+        thread.join()
+    assert images.read(found).size == (3, 2)
+    assert images.find([url], offline=True) == [found], "it is in the cache"
+    with pytest.raises(PictureError, match="cannot download"):
+        images.find([url.replace("a.png", "b.png")])

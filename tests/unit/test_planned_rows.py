@@ -177,3 +177,17 @@ def test_profiles_join_results_by_key_in_whatever_order(
     assert [entry.key for entry in seen] == [peer.key, tuned.key]
     built = seen[1].request.artifact
     assert built == str(tmp_path / "artifacts" / "tvmscope-tuned-cpu-znver4")
+
+
+def test_what_searches_first_is_a_row_only_where_it_is_asked_for(
+    known: dict[str, Backend],
+) -> None:
+    known["tvm-tuned"] = backend(
+        "tvm-tuned", family="tvm", compiles="tvm-tuned", searches=True, graphs=True,
+        unavailable=lambda device: None if device == "cpu" else "no CUDA device here",
+    )  # fmt: skip
+    assert "tvm-tuned" not in [row.key.name for row in planned(Options())]
+    (row,) = planned(Options(backends=("tvm-tuned",)))
+    assert (row.variant.pipeline, row.builds) == ("tvm-tuned", True)
+    (row, _graph) = plan.plan_rows(Options(backends=("tvm-tuned",)), (samples.CUDA,), "onnx")
+    assert not row.builds, "its schedules cannot be measured here"

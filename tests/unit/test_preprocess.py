@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from tvmscope.core.model import TensorSpec
-from tvmscope.core.vision import Anchors, Preprocess, Vision
+from tvmscope.core.vision import PRESETS, Anchors, Preprocess, Vision
 from tvmscope.errors import UsageError
 from tvmscope.storage.codec import decode, encode
-from tvmscope.tasks.preprocess import frame_of, preprocess
+from tvmscope.tasks.preprocess import frame_of, preprocess, recognise
 
 
 def spec(*shape: int, dtype: str = "float32") -> TensorSpec:
@@ -111,3 +111,34 @@ def test_what_a_model_knows_survives_json() -> None:
         preprocess=Preprocess(fit="letterbox", mean=(0.1,) * 3),
     )  # fmt: skip
     assert decode(Vision, json.loads(json.dumps(encode(vision)))) == vision
+
+
+@pytest.mark.parametrize(("shape", "dtype", "classes", "preset"), [
+    ((1, 3, 224, 224), "float32", (1, 1000), "imagenet"),
+    ((1, 3, 299, 299), "float32", (1, 1000, 1, 1), "imagenet"),
+    ((1, 224, 224, 3), "float32", (1, 1000), "inception"),
+    ((1, 224, 224, 3), "float32", (1, 1001), "inception"),
+    ((1, 3, 224, 224), "uint8", (1, 1000), None),
+    ((1, 3, 224, 224), "float32", (1, 10), None),
+    ((1, 1, 28, 28), "float32", (1, 1000), None),
+    ((1, 128), "float32", (1, 1000), None),
+])  # fmt: skip
+def test_a_zoo_classifier_is_recognised_by_its_shapes(
+    shape: tuple[int, ...], dtype: str, classes: tuple[int, ...], preset: str | None
+) -> None:
+    inputs = [TensorSpec(name="x", shape=shape, dtype=dtype)]
+    outputs = [TensorSpec(name="y", shape=classes, dtype="float32")]
+    assert recognise(inputs, outputs) == preset
+    assert recognise([*inputs, *inputs], outputs) is None
+
+
+def test_the_imagenet_preset_is_torchvisions() -> None:
+    image = Image.effect_noise((300, 280), 90).convert("RGB")
+    spec = TensorSpec(name="x", shape=(1, 3, 224, 224), dtype="float32")
+    found, _ = preprocess(image, spec, PRESETS["imagenet"])
+    side = min(image.size)
+    cut = round(side * 0.875)
+    left, top = (image.width - cut) // 2, (image.height - cut) // 2
+    middle = image.crop((left, top, left + cut, top + cut)).resize((224, 224), 2)
+    wanted = (np.asarray(middle, np.float32) / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    np.testing.assert_allclose(found[0], wanted.transpose(2, 0, 1), atol=1e-5)

@@ -139,6 +139,7 @@ def test_rows_of_another_session_are_found_whatever_they_were_compiled_with() ->
     ("backend", "ours", "compiled"),
     [
         ("tvmscope", True, True), ("tvmscope-tuned", True, True), ("tvm", False, True),
+        ("tvm-tuned", False, True),
         ("torch", False, False), ("torch-compile", False, False), ("onnxruntime", False, False),
         ("openvino", False, False),
     ],

@@ -41,7 +41,8 @@ class Effect:
 
 
 def comparisons(results: Sequence[Result]) -> tuple[Comparison, ...]:
-    """The whole against each row that lacks something; nothing against each row that adds to it."""
+    """Compare the whole with each row that lacks something, and nothing with each row that adds to
+    it."""
     found = []
     for pair in _pairs(results):
         try:
@@ -52,7 +53,8 @@ def comparisons(results: Sequence[Result]) -> tuple[Comparison, ...]:
 
 
 def effects(session: Session) -> tuple[Effect, ...]:
-    """The largest first within each direction; empty for a session that is not an ablation."""
+    """Return the effects, the largest first within each direction; empty if the session is no
+    ablation."""
     compared = {(c.key, c.against): c for c in session.comparisons}
     every = [
         _effect(faster, slower, compared.get((faster.key, slower.key)))
@@ -68,7 +70,7 @@ def _row(results: Sequence[Result], change: str | None) -> Result | None:
 
 
 def _pairs(results: Sequence[Result]) -> Iterator[tuple[Result, Result]]:
-    """With an optimisation, and without it."""
+    """Yield pairs of rows: with an optimisation, and without it."""
     whole, nothing = _row(results, None), _row(results, NOTHING)
     for result in results:
         change = result.task.variant.change or ""
@@ -103,9 +105,9 @@ def _effect(faster: Result, slower: Result, compared: Comparison | None) -> Effe
 
 
 def _warm_up(results: Sequence[Result]) -> Iterator[Effect]:
-    """The first timed run of the whole against its warm ones: a single sample has no interval.
+    """Compare the first timed run of the whole with its warm ones; a single sample has no interval.
 
-    Loading and the run that is verified come before it, so code and weights are in memory already.
+    Loading and the verified run come before it, so code and weights are in memory already.
     """
     whole = _row(results, None)
     warm_s = None if whole is None else _median_s(whole)

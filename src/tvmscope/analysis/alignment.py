@@ -20,15 +20,15 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, kw_only=True)
 class Group(Generic[K]):
-    """Source operators that no side's kernels part, and the time each side takes."""
+    """Source operators that share kernels on some side, and the time that each side takes."""
 
     source_ops: tuple[str, ...]
-    """Empty for the kernels that no source operator is known of."""
+    """Empty for kernels whose source operators are unknown."""
     times_s: dict[K, float] = field(default_factory=dict)
 
 
 def align(session: Session) -> tuple[Group[RowKey], ...]:
-    """All kernels of all profiles, in the order in which their operators first run."""
+    """Align all kernels of all profiles, in the order in which their operators first run."""
     return groups((p.key, kernel) for p in session.profiles for kernel in p.kernels)
 
 

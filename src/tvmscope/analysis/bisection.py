@@ -17,9 +17,9 @@ class Probe:
     """The model after some passes, finished by TVM's required lowering alone."""
 
     name: Text
-    """The last of the passes; for kernels, how many of them had their new form."""
+    """The last of the passes; for kernels, how many of them have their new form."""
     passed: bool | None
-    """None where it cannot be run."""
+    """The error; None if it cannot be run."""
     detail: Text | None = None
 
 
@@ -33,7 +33,7 @@ class Bisection:
     """`nothing` diverges; the `reference` itself verifies nothing; wrong from the `importer` on; a
     `pass`; or a `schedule` of one kernel."""
     accuracy: Accuracy
-    """Of the whole model."""
+    """The error of the whole model."""
     passes: tuple[str, ...] = ()
     """The pass that is at fault; several where the module cannot be run between them."""
     kernel: str | None = None
@@ -42,10 +42,10 @@ class Bisection:
     source_ops: tuple[str, ...] = ()
     """The model's own operators that diverge first."""
     detail: Text | None = None
-    """How they differ there."""
+    """How the values differ at these operators."""
     reproducer: Path | None = None
     reproduced: bool | None = None
-    """Whether running it has shown the difference; None where there is nothing to run."""
+    """Whether running the reproducer showed the difference; None if there is nothing to run."""
     alone: bool = False
-    """Whether the reproducer holds that operator alone, or all of the model."""
+    """Whether the reproducer contains only that operator, or the whole model."""
     tested: tuple[Probe, ...] = ()

@@ -22,11 +22,11 @@ from tvmscope.errors import Incomparable
 from tvmscope.messages import Text, msg
 
 CLEAR = 0.1
-"""A kernel has no interval: only a change of a tenth is called."""
+"""A kernel has no interval, so only a change of a tenth or more is reported."""
 WORTH = 0.01
-"""A change below this share of the run is not called either."""
+"""A change below this share of the run is not reported either."""
 TOP = 20
-"""Kernels that a profile is read by."""
+"""A profile is summarised by this many kernels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,11 @@ class RowChange:
     ci95: tuple[float, float] | None
     verdict: Verdict
     through: str | None
-    """The backend that stands for the machine's speed; None where both share none."""
+    """The backend that represents the machine's speed; None if the sessions share none."""
     ours: bool = True
     """See `Variant.is_ours`."""
+    spreads: tuple[stats.Moments, stats.Moments] | None = None
+    """Of the times before and after."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,7 @@ class PartChange:
     names: tuple[str, ...]
     before_s: float | None
     after_s: float | None
-    """At the speed that the machine had before; None where it is gone or new."""
+    """The time at the machine's earlier speed; None if the part is new or gone."""
     verdict: Verdict
 
 
@@ -75,7 +77,7 @@ class Changes:
 
 
 def changes(before: Session, after: Session) -> Changes:
-    """Compare row by row, operator by operator, kernel by kernel; refuses what cannot compare."""
+    """Compare rows, operators and kernels; raise if the sessions cannot be compared."""
     _check(before, after)
     rows, operators, kernels = [], [], []
     for old, new in _common(before, after):
@@ -92,7 +94,7 @@ def changes(before: Session, after: Session) -> Changes:
 
 
 def kernel_changes(before: Profile, after: Profile) -> Changes:
-    """What two profiles of one machine and hour say: operators, kernels, and who is on top."""
+    """Compare two profiles of one machine and hour: operators, kernels, and the longest ones."""
     tops = [_top(profile) for profile in (before, after)]
     return Changes(
         rows=(),
@@ -158,7 +160,7 @@ Pair = tuple[Result, Result]
 
 
 def _anchor(before: Session, after: Session, row: Result) -> Pair | None:
-    """The calmest other backend of the row's target that ran with the same settings both times."""
+    """Find the other backend with the least noise that ran with the same settings both times."""
     found = [
         (old, new)
         for old, new in _common(before, after)
@@ -171,12 +173,12 @@ def _anchor(before: Session, after: Session, row: Result) -> Pair | None:
 
 
 def _times(row: Result) -> Measurement:
-    assert row.measurement is not None  # `_usable` has asked
+    assert row.measurement is not None  # `_usable` has checked it
     return row.measurement
 
 
 def _speed(through: Pair | None) -> float:
-    """How many times slower the machine was after than before, by the common backend."""
+    """How many times slower the machine was after than before, according to the common backend."""
     if through is None:
         return 1.0
     return stats.median_s(_times(through[1])) / stats.median_s(_times(through[0]))
@@ -201,6 +203,7 @@ def _row(old: Result, new: Result, through: Pair | None) -> RowChange:
         verdict=verdict(interval),
         through=through[0].key.name if through else None,
         ours=old.key.is_ours,
+        spreads=(stats.moments(_times(old)), stats.moments(_times(new))),
     )
 
 

@@ -21,9 +21,9 @@ from tvmscope.core.session import Session
 Bound = Literal["compute", "memory", "neither"]
 
 NEAR = 0.5
-"""Below half of the limiting roof a kernel waits for something else than the roof."""
+"""Below half of the limiting roof, a kernel is limited by something other than the roof."""
 TOLERANCE = 1.05
-"""Roofs and kernel times repeat within a few percent; only what is beyond that is an error."""
+"""Roofs and kernel times repeat within a few percent; only a larger excess is an error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +37,15 @@ class Point:
     flops_per_s: float
     bound: Bound
     share: float
-    """Of the limiting roof: its least time over the time it took."""
+    """The share of the limiting roof: the least time over the measured time."""
     above: bool
-    """Faster than the roofs allow: an error of ours."""
+    """Whether it is faster than the roofs allow, which is an error of ours."""
     total_s: float
 
 
 @dataclass(frozen=True)
 class Level:
-    """A bandwidth and how much data it is known to hold for."""
+    """A bandwidth, and the amount of data for which it was measured."""
 
     bytes_per_s: float
     size_bytes: int | None
@@ -102,7 +102,7 @@ def limits(session: Session, profile: Profile, threads: int | None = None) -> Li
 
 
 def limits_of(roofs: Iterable[Roof], dtype: str, threads: int, device: str = "cpu") -> Limits:
-    """The same for a machine's roofs alone."""
+    """Return the same limits for a machine's roofs alone."""
     fitting = [r for r in roofs if r.device == device and (device != "cpu" or r.threads <= threads)]
     rates = [r.flops_per_s for r in fitting if r.flops_per_s is not None and r.dtype == dtype]
     return Limits(max(rates, default=None), _levels(fitting))

@@ -30,7 +30,7 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Waterfall:
-    """From their time to ours: `theirs_s` plus all bars is `ours_s`."""
+    """The steps from their time to ours: `theirs_s` plus all bars is `ours_s`."""
 
     ours: RowKey
     theirs: RowKey
@@ -107,7 +107,7 @@ def _layout_s(profile: Profile) -> float:
 
 
 def _beside_kernels(ours: Profile, theirs: Profile) -> list[Bar]:
-    """One bar; on a GPU whose own clock was read: gaps, overlaps, and the call around them."""
+    """Return one bar; with a GPU's own time stamps: gaps, overlaps, and the call around them."""
     if ours.device is None or theirs.device is None:
         return [Bar(label="between kernels", kind="host", delta_s=_host_s(ours) - _host_s(theirs))]
     a, b = ours.device, theirs.device
@@ -119,7 +119,7 @@ def _beside_kernels(ours: Profile, theirs: Profile) -> list[Bar]:
 
 
 def _host_s(profile: Profile) -> float:
-    """Where an instrument cannot measure it, it stays in what is unexplained."""
+    """The host time; time that no instrument measured stays unexplained."""
     return profile.host_s or 0.0
 
 

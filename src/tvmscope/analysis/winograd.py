@@ -6,12 +6,12 @@ Costs are multiplications per input and output channel.
 from __future__ import annotations
 
 TILES = (2, 4)
-"""Sides of the output tiles that there are kernels for."""
+"""Sides of the output tiles for which there are kernels."""
 _WEIGHT_LOAD = 12
-"""A transformed weight that is used fewer times than this costs as much as if it were: it comes
-from memory, which delivers one float in the time of about this many multiplications."""
+"""Loading a transformed weight from memory takes about as long as this many multiplications, so a
+weight that is used fewer times costs this much."""
 _TRANSFORM_SHARE = {2: 1.3, 4: 1.5}
-"""What the two transforms add to the products, as a factor."""
+"""The factor by which the two transforms increase the cost of the products."""
 
 
 def direct(batch: int, rows: int, columns: int) -> float:
@@ -20,7 +20,7 @@ def direct(batch: int, rows: int, columns: int) -> float:
 
 
 def cost(tile: int, batch: int, rows: int, columns: int) -> float:
-    """With output tiles of `tile` x `tile`."""
+    """The cost of Winograd with output tiles of `tile` x `tile`."""
     tiles = batch * -(-rows // tile) * -(-columns // tile)
     return float((tile + 2) ** 2 * max(tiles, _WEIGHT_LOAD) * _TRANSFORM_SHARE[tile])
 

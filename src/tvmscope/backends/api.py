@@ -15,10 +15,11 @@ from tvmscope.core.row import Family
 from tvmscope.errors import ImportModelError
 from tvmscope.measure.remote import Remote
 from tvmscope.messages import Text, msg
+from tvmscope.storage.files import map_npz
 
 
 class Runner(Protocol):
-    """A loaded model with its inputs in place. Lives in a worker process."""
+    """A loaded model with its inputs set; it lives in a worker process."""
 
     settings: dict[str, str]
     """The settings that were chosen, for the session."""
@@ -31,14 +32,14 @@ class Runner(Protocol):
 
 
 class Profiled(Protocol):
-    """Runners that can time their kernels; their backend's manifest says so."""
+    """A runner that can time its kernels; the backend's manifest says so."""
 
     def profiler(self) -> Profiler:
-        """The same model under an instrument."""
+        """Return a profiler for the same model."""
 
 
 class DeviceTimer(Protocol):
-    """Runners on a GPU also offer device time, measured by events."""
+    """A runner on a GPU that also measures device time with events."""
 
     def time_device(self, n: int) -> list[float]:
         """Seconds on the device for each of `n` runs."""
@@ -62,10 +63,10 @@ class Trace:
 
     spans: tuple[Span, ...]
     host_s: float | None = None
-    """Time in which no kernel ran, by the instrument's own clock or a calibration, never the
-    remainder of the call's time; None if neither is available."""
+    """Time in which no kernel ran, by the instrument's clock or a calibration, never the remainder
+    of the call's time; None if neither is available."""
     device: DeviceTimes | None = None
-    """Where the instrument has a GPU's own time stamps."""
+    """How a GPU spent the run, if the instrument has the GPU's own time stamps."""
 
 
 class Profiler(Protocol):
@@ -78,15 +79,16 @@ class Profiler(Protocol):
     """The name of the instrument."""
 
     def run(self) -> float:
-        """One run with the instrument on; its wall time in seconds."""
+        """Run once with the instrument on; return the wall time in seconds."""
 
     def traces(self) -> list[Trace]:
-        """End it: a trace per run, or a single one, the mean over all runs but the first."""
+        """End profiling; return a trace per run, or one trace: the mean over all runs but the
+        first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadRequest:
-    """All a runner needs; plain data, so that it crosses the process boundary."""
+    """Everything a runner needs, as plain data that crosses the process boundary."""
 
     folder: str
     """The prepared model's folder (see `core.model.Prepared`)."""
@@ -104,38 +106,43 @@ class Backend:
 
     name: str
     family: Family = "peer"
-    """Whose code it runs; see `core.row`."""
+    """Whose code the backend runs; see `core.row`."""
     kinds: tuple[str, ...]
-    """Devices it can run on: cpu, cuda."""
+    """Devices that the backend can run on: cpu, cuda."""
     formats: tuple[str, ...]
-    """Model formats it takes: torch, onnx."""
+    """Model formats that the backend takes: torch, onnx."""
     load: Remote[[LoadRequest], Runner]
-    """Makes the runner; called in the worker. `here(load)` refers to a function at hand."""
+    """Makes the runner; called in the worker. `here(load)` refers to a function of this module."""
     unavailable: Callable[[str], Text | None]
-    """For a device: None when usable, else the reason with what to install."""
+    """Takes a device; returns None if the backend is usable, else the reason and what to install.
+    """
     precisions: tuple[Precision, ...] = (FLOAT32,)
     cuda_precisions: tuple[Precision, ...] | None = None
-    """On a GPU; None where they are the same."""
+    """Precisions on a GPU; None if they are the same as on the CPU."""
     graphs: bool = False
-    """Whether it has a CUDA-graph mode that is worth its own row."""
+    """Whether the backend has a CUDA-graph mode that is worth a row."""
     only_graphs: bool = False
-    """Whether that is its only mode on a GPU."""
+    """Whether the CUDA-graph mode is its only mode on a GPU."""
     needs_onnx: bool = False
     """Whether torch models must be exported to ONNX for it."""
     profiles: bool = False
     """Whether its runner has a `profiler()`."""
     profiles_cuda: bool = False
-    """Whether it has one on a GPU with and without CUDA graphs, where PyTorch is there to read what
-    the device ran."""
+    """Whether its runner has a `profiler()` on a GPU, with and without CUDA graphs, if PyTorch is
+    installed to read the device's records."""
     compiles: str | None = None
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
+    searches: bool = False
+    """Whether its schedules are searched before it is compiled: that takes a budget and the device
+    itself, so it is a row only where it is asked for."""
     tuned: bool = False
-    """Whether its artifact is compiled with what tuning records say; a row only where some do."""
+    """Whether its artifact is compiled with tuning records; the row exists only if some records
+    apply."""
     env: Callable[[int], dict[str, str]] = field(default=lambda threads: {})
     """Environment variables for the worker, given the thread count."""
 
     def precisions_on(self, device: str) -> tuple[Precision, ...]:
-        """What it can compute in on a device."""
+        """Return the precisions that the backend supports on a device."""
         if device == "cuda" and self.cuda_precisions is not None:
             return self.cuda_precisions
         return self.precisions
@@ -151,16 +158,15 @@ def idle_s(spans: Iterable[tuple[float, float]], start: float, end: float) -> fl
 
 
 def read_inputs(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The prepared model's inputs by name."""
-    with np.load(folder / "inputs.npz") as data:
-        return {name: data[name] for name in data.files}
+    """The prepared model's inputs by name; all workers share the file's memory."""
+    return map_npz(folder / "inputs.npz")
 
 
 def decoy(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Another input of the same kind: its values in the opposite order, floats with another sign.
+    """Return another input of the same kind: values in reverse order, floats with the other sign.
 
-    A GPU that ran on it before has its results where the next run's belong: a launch that then does
-    nothing leaves what is wrong.
+    After a run on it, a GPU's output buffers hold wrong values, so that a launch which does nothing
+    leaves a wrong result.
     """
     other = value.reshape(-1)[::-1].reshape(value.shape).copy()
     return -other if value.dtype.kind == "f" else other

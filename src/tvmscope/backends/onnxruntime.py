@@ -20,7 +20,7 @@ from tvmscope.messages import Text, msg
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _PLACE = "cuda"
-"""Where the CUDA provider's tensors lie."""
+"""Where the CUDA provider keeps its tensors."""
 
 
 class _Runner:
@@ -73,7 +73,7 @@ class _CudaRunner(_Runner):
         self.binding = self.session.io_binding()
         for name, value in self.given.items():
             self.binding.bind_ortvalue_input(name, value)
-        if request.graph:  # a recorded graph writes where it did when it was recorded
+        if request.graph:  # a recorded graph always writes to the same addresses
             self._bind_fixed_outputs(ort)
         else:
             for name in self.names:
@@ -89,7 +89,7 @@ class _CudaRunner(_Runner):
         session = ort.InferenceSession(
             given, options, providers=[(provider, _cuda_options(self.request))]
         )
-        if provider not in session.get_providers():  # it falls back to the CPU without a word
+        if provider not in session.get_providers():  # it falls back to the CPU without a message
             raise BackendUnavailable(msg("ONNX Runtime's CUDA provider cannot be loaded here"))
         return session
 
@@ -138,7 +138,7 @@ def _options(request: LoadRequest) -> Any:
 
 
 def _cuda_options(request: LoadRequest) -> dict[str, str]:
-    """The provider's options; what it would do by itself with float32 is TF32 everywhere."""
+    """Return the provider's options; by default it would compute float32 in TF32 everywhere."""
     return {
         "device_id": "0",
         "cudnn_conv_algo_search": "EXHAUSTIVE",
@@ -149,7 +149,7 @@ def _cuda_options(request: LoadRequest) -> dict[str, str]:
 
 
 def _in_half(model: Path) -> bytes:
-    """The model in float16 with float16 inputs and outputs, as ONNX Runtime's own tool makes it."""
+    """Convert the model to float16, inputs and outputs included, with ONNX Runtime's own tool."""
     import onnx
 
     try:
@@ -157,7 +157,7 @@ def _in_half(model: Path) -> bytes:
 
         made = convert_float_to_float16(onnx.load(model), keep_io_types=False)
         return bytes(made.SerializeToString())
-    except Exception as e:  # its checks raise what they like; the row says so
+    except Exception as e:  # the tool raises any type of exception; the row shows the message
         raise BackendUnavailable(
             msg("ONNX Runtime cannot convert the model to float16: {reason}", reason=one_line(e))
         ) from e

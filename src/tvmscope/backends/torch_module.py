@@ -47,8 +47,8 @@ class TorchRunner:
         from tvmscope.models.torch_module import load_module
 
         torch.set_num_threads(request.threads)
-        # TF32 keeps 10 bits of the mantissa: results that are not float32's. Where it is asked
-        # for, it is as PyTorch's defaults have it: in convolutions only.
+        # TF32 keeps 10 bits of the mantissa, so its results differ from float32. If requested,
+        # it follows PyTorch's defaults: in convolutions only.
         tf32 = request.precision.math == "tf32"
         torch.backends.cudnn.allow_tf32 = tf32
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -84,7 +84,7 @@ class TorchRunner:
         module = self.loaded.module.to(self.device, self.dtype)
         form = self.torch.channels_last if channels_last else self.torch.contiguous_format
         if any(p.dim() == 4 for p in module.parameters()):
-            # torch leaves this argument out of the hints
+            # torch's type hints lack this argument
             module = module.to(memory_format=form)  # type: ignore[call-overload]
         args = tuple(self.place(a, channels_last) for a in self.loaded.args)
         kwargs = {k: self.place(v, channels_last) for k, v in self.loaded.kwargs.items()}
@@ -104,7 +104,7 @@ class TorchRunner:
         return self._quick_device_s(self.eager_call(True)) < plain
 
     def _quick_device_s(self, call: Callable[[], Any]) -> float:
-        """On a GPU as a graph: launches from Python would hide which kernels are faster."""
+        """Time a GPU as a graph: launches from Python would hide which kernels are faster."""
         if self.device != "cuda":
             return self.quick_s(call)
         try:
@@ -129,7 +129,7 @@ class TorchRunner:
             self.torch.cuda.synchronize()
 
     def quick_s(self, call: Callable[[], Any], n: int = 5) -> float:
-        """A quick time, to choose between settings; the least disturbed of some runs."""
+        """Measure a quick time to choose between settings: the minimum of some runs."""
         times = []
         for i in range(n + 2):
             start = time.perf_counter()

@@ -66,14 +66,15 @@ class _CudaRunner(_Runner):
         self.decoys = self.loaded.place({name: decoy(value) for name, value in given.items()})
 
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Behind runs on other inputs (see `decoy`), of which the second records a CUDA graph."""
+        """Return the outputs after runs on other inputs (see `decoy`); the second records a CUDA
+        graph."""
         for _ in range(_DECOY_RUNS):
             self.loaded.run(self.decoys)
         self.loaded.device.sync()
         return super().outputs()
 
     def profiler(self) -> Profiler:
-        """By the device's own clock where PyTorch can read it; else each kernel on its own."""
+        """Use the device's clock if PyTorch can read it; else time each kernel alone."""
         from tvmscope.backends.profilers import cupti
         from tvmscope.backends.profilers.tvm_device import DeviceProfiler
 
@@ -111,7 +112,7 @@ def unavailable(device: str) -> Text | None:
 
 
 def env(threads: int) -> dict[str, str]:
-    """TVM's pool reads its size once, from the environment."""
+    """Set the size of TVM's thread pool, which reads it once from the environment."""
     return {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
 
 
@@ -119,6 +120,7 @@ _ROWS: tuple[tuple[str, Family, str, bool], ...] = (
     ("tvmscope", "ours", "tvmscope", False),
     ("tvmscope-tuned", "ours", "tvmscope", True),
     ("tvm", "tvm", "tvm", False),
+    ("tvm-tuned", "tvm", "tvm-tuned", False),
 )
 """Name, family, pipeline, and whether tuning records are used."""
 
@@ -129,13 +131,14 @@ BACKENDS = tuple(
         kinds=("cpu", "cuda"),
         formats=("torch", "onnx"),
         precisions=(FLOAT32, FLOAT16),
-        # TVM's own kernels multiply float32 as it is
+        # TVM's own kernels multiply float32 without TF32
         cuda_precisions=(FLOAT32, FLOAT16) if family == "tvm" else (FLOAT32, TF32, FLOAT16),
         graphs=True,
         profiles=True,
         profiles_cuda=True,
         compiles=pipeline,
         tuned=tuned,
+        searches=pipeline == "tvm-tuned",
         load=here(load),
         unavailable=unavailable,
         env=env,

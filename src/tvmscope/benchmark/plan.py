@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tvmscope.core.measurement import Cause
 from tvmscope.core.row import RowKey, Task
 from tvmscope.measure.remote import Remote
 from tvmscope.messages import Text
@@ -13,12 +14,12 @@ from tvmscope.messages import Text
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One way of running the model, ready to be loaded in a worker, or why it cannot be."""
+    """One way to run the model, ready to be loaded in a worker, or the reason why it cannot be."""
 
     task: Task
     chain: Hashable = None
-    """Entries of one chain are loaded one after the other: what one leaves in caches, such as
-    torch.compile's, serves the next."""
+    """Entries of one chain are loaded one after the other, because one fills caches for the next
+    (torch.compile)."""
     load: Remote[[Any], Any]
     """Makes the runner from `request`, in the worker."""
     request: Any = None
@@ -28,10 +29,14 @@ class Entry:
     """The reason when it cannot be measured here; such an entry is not loaded."""
     failure: Text | None = None
     """Why building what it runs failed; such an entry is a failed row."""
+    cause: Cause | None = None
+    """The kind of that failure, where it is known."""
     build_s: float | None = None
     warnings: tuple[Text, ...] = ()
+    need_bytes: int = 0
+    """What its worker holds at the least: inputs, outputs and weights."""
     items: int | None = None
-    """Items per run, where throughput was asked for."""
+    """Items per run, if throughput was requested."""
 
     @property
     def key(self) -> RowKey:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,14 +17,16 @@ from tvmscope.core.row import Task
 from tvmscope.errors import RunError
 from tvmscope.machine import gpu_state
 from tvmscope.machine.load import disturbances, snapshot
+from tvmscope.measure.confinement import scratch_folder
 from tvmscope.measure.interleave import interleave
+from tvmscope.measure.turn import alone
 from tvmscope.messages import Text, msg, msgn, word
 from tvmscope.progress import Progress
 
 Results = tuple[Result, ...]
 FEWER_CORES = 0.8
 CORES_PER_CHAIN = 2
-"""Loading compiles too (torch.compile): fewer cores would only queue up."""
+"""Loading compiles too (torch.compile), so with fewer cores it would only queue up."""
 
 
 def run(
@@ -36,6 +37,7 @@ def run(
     reference_name: str,
     tolerances: Callable[[Task], float],
     atol: float = 0.0,
+    noise: Callable[[Task], Path | None] = lambda task: None,
     progress: Progress,
     on_update: Callable[[Results], None],
     log_dir: Path | None = None,
@@ -52,7 +54,8 @@ def run(
     rows = [RunningRow(entry) for entry in entries]
 
     def against(row: RunningRow) -> Reference:
-        return Reference(reference, reference_name, tolerances(row.entry.task), atol)
+        task = row.entry.task
+        return Reference(reference, reference_name, tolerances(task), atol, lambda: noise(task))
 
     def publish() -> Results:
         results = tuple(row.result() for row in rows)
@@ -70,7 +73,7 @@ def run(
             if state is not None and row.lane is not None and row.key.device == "cuda":
                 row.watch(state)
         _measure(rows, options, progress, publish)
-    except BaseException as e:  # whatever ends the run, no worker may outlive it
+    except BaseException as e:  # no worker may outlive the run, however it ends
         for row in rows:
             row.end()
         if isinstance(e, KeyboardInterrupt):
@@ -83,7 +86,7 @@ def run(
 
 
 def pending(entries: Sequence[Entry]) -> Results:
-    """What is known of entries that are not measured yet."""
+    """Results for the entries that are not measured yet."""
     return tuple(RunningRow(entry).result() for entry in entries)
 
 
@@ -105,7 +108,7 @@ def _load(
             for row in chain:
                 _prepare(row, against(row), progress)
                 done.put(row)
-        except BaseException as e:  # carried to the thread that waits
+        except BaseException as e:  # reported in the thread that waits
             done.put(e)
 
     pool = ThreadPoolExecutor(max(1, (os.cpu_count() or 1) // CORES_PER_CHAIN))
@@ -133,9 +136,9 @@ def _chains(rows: Sequence[RunningRow]) -> list[list[RunningRow]]:
 
 
 def _prepare(row: RunningRow, against: Reference, progress: Progress) -> None:
-    if row.worker is not None:  # else it is known why it cannot be measured
+    if row.worker is not None:  # otherwise the reason why it cannot be measured is known
         progress.stage("load and verify", row.label)
-        with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
+        with scratch_folder() as folder:
             row.prepare(Path(folder) / "outputs.npz", against)
 
 
@@ -150,13 +153,14 @@ def _measure(
         return
     pids = [row.worker.pid for row in rows if row.worker is not None and row.lane is not None]
     progress.stage("measure", msg("{count} in turns", count=len(lanes)))
-    before = snapshot(pids)
-    for _ in interleave(lanes, options):
-        rounds = max(len(lane.rounds_s) for lane in lanes)
-        now = msg("round {number}", number=rounds) if rounds else msg("warm-up")
-        progress.step(*_done(rows, options), now)
-        publish()
-    found = disturbances(before, snapshot(pids))
+    with alone(progress.note):
+        before = snapshot(pids)
+        for _ in interleave(lanes, options):
+            rounds = max(len(lane.rounds_s) for lane in lanes)
+            now = msg("round {number}", number=rounds) if rounds else msg("warm-up")
+            progress.step(*_done(rows, options), now)
+            publish()
+        found = disturbances(before, snapshot(pids))
     for text in found:
         progress.note(text)
     for row in rows:
@@ -172,7 +176,7 @@ def _measure(
 
 
 def _warn_of_idle_cores(rows: Sequence[RunningRow]) -> None:
-    """Say so where a row left cores idle that another one used: the two are not quite a pair."""
+    """Warn if a row left cores idle that another row used: the two are not quite comparable."""
     used = {r.key: r.cores for r in rows if r.cores and r.key.device == "cpu"}
     if not used:
         return
@@ -190,7 +194,7 @@ def _warn_of_idle_cores(rows: Sequence[RunningRow]) -> None:
 
 
 def _done(rows: list[RunningRow], options: MeasureOptions) -> tuple[float, float]:
-    """How far the measuring is: runs where the user counts them, else time."""
+    """Return the progress: in runs if the user counts them, else in time."""
     lanes = [row.lane for row in rows if row.lane is not None and row.lane.failure is None]
     usual = [lane for lane in lanes if lane.pace is None or not lane.pace.slow]
     if options.iterations is not None:
@@ -211,7 +215,7 @@ def _mark_interrupted(rows: list[RunningRow]) -> None:
 
 
 def _tell(row: RunningRow, progress: Progress) -> None:
-    """Remark at once what keeps a row from being a plain result."""
+    """Report at once why a row is not a plain result."""
     result = row.result()
     if result.status in ("failed", "unavailable"):
         _tell_why(row, result.status, result.reason, progress)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tvmscope.benchmark.plan import Entry
 from tvmscope.benchmark.verify import verify
-from tvmscope.core.measurement import Accuracy, GpuUse, Measurement, Result, Status
+from tvmscope.core.measurement import Accuracy, Cause, GpuUse, Measurement, Result, Status
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.row import Device, RowKey
+from tvmscope.core.sensitivity import UNIT
 from tvmscope.core.stats import cov, spread
 from tvmscope.errors import BackendUnavailable, TvmscopeError, one_line
 from tvmscope.machine.gpu_state import GpuState
@@ -48,18 +50,30 @@ class RunningRow:
     def start(self, options: MeasureOptions, log_path: Path | None) -> None:
         """Start a separate worker, which waits stopped."""
         self.worker = Worker(
-            self.label, env=self.entry.env, timeout_s=options.timeout_s, log_path=log_path
+            self.label,
+            env=self.entry.env,
+            timeout_s=options.timeout_s,
+            log_path=log_path,
+            fork=self.key.device != "cuda",
         )
 
     def prepare(self, outputs: Path, against: Reference) -> None:
-        """Load, verify, and wait stopped; a failure stays in the row."""
-        assert self.worker is not None  # `start` comes first
+        """Load, verify, and stop the worker; the row records a failure."""
+        assert self.worker is not None  # `start` runs first
         try:
+            self.worker.must_fit(self.entry.need_bytes)
             self.info = self.worker.load(self.entry.load, self.entry.request)
             self.worker.outputs(outputs)
             self.accuracy = verify(
-                outputs, against.path, against.tolerance, against.name, atol=against.atol
+                outputs,
+                against.path,
+                against.tolerance,
+                against.name,
+                atol=against.atol,
+                noise=against.noise,
             )
+            if self.accuracy.within_noise:
+                self.warnings.append(_by_noise(self.accuracy))
             self.memory = self.worker.peak_memory_bytes()
             self.worker.pause()
         except TvmscopeError as e:
@@ -69,18 +83,18 @@ class RunningRow:
         self.lane = Lane(self.label, self.worker, self.info.has_device_timer)
 
     def finish(self) -> None:
-        """Note the peak of memory, and the cores that were busy, after all runs."""
+        """Record the peak memory and the number of busy cores after all runs."""
         if self.lane is None or self.lane.failure is not None or self.worker is None:
             return
         try:
             self.memory = self.worker.peak_memory_bytes()
             self.cores = self.worker.cores_used()
-        except TvmscopeError as e:  # all times are in: keep them, and the peak after loading
+        except TvmscopeError as e:  # all times are known: keep them, and the peak after loading
             self.warnings.append(msg("ended after the last round: {reason}", reason=one_line(e)))
 
     def watch(self, state: GpuState) -> None:
-        """Note the GPU's clock after each round."""
-        assert self.lane is not None  # `prepare` comes first
+        """Record the GPU's clock after each round."""
+        assert self.lane is not None  # `prepare` runs first
         self.gpu = GpuUse()
 
         def look() -> None:
@@ -92,7 +106,7 @@ class RunningRow:
         self.lane.watch = look
 
     def close(self, state: GpuState | None) -> None:
-        """End the worker politely; what the GPU then has back is what the row took."""
+        """Let the worker exit; the memory that the GPU then gets back is what the row used."""
         if self.worker is None:
             return
         before = state.used_bytes() if state is not None and self.gpu is not None else None
@@ -107,7 +121,7 @@ class RunningRow:
             self.worker.kill()
 
     def result(self) -> Result:
-        """The row as far as it is known."""
+        """Return the row as far as it is known."""
         status, reason = self._status()
         lane = self.lane if status in ("ok", "wrong") else None
         warnings = (*self.entry.warnings, *self.warnings, *(lane.notes if lane else ()))
@@ -118,6 +132,7 @@ class RunningRow:
             task=self.entry.task,
             status=status,
             reason=reason,
+            cause=self._cause() if status == "failed" else None,
             measurement=wall,
             device_measurement=_device_measurement(lane),
             accuracy=self.accuracy,
@@ -130,6 +145,10 @@ class RunningRow:
             warnings=warnings,
             items=self.entry.items,
         )
+
+    def _cause(self) -> Cause | None:
+        failure = self.failure or (self.lane.failure if self.lane else None)
+        return failure.kind if isinstance(failure, WorkerDied) else self.entry.cause
 
     def _status(self) -> tuple[Status, Text | None]:
         failure = self.failure or (self.lane.failure if self.lane else None)
@@ -147,12 +166,25 @@ class RunningRow:
 
 @dataclass(frozen=True)
 class Reference:
-    """What outputs are checked against, and how close they must come."""
+    """The values that outputs are checked against, and the tolerance."""
 
     path: Path
     name: str
     tolerance: float
     atol: float = 0.0
+    noise: Callable[[], Path | None] = lambda: None
+    """Estimates the model's own rounding noise; see `verify`."""
+
+
+def _by_noise(accuracy: Accuracy) -> Text:
+    return msg(
+        "within the model's own rounding noise ({amplification:.0f} x amplification): error "
+        "{error:.1e}, tolerance {tolerance:.0e}, noise {noise:.1e}",
+        amplification=(accuracy.noise or 0.0) / UNIT,
+        error=accuracy.error or 0.0,
+        tolerance=accuracy.tolerance,
+        noise=accuracy.noise or 0.0,
+    )
 
 
 def _measurement(lane: Lane | None) -> Measurement | None:

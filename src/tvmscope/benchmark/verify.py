@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tvmscope.benchmark.differences import Array, Difference, difference
+from tvmscope.benchmark.noise import Noise
 from tvmscope.core.measurement import Accuracy
 from tvmscope.errors import RunError
 from tvmscope.messages import Text, clauses, msg
-
-Array = npt.NDArray[Any]
+from tvmscope.storage.files import map_npz
 
 
 @dataclass(frozen=True)
-class _Difference:
+class _Judged:
     """One output beside its reference; numbers are None where the two cannot be subtracted."""
 
     max_abs: float | None = None
@@ -28,45 +28,77 @@ class _Difference:
 
 
 def verify(
-    outputs: Path, reference: Path, tolerance: float, reference_name: str, *, atol: float = 0.0
+    outputs: Path,
+    reference: Path,
+    tolerance: float,
+    reference_name: str,
+    *,
+    atol: float = 0.0,
+    noise: Callable[[], Path | None] = lambda: None,
 ) -> Accuracy:
-    """Compare two npz files output by output; the worst output counts."""
+    """Compare two npz files output by output; the worst output counts.
+
+    `noise` is asked where an output is over the tolerance: it gives the file with the model's own
+    rounding noise (see `benchmark.noise`), or None where that is not known.
+    """
     actual, expected = _read(outputs), _read(reference)
     if not expected:
         raise RunError(msg("{file} holds no outputs: nothing to verify against", file=reference))
-    differences = {
-        name: _difference(actual.get(name), array, tolerance, atol)
-        for name, array in expected.items()
+    judged = {
+        name: _judge(actual.get(name), array, tolerance, atol) for name, array in expected.items()
     }
-    problems = [
-        msg("output '{name}': {problem}", name=name, problem=d.problem)
-        for name, d in differences.items()
-        if d.problem
-    ]
-    every = differences.values()
-    known = [d for d in every if d.error is not None]
-    whole = len(known) == len(differences)  # a worst case over a part would look too good
+    problems = {name: each.problem for name, each in judged.items() if each.problem}
+    level = _noise_level(problems, actual, expected, noise) if problems else None
+    known = [each for each in judged.values() if each.error is not None]
+    whole = len(known) == len(judged)  # a worst case over a part would look too good
+    cosines = [each.cosine for each in known if each.cosine is not None]
     return Accuracy(
         reference=reference_name,
-        passed=not problems,
-        max_abs=max(d.max_abs or 0.0 for d in known) if whole else None,
-        error=max(d.error or 0.0 for d in known) if whole else None,
-        cosine=min((d.cosine for d in known if d.cosine is not None), default=None)
-        if whole
-        else None,
+        passed=not problems or level is not None,
+        max_abs=max(each.max_abs or 0.0 for each in known) if whole else None,
+        error=max(each.error or 0.0 for each in known) if whole else None,
+        cosine=min(cosines, default=None) if whole else None,
         tolerance=tolerance,
-        detail=clauses(problems) or None,
+        noise=level,
+        detail=None
+        if level is not None
+        else clauses(
+            [
+                msg("output '{name}': {problem}", name=name, problem=problem)
+                for name, problem in problems.items()
+            ]
+        )
+        or None,
     )
 
 
-def mismatch(actual: Array, expected: Array, tolerance: float, *, atol: float = 0.0) -> Text | None:
-    """How a value inside a model differs from the reference's; None where it does not.
+def _noise_level(
+    problems: Mapping[str, Text],
+    actual: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    noise: Callable[[], Path | None],
+) -> float | None:
+    """The model's noise where it covers all problems; None where it does not."""
+    comparable = all(
+        name in actual and actual[name].shape == expected[name].shape for name in problems
+    )
+    path = noise() if comparable else None
+    if path is None:
+        return None
+    estimate = Noise.read(path)
+    if not all(estimate.covers(name, actual[name], expected[name]) for name in problems):
+        return None
+    return max(estimate.of(name, expected[name]) for name in problems)
 
-    Other than in outputs, zeros prove enough here, and masks are full of infinities: what is not
-    finite must be the same in both.
+
+def mismatch(actual: Array, expected: Array, tolerance: float, *, atol: float = 0.0) -> Text | None:
+    """Describe how a value inside a model differs from the reference; None if it does not.
+
+    Unlike in outputs, zeros are proof enough here, and masks are full of infinities: values that
+    are not finite must be equal in both.
     """
     if actual.shape != expected.shape or expected.dtype.kind not in "fc":
-        return _difference(actual, expected, tolerance, atol).problem
+        return _judge(actual, expected, tolerance, atol).problem
     finite = np.isfinite(expected)
     if not np.array_equal(actual[~finite], expected[~finite], equal_nan=True):
         return msg("the reference has NaN or infinity where this output has other values")
@@ -85,43 +117,39 @@ def mismatch(actual: Array, expected: Array, tolerance: float, *, atol: float = 
     return _over(error, tolerance)
 
 
-def _difference(
-    actual: Array | None, expected: Array, tolerance: float, atol: float
-) -> _Difference:
+def _judge(actual: Array | None, expected: Array, tolerance: float, atol: float) -> _Judged:
     if actual is None:
-        return _Difference(problem=msg("missing"))
+        return _Judged(problem=msg("missing"))
     if actual.shape != expected.shape:
         shapes = {"shape": str(actual.shape), "wanted": str(expected.shape)}
-        return _Difference(problem=msg("shape {shape} instead of {wanted}", **shapes))
+        return _Judged(problem=msg("shape {shape} instead of {wanted}", **shapes))
     if expected.size == 0:
-        return _Difference(max_abs=0.0, error=0.0)
+        return _Judged(max_abs=0.0, error=0.0)
     if expected.dtype.kind in "biu":
         return _exact(actual, expected)
-    a, b = actual.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
-    if problem := _infinite(a, b):
-        return _Difference(problem=problem)
-    scale = float(np.abs(b).max())
-    if scale == 0.0:
-        return _Difference(problem=msg("the reference is all zeros: matching it proves nothing"))
-    max_abs = float(np.abs(a - b).max())
-    error = max_abs / scale
-    passed = max_abs <= tolerance * scale + atol
-    problem = None if passed else _over(error, tolerance)
-    return _Difference(max_abs, error, _cosine(a, b), problem)
+    found = difference(actual, expected)
+    if problem := _infinite(found, expected.size):
+        return _Judged(problem=problem)
+    if found.scale == 0.0:
+        return _Judged(problem=msg("the reference is all zeros: matching it proves nothing"))
+    passed = found.max_abs <= tolerance * found.scale + atol
+    problem = None if passed else _over(found.error, tolerance)
+    return _Judged(found.max_abs, found.error, found.cosine, problem)
 
 
-def _infinite(a: Array, b: Array) -> Text | None:
-    """What is no number, first in the reference `b`, then in the result."""
-    in_result, in_reference = (int(x.size - np.isfinite(x).sum()) for x in (a, b))
-    if in_reference:
+def _infinite(found: Difference, size: int) -> Text | None:
+    """What is no number, first in the reference, then in the result; the same in both is right."""
+    if found.odd_reference or not found.finite:
         return msg(
             "{bad} of {size} values of the reference are NaN or infinite",
-            bad=in_reference,
-            size=b.size,
+            bad=found.odd_reference or size,
+            size=size,
         )
-    if in_result:
+    if found.odd_result:
         return msg(
-            "{bad} of {size} values of the result are NaN or infinite", bad=in_result, size=a.size
+            "{bad} of {size} values of the result are NaN or infinite",
+            bad=found.odd_result,
+            size=size,
         )
     return None
 
@@ -134,32 +162,22 @@ def _over(error: float, tolerance: float) -> Text:
     )
 
 
-def _exact(actual: Array, expected: Array) -> _Difference:
+def _exact(actual: Array, expected: Array) -> _Judged:
     """Integers and booleans are indices, labels or masks: close is not good enough."""
     wrong = int((actual != expected).sum())
     gap = np.abs(actual.astype(np.float64) - expected.astype(np.float64))
     if not np.isfinite(gap).all():
-        return _Difference(problem=msg("has NaN or infinite values where integers are expected"))
+        return _Judged(problem=msg("has NaN or infinite values where integers are expected"))
     scale = max(1.0, float(np.abs(expected.astype(np.float64)).max()))
     problem = None
     if wrong:
         problem = msg("{wrong} of {size} integers differ", wrong=wrong, size=expected.size)
-    return _Difference(float(gap.max()), float(gap.max()) / scale, None, problem)
-
-
-def _cosine(a: Array, b: Array) -> float:
-    """Scaled by the largest magnitudes first, so that no square overflows; 0 for a zero vector."""
-    top = float(np.abs(a).max())
-    if top == 0.0:
-        return 0.0
-    x, y = a / top, b / np.abs(b).max()
-    return float(np.clip(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)), -1.0, 1.0))
+    return _Judged(float(gap.max()), float(gap.max()) / scale, None, problem)
 
 
 def _read(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+        return map_npz(path)
     except (OSError, ValueError, zipfile.BadZipFile) as e:
         raise RunError(
             msg("{path} cannot be read as saved outputs: {reason}", path=path, reason=str(e))

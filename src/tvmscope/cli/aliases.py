@@ -30,7 +30,8 @@ Words = list[str]
 
 
 def modern(args: Sequence[str]) -> Words:
-    """The arguments in tvmscope's own words; commands besides `compile` and `run` keep theirs."""
+    """Translate the arguments to tvmscope's own; commands other than `compile` and `run` keep
+    theirs."""
     if not args or args[0] not in _RENAMED:
         return list(args)
     command, words = args[0], list(args[1:])
@@ -64,14 +65,14 @@ def wants_average(args: Sequence[str]) -> bool:
 
 
 def _nms(command: str, words: Words) -> Words:
-    """Suppression is always on; a number after the flag is its overlap."""
+    """Suppression is always on; a number after the flag sets its overlap."""
     if words and _NUMBER.fullmatch(words[0]):
         return ["--nms-iou", words.pop(0)]
     return []
 
 
 def _fast_scatter(command: str, words: Words) -> Words:
-    """Says what is the default when compiling; when running there is nothing to choose."""
+    """Translate the switch, which is the default when compiling and has no effect when running."""
     off = bool(words) and bool(_SWITCH.fullmatch(words[0])) and words.pop(0).lower() in _OFF
     if command != "compile":
         return []
@@ -83,7 +84,8 @@ def _profile_top(command: str, words: Words) -> Words:
 
 
 def _tune(command: str, words: Words) -> Words:
-    """Compiling tunes as long as the time says; a script's bare switch means the usual time."""
+    """Translate the switch: compiling tunes for the given time; a bare switch means the usual
+    one."""
     if command != "compile":
         raise UsageError(
             msg(

@@ -30,9 +30,9 @@ class Command:
     """Takes its own parameters, and `options: Options`, `show: Show` built from the groups."""
     groups: tuple[Group, ...]
     panel: str
-    """The heading it stands under in `tvmscope --help`, one of `PANELS`."""
+    """The heading of the command in `tvmscope --help`, one of `PANELS`."""
     needs: tuple[str, ...] = ()
-    """Modules of extras without which it can do nothing; asked for before anything else."""
+    """Modules of extras that the command cannot work without; they are checked first."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Family:
 
 
 def bind(command: Command, name: str) -> Callable[..., int]:
-    """A function with all flags as parameters, the shape that typer reads."""
+    """Return a function with all flags as parameters, the shape that typer reads."""
     own = inspect.signature(command.run, eval_str=True).parameters
     groups = {group: inspect.signature(group, eval_str=True).parameters for group in command.groups}
     parameters = [p for p in own.values() if p.name not in _INJECTED]
@@ -61,14 +61,14 @@ def bind(command: Command, name: str) -> Callable[..., int]:
         return command.run(**mine, **injected) or 0
 
     keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-    # what typer reads; functions have no such attribute by their type
+    # typer reads this attribute, which the type of functions does not have
     call.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
     call.__doc__ = command.run.__doc__
     return call
 
 
 def _split(fields: dict[str, Any]) -> dict[str, Any]:
-    """Flags about showing go to `Show`, all others to `Options`; `redact` concerns both."""
+    """Pass flags about showing to `Show`, all others to `Options`; `redact` goes to both."""
     from tvmscope.stages.options import Options
 
     shown = {f.name for f in dataclasses.fields(Show)}

@@ -30,7 +30,7 @@ def _print_version(wanted: bool) -> None:
 
 
 def build_app() -> typer.Typer:
-    """All commands of this package; one that does not load is left out (`doctor` names it)."""
+    """Make the application with all commands; one that does not load is left out (see `doctor`)."""
     app = typer.Typer(
         name="tvmscope",
         pretty_exceptions_enable=False,
@@ -86,16 +86,16 @@ def _place(item: tuple[str, Command | Family]) -> tuple[int, str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    for stream in (sys.stdout, sys.stderr):  # a terminal without UTF-8 shows "?", not a traceback
+    for stream in (sys.stdout, sys.stderr):  # a terminal without UTF-8 shows "?", no traceback
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    # Before anything is built: help texts name what plug-ins bring.
+    # Before anything is built, because help texts name the parts of plug-ins.
     plugins.allow(NO_PLUGINS not in args)
     args = [word for word in args if word != NO_PLUGINS] or ["--help"]
     try:
         args = _speak(args) or ["--help"]
         code = build_app()(args=modern(args), prog_name="tvmscope", standalone_mode=False)
-    except Exception as e:  # the one catch site: every failure ends as a line and an exit code
+    except Exception as e:  # the one catch site: every failure ends as one line and an exit code
         return _fail(e, verbose="-v" in args or "--verbose" in args)
     finally:
         for failure in plugins.failures():
@@ -127,7 +127,7 @@ def _parted(word: str) -> list[str]:
 
 
 def _fail(error: Exception, *, verbose: bool) -> int:
-    """One line on stderr and the exit code; the traceback only when asked for."""
+    """Print one line on stderr and return the exit code; show the traceback only with -v."""
     if verbose:
         traceback.print_exception(error, file=sys.stderr)
     error = explain(error) or error

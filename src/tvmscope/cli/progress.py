@@ -18,7 +18,7 @@ _LINE_EVERY_S = 10.0
 
 
 class Notes:
-    """Prints the remarks, and remembers where work was saved last, for when it is interrupted."""
+    """Prints the remarks, and remembers where work was saved last, in case it is interrupted."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -92,7 +92,7 @@ class Bars(Notes):
 
 @contextmanager
 def showing(console: Console) -> Iterator[Notes]:
-    """A progress for the duration of some work."""
+    """Show progress while some work runs."""
     if console.quiet or not console.is_terminal:
         yield Notes(console) if console.quiet else Lines(console)
         return

@@ -31,7 +31,7 @@ class InterruptedWork(TvmscopeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """The flags about showing, and what they mean."""
+    """The flags about showing, and their effects."""
 
     json: bool = False
     quiet: bool = False
@@ -43,13 +43,13 @@ class Show:
 
     @cached_property
     def console(self) -> Console:
-        """The terminal, as far as it is for people."""
+        """Return the terminal for people."""
         from rich.console import Console
 
         return Console(stderr=True, quiet=self.quiet, highlight=False)
 
     def text(self, *lines: RenderableType) -> None:
-        """Print for people; strings are taken literally."""
+        """Print text for people; strings are printed literally."""
         from rich.text import Text
 
         for line in lines:
@@ -64,7 +64,8 @@ class Show:
 
     @contextmanager
     def working(self, done: Sequence[Session] = ()) -> Iterator[Progress]:
-        """Progress while something long runs; Ctrl-C becomes an error that names what was kept.
+        """Show progress while something long runs; Ctrl-C becomes an error that names what was
+        saved.
 
         `done` may grow meanwhile: an interruption shows the sessions in it, and the unfinished one
         as far as it has measured rows.
@@ -87,13 +88,13 @@ class Show:
             raise InterruptedWork(msg("interrupted; {kept}", kept=kept)) from interrupted
 
     def plans(self, models: Sequence[Any], options: Options) -> int:
-        """What `--dry-run` prints: for each model, what would be done."""
+        """Print what `--dry-run` shows: for each model, what would be done."""
         from tvmscope.workflow.examining.plan import plan
 
         return self.planned([plan(model, options).lines() for model in models])
 
     def planned(self, plans: Sequence[Sequence[str]]) -> int:
-        """Plans in lines, for people and as JSON."""
+        """Print plans as lines for people, or as JSON."""
         for lines in plans:
             self.text(*lines)
         if self.json:
@@ -101,13 +102,13 @@ class Show:
         return 0
 
     def presentable(self, sessions: Sequence[Session]) -> list[Session]:
-        """The sessions as they may be shown: with `--redact`, without names."""
+        """Return the sessions as they may be shown: without names if `--redact` is given."""
         from tvmscope.stages.reports import without_names
 
         return [without_names(s) for s in sessions] if self.redact else list(sessions)
 
     def sessions(self, sessions: Sequence[Session], *, json: bool = True) -> None:
-        """Tables for people; JSON (unless it comes in another form) and times where asked for."""
+        """Show tables for people; JSON (unless printed otherwise) and times if requested."""
         from tvmscope.report.formats import console, json_
 
         shown = self.presentable(sessions)
@@ -119,7 +120,7 @@ class Show:
 
 
 def _unfinished(folder: Path | None) -> list[Session]:
-    """The interrupted job's session, where it was saved with at least one measured row."""
+    """Return the interrupted job's session, if it was saved with at least one measured row."""
     from tvmscope.core.session import FILE_NAME, load
 
     if folder is None or not (folder / FILE_NAME).is_file():
@@ -151,7 +152,7 @@ def write(document: str, file: Path | None = None) -> None:
 
 
 def refuse_overwrite(file: Path | None, force: bool) -> None:
-    """Called before long work: its end must not lose an earlier result, nor itself for that."""
+    """Refuse to overwrite a file; called before long work, so that no result is lost at its end."""
     if file is not None and file.exists() and not force:
         raise UsageError(msg("{file} exists; --force overwrites it", file=file))
 

@@ -1,4 +1,4 @@
-"""From a prepared model to an artifact folder: import, lower, generate code, link, describe."""
+"""Compiles a prepared model into an artifact folder: import, lower, generate, link, describe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvm.runtime import Executable
 from tvmscope.compiler import frontends, pipeline
 from tvmscope.compiler.codegen.lift_weights import lift_weights
 from tvmscope.compiler.codegen.linkers import link, linker_for
-from tvmscope.compiler.describe import sources
+from tvmscope.compiler.describe import kernel_code, sources
 from tvmscope.compiler.describe.machine_code import with_code
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
@@ -26,6 +26,7 @@ from tvmscope.core.model import Prepared, TensorSpec
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.vision import vision_of
+from tvmscope.cuda.library.call import NEEDS
 from tvmscope.errors import BuildError, one_line
 from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
@@ -36,7 +37,7 @@ from tvmscope.storage.files import digest_file
 def build(
     prepared: Prepared, output: Path, target: Target, host: Target, options: CompileOptions
 ) -> Artifact:
-    """Compile into the folder `output`, which appears whole or not at all."""
+    """Compile into the folder `output`, which appears complete or not at all."""
     start = time.perf_counter()
     imported = frontends.import_model(prepared, options.fallback)
     if imported.fallbacks and target.kind != "llvm":
@@ -51,7 +52,7 @@ def build(
     tvm_target = tvm.target.Target(to_tvm(target), host=to_tvm(host))
     lowered = pipeline.run(imported.module, target, tvm_target, options)
     module, constants = lowered.module, list[np.ndarray]()
-    if target.kind == "llvm":  # a GPU gets a copy of its own, and CUDA graphs want constants
+    if target.kind == "llvm":  # a GPU gets its own copy, and CUDA graphs need constants
         module, constants = lift_weights(module)
     executable = _generate(prepared, module, tvm_target, options)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +60,7 @@ def build(
         library, apart = Path(scratch) / artifacts.LIBRARY, Path(scratch) / artifacts.WEIGHTS
         stored = weights.save(constants, apart) if constants else ()
         _link(executable, library, target if target.kind == "llvm" else host)
-        cubins.save(_cubins(lowered), Path(scratch))
+        cubins.save(_cubins(lowered), Path(scratch), lowered.library_calls)
         shutil.copyfile(load_model.__file__, Path(scratch) / artifacts.LOADER)
         for part, content in imported.fallbacks:
             (Path(scratch) / part.file).write_bytes(content)
@@ -86,6 +87,7 @@ def build(
             stored=stored,
             stored_digest=digest_file(apart) if stored else None,
             generated_digest=digest_file(code) if code.exists() else None,
+            libraries=dict(NEEDS) if lowered.library_calls else {},
             fallbacks=tuple(part for part, _ in imported.fallbacks),
             pass_times_s=lowered.times_s,
             versions=versions() | _cuda_version(library, target),
@@ -98,6 +100,7 @@ def build(
         )
         described_code = with_code(lowered.kernels, lowered.generated.values())
         artifacts.save_kernels(described_code, Path(scratch))
+        kernel_code.save(lowered.module, Path(scratch))
         artifacts.save(described, Path(scratch))
         _replace_folder(Path(scratch), output)
     return described
@@ -149,12 +152,12 @@ def _link(executable: Executable, library: Path, target: Target) -> None:
         executable.export_library(str(library), fcompile=linker)
     except BuildError:
         raise
-    except Exception as e:  # TVM's own errors, while it writes object files
+    except Exception as e:  # TVM raises its own error types while it writes object files
         raise BuildError(msg("the library cannot be written: {reason}", reason=one_line(e))) from e
 
 
 def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]:
-    """Output names of the source with the types that the compiled function really returns."""
+    """Return the source's output names with the types that the compiled function returns."""
     result = module["main"].ret_ty
     types = list(result.fields) if hasattr(result, "fields") else [result]
     if len(types) != len(prepared.model.outputs):
@@ -173,18 +176,18 @@ def _outputs(prepared: Prepared, module: tvm.IRModule) -> tuple[TensorSpec, ...]
 
 
 def _replace_folder(scratch: Path, output: Path) -> None:
-    """Move the files over; an artifact that was there before goes only when the new one is done."""
+    """Move the files over; an earlier artifact is removed only when the new one is complete."""
     output.mkdir(exist_ok=True)
     parts = [file.name for file in output.glob(fallback.FILES)]
-    for name in (artifacts.WEIGHTS, cubins.CODE, cubins.TABLE, *parts):
+    for name in (artifacts.WEIGHTS, cubins.CODE, cubins.TABLE, cubins.CALLS, *parts):
         if not (scratch / name).exists():
-            (output / name).unlink(missing_ok=True)  # of an artifact that was here before
+            (output / name).unlink(missing_ok=True)  # from an earlier artifact
     for file in sorted(scratch.iterdir(), key=lambda f: f.name == artifacts.META):
         shutil.move(str(file), output / file.name)
 
 
 def _cuda_version(library: Path, target: Target) -> dict[str, str]:
-    """The CUDA version that a driver needs; none where kernels are compiled on loading."""
+    """Return the CUDA version that a driver needs; none if kernels are compiled on loading."""
     if target.kind != "cuda" or not cuda_code.holds_binary(library):
         return {}
     found = cuda_code.compiler()
@@ -192,7 +195,7 @@ def _cuda_version(library: Path, target: Target) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """What the artifact was made with."""
+    """Return the versions of the packages that made the artifact."""
     found = {"python": sys.version.split()[0], "tvm": str(tvm.__version__)}
     for package in ("tvmscope", "apache-tvm-ffi", "torch", "onnx", "triton"):
         try:

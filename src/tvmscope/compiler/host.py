@@ -9,9 +9,9 @@ from tvmscope.runtime import tvm_compat
 
 
 def llvm_host() -> tuple[str, str]:
-    """LLVM's name of this CPU and its triple. Imports TVM: call it in a child process.
+    """Return LLVM's name of this CPU and its triple; imports TVM, so call it in a child process.
 
-    Where the host is capped and LLVM's CPU has more, the CPU that stands for the cap is named.
+    If the host is capped and LLVM's CPU has more features, return the CPU that represents the cap.
     """
     tvm_compat.import_tvm(torch=False)
     from tvm.target import codegen
@@ -24,7 +24,7 @@ def llvm_host() -> tuple[str, str]:
 
 
 def llvm_features(arch: str, triple: str | None) -> tuple[str, ...] | None:
-    """Instruction-set features that LLVM gives a CPU name; None when LLVM does not know it."""
+    """Return the features that LLVM gives a CPU name; None if LLVM does not know it."""
     tvm_compat.import_tvm(torch=False)
     from tvm.target import Target as TvmTarget
     from tvm.target import codegen
@@ -37,9 +37,9 @@ def llvm_features(arch: str, triple: str | None) -> tuple[str, ...] | None:
 
 
 def probe(target: dict[str, Any]) -> float:
-    """Compile and run a small vector kernel for TVM's `target`; returns its result's error.
+    """Compile and run a small vector kernel for TVM's `target`; return the error of its result.
 
-    Called in a child process: code for a CPU that this one is not dies there with SIGILL.
+    Called in a child process: code for another CPU dies there with SIGILL.
     """
     import numpy as np
 

@@ -24,12 +24,12 @@ Run = Callable[[Sequence[Array]], list[Array]]
 
 @lru_cache(maxsize=1)
 def this_machine() -> Target:
-    """The target that code runs on here."""
+    """Return the target of this machine."""
     return targets.host_target()
 
 
 def compile_here(imported: Imported, options: CompileOptions) -> Run:
-    """A function from a list of arrays to a list of arrays."""
+    """Return a function from a list of arrays to a list of arrays."""
     target = this_machine()
     described = targets.to_tvm(target)
     tvm_target = tvm.target.Target(described, host=described)

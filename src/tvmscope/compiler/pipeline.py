@@ -16,6 +16,7 @@ import tvm
 
 from tvmscope.compiler import schedules
 from tvmscope.compiler.describe import kernel_ir, sources
+from tvmscope.compiler.describe.pass_dump import PassDump, Ran
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.compiler.passes import all_passes, ordered, required
@@ -24,9 +25,13 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
 from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.errors import PassError, UsageError, one_line
 from tvmscope.messages import msg
 from tvmscope.plugins import Plugin, PluginFailure
+
+PIPELINES = ("tvm", "tvm-tuned", "tvmscope")
+"""Those that are read from the list of passes."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,13 @@ class Step:
     run: tvm.transform.Pass
     tracks: str = "bindings"
     """As in `Pass`; a user's own passes leave the names on the bindings."""
+    words: str = ""
+    """As in `Pass`; nobody knows what a user's own pass does."""
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A module that is ready for the VM, and what happened on the way."""
+    """A module that is ready for the VM, and what is known about its lowering."""
 
     module: tvm.IRModule
     times_s: dict[str, float]
@@ -51,10 +58,12 @@ class Lowered:
     kernels: tuple[KernelIR, ...] = ()
     generated: dict[str, CompiledKernel] = field(default_factory=dict)
     """CUDA kernels, by the packed function that launches each."""
+    library_calls: dict[str, LibraryCall] = field(default_factory=dict)
+    """Units that a library computes, likewise."""
 
 
 def select(options: CompileOptions, target: Target) -> list[Pass]:
-    """The passes that `options` ask for on `target`."""
+    """Select the passes that `options` require on `target`."""
     known = all_passes()
     names = {each.name for each in known}
     unknown = [name for name in options.disabled_passes if name not in names]
@@ -72,14 +81,14 @@ def select(options: CompileOptions, target: Target) -> list[Pass]:
     return [
         each
         for each in known
-        if target.device in (each.theirs if options.pipeline == "tvm" else each.ours)
+        if target.device in each.devices_of(options.pipeline)
         and each.when(options)
         and each.name not in options.disabled_passes
     ]
 
 
 def plugins(options: CompileOptions, target: Target) -> tuple[Plugin, ...]:
-    """What other packages bring: the passes that run, the rules that are offered kernels."""
+    """Return the plug-ins in use: the passes that run, the rules that are offered kernels."""
     if options.pipeline != "tvmscope":
         return ()
     brought = ordered().plugins
@@ -95,15 +104,15 @@ def passes(
     since: str | None = None,
     until: str | None = None,
 ) -> list[Step]:
-    """The chosen pipeline, or some phases of ours."""
+    """Return the chosen pipeline, or some phases of ours."""
     options = context.options
-    if options.pipeline in ("tvm", "tvmscope"):
+    if options.pipeline in PIPELINES:
         chosen: Iterator[Pass] = itertools.takewhile(
             lambda p: p.phase != until, select(options, context.target)
         )
         if since is not None:
             chosen = itertools.dropwhile(lambda p: p.phase != since, chosen)
-        return [Step(p.phase, p.name, p.make(context), p.tracks) for p in chosen]
+        return [Step(p.phase, p.name, p.make(context), p.tracks, p.words) for p in chosen]
     user = user_passes(options.pipeline, tvm_target)
     return [Step("user", f"{i:02d}-{p.info.name}", p) for i, p in enumerate(user)]
 
@@ -134,6 +143,7 @@ def run(
     times: dict[str, float] = {}
     calls: list[sources.Call] = []
     reached: dict[str, tvm.IRModule] = {}
+    dump = _dump(module, options)
     config = {"relax.backend.use_cuda_graph": options.graph}
     with tvm_target, tvm.transform.PassContext(opt_level=3, config=config):
         for index, step in enumerate(steps):
@@ -143,21 +153,30 @@ def run(
             copy = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
             after = _apply(step, copy, list(times))
             times[step.name] = time.perf_counter() - start
+            if dump is not None:
+                ran = Ran(step.phase, step.name, step.words, times[step.name])
+                dump.passed(ran, module, after, ends_phase=_phase_ends(steps, index))
             module, calls = _track(step, module, after, calls)
             if watch is not None:
                 watch(module, calls)
-            if options.dump_ir and _phase_ends(steps, index):
-                _dump(module, Path(options.dump_ir), len(times), step.phase)
     if until is not None:
         return Lowered(module, times, calls, tuple(context.remarks))
     scheduled = reached.get("lower", module)  # a user's own pipeline has no phases
     plain = reached.get("schedule", scheduled)
     kernels = kernel_ir.describe(plain, scheduled, context.remarks, options.choices)
-    return Lowered(module, times, calls, tuple(context.remarks), kernels, context.kernels)
+    return Lowered(
+        module=module,
+        times_s=times,
+        calls=calls,
+        remarks=tuple(context.remarks),
+        kernels=kernels,
+        generated=context.kernels,
+        library_calls=context.library_calls,
+    )
 
 
 def _failures(target: Target) -> tuple[PluginFailure, ...]:
-    """What other packages bring and cannot be used."""
+    """Return the parts of other packages that cannot be used."""
     return (*ordered().failures, *schedules.ordered(target.device).failures)
 
 
@@ -193,6 +212,9 @@ def _phase_ends(steps: Sequence[Step], index: int) -> bool:
     return index + 1 == len(steps) or steps[index + 1].phase != steps[index].phase
 
 
-def _dump(module: tvm.IRModule, folder: Path, index: int, phase: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{index:02d}-{phase}.py").write_text(module.script(), encoding="utf-8")
+def _dump(module: tvm.IRModule, options: CompileOptions) -> PassDump | None:
+    if options.dump_ir is None:
+        return None
+    dump = PassDump(Path(options.dump_ir), each_pass=options.dump_each_pass)
+    dump.begin(module)
+    return dump

@@ -90,6 +90,8 @@ class Artifact:
     stored_digest: str | None = None
     generated_digest: str | None = None
     """Of the generated CUDA kernels beside the library; None where there are none."""
+    libraries: dict[str, str] = field(default_factory=dict)
+    """Libraries that loading needs beside TVM, and the oldest major version of each."""
     fallbacks: tuple[Fallback, ...] = ()
     """Parts that run in a framework; loading needs it."""
     pass_times_s: dict[str, float] = field(default_factory=dict)

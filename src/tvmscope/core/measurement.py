@@ -22,8 +22,16 @@ class Accuracy:
     error: float | None
     cosine: float | None
     tolerance: float
+    noise: float | None = None
+    """The model's own rounding noise, as an error, where the error is over the tolerance but within
+    that noise: then `passed` is true, and `within_noise` too."""
     detail: Text | None = None
     """Why it failed: the output's name and what differs; None when passed."""
+
+    @property
+    def within_noise(self) -> bool:
+        """Whether it passed by the model's noise alone, and not by the tolerance."""
+        return self.passed and self.noise is not None
 
 
 Status = Literal["ok", "wrong", "failed", "unavailable", "interrupted"]
@@ -31,6 +39,10 @@ _SAID = (
     marked("ok"), marked("wrong"), marked("failed"), marked("unavailable"), marked("interrupted"),
 )  # fmt: skip
 """For translators: `messages.word` says them."""
+
+
+Cause = Literal["unsupported", "crash", "hang", "exit", "memory", "time", "disk"]
+"""What kind of failure a row ended with: its importer refused the model, or its process ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +81,8 @@ class Result:
     task: Task
     status: Status
     reason: Text | None = None
+    cause: Cause | None = None
+    """For a failed row whose failure is of a known kind."""
     measurement: Measurement | None = None
     device_measurement: Measurement | None = None
     """CUDA only: the same rounds by events, beside the wall clock."""

@@ -38,8 +38,12 @@ class CompileOptions:
     disabled_passes: tuple[str, ...] = ()
     dump_ir: str | None = None
     """A folder that receives the IR after each phase."""
+    dump_each_pass: bool = False
+    """Whether it receives the IR after each pass instead, with what the pass changed."""
     fallback: bool = True
     """Whether operators without a kernel run in the model's own framework."""
+    library: bool = False
+    """Whether cuBLASLt may compute what it was measured to compute fastest (on CUDA)."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Settings of single passes: `winograd` (False: direct convolutions only), `disabled_rules`
     (names of schedule rules to leave out)."""
@@ -100,13 +104,16 @@ class TuneOptions:
 class PictureOptions:
     """Images to show to an artifact, and how; None leaves it to what the artifact knows."""
 
-    pictures: tuple[Path, ...]
+    pictures: tuple[Path | str, ...]
+    """Files, folders, http(s) addresses, or `cat` for the picture that comes with the package."""
     task: PictureTask | None = None
     head: str | None = None
     """A head's name, or `darknet:model.cfg`, whose anchors are taken."""
     labels: Path | None = None
     preprocess: dict[str, Any] = field(default_factory=dict)
     """Fields of `core.vision.Preprocess` that the user gave."""
+    offline: bool = False
+    """Download no image."""
     score_threshold: float = 0.25
     nms_iou: float = 0.45
     save_vis: Path | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tvmscope.core.row import RowKey
 from tvmscope.core.tuning import Choice
@@ -147,6 +148,10 @@ class KernelIR:
     def is_of(self, key: RowKey) -> bool:
         """Whether it describes a kernel of this row; an artifact's own description names none."""
         return self.key is None or self.key == key
+
+
+Code = Literal["tir", "llvm", "asm", "cuda", "ptx", "sass"]
+"""A form of a kernel's code, from the loops to the device's own instructions."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -71,6 +72,23 @@ def summary(m: Measurement) -> dict[str, Any]:
         "p99_s": float(np.percentile(values, 99)) if singles >= P99_SAMPLES else None,
         "values_s": values.tolist(),
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """The mean, the median and the scatter of a row's single times, as older tools print them."""
+
+    mean_s: float
+    median_s: float
+    std_s: float | None
+    """None of a single time."""
+    samples: int
+
+
+def moments(m: Measurement) -> Moments:
+    """The moments of a measurement."""
+    found = summary(m)
+    return Moments(**{name: found[name] for name in ("mean_s", "median_s", "std_s", "samples")})
 
 
 def median_interval(rounds: Rounds) -> tuple[float, float] | None:

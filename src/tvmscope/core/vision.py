@@ -81,6 +81,18 @@ class Preprocess:
     """Where the channels are; None if the input's shape determines it."""
 
 
+PRESETS = {
+    "imagenet": Preprocess(
+        fit="crop", crop=0.875, scale=1 / 255, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
+    ),
+    "inception": Preprocess(fit="crop", crop=0.875, scale=1 / 127.5, mean=(1.0,)),
+    "unit": Preprocess(fit="crop", crop=0.875, scale=1 / 255),
+    "raw": Preprocess(),
+}
+"""Preprocessing that many models were trained with: PyTorch's on ImageNet, -1 to 1 as TensorFlow's
+have it, 0 to 1, and pixels as they are."""
+
+
 @dataclass(frozen=True)
 class Anchors:
     """A darknet head: anchor boxes in input pixels, and how far a centre may leave its cell."""

@@ -1,4 +1,4 @@
-"""Run and time one compiled kernel on a GPU, by the driver alone.
+"""Run and time one compiled kernel on a GPU, by the driver alone, or a library's call.
 
 A timed graph has ten launches, each with its own copy of the weights. Before each graph the L2
 cache is filled with other data, as a network whose weights exceed it would do, and the other inputs
@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from functools import cache
 from math import ceil
 from typing import Any
 
 import numpy as np
 
+from tvmscope.cuda.binding import bind
 from tvmscope.cuda.driver import Kernel, call
 from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.library.call import LibraryCall
+from tvmscope.cuda.library.cublaslt import Library, LibraryError, Product
+from tvmscope.cuda.units import Unit
+from tvmscope.errors import RunError
+from tvmscope.messages import msg
 
 Array = np.ndarray[Any, Any]
 LAUNCHES = 10
@@ -103,13 +110,10 @@ class Memory:
             call("cuMemFree_v2", self._at)
 
 
-class KernelBench:
-    """A kernel with its tensors on the device. `tensors` are by role, the weight packed."""
-
-    def __init__(self, kernel: CompiledKernel, tensors: Mapping[str, Array]) -> None:
-        use_device()
-        self._tensors = dict(tensors)
-        self._kernel = Kernel(
+def loaded(kernel: CompiledKernel | LibraryCall) -> Kernel | Product:
+    """What launches it, in the current context."""
+    if isinstance(kernel, CompiledKernel):
+        return Kernel(
             kernel.cubin,
             kernel.name,
             grid=kernel.grid,
@@ -117,17 +121,37 @@ class KernelBench:
             shared_bytes=kernel.shared_bytes,
             dependent=kernel.config.pdl > 0,
         )
-        self._roles = [t.role for t in kernel.arguments]
-        self._memory = {t.role: Memory(t.size_bytes) for t in kernel.arguments}
-        for role, memory in self._memory.items():
+    try:
+        return _cublaslt().product(kernel.to_json(), strict=True)
+    except LibraryError as e:
+        raise RunError(msg("{call}: {reason}", call=kernel.config.label, reason=str(e))) from e
+
+
+@cache
+def _cublaslt() -> Library:
+    return Library()
+
+
+class KernelBench:
+    """A kernel with its tensors on the device. `tensors` are by role, the weight packed."""
+
+    def __init__(
+        self, unit: Unit, kernel: CompiledKernel | LibraryCall, tensors: Mapping[str, Array]
+    ) -> None:
+        use_device()
+        self._tensors = dict(tensors)
+        self._kernel = loaded(kernel)
+        arguments = bind(unit, kernel.config).arguments
+        self._roles = [t.role for t in arguments]
+        self._memory = {t.role: Memory(t.size_bytes) for t in arguments}
+        for tensor in arguments:
+            role = tensor.role
             if role in tensors:
-                memory.write(tensors[role])
+                self._memory[role].write(tensors[role].astype(tensor.dtype, copy=False))
             else:
-                memory.clear()  # counters begin with zero
+                self._memory[role].clear()  # counters begin with zero
         self._weights = [self._memory["weight"]] if "weight" in self._memory else []
-        self._scratch = Memory(kernel.scratch_bytes) if kernel.scratch_bytes else None
-        hidden = [self._scratch.pointer if self._scratch else 0]
-        self._hidden = (hidden + [0] * kernel.hidden_pointers)[: kernel.hidden_pointers]
+        self._hidden = [0] * kernel.hidden_pointers
         self._stream = ctypes.c_void_p()
         call("cuStreamCreate", ctypes.byref(self._stream), _NON_BLOCKING)
         self._graph: ctypes.c_void_p | None = None

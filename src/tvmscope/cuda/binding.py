@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tvmscope.cuda.config import Config
+from tvmscope.cuda.config import LIBRARY, Config
+from tvmscope.cuda.library.call import arguments, call_of
 from tvmscope.cuda.units import (
     ITEM_BYTES,
     Attention,
@@ -38,10 +39,14 @@ PARAMETERS = {
     "sum": "total",
     "workspace": "workspace",
     "counters": "counters",
+    "scratch": "",
 }
-"""The kernel parameter of each role, in the order in which kernels take them."""
+"""The kernel parameter of each role, in the order in which kernels take them. Triton adds scratch
+memory, which has no name."""
 
 _CONTRACTION = ("x", "w", "bias", "residual", "y", "workspace", "counters")
+DESCRIPTOR_BYTES = 128
+"""What the tensor memory accelerator reads about one matrix."""
 _EARLY_SUMS = 32
 """Residuals of so many values per thread are fetched before the main loop, to hide their latency;
 more would take its registers."""
@@ -219,7 +224,9 @@ def _persistent(unit: Matmul | Conv2d, config: Config) -> Binding:
         **_epilogue(unit.epilogue),
         **_tile(config),
     }
-    return _binding("persistent", unit, _CONTRACTION[:5], constants, (blocks, 1, 1))
+    # what descriptors lie in, for each block
+    scratch = Tensor(role="scratch", dtype="int32", shape=(blocks, 2 * DESCRIPTOR_BYTES // 4))
+    return _binding("persistent", unit, _CONTRACTION[:5], constants, (blocks, 1, 1), (scratch,))
 
 
 Rows = tuple[int, int]
@@ -317,6 +324,14 @@ def _attention(unit: Attention, config: Config) -> Binding:
 def padded(size: int) -> int:
     """The power of two, from 16, that holds a head's values."""
     return max(16, 1 << (size - 1).bit_length())
+
+
+def _library(unit: Matmul | Conv2d, config: Config) -> Binding:
+    """A library's call has arguments alone: it finds its own grid."""
+    call = call_of(unit, config)
+    return Binding(
+        function=call.library, constants={}, arguments=arguments(unit), absent=(), grid=(0, 0, 0)
+    )
 
 
 def _softmax(unit: Softmax, config: Config) -> Binding:
@@ -426,6 +441,8 @@ _MAKERS: dict[tuple[str, str], Callable[[Any, Config], Binding]] = {
     ("matmul", "persistent"): _persistent,
     ("conv2d", "persistent"): _persistent,
     ("matmul", "matvec"): _matvec,
+    ("matmul", LIBRARY): _library,
+    ("conv2d", LIBRARY): _library,
     ("attention", "attention"): _attention,
     ("softmax", "softmax"): _softmax,
     ("norm", "norm"): _norm,

@@ -9,8 +9,10 @@ from tvmscope.storage.codec import decode, encode
 
 Template = Literal[
     "conv2d", "matmul", "persistent", "matvec", "depthwise", "attention", "softmax", "norm",
-    "pool", "mean",
+    "pool", "mean", "cublaslt",
 ]  # fmt: skip
+LIBRARY: Literal["cublaslt"] = "cublaslt"
+"""The template that is no template of ours, but a call of NVIDIA's library."""
 Layout = Literal["kn", "nk"]
 RULE = "triton"
 """What generated kernels are known by in profiles and tuning records."""
@@ -38,11 +40,18 @@ class Config:
     """How the weight is packed: sum axis first, or output channels first."""
     pdl: int = 0
     """Programmatic dependent launch: 0 none, 1 wait and release, 2 prefetch weights before."""
+    algorithm: int = 0
+    """Of a library's call, the place in the list of algorithms that the library proposes."""
 
     @property
-    def needs_scratch(self) -> bool:
-        """Whether its kernel wants scratch memory, which TVM's launches do not give it."""
-        return self.template == "persistent"
+    def of_library(self) -> bool:
+        """Whether a library computes it, so that nothing is generated."""
+        return self.template == LIBRARY
+
+    @property
+    def rule(self) -> str:
+        """What the kernel is known by in profiles."""
+        return self.template if self.of_library else RULE
 
     @property
     def slug(self) -> str:
@@ -55,6 +64,9 @@ class Config:
     @property
     def label(self) -> str:
         """The parameters in a few words, for people."""
+        if self.of_library:
+            weights = ", weights n x k" if self.layout == "nk" else ""
+            return f"{self.template}, algorithm {self.algorithm}{weights}"
         tile = "x".join(str(v) for v in (self.m, self.n, self.k) if v)
         parts = [self.template, tile, f"stages {self.stages}", f"warps {self.warps}"]
         several = "blocks" if self.template == "persistent" else "split"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import io
 import math
 import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ _POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "int32
 @dataclass(frozen=True, kw_only=True)
 class CompiledKernel:
     """A cubin and how to launch it: pointers in the order of `arguments`, then `hidden_pointers`
-    more, all null, except that the first is `scratch_bytes` of memory where that is not 0."""
+    more, all null. Scratch memory is an argument, aligned to 128 bytes."""
 
     unit_key: str
     config: Config
@@ -46,8 +48,6 @@ class CompiledKernel:
     local_bytes: int
     arguments: tuple[Tensor, ...]
     hidden_pointers: int
-    scratch_bytes: int
-    """For the whole grid, aligned to 128 bytes; only persistent kernels want any."""
     triton: str
     matrix: str | None = None
     """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None where there is none."""
@@ -80,7 +80,7 @@ def compile_kernel(
                 arch=arch,
             )
         )
-    name = f"{config.template}_{unit.key.rpartition('-')[2]}_{config.slug}"
+    name = _name(unit, config)
     with tempfile.TemporaryDirectory() as cache:
         capability = gpu_of(portable or arch).capability
         compiled = _triton_compile(name, binding, config, capability, cache)
@@ -88,7 +88,8 @@ def compile_kernel(
     if portable is not None:
         cubin = _assemble(compiled.asm["ptx"], arch)
     scratch = int(getattr(meta, "global_scratch_size", 0) or 0)
-    if scratch and config.template != "persistent":
+    given = [t.size_bytes for t in binding.arguments if t.role == "scratch"]
+    if scratch * math.prod(binding.grid) > sum(given):
         raise BuildError(
             msg(
                 "{config}: the kernel wants {scratch} bytes of scratch memory",
@@ -113,14 +114,15 @@ def compile_kernel(
             )
         )
     pointers = len(re.findall(r"\.param\s+\.u64", _entry(compiled.asm["ptx"])))
-    if pointers != len(binding.arguments) + HIDDEN_POINTERS:
+    own = len(binding.arguments) - len(given)
+    if pointers != own + HIDDEN_POINTERS:
         raise BuildError(
             msg(
                 "{config}: the kernel takes {pointers} pointers, not {count} + "
                 "{hidden_pointers}: this Triton passes arguments otherwise",
                 config=config.label,
                 pointers=pointers,
-                count=len(binding.arguments),
+                count=own,
                 hidden_pointers=HIDDEN_POINTERS,
             )
         )
@@ -146,11 +148,34 @@ def compile_kernel(
         registers=used.registers,
         local_bytes=used.local_bytes,
         arguments=binding.arguments,
-        hidden_pointers=HIDDEN_POINTERS,
-        scratch_bytes=scratch * math.prod(binding.grid),
+        hidden_pointers=HIDDEN_POINTERS - len(given),  # the first of them is to scratch memory
         triton=_version(),
         matrix=matrix_instruction(compiled.asm["ptx"]),
     )
+
+
+def stages(unit: Unit, config: Config, arch: str, portable: str | None = None) -> Mapping[str, str]:
+    """What the kernel is on its way to machine code: `triton` (source), `llvm`, `ptx`."""
+    binding, capability = bind(unit, config), gpu_of(portable or arch).capability
+    with tempfile.TemporaryDirectory() as cache:
+        compiled = _triton_compile(_name(unit, config), binding, config, capability, cache)
+    constants = "".join(f"# {k} = {v!r}\n" for k, v in sorted(binding.constants.items()))
+    return {
+        "triton": constants + inspect.getsource(_template(binding).fn),
+        "llvm": str(compiled.asm["llir"]),
+        "ptx": str(compiled.asm["ptx"]),
+    }
+
+
+def _name(unit: Unit, config: Config) -> str:
+    """What the device's profiler calls the kernel."""
+    return f"{config.template}_{unit.key.rpartition('-')[2]}_{config.slug}"
+
+
+def _template(binding: Binding) -> Any:
+    """The function, written in Triton, that a unit's kernel is made from."""
+    module, _, template = binding.function.partition(":")
+    return getattr(importlib.import_module(module), template)
 
 
 def _assemble(ptx: str, arch: str) -> bytes:
@@ -215,8 +240,7 @@ def _triton_compile(
     compiler: Any = importlib.import_module("triton.compiler")
     targets: Any = importlib.import_module("triton.backends.compiler")
     knobs: Any = importlib.import_module("triton.knobs")
-    module, _, template = binding.function.partition(":")
-    function = getattr(importlib.import_module(module), template)
+    function = _template(binding)
     function._repr = lambda _: name  # as triton.jit(repr=) would; profilers show it
     if os.environ.get("TRITON_INTERPRET", "0") == "1":
         raise UsageError(msg("TRITON_INTERPRET is set: kernels cannot be compiled in this process"))
@@ -250,7 +274,8 @@ def _triton_compile(
 def _source(names: list[str], binding: Binding) -> dict[str, Any]:
     """Signature, constants and alignment: every pointer is a multiple of 16 bytes."""
     constants = {**binding.constants, **dict.fromkeys(binding.absent)}
-    pointers = {PARAMETERS[t.role]: _POINTERS[t.dtype] for t in binding.arguments}
+    named = [t for t in binding.arguments if PARAMETERS[t.role]]
+    pointers = {PARAMETERS[t.role]: _POINTERS[t.dtype] for t in named}
     unknown = [n for n in names if n not in constants and n not in pointers]
     if unknown or set(constants) - set(names):
         wrong = unknown + sorted(set(constants) - set(names))

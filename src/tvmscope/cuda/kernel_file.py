@@ -1,4 +1,5 @@
-"""A unit's kernel as one file: a line of JSON, then the cubin; without a cubin, the unit alone."""
+"""A unit's kernel as one file: a line of JSON, then the cubin, which a library's call does not
+have; without a kernel, the unit alone."""
 
 from __future__ import annotations
 
@@ -7,17 +8,19 @@ from pathlib import Path
 
 from tvmscope.cuda import units
 from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.library.call import LibraryCall, from_json
 from tvmscope.cuda.units import Unit
 
 _WRITTEN = ("output", "sum")
 _MARK = b'{"tvmscope-unit": '
 
 
-def write(path: Path, unit: Unit, kernel: CompiledKernel | None = None) -> None:
+def write(path: Path, unit: Unit, kernel: CompiledKernel | LibraryCall | None = None) -> None:
     """Write the file, whole or not at all for who looks at its name."""
     head = {"tvmscope-unit": unit.to_json(), "kernel": kernel and kernel.to_json()}
+    cubin = kernel.cubin if isinstance(kernel, CompiledKernel) else b""
     scratch = path.with_suffix(".part")
-    scratch.write_bytes(json.dumps(head).encode() + b"\n" + (kernel.cubin if kernel else b""))
+    scratch.write_bytes(json.dumps(head).encode() + b"\n" + cubin)
     scratch.replace(path)
 
 
@@ -27,15 +30,16 @@ def holds_unit(path: Path) -> bool:
         return file.read(len(_MARK)) == _MARK
 
 
-def read(path: Path) -> tuple[Unit, CompiledKernel | None]:
+def read(path: Path) -> tuple[Unit, CompiledKernel | LibraryCall | None]:
     """The unit, and its kernel where the file has one."""
     head, _, cubin = path.read_bytes().partition(b"\n")
     data = json.loads(head)
-    kernel = data["kernel"]
-    return (
-        units.from_json(data["tvmscope-unit"]),
-        CompiledKernel.from_json(kernel, cubin) if kernel else None,
-    )
+    unit, kernel = units.from_json(data["tvmscope-unit"]), data["kernel"]
+    if kernel is None:
+        return unit, None
+    if "library" in kernel:
+        return unit, from_json(kernel)
+    return unit, CompiledKernel.from_json(kernel, cubin)
 
 
 def roles(unit: Unit) -> tuple[str, ...]:

@@ -24,6 +24,9 @@ from tvmscope.messages import msg
 from tvmscope.storage.codec import decode, encode
 
 SCHEMA_VERSION = 1
+WORTH = 0.97
+"""A library's call must take no more of the best generated kernel's time: a model that uses one
+needs the library to load."""
 
 
 Source = Literal["record", "similar record", "model"]
@@ -42,6 +45,10 @@ class Record:
     """What PyTorch calls for the unit, and its times."""
     library_cold_us: float | None = None
     library_hot_us: float | None = None
+    call: Config | None = None
+    """A library's call that is clearly faster than `config`, and its times."""
+    call_cold_us: float | None = None
+    call_hot_us: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +111,16 @@ def distil(measured: Iterable[Mapping[str, Any]]) -> Records:
             groups.setdefault(units.from_json(row["unit"]).key, []).append(row)
     out: dict[str, Record] = {}
     for key, rows in groups.items():
-        ours = [r for r in rows if "config" in r and not from_json(r["config"]).needs_scratch]
+        configs = [(r, from_json(r["config"])) for r in rows if "config" in r]
+        ours = [r for r, c in configs if not c.of_library]
+        calls = [r for r, c in configs if c.of_library]
         theirs = [r for r in rows if "library" in r]
         if ours:
             winner = min(ours, key=lambda r: _median(r, "cold_us"))
             library = min(theirs, key=lambda r: _median(r, "cold_us"), default=None)
+            call = min(calls, key=lambda r: _median(r, "cold_us"), default=None)
+            if call and _median(call, "cold_us") > WORTH * _median(winner, "cold_us"):
+                call = None
             out[key] = Record(
                 config=from_json(winner["config"]),
                 cold_us=_median(winner, "cold_us"),
@@ -117,6 +129,9 @@ def distil(measured: Iterable[Mapping[str, Any]]) -> Records:
                 library=library["library"] if library else None,
                 library_cold_us=_median(library, "cold_us") if library else None,
                 library_hot_us=_median(library, "hot_us") if library else None,
+                call=from_json(call["config"]) if call else None,
+                call_cold_us=_median(call, "cold_us") if call else None,
+                call_hot_us=_median(call, "hot_us") if call else None,
             )
     return Records(out)
 

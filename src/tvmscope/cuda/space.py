@@ -9,6 +9,7 @@ from tvmscope.cuda.binding import as_product, padded
 from tvmscope.cuda.config import Config, Layout, Template
 from tvmscope.cuda.contraction import Contraction, contraction_of
 from tvmscope.cuda.gpus import Gpu
+from tvmscope.cuda.library.call import why_not
 from tvmscope.cuda.units import ITEM_BYTES, Attention, Conv2d, Matmul, Norm, Pool, Softmax, Unit
 
 _SIDES = (16, 32, 64, 128, 256)
@@ -55,6 +56,8 @@ def _candidates(unit: Unit, gpu: Gpu) -> Iterator[Config]:
 
 def why_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
     """What a configuration breaks on that GPU, or None."""
+    if config.of_library:
+        return why_not(unit)
     sides = {"m": config.m, "n": config.n, "k": config.k or 1, "warps": config.warps}
     for name, side in sides.items():
         if side < 1 or side & (side - 1):

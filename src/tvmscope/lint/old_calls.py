@@ -86,13 +86,13 @@ OLD_CALLS = (
     ),
     OldCall(
         name="tvm.meta_schedule",
-        was=msg("MetaSchedule's old place"),
+        was=msg("MetaSchedule's old module"),
         today="from tvm.s_tir import meta_schedule",
         names=("tvm.s_tir.meta_schedule",),
     ),
     OldCall(
         name="tvm.dlight",
-        was=msg("DLight's old place"),
+        was=msg("DLight's old module"),
         today="from tvm.s_tir import dlight",
         names=("tvm.s_tir.dlight",),
     ),
@@ -133,13 +133,13 @@ OLD_CALLS = (
     ),
     OldCall(
         name="tvm.tir.Schedule",
-        was=msg("TIR schedules' old place"),
+        was=msg("TIR schedules' old module"),
         today="sch = tvm.s_tir.Schedule(func)",
         names=("tvm.s_tir.Schedule",),
     ),
     OldCall(
         name="tvm.tir",
-        was=msg("TIR's old place"),
+        was=msg("TIR's old module"),
         today="from tvm import tirx (functions, expressions), s_tir (schedules)",
         names=("tvm.tirx", "tvm.s_tir"),
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import gc
 import os
@@ -19,10 +18,10 @@ from typing import Any
 from tvmscope import plugins
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.extras import explain
+from tvmscope.measure.confinement import die_with_parent, offer_to_kernel, status_bytes
 from tvmscope.measure.remote import Remote
 from tvmscope.storage.files import write_npz
 
-_PR_SET_PDEATHSIG = 1
 _ALIVE_EVERY_S = 5.0
 _MEMORY_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory", "bad_alloc")
 
@@ -41,7 +40,7 @@ class Child:
         return function.resolve()(*args, **kw)
 
     def load(self, function: Remote[..., Any], request: Any) -> tuple[dict[str, str], float, bool]:
-        self._before_load_bytes = _status_bytes("VmRSS")
+        self._before_load_bytes = status_bytes("VmRSS")
         start = time.perf_counter()
         self._runner = function.resolve()(request)
         load_s = time.perf_counter() - start
@@ -90,17 +89,7 @@ class Child:
         write_npz(Path(path), {name: _storable(value) for name, value in outputs.items()})
 
     def memory(self) -> tuple[int | None, int | None]:
-        return self._before_load_bytes, _status_bytes("VmHWM")
-
-
-def _status_bytes(field: str) -> int | None:
-    """A line of /proc/self/status; `ru_maxrss` would start at the parent's peak."""
-    try:
-        text = Path("/proc/self/status").read_text()
-    except OSError:
-        return None
-    line = next((x for x in text.splitlines() if x.startswith(f"{field}:")), None)
-    return None if line is None else int(line.split()[1]) * 1024
+        return self._before_load_bytes, status_bytes("VmHWM")
 
 
 def _storable(value: Any) -> Any:
@@ -166,37 +155,47 @@ def _failure(error: Exception) -> tuple[str, Any]:
     """Kind and text of an exception; our own keep the nearest type that the parent knows."""
     error = explain(error) or error
     text = one_line(error)
+    if _lacked_memory(error):
+        return "memory", text
     if isinstance(error, TvmscopeError):
         known = next(c for c in type(error).__mro__ if c.__module__ == TvmscopeError.__module__)
         return "error", (known.__name__, error.message)
-    if isinstance(error, MemoryError) or any(w in str(error).lower() for w in _MEMORY_WORDS):
-        return "memory", text
     name = type(error).__name__
     return "error", ("RunError", text if text.startswith(name) else f"{name}: {text}")
 
 
-def _die_with_parent(parent: int) -> None:
-    """Ask the kernel for SIGKILL when the parent goes: a stopped process sees no closed pipe."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it went before the request took effect
-            os._exit(0)
+def _lacked_memory(error: BaseException | None) -> bool:
+    """Whether an error, or the one that it was raised from, is about memory."""
+    while error is not None:
+        foreign = not isinstance(error, TvmscopeError)
+        if isinstance(error, MemoryError) or (
+            foreign and any(words in str(error).lower() for words in _MEMORY_WORDS)
+        ):
+            return True
+        error = error.__cause__
+    return False
+
+
+def attend(connection: Connection) -> None:
+    """Take the settings that come first, then serve."""
+    try:
+        path, with_plugins, limits = connection.recv()
+    except EOFError:
+        return
+    sys.path.extend(p for p in path if p not in sys.path)
+    plugins.allow(with_plugins)
+    offer_to_kernel()
+    limits.apply()
+    serve(connection)
 
 
 def main(descriptor: int, parent: int) -> None:
     """Set the process up, then serve."""
     os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
-    _die_with_parent(parent)
+    die_with_parent(parent)
     faulthandler.enable()
-    connection = Connection(descriptor)
-    try:
-        path, with_plugins = connection.recv()
-        sys.path.extend(p for p in path if p not in sys.path)
-        plugins.allow(with_plugins)
-    except EOFError:
-        return
-    serve(connection)
+    attend(Connection(descriptor))
 
 
 if __name__ == "__main__":

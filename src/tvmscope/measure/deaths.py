@@ -9,7 +9,8 @@ from typing import Literal
 
 from tvmscope.messages import Text, msg
 
-DeathKind = Literal["crash", "hang", "exit", "memory"]
+DeathKind = Literal["crash", "hang", "exit", "memory", "time", "disk"]
+"""`hang` is a request without an answer, `time` the end of the time that the whole job has."""
 
 
 def describe_exit(code: int, tail: list[str]) -> tuple[DeathKind, Text]:

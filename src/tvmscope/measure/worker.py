@@ -15,20 +15,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import IO, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from tvmscope import errors, plugins
 from tvmscope.errors import RunError, TvmscopeError, one_line
+from tvmscope.measure import confinement
+from tvmscope.measure.confinement import Limits
 from tvmscope.measure.deaths import DeathKind, describe_exit, until_dump
+from tvmscope.measure.launch import command, environment
 from tvmscope.measure.remote import Remote
+from tvmscope.measure.watch import LOOK_S, Watch
 from tvmscope.messages import Text, msg
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Request = TypeVar("Request")
 
-# -P: the current folder must not shadow a library; -u: a crash loses no output
-_COMMAND = (sys.executable, "-P", "-u", "-m", "tvmscope.measure._child")
+_COMMAND = command("tvmscope.measure._child")
 _POLL_S = 0.5
 _EXIT_S = 3.0
 _TAIL_BYTES = 8192
@@ -67,11 +70,23 @@ class MemoryUse:
         return self.peak_bytes - self.before_load_bytes
 
 
+class Process(Protocol):
+    """What a worker needs of its process; `subprocess.Popen` and `ForkedProcess` have it."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
 class Worker:
     """A child process that runs functions by reference and holds one loaded runner.
 
     Linux kills the child when the thread that made the worker ends, so make it in a thread that
-    outlives it. No answer for `timeout_s` counts as a hang.
+    outlives it. No answer for `timeout_s` counts as a hang. The limits of `confinement.current()`
+    hold for it; `fork=False` spawns it even where there is a fork server (CUDA does not survive a
+    fork).
     """
 
     def __init__(
@@ -81,6 +96,7 @@ class Worker:
         env: Mapping[str, str] | None = None,
         timeout_s: float = 600.0,
         log_path: Path | None = None,
+        fork: bool = True,
     ) -> None:
         self.name = name
         self.timeout_s = timeout_s
@@ -89,17 +105,10 @@ class Worker:
         self._ended = False
         self._log: IO[bytes] = _open_log(log_path)
         self._log_start = self._log.seek(0, os.SEEK_END)  # several workers may share a file
+        self._limits = limits = confinement.current()
         ours, theirs = socket.socketpair()
         try:
-            self._process = subprocess.Popen(
-                [*_COMMAND, str(theirs.fileno()), str(os.getpid())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=subprocess.STDOUT,
-                env=_environment(env or {}),
-                start_new_session=True,
-            )
+            self._process = self._start(theirs, env or {}, fork=fork)
         except OSError as e:
             ours.close()
             self._log.close()
@@ -108,9 +117,23 @@ class Worker:
             ) from e
         finally:
             theirs.close()
+        self._watch = Watch(self._process.pid, limits)
         self._connection = Connection(ours.detach())
         with contextlib.suppress(OSError):  # a child that is gone already is found by the first ask
-            self._connection.send((sys.path, plugins.allowed()))
+            self._connection.send((sys.path, plugins.allowed(), Limits.of(limits)))
+
+    def _start(self, connection: socket.socket, env: Mapping[str, str], *, fork: bool) -> Process:
+        if fork and self._limits.server is not None:
+            return self._limits.server.fork(connection, self._log.fileno(), env)
+        return subprocess.Popen(
+            [*_COMMAND, str(connection.fileno()), str(os.getpid())],
+            pass_fds=(connection.fileno(),),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env=environment(env),
+            start_new_session=True,
+        )
 
     @property
     def pid(self) -> int:
@@ -121,6 +144,11 @@ class Worker:
     def alive(self) -> bool:
         """False once it was ended, or was found dead."""
         return not self._ended
+
+    def must_fit(self, need_bytes: int) -> None:
+        """End it, as out of memory, where it could not hold this much; before it tries."""
+        if trouble := self._watch.shortage(need_bytes):
+            raise self._gone("memory", trouble)
 
     def call(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
         """Run a function there and return its result."""
@@ -233,9 +261,10 @@ class Worker:
     def _answer(self) -> tuple[str, Any]:
         """The next answer; each heartbeat restarts the wait."""
         deadline = time.monotonic() + self.timeout_s
+        pause_s = LOOK_S if self._watch.looks else _POLL_S
         while True:
-            left_s = deadline - time.monotonic()
-            if self._connection.poll(max(0.0, min(_POLL_S, left_s))):
+            left_s = self._left_s(deadline)
+            if self._connection.poll(max(0.0, min(pause_s, left_s))):
                 kind, value = self._connection.recv()
                 if kind != "alive":
                     return kind, value
@@ -243,9 +272,19 @@ class Worker:
             elif self._process.poll() is not None and not self._connection.poll(0):
                 raise EOFError  # a grandchild may hold the socket open
             elif left_s <= 0:
-                raise self._gone(
-                    "hang", msg("did not answer for {timeout:g} s", timeout=self.timeout_s)
-                )
+                raise self._out_of_time()
+            elif self._watch.looks and (trouble := self._watch.trouble()):
+                raise self._gone(*trouble)
+
+    def _left_s(self, deadline: float) -> float:
+        whole = self._limits.deadline
+        return (deadline if whole is None else min(deadline, whole)) - time.monotonic()
+
+    def _out_of_time(self) -> WorkerDied:
+        whole = self._limits.deadline
+        if whole is not None and time.monotonic() >= whole:
+            return self._gone("time", msg("the time limit is over"))
+        return self._gone("hang", msg("did not answer for {timeout:g} s", timeout=self.timeout_s))
 
     def _died(self) -> WorkerDied:
         """Find out how a process that closed its connection ended."""
@@ -294,12 +333,3 @@ def _open_log(path: Path | None) -> IO[bytes]:
         return tempfile.TemporaryFile()
     path.parent.mkdir(parents=True, exist_ok=True)
     return path.open("ab+")
-
-
-def _environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Ours plus `extra`; a source checkout that is not installed is put on the child's path."""
-    env = {**os.environ, **extra}
-    root = Path(__file__).resolve().parents[2]
-    if root.name not in ("site-packages", "dist-packages"):
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), str(root))))
-    return env

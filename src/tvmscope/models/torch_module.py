@@ -7,13 +7,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
 from tvmscope.models.api import require
 from tvmscope.models.folder import read_origin, read_prepared
+from tvmscope.storage.files import map_npz
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,8 +67,8 @@ def load_module(folder: str) -> LoadedModule:
             )
         )
     call = flat_call(loaded.module, loaded.args, loaded.kwargs)
-    with np.load(prepared.inputs_path, allow_pickle=False) as arrays:
-        inputs = tuple(torch.from_numpy(arrays[name]) for name in call.names)
+    arrays = map_npz(prepared.inputs_path)
+    inputs = tuple(torch.from_numpy(arrays[name]) for name in call.names)
     return LoadedModule(call.module, inputs, flatten)
 
 

@@ -19,7 +19,7 @@ from tvmscope.core.artifact import ARTIFACT_SCHEMA, Artifact
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
-from tvmscope.errors import RunError, SchemaError, UsageError, one_line
+from tvmscope.errors import RunError, SchemaError, TvmscopeError, UsageError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import Text, msg
 from tvmscope.runtime import cubins, cuda_code, fallback, tvm_compat, weights
@@ -311,6 +311,7 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
     check(artifact)
     tvm_compat.import_tvm(torch=False)
     import tvm
+    from tvm.runtime.vm import VirtualMachine  # tvm.relax would need the compiler
 
     built = artifact.versions.get("tvm")
     if built != tvm.__version__:
@@ -334,7 +335,9 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
     try:
         cubins.register(tvm, folder)
         library = tvm.runtime.load_module(str(folder / LIBRARY))
-        machine = tvm.relax.VirtualMachine(library, device)
+        machine = VirtualMachine(library, device)
+    except TvmscopeError:
+        raise
     except Exception as e:  # the loader raises RuntimeError and its own error types
         raise RunError(
             msg(

@@ -1,17 +1,22 @@
 """Generated CUDA kernels of an artifact: their machine code, and how TVM calls them.
 
 `cubins.bin` holds the code, `cubins.json` says what lies where. Loading registers a packed function
-for each kernel, which the artifact's library calls by name with pointers and the launch's size.
+for each kernel, which the artifact's library calls by name with pointers and the launch's size. A
+unit that NVIDIA's library computes has no code: its entry says what call it is, and the artifact
+carries the file that makes such calls.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tvmscope.cuda.library import cublaslt
+from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
 from tvmscope.runtime import load_model
@@ -19,7 +24,7 @@ from tvmscope.runtime.tables import read_table
 from tvmscope.storage.codec import encode
 from tvmscope.storage.files import write_text_atomic
 
-CODE, TABLE = load_model.CODE, load_model.TABLE
+CODE, TABLE, CALLS = load_model.CODE, load_model.TABLE, load_model.CALLS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +45,19 @@ class Cubin:
     """Spilled registers and the like, per thread."""
     what: str = ""
     """The unit and the configuration in words."""
+    library: LibraryCall | None = None
+    """The library's call in its place."""
 
 
-def save(kernels: Mapping[str, tuple[Cubin, bytes]], folder: Path) -> None:
-    """Write code and table; nothing where there are no kernels."""
+def save(
+    kernels: Mapping[str, tuple[Cubin, bytes]],
+    folder: Path,
+    calls: Mapping[str, LibraryCall] | None = None,
+) -> None:
+    """Write code and table; nothing where there are neither kernels nor a library's calls."""
+    if calls:
+        shutil.copyfile(cublaslt.__file__, folder / CALLS)
+        kernels = {**kernels, **{name: (_called(name, c), b"") for name, c in calls.items()}}
     if not kernels:
         return
     table = []
@@ -53,6 +67,19 @@ def save(kernels: Mapping[str, tuple[Cubin, bytes]], folder: Path) -> None:
             stream.write(code)
             table.append(entry)
     write_text_atomic(folder / TABLE, json.dumps(table, indent=1))
+
+
+def _called(name: str, call: LibraryCall) -> Cubin:
+    return Cubin(
+        name=name,
+        symbol="",
+        offset=0,
+        size=0,
+        pointers=len(call.arguments),
+        hidden_pointers=0,
+        what=call.config.label,
+        library=call,
+    )
 
 
 def read(folder: Path) -> tuple[Cubin, ...]:

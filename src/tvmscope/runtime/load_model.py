@@ -29,9 +29,10 @@ from typing import Any
 import numpy as np
 
 LIBRARY, WEIGHTS, META = "model.so", "weights.bin", "meta.json"
-CODE, TABLE = "cubins.bin", "cubins.json"
+CODE, TABLE, CALLS = "cubins.bin", "cubins.json", "cublaslt.py"
 _TAGS = ["threadIdx.x", "blockIdx.x", "blockIdx.y", "blockIdx.z", "tirx.use_dyn_shared_memory"]
 _DEPENDENT = "tirx.use_programtic_dependent_launch"  # TVM's own spelling
+_CUDA = 2  # DLPack's number of the device type
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 _FLAGS = {
     "sse3": "pni", "bmi": "bmi1", "lzcnt": "abm", "pclmul": "pclmulqdq", "sha": "sha_ni",
@@ -94,7 +95,7 @@ class Model:
         self._device = tvm.cuda(device) if self.gpu else tvm.cpu()
         self._free = _free_memory if self.gpu else None
         with _explained(self._free):
-            register_cubins(tvm, self.folder)
+            register_cubins(tvm, self.folder, device)
             library = tvm.runtime.load_module(str(self.folder / LIBRARY))
             machine = VirtualMachine(library, self._device)
             if stored := self.meta.get("stored"):
@@ -159,8 +160,10 @@ def check_files(folder: Path, meta: dict[str, Any]) -> None:
         with (folder / name).open("rb") as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
                 raise LoadError(f"{folder / name} is corrupted: copy or compile it again")
-    if meta.get("generated_digest") and not (folder / TABLE).is_file():
-        raise LoadError(f"{folder} has no {TABLE}: copy the whole folder, or compile again")
+    needed = [TABLE] if meta.get("generated_digest") else []
+    for name in [*needed, CALLS] if meta.get("libraries") else needed:
+        if not (folder / name).is_file():
+            raise LoadError(f"{folder} has no {name}: copy the whole folder, or compile again")
 
 
 def check_cpu(meta: dict[str, Any]) -> None:
@@ -266,18 +269,24 @@ def import_tvm(meta: dict[str, Any], threads: int | None) -> Any:
     return tvm
 
 
-def register_cubins(tvm: Any, folder: Path) -> None:
-    """Give TVM a packed function for each generated kernel, which the library calls by name."""
+def register_cubins(tvm: Any, folder: Path, device: int = 0) -> None:
+    """Give TVM a packed function for each generated kernel, and for each call of NVIDIA's library
+    in place of one; the model's library calls them by name."""
     if not (folder / TABLE).is_file():
         return
     import tvm_ffi
 
+    table = json.loads((folder / TABLE).read_text("utf-8"))
+    register_calls([entry for entry in table if entry.get("library")], folder, device)
+    generated = [entry for entry in table if not entry.get("library")]
+    if not generated:
+        return
     code = (folder / CODE).read_bytes()
     describe = tvm_ffi.get_global_func("runtime.LoadMetaDataFromJSON")
     create = tvm_ffi.get_global_func("ffi.Module.create.cuda", allow_missing=True)
     if create is None:
         raise LoadError("this TVM cannot load CUDA kernels: it found no CUDA driver")
-    for kernel in json.loads((folder / TABLE).read_text("utf-8")):
+    for kernel in generated:
         pointers, hidden = kernel["pointers"], kernel["hidden_pointers"]
         info = {
             "name": "",
@@ -289,6 +298,50 @@ def register_cubins(tvm: Any, folder: Path) -> None:
         module = create(part, "cubin", describe(json.dumps(meta)), {})
         function = module.get_function(kernel["symbol"])
         tvm_ffi.register_global_func(kernel["name"], function, override=True)
+
+
+def register_calls(entries: list[dict[str, Any]], folder: Path, device: int) -> None:
+    """Packed functions that call cuBLASLt on TVM's current stream, also while that is captured."""
+    if not entries:
+        return
+    import tvm_ffi
+
+    spec = importlib.util.spec_from_file_location("tvmscope_cublaslt", folder / CALLS)
+    if spec is None or spec.loader is None:
+        raise LoadError(f"{folder / CALLS} cannot be imported: compile the model again")
+    calls = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(calls)
+    current = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi()).TVMFFIEnvGetStream
+    current.restype, current.argtypes = ctypes.c_void_p, (ctypes.c_int32, ctypes.c_int32)
+    try:
+        use_device(device)
+        library = calls.Library()
+        made = {entry["name"]: library.product(entry["library"]) for entry in entries}
+    except calls.LibraryError as e:
+        raise LoadError(str(e)) from e
+
+    def packed(product: Any) -> Any:
+        def call(*pointers: Any) -> None:
+            product.launch([p.value for p in pointers], current(_CUDA, device))
+
+        return call
+
+    for name, product in made.items():
+        tvm_ffi.register_global_func(name, packed(product), override=True)
+
+
+def use_device(index: int) -> None:
+    """Make the GPU's primary context, which TVM uses too, this thread's."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    code = (
+        cuda.cuInit(0)
+        or cuda.cuDeviceGet(ctypes.byref(device), index)
+        or cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+        or cuda.cuCtxSetCurrent(context)
+    )
+    if code:
+        raise LoadError(f"GPU {index} cannot be used (CUDA error {code})")
 
 
 def _weights(tvm: Any, stored: list[dict[str, Any]], folder: Path) -> list[Any]:

@@ -81,7 +81,9 @@ def inputs_for(artifact: Artifact, options: Options) -> dict[str, np.ndarray]:
 
 def _backend(artifact: Artifact) -> Backend:
     """The one that runs an artifact; the user's own pipeline is run as ours."""
-    return all_backends()[0]["tvm" if artifact.pipeline == "tvm" else "tvmscope"]
+    backends, _ = all_backends()
+    compiled = (b for b in backends.values() if b.compiles == artifact.pipeline and not b.tuned)
+    return next(compiled, backends["tvmscope"])
 
 
 def _task(artifact: Artifact, backend: Backend, threads: int) -> Task:

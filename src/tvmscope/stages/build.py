@@ -12,8 +12,10 @@ from queue import SimpleQueue
 
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.artifact import Artifact
+from tvmscope.core.measurement import Cause
 from tvmscope.core.model import Prepared
-from tvmscope.errors import BackendUnavailable, TvmscopeError, UsageError
+from tvmscope.errors import BackendUnavailable, ImportModelError, TvmscopeError, UsageError
+from tvmscope.measure.worker import WorkerDied
 from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress
 from tvmscope.runtime.artifact import read_kernels
@@ -111,6 +113,8 @@ def build_row(
         precision=row.variant.precision,
         graph=row.variant.graph,
     )
+    if config.dump_ir is not None:  # each row has a folder of its own
+        config = replace(config, dump_ir=str(Path(config.dump_ir) / row.key.folder_name))
     try:
         built = builder.build(artifacts / row.key.folder_name, row.target, config)
     except UsageError:  # a pass or a pipeline that does not exist: no row could be built
@@ -118,7 +122,7 @@ def build_row(
     except BackendUnavailable as e:
         return replace(entry, unavailable=e.message)
     except TvmscopeError as e:  # our own words, in one line; the list of a pre-flight stays whole
-        return replace(entry, unavailable=None, failure=e.message)
+        return replace(entry, unavailable=None, failure=e.message, cause=_cause(e))
     if row.choices and not any(kernel.tuned for kernel in read_kernels(built.path)):
         return replace(entry, unavailable=tuned_rows.NO_KERNEL)
     return replace(
@@ -128,6 +132,12 @@ def build_row(
         build_s=built.build_s,
         warnings=(*built.warnings, *row.warnings),
     )
+
+
+def _cause(error: TvmscopeError) -> Cause | None:
+    if isinstance(error, WorkerDied):
+        return error.kind
+    return "unsupported" if isinstance(error, ImportModelError) else None
 
 
 def _unavailable(row: PlannedRow, built: Artifact) -> Text | None:

@@ -36,7 +36,7 @@ class Job:
     @property
     def artifacts(self) -> Path:
         """Where the artifacts of its rows go."""
-        return self.folder / "artifacts"
+        return self.folder / places.ARTIFACTS
 
     @property
     def logs(self) -> Path:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, UsageError
+from tvmscope.measure.confinement import scratch_folder
 from tvmscope.measure.remote import remote
 from tvmscope.measure.worker import WorkerDied, run_within
 from tvmscope.messages import msg
@@ -42,7 +42,7 @@ def loaded(model: Any, options: Options, progress: Progress) -> Iterator[Prepare
 @contextmanager
 def prepared(model: Any, options: Options) -> Iterator[Prepared]:
     """The model, laid out in a temporary folder."""
-    with TemporaryDirectory(prefix="tvmscope-") as scratch:
+    with scratch_folder() as scratch:
         folder = Path(scratch) / "model"
         folder.mkdir()
         source, pickled = name_of(model), None

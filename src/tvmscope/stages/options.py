@@ -16,6 +16,7 @@ from tvmscope.core.options import (
     TuneOptions,
 )
 from tvmscope.core.precision import FLOAT32, Precision
+from tvmscope.cuda.library.cublaslt import find
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.parsing import split_targets
@@ -48,6 +49,8 @@ class Options:
     compile: CompileOptions = field(default_factory=CompileOptions)
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     tune: TuneOptions = field(default_factory=TuneOptions)
+    tvm_budget_s: float = 120.0
+    """How long MetaSchedule searches for the backend `tvm-tuned`; 0: use what was found before."""
     tune_first: bool = False
     """Tune before measuring or compiling, within the budget of `tune`."""
     db: str | None = None
@@ -88,7 +91,7 @@ class Options:
         made = cls(
             **parts[""],
             load=LoadOptions(**parts["load"]),
-            compile=CompileOptions(**parts["compile"]),
+            compile=CompileOptions(**{"library": find() is not None} | parts["compile"]),
             measure=MeasureOptions(**parts["measure"]),
             tune=TuneOptions(**parts["tune"]),
             example_inputs=inputs,

@@ -14,6 +14,8 @@ from tvmscope.messages import msg
 
 RESULTS = Path("results")
 TUNING_LOGS = Path("tuning_logs")
+ARTIFACTS = "artifacts"
+"""The folder of a session's artifacts, one for each compiled row."""
 
 
 def cache_folder() -> Path:

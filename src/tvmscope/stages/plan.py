@@ -41,7 +41,7 @@ def candidates(
     What is compiled here is listed in every precision: its row then says why there is no time.
     """
     backends = known_backends(options)
-    asked = [b for b in backends.values() if not options.backends or b.name in options.backends]
+    asked = [b for b in backends.values() if _is_asked(b, options)]
     found = [
         (target, precision, backend)
         for target in where
@@ -56,6 +56,12 @@ def candidates(
     if not any(p in backend.precisions_on(target.device) for target, p, backend in found):
         raise UsageError(msg("no backend can run this: check --backends, --precision and --target"))
     return found
+
+
+def _is_asked(backend: Backend, options: Options) -> bool:
+    if not options.backends:
+        return not backend.searches
+    return backend.name in options.backends
 
 
 def without_needless_export(options: Options, where: Sequence[Target]) -> Options:
@@ -82,7 +88,7 @@ def why_unavailable(backend: Backend, target: Target) -> Text | None:
 
 def can_cross_compile(backend: Backend) -> bool:
     """Whether a backend compiles here for targets that it cannot run on here."""
-    return backend.unavailable("cpu") is None
+    return backend.unavailable("cpu") is None and not backend.searches
 
 
 def plan_rows(

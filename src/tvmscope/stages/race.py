@@ -16,6 +16,7 @@ from tvmscope.core.row import Task
 from tvmscope.measure.worker import Worker
 from tvmscope.progress import Progress
 from tvmscope.stages.options import Options
+from tvmscope.stages.sensitivity import Sensitivity
 
 REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
 """Which framework's outputs a model of each format is verified against."""
@@ -29,6 +30,8 @@ class Expected:
 
     outputs: Path
     name: str
+    prepared: Path | None = None
+    """The model's folder, where the framework can say how sensitive the model is to rounding."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ def race(
         reference_name=expected.name,
         tolerances=partial(tolerance, options),
         atol=options.atol,
+        noise=Sensitivity(expected.prepared, options.measure.timeout_s).of,
         progress=progress,
         on_update=tell,
         log_dir=log_dir,
@@ -83,7 +87,7 @@ def not_yet(entries: Sequence[Entry]) -> Raced:
 
 def by_framework(ready: Prepared) -> Expected:
     """What the framework computes that the model came from."""
-    return Expected(ready.reference_path, REFERENCES[ready.model.format])
+    return Expected(ready.reference_path, REFERENCES[ready.model.format], ready.folder)
 
 
 def by_itself(entry: Entry, options: Options, name: str, outputs: Path) -> Expected:

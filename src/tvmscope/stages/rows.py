@@ -89,8 +89,16 @@ def unbuilt_entry(row: PlannedRow, ready: Prepared, options: Options) -> Entry:
         ),
         env=row.backend.env(threads),
         unavailable=row.unavailable,
+        need_bytes=_need_bytes(ready),
         items=items_per_run(options, ready.model.shapes),
     )
+
+
+def _need_bytes(ready: Prepared) -> int:
+    """Inputs, outputs and the model with its weights, each once; not what the model computes."""
+    model = ready.pt2_path if ready.model.format == "torch" else ready.onnx_path
+    files = (ready.inputs_path, ready.reference_path, model)
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def built_entry(row: PlannedRow, ready: Prepared, options: Options, artifacts: Path) -> Entry:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import lzma
 import os
+import struct
 import tempfile
 import zipfile
 import zlib
@@ -61,11 +62,74 @@ def digest_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+_ALIGNMENT = 64
+"""Of arrays in a file, as numpy and TVM want them in memory."""
+_HEADER = struct.Struct("<26xHH")
+"""The lengths of name and extra field at the end of a zip member's local header."""
+_EXTRA = struct.Struct("<HH")
+_PADDING_ID = 0xD935
+"""The extra field that zipalign pads with."""
+_ZIP64_BYTES = 20
+"""What `force_zip64` adds to the extra field."""
+
+
 def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Like np.savez, which takes names as keywords and so cannot hold one called `file`."""
+    """Like np.savez, which takes names as keywords and so cannot hold one called `file`.
+
+    The arrays lie at multiples of 64 bytes, so that `map_npz` need not copy them.
+    """
     import numpy as np
 
     with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
         for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+            member = zipfile.ZipInfo(f"{name}.npy")
+            start = archive.start_dir + _HEADER.size + len(member.filename.encode()) + _ZIP64_BYTES
+            padding = -(start + _EXTRA.size) % _ALIGNMENT
+            member.extra = _EXTRA.pack(_PADDING_ID, padding) + bytes(padding)
+            with archive.open(member, "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
+
+
+def map_npz(path: Path) -> dict[str, Any]:
+    """The arrays of an npz file as views of the file itself: processes that read it share memory.
+
+    They can be written to, which copies the pages that are written and leaves the file as it is.
+    A compressed array, or one that is not aligned, is read.
+    """
+    import numpy as np
+
+    found: dict[str, Any] = {}
+    with zipfile.ZipFile(path) as archive, path.open("rb") as stream:
+        for member in archive.infolist():
+            name = member.filename.removesuffix(".npy")
+            stream.seek(member.header_offset)
+            start = stream.tell() + _HEADER.size + sum(_HEADER.unpack(stream.read(_HEADER.size)))
+            stream.seek(start)
+            view = None
+            if member.compress_type == zipfile.ZIP_STORED:
+                view = _mapped(path, stream)
+            if view is None:
+                with archive.open(member) as data:
+                    view = np.lib.format.read_array(data, allow_pickle=False)
+            found[name] = view
+    return found
+
+
+def _mapped(path: Path, stream: Any) -> Any:
+    """The array whose header is next in the stream; None where it cannot be mapped."""
+    import numpy as np
+
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    version = np.lib.format.read_magic(stream)
+    if version not in read:
+        return None
+    shape, fortran, dtype = read[version](stream)
+    offset = stream.tell()
+    if offset % _ALIGNMENT or dtype.hasobject or 0 in shape:
+        return None
+    order: Any = "F" if fortran else "C"
+    mapped = np.memmap(path, dtype=dtype, mode="c", offset=offset, shape=shape or (1,), order=order)
+    return np.asarray(mapped).reshape(shape)

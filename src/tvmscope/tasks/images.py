@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tvmscope.errors import PictureError, UsageError, one_line
+from tvmscope.errors import ImportModelError, PictureError, UsageError, one_line
 from tvmscope.messages import Text, msg
+from tvmscope.models import download
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+CAT = Path(__file__).with_name("cat.jpg")
+"""Chelsea, a cat, by Stéfan van der Walt: scikit-image's photograph, CC0."""
 MAX_PIXELS = 178_956_970
 """Half a gigabyte of RGB; Pillow's own limit, against small files that unpack to gigabytes."""
 
@@ -89,10 +92,18 @@ def _too_large(path: Path, how: Text) -> Text:
     )
 
 
-def find(places: Iterable[Path]) -> list[Path]:
-    """The files that are named, and the images of the folders among them, in order of name."""
+def find(places: Iterable[Path | str], *, offline: bool = False) -> list[Path]:
+    """The files that are named, and the images of the folders among them, in order of name.
+
+    An address is downloaded into the cache, once. `cat` is the package's own picture, where no file
+    is called that.
+    """
     found: list[Path] = []
-    for place in places:
+    for named in places:
+        if isinstance(named, str):
+            found.append(_downloaded(named, offline))
+            continue
+        place = CAT if named == Path("cat") and not named.exists() else named
         if not place.is_dir():
             found.append(place)
             continue
@@ -103,6 +114,13 @@ def find(places: Iterable[Path]) -> list[Path]:
             )
         found += inside
     return found
+
+
+def _downloaded(url: str, offline: bool) -> Path:
+    try:
+        return download.fetch(url, offline=offline)
+    except ImportModelError as e:
+        raise PictureError(e.message) from e
 
 
 def _looks_like_picture(file: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,25 @@ def frame_of(spec: TensorSpec, layout: Layout | None = None) -> Frame:
             hint=hint,
         )
     )
+
+
+def recognise(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str | None:
+    """The preset of a classifier from a model zoo, by its shapes; None where they say nothing.
+
+    One float input for an image, and one output of ImageNet's 1000 classes: exports from PyTorch
+    have channels first and its normalisation, those from TensorFlow channels last, or a class for
+    the background, and values from -1 to 1.
+    """
+    if len(inputs) != 1 or len(outputs) != 1 or not inputs[0].dtype.startswith("float"):
+        return None
+    classes = [d for d in outputs[0].shape if d > 1]
+    try:
+        frame = frame_of(inputs[0])
+    except UsageError:
+        return None
+    if frame.channels != 3 or classes not in ([1000], [1001]):
+        return None
+    return "imagenet" if frame.layout == "NCHW" and classes == [1000] else "inception"
 
 
 def preprocess(image: Image, spec: TensorSpec, how: Preprocess) -> tuple[np.ndarray, Placement]:

@@ -1,8 +1,8 @@
 """The main job, from a model to a saved session. Read this file first: it is the product's plan.
 
-load -> plan the rows -> compile each -> verify, measure in turns and compare -> say what diverges
-first, where something does -> profile kernel by kernel -> diagnose -> (fix, and measure again)
--> save -> report
+load -> plan the rows (and search, for stock TVM tuned) -> compile each -> verify, measure in turns
+and compare -> say what diverges first, where something does -> profile kernel by kernel -> diagnose
+-> (fix, and measure again) -> save -> report
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from tvmscope.stages.options import Options
 from tvmscope.stages.plan import plan_rows, without_needless_export
 from tvmscope.stages.profile import profile_rows
 from tvmscope.stages.race import by_framework, not_yet, race
+from tvmscope.stages.rows import PlannedRow
 from tvmscope.stages.targets import resolve_targets
+from tvmscope.tuning.job.stock import with_searched
 from tvmscope.tuning.job.tune import tune
 from tvmscope.tuning.records.lookup import records_of
 from tvmscope.workflow.bisecting.bisect import suspect
@@ -44,8 +46,23 @@ def analyze(model: Any, options: Options, progress: Progress | None = None) -> S
 
 def measure(job: Job) -> Session:
     """What is done with a loaded model; each step is on disk, also when the next is interrupted."""
+    options = job.options
+    rows = build_and_race(job)
+    _say_what_diverges(job)
+    if options.profile:
+        job.keep_each(profile_rows(job, rows))
+    if options.fix:
+        job.keep(diagnosed(job.session))
+        job.keep_each(fix_rows(job, rows))  # a prediction is saved before its fix is built
+    job.keep(diagnosed(job.session))
+    return job.finish()
+
+
+def build_and_race(job: Job) -> list[PlannedRow]:
+    """Plan, compile, verify, time and compare the rows; the session has the results."""
     options, ready = job.options, job.ready
     rows = plan_rows(options, job.session.targets, ready.model.format, records_of(options.db))
+    rows = with_searched(rows, job)
     built = build_rows(
         rows, ready, options, job.artifacts, job.progress,
         on_update=lambda entries: job.keep_race(not_yet(entries)),
@@ -55,14 +72,7 @@ def measure(job: Job) -> Session:
         on_update=job.keep_race, log_dir=job.logs,
     )  # fmt: skip
     job.keep_race(raced)
-    _say_what_diverges(job)
-    if options.profile:
-        job.keep_each(profile_rows(job, rows))
-    if options.fix:
-        job.keep(diagnosed(job.session))
-        job.keep_each(fix_rows(job, rows))  # a prediction is saved before its fix is built
-    job.keep(diagnosed(job.session))
-    return job.finish()
+    return rows
 
 
 def _tune_first(model: Any, job: Job) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.core.model import Model
-from tvmscope.core.session import Session, save
-from tvmscope.errors import TvmscopeError, UsageError, one_line
+from tvmscope.core.session import Session, load, save
+from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages import places
@@ -17,29 +17,60 @@ from tvmscope.stages.job import begin
 from tvmscope.stages.load import name_of
 from tvmscope.stages.options import Options
 from tvmscope.workflow.analyze import analyze
+from tvmscope.workflow.suiting.options import SuiteOptions
+from tvmscope.workflow.suiting.problem import Examined
+from tvmscope.workflow.suiting.problems import find
+from tvmscope.workflow.suiting.run import run_suite
 
-MODEL_SUFFIXES = (".onnx", ".pt2", ".py")
+FOLDER_TIMEOUT_S = 3600.0
+"""For a model among several, from loading to the last round."""
 
 
 def expand(models: list[str]) -> list[str]:
-    """Folders become the model files in them, in order of name."""
+    """Folders become the model files below them, in order of name."""
     found: list[str] = []
     for model in models:
-        folder = Path(model)
-        if not folder.is_dir() or (folder / "config.json").exists():
+        if Path(model).is_dir():
+            found += [problem.source for problem in find([model])]
+        else:
             found.append(model)
-            continue
-        files = sorted(str(f) for f in folder.iterdir() if f.suffix in MODEL_SUFFIXES)
-        if not files:
-            raise UsageError(
-                msg(
-                    "{model} holds no model files ({suffixes})",
-                    model=model,
-                    suffixes=MODEL_SUFFIXES,
-                )
-            )
-        found += files
     return found
+
+
+def bench_folder(
+    given: list[str],
+    options: Options,
+    progress: Progress | None = None,
+    *,
+    done: list[Session] | None = None,
+) -> list[Session]:
+    """A session per model, measured as a suite does: isolated, and resumable in its folder.
+
+    `done` receives each session when it is there: an interruption leaves it filled.
+    """
+    started = datetime.now(UTC)
+    folder = options.output or places.session_folder("bench", "suite", started)
+    sessions = [] if done is None else done
+    how = SuiteOptions(timeout_s=FOLDER_TIMEOUT_S, keep=True, all_backends=True, enter=False)
+    run_suite(
+        find(given),
+        options,
+        how,
+        folder,
+        progress,
+        examiner=_examined,
+        on_row=lambda row: sessions.append(load(folder / str(row.session))),
+    )
+    return sessions
+
+
+def _examined(source: str, options: Options, progress: Progress) -> Examined:
+    """What `analyze` does with a model; a failure is a session too."""
+    try:
+        return Examined(session=analyze(source, options, progress))
+    except Exception as e:  # it goes on to its row; the session is for the table
+        _failed(source, options, one_line(e))
+        raise
 
 
 def bench_models(

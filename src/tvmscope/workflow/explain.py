@@ -6,14 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tvmscope.core.profile import KernelIR
+from tvmscope.core.profile import Code, KernelIR
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import FILE_NAME, Session, load
 from tvmscope.errors import UsageError
+from tvmscope.measure.remote import remote
+from tvmscope.measure.worker import run_isolated
 from tvmscope.messages import msg
 from tvmscope.stages.facts import diagnosed
+from tvmscope.stages.places import ARTIFACTS
 
+if TYPE_CHECKING:
+    import tvmscope.compiler.describe.kernel_code
+
+_CODE = remote(lambda: tvmscope.compiler.describe.kernel_code.read_code)
 _META = "meta.json"
 _MOST_NAMES = 8
 
@@ -123,3 +131,23 @@ def side_by_side(name: str, places: Sequence[Kernels]) -> list[tuple[Kernels, Ke
     for other in others:
         found += [(other, ir) for ir in other.computing(ops) or other.find(name)]
     return found
+
+
+def code_of(place: Kernels, ir: KernelIR, kind: Code) -> str:
+    """The code of a kernel, from the artifact that the row was measured with."""
+    folder = _artifact_of(place.where, ir)
+    if not _is_artifact(folder):
+        raise UsageError(
+            msg(
+                "{folder} is not there: the code of a kernel is read from its artifact; compile "
+                "the model, and give the artifact",
+                folder=folder,
+            )
+        )
+    return run_isolated(_CODE, folder.absolute(), ir.name, kind)
+
+
+def _artifact_of(path: Path, ir: KernelIR) -> Path:
+    if ir.key is None:
+        return path
+    return (path if path.is_dir() else path.parent) / ARTIFACTS / ir.key.folder_name

@@ -12,11 +12,11 @@ from tvmscope.backends import all_backends
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.options import PictureOptions
 from tvmscope.core.session import Session
-from tvmscope.core.vision import Answer, Vision
+from tvmscope.core.vision import PRESETS, Answer, Vision
 from tvmscope.errors import PictureError, UsageError
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.models.darknet import cfg
 from tvmscope.models.inputs import Array, read_npz
 from tvmscope.progress import Progress, Silent
@@ -28,6 +28,7 @@ from tvmscope.tasks import answer as tasks
 from tvmscope.tasks import heads, images, labels
 from tvmscope.tasks.answer import Request
 from tvmscope.tasks.draw import writable
+from tvmscope.tasks.preprocess import recognise
 from tvmscope.workflow.profile import profile_artifact
 from tvmscope.workflow.run import run_artifact
 
@@ -35,9 +36,9 @@ _ANSWER = here(tasks.answer)
 _MOST_DEATHS = 3
 """The number of workers lost in a row before the remaining images are given up."""
 
-_UNKNOWN = (
+_UNKNOWN = msg(
     "how this model was trained to see pictures is not known: it gets values of 0 to 255; "
-    "--input-scale, --mean, --std and --fit say otherwise"
+    "--preprocess, --input-scale, --mean, --std and --fit say otherwise"
 )
 
 
@@ -67,11 +68,11 @@ def show_pictures(
     vision = vision_for(artifact, asked)
     tasks.picture_input(artifact)
     tasks.task_of(artifact, vision)
-    files = images.find(asked.pictures)
+    files = images.find(asked.pictures, offline=asked.offline)
     written = [*_drawings(asked.save_vis, files), save_outputs]
     _refuse_overwrite([Path(file) for file in written if file is not None], options.force)
     if artifact.vision is None and not asked.preprocess:
-        progress.note(_UNKNOWN)
+        progress.note(_assumed(artifact))
     with TemporaryDirectory(prefix="tvmscope-") as scratch:
         requests = _requests(path, files, vision, asked, options, Path(scratch))
         answers = _answer_all(requests, options, progress)
@@ -105,7 +106,7 @@ def ask(
         raise UsageError(msg("no image was given"))
     tasks.picture_input(artifact)
     tasks.task_of(artifact, vision)
-    files = images.find(asked.pictures)
+    files = images.find(asked.pictures, offline=asked.offline)
     requests = _requests(artifact.path, files, vision, asked, options, scratch)
     answers = _answer_all(requests, options, progress)
     return Asked(tuple(answers), _first_inputs(requests, answers))
@@ -127,13 +128,30 @@ def asks_for_times(options: Options) -> bool:
 
 def vision_for(artifact: Artifact, asked: PictureOptions) -> Vision:
     """What the artifact knows, with what the user said on top."""
-    known = artifact.vision or Vision()
+    known = artifact.vision or Vision(preprocess=PRESETS[_preset(artifact) or "raw"])
     vision = replace(known, preprocess=replace(known.preprocess, **asked.preprocess))
     if asked.labels is not None:
         vision = replace(vision, labels=labels.read(asked.labels))
     if asked.task is not None:
         vision = replace(vision, task=asked.task)
     return vision if asked.head is None else _with_head(vision, asked.head)
+
+
+def _preset(artifact: Artifact) -> str | None:
+    return recognise(artifact.inputs, artifact.outputs)
+
+
+def _assumed(artifact: Artifact) -> Text:
+    """What is done with pixels where the artifact does not say how."""
+    preset = _preset(artifact)
+    if preset is None:
+        return _UNKNOWN
+    return msg(
+        "by its shapes this is an ImageNet classifier: pixels are prepared by --preprocess "
+        "{preset}; other presets are {others}",
+        preset=preset,
+        others=[name for name in PRESETS if name != preset],
+    )
 
 
 def _with_head(vision: Vision, text: str) -> Vision:

@@ -50,7 +50,7 @@ class Recording:
 
     @property
     def times(self) -> DeviceTimes:
-        """Kernels apart, how the device spent the run."""
+        """How the device spent the run apart from kernels."""
         spans = [(a.start, a.end) for a in self.activities]
         first = min((s for s, _ in spans), default=self.end)
         last = max((e for _, e in spans), default=first)
@@ -65,7 +65,7 @@ class Recording:
 
 
 def record(torch: Any, run: Callable[[], Any]) -> tuple[float, Recording]:
-    """One run that waits for its end, and its seconds; starting the profiler is not part of it."""
+    """Run once and wait for the end; return the seconds without the profiler's start."""
     profiler = torch.profiler
     kinds = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
     with profiler.profile(activities=kinds) as recorded, profiler.record_function(MARK):
@@ -76,7 +76,7 @@ def record(torch: Any, run: Callable[[], Any]) -> tuple[float, Recording]:
 
 
 def read(events: Sequence[Any]) -> Recording:
-    """The recording in a profiler's raw events."""
+    """Convert a profiler's raw events to a recording."""
     start, end, found = 0, 0, []
     for event in events:
         on_device, name = "CPU" not in str(event.device_type()), event.name()
@@ -90,7 +90,7 @@ def read(events: Sequence[Any]) -> Recording:
 
 
 def _is_note(event: Any) -> bool:
-    """Ranges of the host are shown on the device, too, and so are its waits."""
+    """Whether the activity is a host range or wait that the profiler also shows on the device."""
     said = (getattr(event, name, None) for name in ("activity_type", "is_user_annotation"))
     notes = [str(ask()) for ask in said if ask is not None]
     if any(note == "True" or "annotation" in note for note in notes):

@@ -56,10 +56,10 @@ class OpenVinoProfiler:
         return [Trace(spans, self._host_s(len(counted)))]
 
     def _host_s(self, nodes: int) -> float | None:
-        """Unknown where a tensor of the model is of a kind that the empty models cannot have."""
+        """Return the host time; None if the empty models cannot have a tensor like the model's."""
         try:
             return self._calibrate().of(nodes)
-        except RuntimeError:  # all that OpenVINO raises
+        except RuntimeError:  # OpenVINO raises only this type
             return None
 
     def _read(self) -> Counters:
@@ -70,13 +70,14 @@ class OpenVinoProfiler:
         }
 
     def _own(self, op: Any) -> tuple[str, ...]:
-        """The source operators that it says it was made of."""
+        """Return the source operators from which OpenVINO says it made the node."""
         originals = str(op.get_rt_info()["originalLayersNames"].astype(str)).split(",")
         nodes = [self._source.find(text) for text in originals if text]
         return self._source.operators_of(node for node in nodes if node is not None)
 
     def _next(self, op: Any) -> tuple[str, ...]:
-        """Those of what reads its result: a fused layer norm leaves its name to its last part."""
+        """Return the operators of the node's readers: a fused layer norm has the name of its last
+        part."""
         readers = [i.get_node() for port in op.outputs() for i in port.get_target_inputs()]
         found = (self._computed.get(reader.get_friendly_name(), ()) for reader in readers)
         return next((ops for ops in found if ops), ())

@@ -38,7 +38,7 @@ class HostCost:
 
 
 def calibrate(compile_model: Callable[[Any], Any], model: Any, request: Any) -> HostCost:
-    """On this machine, now, for calls with the request's tensors; `compile_model` is the model's.
+    """Measure the host cost now, for calls with the request's tensors and the model's settings.
 
     The request must have run once: outputs may get their shapes only then.
     """
@@ -49,7 +49,7 @@ def calibrate(compile_model: Callable[[Any], Any], model: Any, request: Any) -> 
         empty = compile_model(frame(inputs, outputs, links)).create_infer_request()
         for index, tensor in enumerate(inputs):
             empty.set_input_tensor(index, tensor)
-        for _ in range(2):  # the first call sets things up
+        for _ in range(2):  # the first call initialises the model
             empty.infer()
         calls.append(empty.infer)
     return in_turns(request.infer, *calls)
@@ -76,7 +76,7 @@ def in_turns(
 
 
 def frame(inputs: Sequence[Any], outputs: Sequence[Any], links: int) -> Any:
-    """A model that reads one element of each input, lets it pass the links, fills the outputs."""
+    """Build a model that reads one element of each input, passes it on and fills the outputs."""
     import openvino as ov
     from openvino import opset13 as op
 

@@ -54,7 +54,7 @@ class TorchProfiler:
         return [self._trace(events) for events in self._events]
 
     def launches(self) -> list[tuple[str, tuple[str, ...]]]:
-        """The kernels of the last run in order, each with the source operators that it is of."""
+        """Return the kernels of the last run in order, each with its source operators."""
         calls = _outermost(self._events[-1])
         sources = find_sources([(path, op) for path, op, _ in calls], self._names)
         return [
@@ -111,9 +111,9 @@ class TorchProfiler:
             )
             for (_, op, event), source_ops in zip(calls, sources, strict=True)
         )
-        if whole is None or (on_gpu and not busy):  # a profiler that is not let at the device
+        if whole is None or (on_gpu and not busy):  # the profiler may not access the device
             return Trace(spans)
-        if on_gpu:  # the host runs beside the kernels: only where the device idles it costs time
+        if on_gpu:  # the host runs beside the kernels, so it costs time only while the device idles
             times = _recording(whole, busy).times
             return Trace(spans, times.gap_s + times.edge_s, times)
         ranges = [event.time_range for _, _, event in calls]
@@ -139,7 +139,7 @@ def _kernels(event: Any) -> Iterator[str]:
 
 
 def _recording(whole: Any, busy: list[Any]) -> Recording:
-    """The device's part of a profile, from microseconds to whole nanoseconds."""
+    """Convert the device's part of a profile from microseconds to whole nanoseconds."""
     activities = tuple(
         Activity(name="", start=round(r.start * 1e3), end=round(r.end * 1e3)) for r in busy
     )

@@ -1,8 +1,9 @@
-"""Kernel times of PyTorch's graphs and compiled code, where no operator of the model runs any more.
+"""Kernel times of PyTorch's graphs and compiled code, which run no operators of the model.
 
-The device's records name kernels only. A recorded graph repeats the kernels of the eager run that
-it was recorded from, whose operators are known. Compiled code keeps the order of convolutions and
-matrix products: each is found by its place among them, and what follows one belongs to it.
+The device's records name kernels only. A recorded graph repeats the kernels of the eager run from
+which it was recorded, and the operators of that run are known. Compiled code keeps the order of
+convolutions and matrix products: each is found by its position among them, and the kernels after it
+belong to it.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class ReplayProfiler:
 
 
 def of_graph(runner: TorchRunner, folder: Path, eager: Callable[[], Any]) -> ReplayProfiler:
-    """For a graph that was recorded from `eager`."""
+    """Find the operators of a graph that was recorded from `eager`."""
 
     def attribute(names: Sequence[str]) -> Sources:
         return like(launched, names)
@@ -89,13 +90,13 @@ def of_graph(runner: TorchRunner, folder: Path, eager: Callable[[], Any]) -> Rep
 
 
 def of_compiled(runner: TorchRunner, folder: Path) -> ReplayProfiler:
-    """For what torch.compile made."""
+    """Find the operators of code that torch.compile made."""
     names = operators.read(folder).names
     return ReplayProfiler(runner, lambda kernels: by_anchors(kernels, names))
 
 
 def like(known: Sequence[tuple[str, tuple[str, ...]]], names: Sequence[str]) -> Sources:
-    """The operators of kernels that another run had in the same order; none for the others."""
+    """Assign the operators of another run with the same kernels in the same order; else none."""
     found: Sources = [()] * len(names)
     matcher = SequenceMatcher(None, [name for name, _ in known], list(names), autojunk=False)
     for block in matcher.get_matching_blocks():
@@ -105,7 +106,7 @@ def like(known: Sequence[tuple[str, tuple[str, ...]]], names: Sequence[str]) -> 
 
 
 def by_anchors(kernels: Sequence[str], names: Sequence[str]) -> Sources:
-    """By the order of heavy kernels, where there are as many as heavy operators; else nothing."""
+    """Assign by the order of heavy kernels if there are as many as heavy operators; else none."""
     for kinds, patterns in (
         (_CONVOLUTIONS | _PRODUCTS, (_CONVOLVES, _MULTIPLIES)),
         (_CONVOLUTIONS, (_CONVOLVES,)),
@@ -124,7 +125,7 @@ def _is_heavy(name: str, patterns: Sequence[re.Pattern[str]]) -> bool:
 def _segments(
     kernels: Sequence[str], names: Sequence[str], anchors: Sequence[int], heavy: Sequence[int]
 ) -> Sources:
-    """What lies from one heavy kernel to the next is that of the operators from one to the next."""
+    """Assign kernels between two heavy kernels to the operators between the two heavy operators."""
     edges = [0, *heavy[1:], len(names)]
     parts = [tuple(names[a:b]) for a, b in pairwise(edges)]
     found: Sources = []

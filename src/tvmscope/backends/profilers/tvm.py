@@ -17,7 +17,7 @@ Event = tuple[str, bool, int]
 """A function's name, whether it is about to run, and the clock in nanoseconds."""
 _KEEP_RUNNING = 0
 _BUILT_IN = "vm.builtin."
-"""The machine's own functions: allocation, shapes, views. Their time is host time."""
+"""The VM's own functions: allocation, shapes, views. Their time is host time."""
 
 
 class VmProfiler:
@@ -82,9 +82,10 @@ class VmProfiler:
         return Trace(tuple(spans), idle * 1e-9)
 
     def _source_ops(self, name: str, index: int, count: int) -> tuple[str, ...]:
-        """Those of this very call; of all calls where some were optimised away after the trace.
+        """Return the operators of this call; of all calls if some were optimised away after the
+        trace.
 
-        A batch that is computed in parts makes all of the calls once for each.
+        A batch that is computed in parts makes every call once per part.
         """
         known = self._sources.get(name, [])
         if known and count % len(known) == 0:
@@ -107,7 +108,7 @@ def _instrument(events: list[Event], wait: Callable[[], None] | None) -> Callabl
 
     def on_gpu(_function: Any, name: str, before: bool, _result: Any, *_: Any) -> int:
         assert wait is not None
-        wait()  # before: what was queued earlier is not this kernel's; after: it runs on its own
+        wait()  # before: earlier queued work is not this kernel's; after: the kernel runs alone
         note((name, before, clock()))
         return _KEEP_RUNNING
 
@@ -115,7 +116,7 @@ def _instrument(events: list[Event], wait: Callable[[], None] | None) -> Callabl
 
 
 def _kernels(events: list[Event]) -> Iterator[tuple[str, int, int]]:
-    """Calls that hold no other call (a Relax function does) and are not the machine's own."""
+    """Select calls that contain no other call (a Relax function does) and are not the VM's own."""
     for (name, before, start), (_, follows, end) in pairwise(events):
         if before and not follows and not name.startswith(_BUILT_IN):
             yield name, start, end

@@ -20,11 +20,11 @@ from tvmscope.core.profile import KernelIR
 from tvmscope.runtime.artifact import LoadedArtifact, read_kernels
 
 _OWN = re.compile(r"_kernel(_\d+)?$")
-"""What TVM adds to a function's name for each kernel that it launches."""
+"""The suffix that TVM adds to a function's name for each kernel that it launches."""
 
 
 class DeviceProfiler:
-    """The artifact's kernels as they run by themselves: nothing waits in between."""
+    """Profiles the artifact's kernels without synchronisation between them."""
 
     how = cupti.HOW
 
@@ -71,22 +71,22 @@ def trace(
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose a kernel is."""
+    """The function that a kernel belongs to."""
 
     function: str
     source_ops: tuple[str, ...]
     kernels: int = 1
-    """How many a call of the function launches."""
+    """How many kernels a call of the function launches."""
 
 
 def match(
     symbols: Sequence[str], calls: Sequence[KernelCall], described: Mapping[str, KernelIR]
 ) -> list[Owner]:
-    """For each kernel of a run its function and the source operators of that very call.
+    """Assign to each kernel of a run its function and the source operators of that call.
 
     The n-th kernel of a symbol is the n-th call of a function with that symbol; a batch that is
-    computed in parts makes all calls once for each. A kernel of no known symbol (a library's)
-    belongs to the calls that the program makes between its neighbours'.
+    computed in parts makes every call once per part. A kernel with an unknown symbol (a library's)
+    belongs to the calls that the program makes between its neighbours' calls.
     """
     known: dict[str, list[int]] = {}
     for place, call in enumerate(calls):
@@ -120,7 +120,7 @@ def _symbol(function: str, described: Mapping[str, KernelIR]) -> str:
 
 
 def _between(places: Sequence[list[int] | None], index: int, count: int, taken: set[int]) -> range:
-    """The calls that no other kernel is of, from the one before a kernel to the one after it."""
+    """Return the calls without a kernel of their own between a kernel's two neighbours."""
     before = next((p[-1] for p in reversed(places[:index]) if p), -1)
     after = next((p[0] for p in places[index + 1 :] if p), count)
     first = before + 1

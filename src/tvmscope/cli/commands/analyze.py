@@ -1,4 +1,4 @@
-"""`tvmscope analyze`: the whole way from a model to a saved session."""
+"""`tvmscope analyze`: compiles, verifies, measures and explains a model, and saves a session."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def bench(models: flags.Models, *, options: Options, show: Show) -> int:
     """Measure models on every backend, verified and side by side."""
-    from tvmscope.workflow.bench import bench_models, expand
+    from tvmscope.workflow.bench import bench_folder, bench_models, expand
 
     options = replace(options, profile=False)
     found = expand(models)
@@ -25,7 +25,10 @@ def bench(models: flags.Models, *, options: Options, show: Show) -> int:
     refuse_overwrite(show.export_times, options.force)
     done: list[Session] = []
     with show.working(done) as progress:
-        sessions = bench_models(found, options, progress, done=done)
+        if len(found) == 1:
+            sessions = bench_models(found, options, progress)
+        else:
+            sessions = bench_folder(models, options, progress, done=done)
     show.sessions(sessions)
     return exit_code(sessions, options.backends)
 

@@ -49,7 +49,7 @@ def compare(
 
     limit = None if fail_if_slower is None else parse_fraction(fail_if_slower)
     given = [*([baseline] if baseline else []), *paths]
-    if options.pictures is not None:  # as `run` takes them: --image a.jpg b.jpg
+    if options.pictures is not None:  # images are given as in `run`: --image a.jpg b.jpg
         seen = (*options.pictures.pictures, *given[2:])
         options = replace(options, pictures=replace(options.pictures, pictures=seen))
         given = given[:2]

@@ -1,4 +1,4 @@
-"""`tvmscope compile`: a model becomes an artifact folder."""
+"""`tvmscope compile`: compiles a model into an artifact folder."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tvmscope.workflow.db import FileSummary, Selection, WorkloadSummary
 
 _SHOWN_FAULTS = 20
-# What goes without saying in a list; --json and `db show` have a workload's whole name.
+# A list leaves these out; --json and `db show` have a workload's whole name.
 _USUAL = re.compile(r" (stride 1x1|padding 0x0x0x0|dilation 1x1|groups 1|float32->\w+|blocks)\b")
 
 Db = Annotated[

@@ -1,4 +1,4 @@
-"""`tvmscope doctor`: is everything there that the other commands need?"""
+"""`tvmscope doctor`: checks that everything the other commands need is installed."""
 
 from __future__ import annotations
 

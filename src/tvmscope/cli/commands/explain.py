@@ -1,4 +1,4 @@
-"""`tvmscope explain`: why a model is as slow as it is, and what a schedule made of a kernel."""
+"""`tvmscope explain`: says why a model is slow, and shows how a kernel is scheduled."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import typer
 from tvmscope.cli.command import RESULTS, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show
+from tvmscope.core.profile import Code
 from tvmscope.errors import UsageError
 from tvmscope.messages import _, msg
 
 if TYPE_CHECKING:
+    from tvmscope.core.profile import KernelIR
     from tvmscope.core.session import Session
     from tvmscope.report.terminal.explain import Titled
+    from tvmscope.workflow.explain import Kernels
 
 _KERNEL = _(
     "Show this kernel's loops, buffers and schedule; with two paths, show both side by side."
@@ -25,6 +28,21 @@ _AGAINST = _(
     "With --kernel: also show the kernel of this session or artifact that computes the same "
     "source operators."
 )
+_CODE = _(
+    "With --kernel: show its code in this form. CPU kernels have tir, llvm and asm, CUDA kernels "
+    "tir, cuda, ptx and sass. No GPU is needed."
+)
+
+
+_LANGUAGES = {
+    "tir": ("python", "#"),
+    "llvm": ("llvm", ";"),
+    "asm": ("gas", "#"),
+    "cuda": ("cuda", "//"),
+    "ptx": ("text", "//"),
+    "sass": ("text", "//"),
+}
+"""How each form of code is coloured, and how its comments begin."""
 
 
 def explain(
@@ -41,6 +59,7 @@ def explain(
     against: Annotated[
         Path | None, typer.Option("--against", metavar="SESSION|ARTIFACT", help=_AGAINST)
     ] = None,
+    code: Annotated[Code | None, typer.Option("--code", help=_CODE)] = None,
     *,
     show: Show,
 ) -> int:
@@ -55,12 +74,19 @@ def explain(
                     "--against shows a second kernel beside the first: name the first with --kernel"
                 )
             )
+        if code is not None:
+            raise UsageError(msg("--code shows the code of one kernel: name it with --kernel"))
         _show_findings([job.explain(path) for path in paths], paths, show)
         return 0
     places = [job.kernels_at(path) for path in (*paths, *([against] if against else []))]
+    beside = job.side_by_side(kernel, places)
+    if code is not None:
+        codes = [(_title(place, ir), job.code_of(place, ir, code)) for place, ir in beside]
+        _show_code(codes, code, show)
+        return 0
     found = [
         Titled(title=place.where.name or str(place.where), session=place.session, ir=ir)
-        for place, ir in job.side_by_side(kernel, places)
+        for place, ir in beside
     ]
     _show_kernels(found, show)
     return 0
@@ -99,8 +125,30 @@ def _show_kernels(kernels: list[Titled], show: Show) -> None:
         _print(show, KernelView(tuple(kernels)))
 
 
+def _title(place: Kernels, ir: KernelIR) -> str:
+    where = place.where.name or str(place.where)
+    return " · ".join((ir.name, where, *(() if ir.key is None else (ir.key.label,))))
+
+
+def _show_code(codes: list[tuple[str, str]], kind: Code, show: Show) -> None:
+    """Each kernel's code; several have their names above, as comments."""
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    if show.json:
+        show.machine([{"kernel": t, "kind": kind, "code": code} for t, code in codes])
+        return
+    if show.quiet:
+        return
+    console, (lexer, comment) = Console(highlight=False), _LANGUAGES[kind]
+    for title, code in codes:
+        text = f"{comment} {title}\n{code}" if len(codes) > 1 else code
+        coloured = Syntax("", lexer, theme="ansi_dark").highlight(text)
+        console.print(coloured, soft_wrap=True, end="")
+
+
 def _print(show: Show, *views: Any) -> None:
-    """The answer is the result, not a remark beside it: it goes to stdout and may be piped."""
+    """Print the answer to stdout: it is the command's result and may be piped."""
     from rich.console import Console
 
     if not show.quiet:

@@ -1,4 +1,4 @@
-"""`tvmscope export`: a model becomes an ONNX file."""
+"""`tvmscope export`: writes a model as an ONNX file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tvmscope farm`: a tracker and servers to tune on, on this machine or many."""
+"""`tvmscope farm`: runs a tracker and servers for tuning, on this machine or on many."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def server(
 def _until_interrupted(work: Callable[[], None]) -> int:
     try:
         work()
-    except KeyboardInterrupt:  # how it is meant to end
+    except KeyboardInterrupt:  # Ctrl-C is how the server is meant to end
         return 0
     return 1
 

@@ -1,4 +1,4 @@
-"""`tvmscope models`: the models that need no file."""
+"""`tvmscope models`: lists the models that need no file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def models(*, show: Show) -> int:
     entries = catalog()
     if show.json:
         show.machine(encode(entries))
-    elif not sys.stdout.isatty():  # for grep, cut and fzf, as `ls` does
+    elif not sys.stdout.isatty():  # one name per line for grep, cut and fzf, as `ls` does
         write("".join(f"{e.name}\t{e.weights}\t{e.summary}\n" for e in entries))
     else:
         show.text(_table(entries))

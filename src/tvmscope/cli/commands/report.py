@@ -61,7 +61,7 @@ def report(
     shown = show.presentable([informed(load(path)) for path in paths])
     if options.output is not None:
         files = chosen.write(shown, options.output, force=options.force)
-        for file in files[1:]:  # the first is where the user asked for it
+        for file in files[1:]:  # the first file is the one that the user named
             show.text(_("beside it: {file}").format(file=file))
     elif chosen.name == "console":
         _print(shown, show)
@@ -77,7 +77,7 @@ def _print(sessions: list[Session], show: Show) -> None:
 
     from tvmscope.report.formats import console
 
-    # The table is what was asked for here, not a remark beside the result: it may be piped.
+    # The table is the command's result, so it goes to stdout and may be piped.
     Console(highlight=False).print(console.render_all(sessions, show.percentiles))
 
 

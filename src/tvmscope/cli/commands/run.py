@@ -91,7 +91,7 @@ def run(
 def _show_session(
     session: Session, top: int | None, options: Options, show: Show, *, json: bool = True
 ) -> int:
-    """Times, then kernels; 1 when kernels were asked for and could not be timed."""
+    """Show times, then kernels; return 1 if kernels were requested and could not be timed."""
     from dataclasses import replace
 
     from tvmscope.core.session import save
@@ -105,7 +105,7 @@ def _show_session(
             write(average_lines(session))
     if top is not None:
         (shown,) = show.presentable([session])
-        if session.results:  # the table of times has told the warnings
+        if session.results:  # the table of times shows the warnings
             shown = replace(shown, warnings=())
         show.text("", profile_table.render(shown, top))
     code = exit_code([session]) if session.results else 0
@@ -113,7 +113,7 @@ def _show_session(
 
 
 def average_lines(session: Session) -> str:
-    """What older scripts print of each measured row, for those that read it."""
+    """Return the line that older scripts print for each measured row, for programs that read it."""
     from tvmscope.core.stats import summary
 
     timed = [r.measurement for r in session.results if r.status == "ok" and r.measurement]

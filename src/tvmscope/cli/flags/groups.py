@@ -224,6 +224,18 @@ def compilation(
             default="on",
         ),
     ] = None,
+    library: Annotated[
+        bool | None,
+        option(
+            _HOW,
+            "--library/--no-library",
+            help=_(
+                "On CUDA: let cuBLASLt compute what it was measured to compute fastest; loading "
+                "the model then needs it too."
+            ),
+            default=_("where this machine has it"),
+        ),
+    ] = None,
     dump_ir: Annotated[
         Path | None,
         option(
@@ -234,14 +246,26 @@ def compilation(
             help=_("Write the IR after each phase into this folder."),
         ),
     ] = None,
+    each_pass: Annotated[
+        bool,
+        option(
+            _HOW,
+            "--each-pass",
+            help=_("With --dump-ir: write it after each pass, with what the pass does and did."),
+        ),
+    ] = False,
 ) -> dict[str, Any]:
+    if each_pass and dump_ir is None:
+        raise UsageError(msg("--each-pass says how --dump-ir writes: give --dump-ir DIR too"))
     return given(
         pipeline=pipeline,
         exec_mode=exec_mode,
         graph=graph,
         fallback=fallback,
+        library=library,
         disabled_passes=(*names(disable_pass), *(() if fast_scatter else ("fast-scatter",))),
         dump_ir=None if dump_ir is None else str(dump_ir),
+        dump_each_pass=each_pass or None,
     )
 
 
@@ -334,8 +358,22 @@ def comparison(
             _WHAT, "--backends", metavar="A,B", help=_("Run only these backends."), default=_("all")
         ),
     ] = None,
+    tvm_budget: Annotated[
+        str | None,
+        option(
+            _WHAT,
+            "--tvm-budget",
+            metavar="TIME",
+            help=_(
+                "How long MetaSchedule searches for the backend tvm-tuned; 0s uses what it found "
+                "before."
+            ),
+            default=_("2m"),
+        ),
+    ] = None,
 ) -> dict[str, Any]:
-    return given(backends=names(backends))
+    budget_s = None if tvm_budget is None else parse_duration_s(tvm_budget)
+    return given(backends=names(backends), tvm_budget_s=budget_s)
 
 
 SUBJECT = (target, cores, shapes, network, inputs)
@@ -352,4 +390,4 @@ MEASURING = (
     results,
     planning,
 )
-"""What every command that measures a model takes."""
+"""The flags of every command that measures a model."""

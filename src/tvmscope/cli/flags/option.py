@@ -14,7 +14,7 @@ def option(panel: str, *names: str, default: str = "", **more: Any) -> Any:
 
 
 def given(**values: Any) -> dict[str, Any]:
-    """The flags that were given."""
+    """Return the flags that were given."""
     return {k: v for k, v in values.items() if v is not None and v != () and v != {}}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ import typer
 
 from tvmscope.cli.flags.option import given, option
 from tvmscope.core.options import PictureOptions
+from tvmscope.core.vision import PRESETS
 from tvmscope.errors import UsageError
 from tvmscope.messages import _, msg
 from tvmscope.parsing import parse_numbers
@@ -21,18 +23,36 @@ _OF_RUN = ("more", "save_vis")
 
 def pictures(
     more: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
-            metavar="PICTURE", help=_("Process more images or folders."), show_default=False
+            metavar="PICTURE",
+            help=_("Process more images, folders or addresses."),
+            show_default=False,
         ),
     ] = None,
     image: Annotated[
-        list[Path] | None,
+        list[str] | None,
         option(
             _PICTURES,
             "--image",
-            metavar="PATH",
-            help=_("Process this image or folder; repeatable."),
+            metavar="PATH|URL",
+            help=_(
+                "Process this image or folder, or the image at this http(s) address; repeatable. "
+                "Without a file of that name, cat is a picture that comes with tvmscope."
+            ),
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        option(
+            _PICTURES,
+            "--preprocess",
+            metavar="NAME",
+            help=_(
+                "Prepare pixels as the model was trained: imagenet (PyTorch's), inception (-1 to "
+                "1), unit (0 to 1) or raw; other flags change parts of it."
+            ),
+            default=_("the artifact's, else by its shapes"),
         ),
     ] = None,
     task: Annotated[
@@ -148,11 +168,12 @@ def pictures(
             default=_("the artifact's, else stretch"),
         ),
     ] = None,
+    offline: Annotated[bool, option(_PICTURES, "--offline", help=_("Download no image."))] = False,
 ) -> dict[str, Any]:
     scale = parse_numbers(input_scale) if input_scale else ()
     if len(scale) > 1:
         raise UsageError(msg("--input-scale takes one number; give --std for one per channel"))
-    preprocess = given(
+    preprocess = _preset(preset) | given(
         scale=scale[0] if scale else None,
         mean=parse_numbers(mean) if mean else None,
         std=parse_numbers(std) if std else None,
@@ -161,26 +182,43 @@ def pictures(
     )
     if 0.0 in preprocess.get("std", ()):
         raise UsageError(msg("--std divides: it cannot be 0"))
-    found = (*(image or ()), *(more or ()))
+    found = tuple(_place(text) for text in (*(image or ()), *(more or ())))
     others = given(
         task=task, head=head, labels=labels, score_threshold=score_threshold, nms_iou=nms_iou,
         save_vis=save_vis, preprocess=preprocess,
     )  # fmt: skip
     if not found:
         if others:
-            flag = next(iter(others)).replace("_", "-").replace("preprocess", "input-scale")
+            flag = next(iter(others)).replace("_", "-")
             raise UsageError(msg("--{flag} needs an image: give --image PATH", flag=flag))
         return {}
-    return {"pictures": PictureOptions(pictures=found, **others)}
+    return {"pictures": PictureOptions(pictures=found, offline=offline, **others)}
+
+
+def _place(text: str) -> Path | str:
+    """An address stays a text: a path would lose one of its slashes."""
+    return text if text.startswith(("http://", "https://")) else Path(text)
+
+
+def _preset(name: str | None) -> dict[str, Any]:
+    """Every field of a preset: what the artifact says otherwise must not stay."""
+    if name is None:
+        return {}
+    if name not in PRESETS:
+        raise UsageError(
+            msg("--preprocess {name} is none of {known}", name=name, known=list(PRESETS))
+        )
+    preset = PRESETS[name]
+    return {field.name: getattr(preset, field.name) for field in fields(preset)}
 
 
 def both_sides(**flags: Any) -> dict[str, Any]:
-    """The same for a command whose arguments are two artifacts."""
+    """Return the same group for a command whose arguments are two artifacts."""
     return pictures(**flags)
 
 
 _all = inspect.signature(pictures, eval_str=True)
-# what `inspect` reads; functions have no such attribute by their type
+# `inspect` reads this attribute, which the type of functions does not have
 both_sides.__signature__ = _all.replace(  # type: ignore[attr-defined]
     parameters=[p for name, p in _all.parameters.items() if name not in _OF_RUN]
 )

@@ -1,1 +1,1 @@
-"""From scheduled kernels to machine code: compilers and linkers of each target."""
+"""Turns scheduled kernels into machine code: compilers and linkers of each target."""

@@ -1,7 +1,7 @@
 """Makes the large constants of a finished main function its last parameters.
 
-It comes after everything else: parameters are checked at the start of each run by code that an
-earlier pass has written by now, and these need no check.
+It runs after everything else: an earlier pass has already written the code that checks parameters
+at the start of each run, and these parameters need no check.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 Array = np.ndarray[Any, Any]
 SMALLEST_BYTES = 4096
-"""Smaller ones stay: a parameter costs some nanoseconds in each run, and they take no memory."""
+"""Smaller constants stay: a parameter costs some nanoseconds in each run, and they take no memory.
+"""
 
 
 Inner = dict[str, tuple[tvm.ir.GlobalVar, list[GenericConst]]]
-"""Functions that take their weights by now: the variable to call them by, and which these are."""
+"""Functions that already take their weights: the variable to call them by, and those weights."""
 
 
 @mutator
@@ -48,16 +49,16 @@ class _Lift(PyExprMutator):
         return relax.Call(callee, args, call.attrs, call.ty_args)
 
     def function(self, function: relax.Function) -> relax.Function:
-        """The function with its weights as its last parameters."""
+        """Return the function with its weights as its last parameters."""
         body = self.visit_expr(function.body)
         params = [*function.params, *(var for var, _ in self.weights.values())]
         return relax.Function(params, body, function.ret_ty, function.is_pure, function.attrs)
 
 
 def lift_weights(module: tvm.IRModule) -> tuple[tvm.IRModule, list[Array]]:
-    """The module whose main function takes its weights behind its inputs, and the weights.
+    """Return the module whose main function takes its weights after its inputs, and the weights.
 
-    It hands those of the functions that it calls on to them.
+    The main function passes the weights of the functions that it calls on to them.
     """
     module = tvm.IRModule(dict(module.functions_items()), attrs=module.attrs)
     functions = {v: f for v, f in module.functions_items() if isinstance(f, relax.Function)}

@@ -16,7 +16,7 @@ from tvmscope.messages import msg
 
 
 def linker_for(target: Target) -> tuple[str, ...]:
-    """The driver and its first options; for other machines a cross compiler, or Zig's."""
+    """Return the driver and its first options; for other machines a cross compiler, or Zig's."""
     machine = _machine(target)
     if machine == _normal(platform.machine()):
         for name in ("c++", "g++", "clang++", "cc", "gcc", "clang"):
@@ -46,7 +46,7 @@ def linker_for(target: Target) -> tuple[str, ...]:
 def link(
     command: Sequence[str], output: str, objects: Sequence[str], options: Sequence[str] = ()
 ) -> None:
-    """Link by a command of several words, which TVM's own linking cannot run."""
+    """Link with a command of several words, which TVM's own linking cannot run."""
     words = [*command, "-shared", "-fPIC", "-o", output, *objects, *options]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -72,5 +72,5 @@ def _normal(name: str) -> str:
 def _zig() -> tuple[str, ...] | None:
     if importlib.util.find_spec("ziglang") is None:
         return None
-    # As a C compiler: as a C++ one it would first build a C++ library, which nothing here needs.
+    # As a C compiler, because as a C++ one it would first build an unneeded C++ library.
     return (sys.executable, "-m", "ziglang", "cc")

@@ -1,1 +1,1 @@
-"""Explicit models of a machine, by which schedules choose."""
+"""Explicit models of a machine, which schedules use to choose."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import tvm
 from tvm import s_tir, tirx
@@ -21,7 +22,7 @@ from tvmscope.messages import msg
 
 RULE = "tvmscope.rule"
 TRACE = "tvmscope.trace"
-"""Attributes in which the scheduling pass leaves what it did to a function."""
+"""Attributes in which the scheduling pass records what it did to a function."""
 _LONGEST_TEXT = 240
 _TYPED = re.compile(r"T\.(?:int|uint|float|bfloat)\d+\((-?[\w.+-]+)\)")
 _MODES = {
@@ -38,7 +39,7 @@ def describe(
     remarks: list[str],
     choices: Mapping[str, Choice] | None = None,
 ) -> tuple[KernelIR, ...]:
-    """All kernels of a module; their work is counted in the functions as they were `before`."""
+    """Describe all kernels of a module; work is counted in the functions as they were `before`."""
     plain = {
         var.name_hint: func
         for var, func in before.functions_items()
@@ -51,7 +52,7 @@ def describe(
         try:
             written = plain.get(var.name_hint, func)
             found.append(_describe(var.name_hint, written, func, choices or {}))
-        except Exception as e:  # a node this does not know costs a description, not the build
+        except Exception as e:  # an unknown node costs the description, not the build
             remarks.append(
                 msg(
                     "kernel {kernel} cannot be described: {reason}",
@@ -87,28 +88,36 @@ def _describe(
 def _generated(
     name: str, func: tirx.PrimFunc, unit: Unit, config: Config, choices: Mapping[str, Choice]
 ) -> KernelIR:
-    """A kernel that is no loop nest of TVM's: what it computes, and its configuration."""
+    """Describe a generated kernel, which has no loop nest: what it computes, its configuration."""
     return KernelIR(
         name=name,
         tree=(Loop(text=unit.label, body=(Loop(text=config.label),)),),
         buffers=tuple(_buffer(p) for p in func.params if isinstance(p.ty, tirx.BufferType)),
-        rule=configs.RULE,
+        rule=config.rule,
         workload=unit.key,
-        tuned=choices.get(unit.key),
+        tuned=_taken(choices.get(unit.key), config),
         flops=float(unit.flops),
         bytes=float(unit.moved_bytes),
     )
 
 
+def _taken(choice: Choice | None, config: Config) -> Choice | None:
+    """The record, where the kernel is what it says: one that is not legal here is left aside."""
+    if choice is None or not choice.candidate.params:
+        return choice
+    named = configs.from_json(dict(choice.candidate.params))
+    return choice if replace(named, pdl=config.pdl) == config else None
+
+
 def _rule(attributes: tvm.ir.DictAttrs) -> str | None:
-    """Ours leave their name; TVM's own GPU pipeline only says that DLight was there."""
+    """Return the rule: ours store their name; TVM's GPU pipeline only says that DLight was used."""
     if RULE in attributes:
         return str(attributes[RULE])
     return "dlight" if attributes.get("tirx.is_scheduled") else None
 
 
 def loop_tree(func: tirx.PrimFunc) -> tuple[Loop, ...]:
-    """A function's loop nest, readable without TVM."""
+    """Return a function's loop nest, readable without TVM."""
     return tuple(_loops(func.body))
 
 
@@ -138,7 +147,7 @@ def _loop(s: tirx.For) -> Iterator[Loop]:
     extent = int(s.extent) if isinstance(s.extent, tirx.IntImm) else None
     thread = s.thread_binding.thread_tag if s.thread_binding is not None else None
     mode = str(thread) if thread else _MODES.get(int(s.kind), "serial")
-    if extent == 1 and mode == "serial":  # says nothing, and schedules leave many
+    if extent == 1 and mode == "serial":  # it carries no information, and schedules leave many
         yield from _loops(s.body)
         return
     name = s.loop_var.name if extent is not None else f"{s.loop_var.name} < {_text(s.extent)}"
@@ -166,8 +175,8 @@ def _buffer(buffer: tirx.Buffer) -> Buffer:
 
 
 def _text(e: tirx.Expr) -> str:
-    """As TVM prints it, without the types of its numbers: T.int64(3) is 3."""
-    return _TYPED.sub(r"\1", str(e).rpartition("\n")[2])  # declarations may come before it
+    """Return TVM's text without the types of its numbers: T.int64(3) is 3."""
+    return _TYPED.sub(r"\1", str(e).rpartition("\n")[2])  # declarations may precede it
 
 
 def _short(text: str) -> str:

@@ -21,12 +21,13 @@ class _Unknown(Exception):
 
 @dataclass(frozen=True)
 class Work:
-    """Of one call; None where unknown, or where there is no arithmetic."""
+    """The work of one call; None if it is unknown, or if there is no arithmetic."""
 
     flops: float | None = None
     bytes: float | None = None
     moves_only: bool = False
-    """Whether every value it stores is one that it loaded, at an index that is known beforehand."""
+    """Whether the kernel only stores values that it loaded, at indices that are known in advance.
+    """
 
 
 @dataclass
@@ -39,7 +40,7 @@ class _Count:
     cases: dict[ir.Expr, int] = field(default_factory=dict)
     """How many values a block's axis takes; each `axis == value` case uses up one of them."""
     shared: set[int] | None = None
-    """Within such cases, what one of them has computed: the others have it for nothing."""
+    """Values that one of these cases has computed, which the other cases reuse."""
 
     def statement(self, s: tirx.Stmt, times: float) -> None:
         """Count a statement that runs `times` times."""
@@ -57,18 +58,19 @@ class _Count:
             self.value(s.value, times)
             self.indices(s.indices, times)
         elif isinstance(s, tirx.IfThenElse):
-            self.statement(s.then_case, times)  # padding and bounds: nearly always true
+            self.statement(s.then_case, times)  # padding and bounds checks are nearly always true
         elif isinstance(s, tirx.While) or not hasattr(s, "body"):
             raise _Unknown
         else:
             self.statement(s.body, times)
 
     def indices(self, indices: Iterable[ir.Expr], times: float) -> None:
-        """Indices are integers; only what they load counts, and makes it a gather."""
+        """Count only the loads in indices, which make the kernel a gather."""
         self.gathers |= self._loads_of(indices, times)
 
     def _loads_of(self, positions: Iterable[ir.Expr], times: float) -> bool:
-        """Count loads only, of what says where and not what; whether there are any."""
+        """Count only the loads in an expression that selects elements; return whether there are
+        any."""
         inner = _Count(cases=self.cases)
         for e in positions:
             inner.value(e, times)
@@ -116,9 +118,10 @@ class _Count:
             self.value(argument, times)
 
     def _choice(self, condition: ir.Expr, yes: ir.Expr, no: ir.Expr, times: float) -> None:
-        """One branch is computed. `axis == constant` holds for one value of the axis: scheduled
-        code unrolls such an axis, so that only the case that applies is left, and cases that have
-        a part in common compute it once.
+        """Count the branch that is computed.
+
+        `axis == constant` holds for one value of the axis: scheduled code unrolls such an axis, so
+        that only the case that applies is left, and cases with a common part compute it once.
         """
         axis = condition.a if isinstance(condition, tirx.EQ) else None
         values = self.cases.get(axis) if axis is not None else None
@@ -138,7 +141,7 @@ class _Count:
 
 
 def count(func: tirx.PrimFunc) -> Work:
-    """The work of one call: multiply-add is two; each input and output crosses memory once."""
+    """Count the work of one call: a multiply-add is two; each input and output is moved once."""
     counted = _Count()
     try:
         counted.statement(func.body, 1.0)
@@ -153,10 +156,10 @@ def count(func: tirx.PrimFunc) -> Work:
 
 
 def _bytes(buffer: tirx.Buffer, counted: _Count) -> float:
-    """Of a large table from which few rows are read, only those count."""
+    """Count bytes; of a large table from which few rows are read, only those rows count."""
     size = prod(_extent(d) for d in buffer.shape)
     elements = sum(min(size, n.get(buffer, 0.0)) for n in (counted.loads, counted.stores))
-    # a result that is accumulated in place is loaded by the loops, but comes from nowhere
+    # the loops load a result that is accumulated in place, but it comes from no memory
     if buffer in counted.stores:
         elements = min(size, counted.stores[buffer])
     return elements * max(1, buffer.dtype.bits * buffer.dtype.lanes // 8)

@@ -1,6 +1,7 @@
-"""What generated GPU kernels take of a multiprocessor, and whether they use its tensor cores.
+"""The resources that generated GPU kernels use, and whether they use the tensor cores.
 
-Registers and spills are read from the cubin, matrix instructions from the PTX that it was made of.
+Registers and spills are read from the cubin, matrix instructions from the PTX from which it was
+made.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from tvmscope.cuda.kernel_compiler import CompiledKernel
 _WARP = 32
 _SM_REGISTERS = 65536
 _REGISTERS_STEP = 256
-"""A warp gets registers in such steps."""
+"""A warp's registers are allocated in steps of this size."""
 _RESERVED_SHARED = 1024
-"""Per block, by the system (since sm_80)."""
+"""Shared memory that the system reserves per block (since sm_80)."""
 _NO_MATRIX = {
     "matvec": "one row, no matrix to multiply",
     "depthwise": "each channel is convolved on its own",
@@ -32,7 +33,7 @@ _NO_MATRIX = {
 def with_code(
     kernels: Iterable[KernelIR], generated: Iterable[CompiledKernel]
 ) -> tuple[KernelIR, ...]:
-    """The descriptions, those of generated kernels with their machine code."""
+    """Return the descriptions; those of generated kernels include their machine code."""
     compiled = {kernel.unit_key: kernel for kernel in generated}
     return tuple(
         _described(kernel, compiled[kernel.workload]) if kernel.workload in compiled else kernel

@@ -20,9 +20,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmscope.core.artifact import Fallback, KernelCall
 
 _NAME = re.compile(r"src(\d+(?:_\d+)*)s\d*$")
-# The last "s" parts the sources from the number that TVM appends to a name it has seen before.
+# The last "s" separates the sources from the number that TVM appends to a repeated name.
 _MOST_PER_BINDING = 8
-"""A gap of more vanished operators than this says nothing about a single binding."""
+"""If more operators than this vanished in a gap, nothing is known about a single binding."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Imported:
 
     module: tvm.IRModule
     sources: tuple[tuple[str, ...], ...]
-    """The model's own operators that each source stands for."""
+    """The model's own operators that each source represents."""
     warnings: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
-    """The framework's node that each source was imported from, by its name."""
+    """The name of the framework's node from which each source was imported."""
     fallbacks: tuple[tuple[Fallback, bytes], ...] = ()
     """Parts that run in a framework, each with its model."""
 
@@ -53,12 +53,12 @@ class _Rename(PyExprMutator):
 
 
 def bindings(function: relax.Function) -> list[relax.Binding]:
-    """All bindings of a function's body, in order (branches are not entered)."""
+    """Yield all bindings of a function's body, in order (branches are not entered)."""
     return [b for block in function.body.blocks for b in block.bindings]
 
 
 def labels(var: relax.Var) -> tuple[int, ...]:
-    """The sources a variable's name stands for; empty when it has none."""
+    """Return the sources in a variable's name; empty if it has none."""
     match = _NAME.match(var.name)
     return tuple(int(i) for i in match[1].split("_")) if match else ()
 
@@ -109,7 +109,7 @@ def relabel(module: tvm.IRModule, before: frozenset[int]) -> tvm.IRModule:
 
 
 def present(module: tvm.IRModule) -> frozenset[int]:
-    """The sources that some binding is named after."""
+    """Return the sources that some binding is named after."""
     return frozenset(i for b in bindings(module["main"]) for i in labels(b.var))
 
 
@@ -150,7 +150,7 @@ class Call:
 
 
 def kernel_calls(module: tvm.IRModule) -> list[Call]:
-    """The kernels that the main function calls, in order, before or after fusion."""
+    """Return the kernels that the main function calls, in order, before or after fusion."""
     calls = []
     for binding in bindings(module["main"]):
         callee = kernel_of(binding.value)
@@ -160,10 +160,10 @@ def kernel_calls(module: tvm.IRModule) -> list[Call]:
 
 
 def trace_fusion(before: tvm.IRModule, after: tvm.IRModule) -> list[Call]:
-    """The kernel calls after operator fusion, each with the sources of all that it fused.
+    """Return the kernel calls after operator fusion, each with the sources of all that it fused.
 
-    Both functions compute the same data flow; a call is recognised by its callee and by where
-    its arguments come from, so names do not matter.
+    Both functions compute the same data flow; a call is recognised by its callee and by the origin
+    of its arguments, so names do not matter.
     """
     waiting: dict[Any, deque[tuple[Any, tuple[int, ...]]]] = defaultdict(deque)
     flow = _Flow(before["main"])
@@ -204,7 +204,7 @@ def trace_fusion(before: tvm.IRModule, after: tvm.IRModule) -> list[Call]:
 
 
 class _Flow:
-    """Where each value of a function comes from, as comparable tokens."""
+    """The origin of each value of a function, as comparable tokens."""
 
     def __init__(self, function: relax.Function, params: list[Any] | None = None) -> None:
         given = params or [("param", i) for i in range(len(function.params))]
@@ -235,7 +235,7 @@ _CALL_TIR = ("relax.call_tir", "relax.call_tir_inplace", "relax.call_dps_packed"
 
 
 def kernel_of(value: relax.Expr) -> str | None:
-    """The kernel that a binding calls; None where it calls none."""
+    """Return the kernel that a binding calls; None if it calls none."""
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return None
     if value.op.name not in _CALL_TIR:
@@ -247,7 +247,7 @@ def kernel_of(value: relax.Expr) -> str | None:
 def _fused_call(
     module: tvm.IRModule, value: relax.Expr
 ) -> tuple[relax.Call, str, relax.Function] | None:
-    """A call of a function that fusion made: with its name, and the function itself."""
+    """Return a call of a function that fusion made: its name, and the function itself."""
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.GlobalVar):
         return None
     function = module[value.op]
@@ -257,7 +257,7 @@ def _fused_call(
 
 
 def name_calls(calls: list[Call], sources: tuple[tuple[str, ...], ...]) -> tuple[KernelCall, ...]:
-    """Calls with the names of their source operators."""
+    """Return the calls with the names of their source operators."""
     named = []
     for call in calls:
         found = (op for i in call.sources if i < len(sources) for op in sources[i])

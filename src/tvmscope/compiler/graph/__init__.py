@@ -1,4 +1,4 @@
-"""What passes share: a mutator by operator, values known at compile time, images of a batch.
+"""Code that passes share: a mutator by operator, compile-time values, images of a batch.
 
 Passes and frontends call it; it imports neither passes nor schedules.
 """

@@ -10,11 +10,11 @@ from tvm import relax
 
 Array = np.ndarray[Any, Any]
 Evaluate = Callable[[Sequence[Array], relax.Call], Array]
-"""From the values of a call's tensors, in order, and the call, whose shape is known."""
+"""Takes the values of a call's tensors, in order, and the call, whose shape is known."""
 
 
 def shape_of(call: relax.Call) -> tuple[int, ...]:
-    """The shape of a call's result, all of which is known."""
+    """Return the shape of a call's result, which is completely known."""
     return tuple(int(d) for d in call.ty.shape)
 
 
@@ -47,4 +47,4 @@ TABLE: dict[str, Evaluate] = {
     "relax.astype": _cast,
 }
 FLOAT_ONLY = frozenset({"relax.divide", "relax.sqrt", "relax.rsqrt"})
-"""Where numpy's result for integers is not TVM's."""
+"""Operators whose numpy result for integers differs from TVM's."""

@@ -1,7 +1,7 @@
 """Evaluates parts of a graph that depend on no input, such as index arithmetic.
 
-FoldConstant cannot see it: exporters build indices from shapes, ranges and broadcasts, and the
-result may be far larger than what it is made of, so nobody folds it unless somebody needs it.
+FoldConstant does not fold them: exporters build indices from shapes, ranges and broadcasts, and the
+result may be far larger than its operands, so it is evaluated only where it is needed.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from tvmscope.compiler.graph.arithmetic import Array, Evaluate
 from tvmscope.compiler.graph.rewrite import Rewriter, static_shape
 
 _MOST_ELEMENTS = 1 << 26
-"""Larger index tensors than this are not looked into."""
+"""Larger index tensors than this are not evaluated."""
 
 
 def value(rewriter: Rewriter, expr: relax.Expr) -> Array | None:
-    """The array that an expression always is, or None."""
+    """Return the array that an expression always evaluates to, or None."""
     return _Evaluator(rewriter).array(expr)
 
 
 def fields(rewriter: Rewriter, expr: relax.Expr) -> list[relax.Expr]:
-    """The parts of a tuple that is put together in sight; else nothing."""
+    """Return the fields of a tuple that the graph builds; else nothing."""
     bound = rewriter.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
     return list(bound.fields) if isinstance(bound, relax.Tuple) else []
 
 
 def origin(rewriter: Rewriter, expr: relax.Expr) -> relax.Expr:
-    """The variable that others are only further names of."""
+    """Return the variable that a chain of aliases refers to."""
     while isinstance(expr, relax.Var):
         bound = rewriter.lookup_binding(expr)
         if not isinstance(bound, relax.Var):
@@ -80,7 +80,8 @@ class _Evaluator:
         return result if fits else None
 
     def _flat(self, args: Sequence[relax.Expr]) -> list[relax.Expr]:
-        """Tensors in order, also those in tuples; shapes are read from the call's type."""
+        """Return the tensors in order, also those in tuples; shapes are read from the call's
+        type."""
         found: list[relax.Expr] = []
         for arg in args:
             bound = self.rewriter.lookup_binding(arg) if isinstance(arg, relax.Var) else arg
@@ -98,7 +99,7 @@ class _Evaluator:
 
 
 def _slice(args: Sequence[Array], call: relax.Call) -> Array:
-    """The tensor, then axes, begins, ends and, where given, strides, each one a number."""
+    """Return the tensor, then axes, begins, ends and, if given, strides, each a number."""
     data, rest = args[0], [int(a) for a in args[1:]]
     parts = len(call.args) - 1
     count = len(rest) // parts

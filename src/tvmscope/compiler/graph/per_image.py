@@ -11,13 +11,13 @@ from tvm.tirx import IntImm
 from tvmscope.compiler.graph.rewrite import flat, static_shape
 
 Check = Callable[[relax.Call, Sequence[bool], tuple[int, ...]], bool]
-"""Of a call, for each of its arguments whether it differs by image, and the shape of its result
-(of the first one, where there are several): whether image i of the result comes from image i of
-those arguments alone."""
+"""Takes a call, whether each of its arguments differs by image, and the shape of its (first)
+result; returns whether image i of the result depends only on image i of those arguments."""
 
 
 def _aligned(call: relax.Call, differs: Sequence[bool], out: tuple[int, ...]) -> bool:
-    """Elementwise: what differs by image has all dimensions, what does not has no image of its own.
+    """Elementwise: operands that differ by image have all dimensions; the others have no image
+    axis.
 
     Scalars and whole-tensor operands broadcast.
     """
@@ -31,18 +31,18 @@ def _aligned(call: relax.Call, differs: Sequence[bool], out: tuple[int, ...]) ->
 
 
 def _leading(shape: tuple[int, ...], out: tuple[int, ...]) -> int:
-    """The dimension that meets the images of the result; 1 where there is none."""
+    """Return the dimension that aligns with the result's images; 1 if there is none."""
     return shape[0] if len(shape) == len(out) else 1
 
 
 def _data_alone(call: relax.Call, differs: Sequence[bool], _: tuple[int, ...]) -> bool:
-    """Only the data differs by image, and images are its first dimension."""
+    """Only the data differs by image, and its first dimension is the images."""
     layouts = (getattr(call.attrs, name, None) for name in ("data_layout", "layout", "out_layout"))
     return differs[0] and not any(differs[1:]) and all(str(x)[0] == "N" for x in layouts if x)
 
 
 def _keeps_images(call: relax.Call, differs: Sequence[bool], out: tuple[int, ...]) -> bool:
-    """A reshape that leaves the first dimension alone."""
+    """A reshape that keeps the first dimension."""
     shape = static_shape(call.args[0])
     return differs[0] and shape is not None and bool(out) and shape[0] == out[0]
 
@@ -54,7 +54,7 @@ def _axes(value: Any) -> list[int]:
 
 
 def _along(attribute: str) -> Check:
-    """Works along axes of which none is the images'."""
+    """The operator works along axes other than the images'."""
 
     def check(call: relax.Call, differs: Sequence[bool], _: tuple[int, ...]) -> bool:
         shape, axes = static_shape(flat(call.args)[0]), _axes(getattr(call.attrs, attribute))
@@ -66,13 +66,13 @@ def _along(attribute: str) -> Check:
 
 
 def _along_with(attribute: str) -> Check:
-    """The same with further arguments that do not differ: gamma and beta."""
+    """The same with further arguments that do not differ by image: gamma and beta."""
     along = _along(attribute)
     return lambda call, differs, out: along(call, differs, out) and not any(differs[1:])
 
 
 def _along_all(attribute: str) -> Check:
-    """The same where every argument must differ: a concatenation."""
+    """The same if every argument must differ by image: a concatenation."""
     along = _along(attribute)
     return lambda call, differs, out: along(call, differs, out) and all(differs)
 
@@ -82,7 +82,7 @@ def _images_stay_first(call: relax.Call, differs: Sequence[bool], _: tuple[int, 
 
 
 def _slice(call: relax.Call, differs: Sequence[bool], out: tuple[int, ...]) -> bool:
-    """Its axes are an argument, a tuple of numbers."""
+    """A slice; its axes are an argument, a tuple of numbers."""
     axes = call.args[1]
     if not differs[0] or not isinstance(axes, relax.Tuple):
         return False
@@ -96,7 +96,7 @@ def _pad(call: relax.Call, differs: Sequence[bool], _: tuple[int, ...]) -> bool:
 
 
 def _matmul(call: relax.Call, differs: Sequence[bool], out: tuple[int, ...]) -> bool:
-    """Rows of images by one matrix, or one product per image."""
+    """A product of the images' rows with one matrix, or one product per image."""
     left, right = (static_shape(a) for a in call.args)
     if left is None or right is None:
         return False

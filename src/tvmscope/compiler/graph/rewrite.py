@@ -1,4 +1,4 @@
-"""What the rewriting passes share: a mutator driven by one function per operator."""
+"""Code that the rewriting passes share: a mutator with one function per operator."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 OUT_ELEMENTWISE_FUSABLE = 4
-"""TVM's OpPatternKind of an operator that elementwise ones may be fused behind."""
+"""TVM's OpPatternKind of an operator that elementwise ones may be fused into."""
 
 Handler = Callable[["Rewriter", relax.Call], relax.Expr | None]
-"""Gives what replaces a call, or None to keep it."""
+"""Returns the replacement of a call, or None to keep it."""
 Compute = Callable[..., te.Tensor | list[te.Tensor]]
-"""Makes tensors of tensors: a kernel as `call_te` takes it."""
+"""Makes tensors from tensors: a kernel that `call_te` takes."""
 
 
 @mutator
 class Rewriter(PyExprMutator):
-    """Offers each call of a known operator to its handler; keeps everything else."""
+    """Passes each call of a known operator to its handler; keeps everything else."""
 
     def __init__(self, module: tvm.IRModule, handlers: Mapping[str, Handler]) -> None:
         super().__init__(module)
@@ -34,7 +34,7 @@ class Rewriter(PyExprMutator):
 
 
 def rewrite_calls(name: str, handlers: Mapping[str, Handler]) -> tvm.transform.Pass:
-    """A pass that applies `handlers` to all Relax functions of a module."""
+    """Return a pass that applies `handlers` to all Relax functions of a module."""
 
     @tvm.transform.module_pass(opt_level=0, name=name)
     def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -48,7 +48,7 @@ def rewrite_calls(name: str, handlers: Mapping[str, Handler]) -> tvm.transform.P
 
 
 def bound_call(rewriter: Rewriter, value: relax.Expr, name: str) -> relax.Call | None:
-    """The call that gave `value`, where it is one of the operator `name`."""
+    """Return the call that produced `value`, if it calls the operator `name`."""
     bound = rewriter.lookup_binding(value) if isinstance(value, relax.Var) else value
     if isinstance(bound, relax.Call) and isinstance(bound.op, tvm.ir.Op):
         return bound if bound.op.name == f"relax.{name}" else None
@@ -56,14 +56,14 @@ def bound_call(rewriter: Rewriter, value: relax.Expr, name: str) -> relax.Call |
 
 
 def operator_name(value: relax.Expr) -> str:
-    """The name of the operator that a call is of; empty for all else."""
+    """Return the name of the operator that a call calls; empty for any other expression."""
     if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
         return value.op.name
     return ""
 
 
 def static_shape(value: relax.Expr) -> tuple[int, ...] | None:
-    """The shape of a tensor, where all of it is known."""
+    """Return the shape of a tensor if it is completely known."""
     shape = getattr(value.ty, "shape", None)
     if not isinstance(shape, relax.ShapeExpr):
         return None
@@ -73,12 +73,12 @@ def static_shape(value: relax.Expr) -> tuple[int, ...] | None:
 
 
 def flat(args: Iterable[relax.Expr]) -> list[relax.Expr]:
-    """Arguments with the fields of tuples in their place."""
+    """Return the arguments with tuples replaced by their fields."""
     return [f for a in args for f in (a.fields if isinstance(a, relax.Tuple) else [a])]
 
 
 def with_vars(value: relax.Expr, of: Callable[[relax.Var], relax.Expr]) -> relax.Expr:
-    """The bound expression with what `of` says in place of every variable."""
+    """Return the bound expression with every variable replaced by `of(variable)`."""
     if isinstance(value, relax.Var):
         return of(value)
     if isinstance(value, relax.Tuple):
@@ -92,7 +92,7 @@ def with_vars(value: relax.Expr, of: Callable[[relax.Var], relax.Expr]) -> relax
 
 
 def is_scalar(value: relax.Expr) -> bool:
-    """Whether it is one number, written in the graph."""
+    """Whether the expression is a single number, written in the graph."""
     return isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm) or (
         isinstance(value, GenericConst) and value.value.numpy().ndim == 0
     )
@@ -101,13 +101,13 @@ def is_scalar(value: relax.Expr) -> bool:
 def coordinates(
     emit: Callable[[relax.Expr], relax.Var], indices: Iterable[relax.Expr], shape: tuple[int, ...]
 ) -> relax.Var:
-    """Index tensors, broadcast to `shape`, side by side: what scatter_nd takes."""
+    """Return index tensors, broadcast to `shape` and stacked, as scatter_nd takes them."""
     wide = (emit(relax.op.astype(i, "int64")) for i in indices)
     return emit(relax.op.stack([emit(relax.op.broadcast_to(i, shape)) for i in wide], len(shape)))
 
 
 def replace_binding(mutator: relax.PyExprMutator, var: relax.Var, value: relax.Expr) -> None:
-    """Put `value` in place of `var`; an output of a dataflow block stays one."""
+    """Replace `var` by `value`; an output of a dataflow block stays one."""
     builder = mutator.builder_
     leaves = not isinstance(var, relax.DataflowVar) and builder.current_block_is_dataflow()
     if leaves:

@@ -10,30 +10,30 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 class Named(Protocol):
-    """What has a public name."""
+    """An object with a public name."""
 
     @property
     def name(self) -> str:
-        """In kebab case."""
+        """The name, in kebab case."""
 
 
 T = TypeVar("T", bound=Named)
 
 
 def check_name(name: str, what: str) -> None:
-    """A name that cannot be typed after a flag is an error."""
+    """Raise if the name cannot be typed after a flag."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{what} {name!r}: a name has small letters, digits and hyphens")
 
 
 def check_text(text: str, what: str) -> None:
-    """A manifest without its words is an error."""
+    """Raise if a manifest has no description."""
     if not text.strip():
         raise ValueError(f"{what}: it has no words for people")
 
 
 def unique(manifests: Iterable[T], origin: str) -> tuple[T, ...]:
-    """The manifests in their order; two of one name are an error."""
+    """Return the manifests in their order; raise if two have one name."""
     found: dict[str, T] = {}
     for manifest in manifests:
         if manifest.name in found:

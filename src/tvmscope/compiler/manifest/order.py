@@ -14,15 +14,15 @@ class Anchored(Protocol):
 
     @property
     def name(self) -> str:
-        """Public, and unique in its list."""
+        """A public name, unique in its list."""
 
     @property
     def before(self) -> str | None:
-        """The name that it stands before."""
+        """The name that this item precedes."""
 
     @property
     def after(self) -> str | None:
-        """The name that it stands behind."""
+        """The name that this item follows."""
 
 
 T = TypeVar("T", bound=Anchored)
@@ -34,7 +34,7 @@ class Ordered(Generic[T]):
 
     manifests: tuple[T, ...]
     plugins: dict[str, Plugin] = field(default_factory=dict)
-    """Who brought those that are not built in."""
+    """The package that brought each item which is not built in."""
     failures: tuple[PluginFailure, ...] = ()
 
 
@@ -43,9 +43,9 @@ def placed(
     brought: Iterable[Brought[T]],
     check: Callable[[Sequence[T]], str | None] = lambda _: None,
 ) -> Ordered[T]:
-    """Put each one directly beside its anchor; several at one anchor are ordered by name.
+    """Put each item directly beside its anchor; several at one anchor are ordered by name.
 
-    An anchor may itself come from another package. `check` says why a list cannot stay as it is.
+    An anchor may itself come from another package. `check` says why a list is invalid.
     """
     found: list[T] = list(built_in)
     plugins: dict[str, Plugin] = {}
@@ -66,7 +66,7 @@ def _insert(
     each: Brought[T],
     check: Callable[[Sequence[T]], str | None],
 ) -> PluginFailure | None:
-    """Put one into the list, or say why it is left out."""
+    """Insert one item into the list, or say why it is left out."""
     manifest, plugin = each.manifest, each.plugin
     names, anchor = _names(found), _anchor(manifest)
     if manifest.name in names:

@@ -1,4 +1,4 @@
-"""What a pass is."""
+"""The manifest of a pass."""
 
 from __future__ import annotations
 
@@ -40,43 +40,45 @@ class Shows:
     """Which kernels show that a pass did not run."""
 
     kernels: str
-    """A pattern of their names."""
+    """A pattern of the kernels' names."""
     only_unscheduled: bool = False
-    """Whether it shows only in those that no schedule rule has an idea for: the pass makes kernels
-    for a rule of their own."""
+    """Whether only kernels that no special schedule rule took show it, because the pass makes
+    kernels for a rule of their own."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pass:
-    """A pass's manifest; its file ends with one. Each is equal to itself only."""
+    """A pass's manifest; its file ends with one. It is equal to itself only."""
 
     name: str
     phase: str
     """One of `PHASES`."""
     words: str
-    """What it does to a model, in a sentence."""
+    """What the pass does to a model, in a sentence."""
     make: Callable[[Context], tvm.transform.Pass]
     ours: tuple[str, ...] = EVERYWHERE
-    """The devices for which our pipeline runs it."""
+    """The devices for which our pipeline runs the pass."""
     theirs: tuple[str, ...] = NOWHERE
-    """The devices for which TVM's own pipeline runs it."""
+    """The devices for which TVM's own pipeline runs the pass."""
+    searched: tuple[str, ...] | None = None
+    """The devices for which TVM's own pipeline for tuned models runs it; None: as `theirs`."""
     when: Callable[[CompileOptions], bool] = always
-    """Whether the options ask for it."""
+    """Whether the options require the pass."""
     required: bool = False
-    """Whether the virtual machine cannot run the module at all without it."""
+    """Whether the virtual machine cannot run the module without the pass."""
     switches: tuple[Switch, ...] = ()
-    """How an ablation leaves it, or a part of it, out."""
+    """How an ablation leaves the pass, or a part of it, out."""
     tracks: Literal["bindings", "fusion", "calls"] = "bindings"
-    """What it does to the names of source operators: they stay on the bindings; it fuses bindings
-    into kernels, which carry them from then on; or, where nothing was fused, the calls that it
-    rewrites are the kernels."""
+    """How the pass affects the names of source operators: it keeps them on the bindings; it
+    fuses bindings into kernels, which then carry the names; or, if nothing was fused, the calls
+    that it rewrites are the kernels."""
     shows: Shows | None = None
-    """Which kernels show that it did not run; None where that is not known beforehand."""
+    """Which kernels show that the pass did not run; None if that is not known in advance."""
     finding: str = "pass-disabled"
-    """The diagnosis rule that looks at what is left behind without it."""
+    """The diagnosis rule that examines what remains without the pass."""
     before: str | None = None
     after: str | None = None
-    """The pass beside which one from another package runs."""
+    """The pass beside which a pass from another package runs."""
 
     def __post_init__(self) -> None:
         what = f"pass '{self.name}'"
@@ -84,7 +86,7 @@ class Pass:
         check_text(self.words, what)
         if self.phase not in PHASES:
             raise ValueError(f"{what}: no phase '{self.phase}'; phases: {', '.join(PHASES)}")
-        for devices in (self.ours, self.theirs):
+        for devices in (self.ours, self.theirs, self.searched or ()):
             if not set(devices) <= set(DEVICES):
                 raise ValueError(f"{what}: devices are of {', '.join(DEVICES)}, not {devices}")
         if self.required and self.switches:
@@ -94,8 +96,14 @@ class Pass:
         if self.shows is not None:
             re.compile(self.shows.kernels)
 
+    def devices_of(self, pipeline: str) -> tuple[str, ...]:
+        """The devices for which a pipeline of ours or TVM's runs it."""
+        if pipeline == "tvm-tuned" and self.searched is not None:
+            return self.searched
+        return self.theirs if pipeline in ("tvm", "tvm-tuned") else self.ours
+
     def facts(self, brought_by: str | None = None) -> PassFacts:
-        """What a session keeps of it where a row was compiled without it."""
+        """Return what a session keeps about the pass if a row was compiled without it."""
         return PassFacts(
             name=self.name,
             words=self.words,

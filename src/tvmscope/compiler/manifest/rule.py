@@ -1,4 +1,4 @@
-"""What a schedule rule is."""
+"""The manifest of a schedule rule."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 
 DEVICES = ("cpu", "cuda")
 Space = dict[str, tuple[int | str, ...]]
-"""What a rule's parameters may be, by name; the value that the rule itself takes comes first."""
+"""The values that a rule's parameters may have, by name; the rule's own default comes first."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScheduleRule:
-    """A schedule rule's manifest; its file ends with one. Each is equal to itself only."""
+    """A schedule rule's manifest; its file ends with one. It is equal to itself only."""
 
     name: str
     devices: tuple[str, ...]
-    """Where it is offered kernels: `cpu`, `cuda`."""
+    """The devices whose kernels the rule is offered: `cpu`, `cuda`."""
     schedule: Callable[[tirx.PrimFunc, Target], s_tir.Schedule | None]
-    """The kernel's schedule; None where the kernel is for another rule."""
+    """Returns the kernel's schedule; None if the kernel is for another rule."""
     words: str
-    """What it does to a kernel, in a sentence."""
+    """What the rule does to a kernel, in a sentence."""
     version: int
     """Raise it with every change of the rule's defaults. A tuning record names only what differs
     from that, so that records of another version mean something else."""
     space: Callable[[tirx.PrimFunc, Target], Space | None] | None = None
-    """What tuning may choose for a kernel; None where the kernel is for another rule."""
+    """Returns what tuning may choose for a kernel; None if the kernel is for another rule."""
     parameters: Mapping[str, str] = field(default_factory=dict)
-    """What a parameter's value means, by `name`, or by `name=value` for a single value; `{value}`
-    stands for it."""
+    """The meaning of a parameter's value, by `name`, or by `name=value` for a single value;
+    `{value}` is replaced by it."""
     switch: Switch | None = None
-    """How an ablation leaves it out; None where nothing would run then."""
+    """How an ablation leaves the rule out; None if nothing would run then."""
     last_resort: bool = False
-    """Whether it takes what no rule has an idea for."""
+    """Whether the rule takes kernels that no other rule handles."""
     before: str | None = None
     after: str | None = None
     """The rule beside which one from another package is offered kernels."""
@@ -60,7 +60,7 @@ class ScheduleRule:
             raise ValueError(f"{what}: give one anchor, before or after")
 
     def facts(self, brought_by: str | None = None) -> RuleFacts:
-        """What a session keeps of it."""
+        """Return what a session keeps about the rule."""
         return RuleFacts(
             name=self.name,
             words=self.words,

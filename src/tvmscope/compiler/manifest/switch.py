@@ -14,13 +14,13 @@ class Switch:
     """A manifest's part in an optimisation; passes that name the same one are left out together."""
 
     name: str
-    """Of the optimisation, as `ablate --only` takes it."""
+    """The name of the optimisation, as `ablate --only` takes it."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that switch it off while the pass runs; without any, the pass is left out."""
+    """Settings that switch it off while the pass runs; if empty, the pass is left out."""
     needs: tuple[str, ...] = ()
-    """Other optimisations without which it has nothing to work on; alone it runs with these."""
+    """Other optimisations that it depends on; alone it runs with these."""
     alone: bool = True
-    """Whether it can do anything where all others are off."""
+    """Whether it has an effect if all others are off."""
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.needs):

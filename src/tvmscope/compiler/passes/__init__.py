@@ -1,7 +1,8 @@
 """The passes, one manifest per file; `PASSES` is the one ordered list of them.
 
-It leads from an imported module to one that is ready for the virtual machine. Two pipelines are
-read from it: `tvm`, exactly the passes that `tvm.compile` runs for a device, and `tvmscope`, ours.
+It leads from an imported module to one that is ready for the virtual machine. Three pipelines are
+read from it: `tvm`, exactly the passes that `tvm.compile` runs for a device, `tvm-tuned`, those of
+TVM's `static_shape_tuning` pipeline before them, and `tvmscope`, ours.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ from tvmscope.compiler.passes import (
     place_units,
     row_kernels,
     scalar_operands,
+    searched_schedules,
     share_buffers,
+    share_weights,
+    sink_moves,
     sink_reshapes,
     split_batch,
     subpixel_transposed,
@@ -54,6 +58,7 @@ PASSES = unique(
         tvm_own.DECOMPOSE,
         tvm_own.CANONICALIZE,
         norm_rows.PASS,
+        share_weights.PASS,  # before its copies are folded
         fold_arithmetic.PASS,
         drop_empty_scatters.PASS,
         tvm_own.FOLD_GRAPH_CONSTANTS,
@@ -78,6 +83,7 @@ PASSES = unique(
         fast_math.PASS,
         nhwc.PASS,
         narrow.PASS,
+        sink_moves.PASS,
         join_projections.PASS,
         collapse_views.PASS,
         place_units.PASS,
@@ -94,6 +100,7 @@ PASSES = unique(
         tvm_own.FUSE_TIR,
         write_in_place.PASS,
         join_batch.PASS,
+        searched_schedules.PASS,  # DLight takes what has none
         tvm_own.DLIGHT,
         cpu_rules.PASS,
         compile_units.PASS,

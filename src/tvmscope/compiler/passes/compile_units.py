@@ -16,7 +16,7 @@ def make(context: Context) -> tvm.transform.Pass:
     from tvmscope.compiler.rewrites.cuda.compile_units import compile_units
 
     portable = context.options.overrides.get("portable")
-    return compile_units(context.target.arch, context.kernels, portable)
+    return compile_units(context.target.arch, context.kernels, context.library_calls, portable)
 
 
 PASS = Pass(

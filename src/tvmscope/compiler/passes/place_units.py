@@ -30,6 +30,7 @@ def make(context: Context) -> tvm.transform.Pass:
         context.options.choices,
         recorded=said.get("records", True),
         dependent=said.get("dependent_launch", True),
+        library=context.options.library and said.get("library", True),
     )
     tf32 = context.options.precision.math == "tf32"
     tensor_cores = said.get("tensor_cores", True)
@@ -52,6 +53,7 @@ PASS = Pass(
         Switch(name="fusion", overrides={"epilogues": False}),
         Switch(name="tensor-cores", overrides={"tensor_cores": False}),
         Switch(name="dependent-launch", overrides={"dependent_launch": False}),
+        Switch(name="library", overrides={"library": False}),
         Switch(name="records", overrides={"records": False}),
         Switch(name="target-features", overrides={"portable": "sm_80"}),
     ),

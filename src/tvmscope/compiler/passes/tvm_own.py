@@ -72,12 +72,14 @@ DECOMPOSE = Pass(
     phase="graph",
     words=marked("Replaces operators that matter only in training by their inference form."),
     make=_relax("DecomposeOpsForInference"),
+    searched=EVERYWHERE,
 )
 CANONICALIZE = Pass(
     name="canonicalize",
     phase="graph",
     words=marked("Removes bindings that only rename a value."),
     make=_relax("CanonicalizeBindings"),
+    searched=EVERYWHERE,
 )
 FOLD_GRAPH_CONSTANTS = Pass(
     name="fold-graph-constants",
@@ -138,6 +140,7 @@ ANNOTATE_PATTERNS = Pass(
     words=marked("Annotates each kernel with how it can be fused."),
     make=_relax("AnnotateTIROpPattern"),
     theirs=("cuda",),
+    searched=EVERYWHERE,
     finding="unfused-chain",
 )
 FOLD_CONSTANTS = Pass(
@@ -146,6 +149,7 @@ FOLD_CONSTANTS = Pass(
     words=marked("Computes kernels of constants once."),
     make=_relax("FoldConstant"),
     theirs=("cuda",),
+    searched=EVERYWHERE,
     switches=(Switch(name="fold-constants"),),
 )
 FUSE_OPS = Pass(
@@ -154,6 +158,7 @@ FUSE_OPS = Pass(
     words=marked("Groups kernels that can be computed together."),
     make=_relax("FuseOps"),
     theirs=("cuda",),
+    searched=EVERYWHERE,
     switches=(Switch(name="fusion"),),
     tracks="fusion",
     finding="unfused-chain",
@@ -164,6 +169,7 @@ FUSE_TIR = Pass(
     words=marked("Merges each group into one kernel."),
     make=_relax("FuseTIR"),
     theirs=("cuda",),
+    searched=EVERYWHERE,
     switches=(Switch(name="fusion"),),
     finding="unfused-chain",
 )

@@ -42,7 +42,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, Params, TuningTask
 from tvmscope.cuda import kernel_file
 from tvmscope.errors import BuildError, one_line
-from tvmscope.messages import msg
+from tvmscope.messages import marked, msg
 from tvmscope.runtime import tvm_compat
 
 _WAYS: tuple[Params, ...] = (
@@ -59,6 +59,15 @@ _WAYS: tuple[Params, ...] = (
 """How the whole model is lowered, in turn; what does not apply to a workload leaves it as it is."""
 _LAYOUT = "layout"
 """The phase in which parameters begin to matter."""
+_STOCK = "tvmscope.stock"
+"""Marks a kernel of TVM's own pipeline, which no rule of ours is offered."""
+_AS_WRITTEN = ScheduleRule(
+    name="as-written",
+    devices=("cpu", "cuda"),
+    version=1,
+    words=marked("Runs the loops as they are written."),
+    schedule=lambda func, _: s_tir.Schedule(func),
+)
 _MOST_CANDIDATES = 240
 """Per task: more could not be tried in any sensible time."""
 
@@ -69,6 +78,10 @@ def extract(
     """The tasks of a model; each way to lower them lies in `folder` as a file per kernel."""
     folder.mkdir(parents=True, exist_ok=True)
     imported = frontends.import_model(prepared, options.fallback)
+    if options.pipeline == "tvm-tuned":  # no rule of ours, and one way to lower
+        lowered = _lower(imported.module, target, options, until="schedule")
+        called = sources.name_calls(lowered.calls, imported.sources)
+        return _stock_tasks(lowered.module, called, folder)
     found: dict[str, TuningTask] = {}
     graph = _lower(imported.module, target, options, until=_LAYOUT).module
     for way in _WAYS if target.kind == "llvm" else _WAYS[:1]:
@@ -76,7 +89,7 @@ def extract(
         lowered = _lower(graph, target, asked, since=_LAYOUT, until="schedule")
         if not way:
             called = parts_of(graph) * sources.name_calls(lowered.calls, imported.sources)
-            found = _tasks(lowered.module, called, target, folder)
+            found = _tasks(lowered.module, called, target, folder, library=options.library)
             continue
         for _, func in lowered.module.functions_items():
             if isinstance(func, tirx.PrimFunc) and (key := knobs.workload_of(func)) in found:
@@ -104,7 +117,12 @@ def _tvm_target(target: Target) -> tvm.target.Target:
 
 
 def _tasks(
-    module: tvm.IRModule, called: Sequence[KernelCall], target: Target, folder: Path
+    module: tvm.IRModule,
+    called: Sequence[KernelCall],
+    target: Target,
+    folder: Path,
+    *,
+    library: bool,
 ) -> dict[str, TuningTask]:
     counts = Counter(call.kernel for call in called)
     origins = {call.kernel: call.source_ops for call in reversed(called)}
@@ -112,8 +130,9 @@ def _tasks(
     for var, func in module.functions_items():
         if not isinstance(func, tirx.PrimFunc) or var.name_hint not in counts:
             continue
+        name = var.name_hint
         unit = unit_tasks.task_of(
-            func, var.name_hint, counts[var.name_hint], origins[var.name_hint], target, folder
+            func, name, counts[name], origins[name], target, folder, library=library
         )
         if unit is not None:
             known = merged.setdefault(unit.key, replace(unit, calls=0))
@@ -137,6 +156,35 @@ def _tasks(
         )
         merged[key] = _with_lowering(task, func, target, folder)
     return merged
+
+
+def _stock_tasks(
+    module: tvm.IRModule, called: Sequence[KernelCall], folder: Path
+) -> list[TuningTask]:
+    """The kernels of TVM's own pipeline: nothing but MetaSchedule has candidates for them."""
+    counts = Counter(call.kernel for call in called)
+    found: dict[str, TuningTask] = {}
+    for var, func in module.functions_items():
+        if not isinstance(func, tirx.PrimFunc) or var.name_hint not in counts:
+            continue
+        key, work = knobs.workload_of(func), kernel_work.count(func)
+        if key in found:
+            known = found[key]
+            found[key] = replace(known, calls=known.calls + counts[var.name_hint])
+            continue
+        file = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:12]}-0.json"
+        stock = _named_main(func).with_attr(_STOCK, True)
+        file.write_text(tvm.ir.save_json(stock), encoding="utf-8")
+        found[key] = TuningTask(
+            key=key,
+            rule=None,
+            kernel=var.name_hint,
+            calls=counts[var.name_hint],
+            flops=work.flops,
+            bytes=work.bytes,
+            lowerings=(Lowering(params={}, function=str(file)),),
+        )
+    return list(found.values())
 
 
 def _with_lowering(
@@ -243,7 +291,7 @@ def _taken(function: Path, candidate: Candidate, target: Target) -> tuple[str, s
     a candidate with parameters is then not the kernel that it says, and has failed.
     """
     func, remarks = read_function(function), list[str]()
-    offered = _rules(target)
+    offered = [_AS_WRITTEN] if _STOCK in func.attrs else _rules(target)
     if candidate.trace is not None:
         offered = [replaying(candidate.trace)]
     elif candidate.params:

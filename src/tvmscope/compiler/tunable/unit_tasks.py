@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 
 from tvm import tirx
@@ -15,18 +16,30 @@ from tvmscope.cuda import config as configs
 from tvmscope.cuda import cost, gpus, kernel_file, units
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.kernel_compiler import compile_kernel
+from tvmscope.cuda.library.call import call_of
+from tvmscope.cuda.library.call import configs as library_configs
 from tvmscope.cuda.units import Unit
 
 MOST_CANDIDATES = 80
 """Per task, by the cost model: what it ranks behind these has not won yet."""
+_BEFORE_LIBRARY = 3
+"""Generated candidates that are tried before a library's: searches often end early."""
 _TOLERANCES = {"float16": 3e-3, "bfloat16": 2e-2, "tf32": 3e-3}
 """Relative to the largest value; sums are always in single precision."""
 
 
 def task_of(
-    func: tirx.PrimFunc, name: str, calls: int, ops: tuple[str, ...], target: Target, folder: Path
+    func: tirx.PrimFunc,
+    name: str,
+    calls: int,
+    ops: tuple[str, ...],
+    target: Target,
+    folder: Path,
+    *,
+    library: bool = False,
 ) -> TuningTask | None:
-    """The task of a function that launches a unit's kernel; None for any other function."""
+    """The task of a function that launches a unit's kernel; None for any other function. With
+    `library`, a library's calls are candidates too."""
     placed = emit.read(func)
     if placed is None:
         return None
@@ -34,7 +47,10 @@ def task_of(
     file = folder / f"{hashlib.sha256(unit.key.encode()).hexdigest()[:12]}-unit.json"
     file.write_text(json.dumps({"unit": unit.to_json(), "config": configs.to_json(own)}))
     ranked = cost.best(unit, gpus.gpu_of(target.arch), MOST_CANDIDATES)
-    others = [e.config for e in ranked if e.config != own and not e.config.needs_scratch]
+    others = [e.config for e in ranked if e.config != own]
+    if library:
+        tried = [c for c in library_configs(unit) if c != own]
+        others = [*others[:_BEFORE_LIBRARY], *tried, *others[_BEFORE_LIBRARY:]]
     lowering = Lowering(
         params={},
         function=str(file),
@@ -76,4 +92,5 @@ def build(unit: Unit, own: Config, candidate: Candidate, target: Target, output:
     """Compile a candidate's kernel into the file `output`."""
     config = configs.from_json(dict(candidate.params)) if candidate.params else own
     output.parent.mkdir(parents=True, exist_ok=True)
-    kernel_file.write(output, unit, compile_kernel(unit, config, target.arch))
+    made = call_of if config.of_library else partial(compile_kernel, arch=target.arch)
+    kernel_file.write(output, unit, made(unit, config))

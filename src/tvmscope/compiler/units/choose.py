@@ -32,7 +32,6 @@ def unavailable(target: Target) -> Text | None:
 
 SHIPPED = Path(gpus.__file__).parent / "measured"
 """Measured winners that come with the package, one file per architecture."""
-_CANDIDATES = 25
 
 
 class Chooser:
@@ -45,14 +44,17 @@ class Chooser:
         *,
         recorded: bool = True,
         dependent: bool = True,
+        library: bool = False,
     ) -> None:
-        """`recorded` takes what was measured, `dependent` allows programmatic dependent launch."""
+        """`recorded` takes what was measured, `dependent` allows programmatic dependent launch,
+        `library` a library's call where that was measured to be the fastest."""
         self.gpu = gpus.gpu_of(target.arch)
         file = SHIPPED / f"{target.arch}.jsonl"
         known = recorded and file.is_file()
         self.shipped = records.load_records(file) if known else records.Records()
         self.choices = choices if recorded else {}
         self.dependent = dependent
+        self.library = library
         self._known: dict[str, Config | None] = {}
 
     def __call__(self, unit: Unit) -> Config | None:
@@ -67,10 +69,16 @@ class Chooser:
     def _recorded(self, unit: Unit) -> Config | None:
         choice = self.choices.get(unit.key)
         if choice is not None and choice.candidate.params:
-            return self._legal(unit, configs.from_json(dict(choice.candidate.params)))
+            given = configs.from_json(dict(choice.candidate.params))
+            if self.library or not given.of_library:
+                return self._legal(unit, given)
         for key in (unit.key, unit.dense.key):
             found = self.shipped.winners.get(key)
-            if found is not None and (config := self._legal(unit, found.config)) is not None:
+            if found is None:
+                continue
+            if self.library and found.call and self._legal(unit, found.call) is not None:
+                return found.call
+            if (config := self._legal(unit, found.config)) is not None:
                 return self._launched(unit, config)
         return None
 
@@ -80,12 +88,10 @@ class Chooser:
         return replace(config, pdl=min(config.pdl, cost.launch(unit, self.gpu)))
 
     def _legal(self, unit: Unit, config: Config) -> Config | None:
-        why = space.why_illegal(unit, config, self.gpu)
-        return config if why is None and not config.needs_scratch else None
+        return config if space.why_illegal(unit, config, self.gpu) is None else None
 
     def _best(self, unit: Unit) -> Config | None:
         try:
-            ranked = cost.best(unit, self.gpu, _CANDIDATES)
+            return cost.best(unit, self.gpu, 1)[0].config
         except TvmscopeError:  # no template of ours computes it
             return None
-        return next((e.config for e in ranked if not e.config.needs_scratch), None)

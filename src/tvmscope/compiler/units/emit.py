@@ -22,7 +22,7 @@ from tvmscope.cuda.units import Tensor, Unit
 
 UNIT = "tvmscope.unit"
 CONFIG = "tvmscope.config"
-OUTPUTS = ("output", "sum", "workspace")
+OUTPUTS = ("output", "sum", "workspace", "scratch")
 _OPAQUE = 8
 """TVM's OpPatternKind of what nothing is fused with."""
 
@@ -31,7 +31,8 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How a compiled kernel is started: by which packed function, and on which grid."""
+    """How a compiled kernel is started: by which packed function, and on which grid; without
+    threads, the function knows all but the pointers."""
 
     name: str
     threads: int
@@ -68,7 +69,7 @@ def function(
         "tirx.noalias": True,
         "tirx.is_scheduled": True,
         "op_pattern": _OPAQUE,
-        "tvmscope.rule": configs.RULE,
+        "tvmscope.rule": config.rule,
         UNIT: json.dumps(unit.to_json(), sort_keys=True),
         CONFIG: json.dumps(configs.to_json(config), sort_keys=True),
     }
@@ -92,8 +93,9 @@ def _outputs(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 def _packed(tensors: Sequence[Tensor], launch: Launch) -> str:
     given = [f"{t.role}.data" for t in tensors]
-    given += ["T.int64(0)"] * launch.hidden_pointers
-    given += [str(launch.threads), *(str(g) for g in launch.grid), str(launch.shared_bytes)]
+    if launch.threads:
+        given += ["T.int64(0)"] * launch.hidden_pointers
+        given += [str(launch.threads), *(str(g) for g in launch.grid), str(launch.shared_bytes)]
     return f'T.call_packed("{launch.name}", {", ".join(given)})'
 
 

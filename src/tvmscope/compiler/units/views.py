@@ -5,8 +5,9 @@ A kernel reads such a view where it lies, so that no launch has to move it.
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
 
 from tvm import relax
 
@@ -29,10 +30,11 @@ class Strided:
 
     @property
     def dense(self) -> bool:
-        """Whether it is the base's elements in the base's order."""
+        """Whether it is all of the base's elements in the base's order."""
         own = [(d, s) for d, s in zip(self.shape, self.strides, strict=True) if d != 1]
         wanted = [(d, s) for d, s in zip(self.shape, dense(self.shape), strict=True) if d != 1]
-        return own == wanted and self.offset == 0 and self.scale == 1.0
+        whole = prod(self.shape) == prod(shape_of(self.base))
+        return whole and own == wanted and self.offset == 0 and self.scale == 1.0
 
 
 def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -42,11 +44,6 @@ def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
         out.append(size)
         size *= extent
     return tuple(reversed(out))
-
-
-def whole(value: relax.Expr) -> Strided:
-    """A value as it lies."""
-    return Strided(base=value, shape=shape_of(value), strides=dense(shape_of(value)))
 
 
 def trace(
@@ -119,79 +116,101 @@ def _through(
         return None
     if dtype is not None and dtype_of(base) != dtype:
         return None
-    view: Strided | None = whole(base)
-    wanted: tuple[int, ...] | None = None
+    own = shape_of(base)
+    view = _View([_axis(d, s) for d, s in zip(own, dense(own), strict=True)])
     for call in steps:
-        if view is None:
+        name = name_of(call)
+        if name in _RESHAPES and not view.reshape(shape_of(call)):
             return None
-        if name_of(call) in _RESHAPES:
-            wanted = shape_of(call)  # several in a row are the last one
-        elif name_of(call) in ("permute_dims", "take"):
-            view = _moved(_reshaped(view, wanted), call)
-            wanted = None
-        elif name_of(call) in _SCALES:
-            view = replace(view, scale=view.scale * (_factor(call) or 1.0))
-    return _reshaped(view, shape or wanted) if view is not None else None
-
-
-def _moved(view: Strided | None, call: relax.Call) -> Strided | None:
-    if view is None:
+        if name == "permute_dims":
+            view.permute(call.attrs.axes)
+        elif name == "take":
+            view.take(int(call.attrs.axis), _index(call) or 0)
+        elif name in _SCALES:
+            view.scale *= _factor(call) or 1.0
+    if shape is not None and not view.reshape(shape):
         return None
-    if name_of(call) == "permute_dims":
-        given = call.attrs.axes
-        rank = len(view.shape)
-        axes = [int(a) for a in given] if given is not None else list(reversed(range(rank)))
-        return replace(
-            view,
-            shape=tuple(view.shape[a] for a in axes),
-            strides=tuple(view.strides[a] for a in axes),
-        )
-    axis, index = int(call.attrs.axis) % len(view.shape), _index(call) or 0
-    keep = [a for a in range(len(view.shape)) if a != axis]
-    return replace(
-        view,
-        shape=tuple(view.shape[a] for a in keep),
-        strides=tuple(view.strides[a] for a in keep),
-        offset=view.offset + (index % view.shape[axis]) * view.strides[axis],
-    )
+    return view.strided(base)
 
 
-def _reshaped(view: Strided | None, shape: tuple[int, ...] | None) -> Strided | None:
-    """The view in another shape; None where that needs a copy."""
-    if view is None or shape is None or shape == view.shape:
-        return view
-    old = [(d, s) for d, s in zip(view.shape, view.strides, strict=True) if d != 1]
-    strides: list[int] = []
-    i = 0
-    for run in _runs([d for d, _ in old], shape):
-        part = old[i : i + run[0]]
-        i += run[0]
-        if any(a[1] != b[0] * b[1] for a, b in itertools.pairwise(part)):
+Piece = tuple[int, int]
+"""So many elements, so far from each other."""
+
+
+def _axis(extent: int, stride: int) -> list[Piece]:
+    return [(extent, stride)] if extent != 1 else []
+
+
+@dataclass
+class _View:
+    """Axes as pieces, outermost first: an axis that a reshape has merged may have several, until
+    another one splits it again."""
+
+    axes: list[list[Piece]]
+    offset: int = 0
+    scale: float = 1.0
+
+    def permute(self, axes: Sequence[int] | None) -> None:
+        """Axes in another order; None reverses them."""
+        order = reversed(range(len(self.axes))) if axes is None else (int(a) for a in axes)
+        self.axes = [self.axes[a] for a in order]
+
+    def take(self, axis: int, index: int) -> None:
+        """One slice of an axis, which goes."""
+        pieces = self.axes.pop(axis % len(self.axes))
+        index %= prod(d for d, _ in pieces)
+        for extent, stride in reversed(pieces):
+            self.offset += index % extent * stride
+            index //= extent
+
+    def reshape(self, shape: tuple[int, ...]) -> bool:
+        """Other axes over the same elements; False where a piece would be cut unevenly."""
+        left = _merged(piece for axis in self.axes for piece in axis)
+        axes: list[list[Piece]] = []
+        for extent in shape:
+            axes.append([])
+            while extent != 1:
+                if not left:
+                    return False
+                size, stride = left.pop(0)
+                if extent % size == 0:
+                    axes[-1].append((size, stride))
+                    extent //= size
+                elif size % extent == 0:
+                    axes[-1].append((extent, stride * (size // extent)))
+                    left.insert(0, (size // extent, stride))
+                    extent = 1
+                else:
+                    return False
+        self.axes = axes
+        return not left
+
+    def strided(self, base: relax.Expr) -> Strided | None:
+        """One stride for each axis; None where an axis has several."""
+        axes = [_merged(axis) for axis in self.axes]
+        if any(len(axis) > 1 for axis in axes):
             return None
-        step = part[-1][1] if part else 1
-        inner = []
-        for extent in reversed(run[1]):
-            inner.append(step)
+        shape = tuple(axis[0][0] if axis else 1 for axis in axes)
+        strides, step = [], 1
+        for axis, extent in zip(reversed(axes), reversed(shape), strict=True):
+            step = axis[0][1] if axis else step  # of one element, any stride would do
+            strides.append(step)
             step *= extent
-        strides += reversed(inner)
-    return replace(view, shape=shape, strides=tuple(strides)) if i == len(old) else None
+        return Strided(
+            base=base,
+            shape=shape,
+            strides=tuple(reversed(strides)),
+            offset=self.offset,
+            scale=self.scale,
+        )
 
 
-def _runs(old: list[int], new: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
-    """Groups of as many elements on both sides: how many old extents, and the new ones."""
-    out: list[tuple[int, tuple[int, ...]]] = []
-    i = j = 0
-    while j < len(new):
-        first_i, first_j, left, right = i, j, 1, new[j]
-        j += 1
-        while left != right:
-            if left < right and i < len(old):
-                left *= old[i]
-                i += 1
-            elif j < len(new):
-                right *= new[j]
-                j += 1
-            else:
-                return []
-        out.append((i - first_i, new[first_j:j]))
+def _merged(pieces: Iterable[Piece]) -> list[Piece]:
+    """Pieces that follow each other without a gap as one."""
+    out: list[Piece] = []
+    for extent, stride in pieces:
+        if out and out[-1][1] == extent * stride:
+            out[-1] = (out[-1][0] * extent, stride)
+        else:
+            out.append((extent, stride))
     return out

@@ -47,7 +47,7 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
             )
         ),
         advice=msg(
-            "Let the kernel before write, or the kernel behind read, in the order and type that "
+            "Let the previous kernel write, or the next one read, in the order and type that "
             "the other has; give inputs in the type and layout that the model computes in."
         ),
         kernels=names(found),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from tvmscope.core.diagnosis.findings import Finding
@@ -14,11 +15,13 @@ from tvmscope.messages import msg
 
 TOO_SMALL_S = 20e-6
 """Starting and joining threads costs a few microseconds: shorter calls are better off serial."""
+EVEN = 0.8
+"""Cores that are busy for this share of a kernel's time share its iterations well enough."""
 
 
 def check(session: Session) -> Iterator[Finding]:
     for subject in subjects(session):
-        found = [k for k in subject.heavy if is_serial(subject, k)]
+        found = [k for k in subject.heavy if is_serial(subject, k) or _is_uneven(subject, k)]
         if found:
             yield _finding(subject, found, _units(subject))
 
@@ -31,19 +34,41 @@ def _units(subject: Subject) -> int:
 
 def is_serial(subject: Subject, kernel: Kernel) -> bool:
     """Whether a scheduled kernel, long enough for threads, has work for fewer than there are."""
+    if not _is_scheduled(kernel) or kernel.per_call_s < TOO_SMALL_S:
+        return False
+    return _tasks(kernel) < _units(subject)
+
+
+def _is_uneven(subject: Subject, kernel: Kernel) -> bool:
+    """Whether some cores wait long for the one with the most iterations.
+
+    TVM gives each thread an equal run of a parallel loop's iterations: three of them on two cores
+    take as long as four. A GPU's multiprocessor takes several blocks at once, so that the number
+    of blocks alone says nothing.
+    """
+    if subject.device != "cpu" or not _is_scheduled(kernel) or kernel.per_call_s < TOO_SMALL_S:
+        return False
+    return _busy(kernel, subject.cores) < EVEN * subject.cores
+
+
+def _is_scheduled(kernel: Kernel) -> bool:
     if kernel.ir is None or not kernel.ir.tree or is_unscheduled(kernel):
         return False
-    if operators.is_tvm_scatter(kernel.name):
-        return False  # hot-operator knows why, and what replaces them
-    return kernel.per_call_s >= TOO_SMALL_S and loops.parallelism(kernel.ir) < _units(subject)
+    return not operators.is_tvm_scatter(kernel.name)  # hot-operator knows why they are slow
+
+
+def _tasks(kernel: Kernel) -> int:
+    assert kernel.ir is not None  # `_is_scheduled` has checked it
+    return loops.parallelism(kernel.ir)
+
+
+def _busy(kernel: Kernel, units: int) -> float:
+    """How many of the units work at a time, on average."""
+    return _tasks(kernel) / math.ceil(_tasks(kernel) / units)
 
 
 def _finding(subject: Subject, found: list[Kernel], units: int) -> Finding:
-    saving = 0.0
-    for kernel in found:
-        assert kernel.ir is not None  # `is_serial` has asked
-        saving += kernel.total_s - kernel.after(units / loops.parallelism(kernel.ir))
-    widest = max(loops.parallelism(k.ir) for k in found if k.ir)
+    saving = sum(k.total_s - k.after(units / _busy(k, units)) for k in found)
     return Finding(
         rule=RULE.id,
         severity=subject.severity(saving),
@@ -51,18 +76,19 @@ def _finding(subject: Subject, found: list[Kernel], units: int) -> Finding:
         title=msg("A serial kernel leaves cores idle"),
         evidence=subject.says(
             msg(
-                "{names} take {spent} on at most {widest} of {units} {what}. Estimated: time x "
-                "(1 - used / {units}), not below the roof.",
+                "{names} take {spent} and keep at most {busy:.3g} of {units} {what} busy. "
+                "Estimated: time x (1 - busy / {units}), not below the roof.",
                 names=listed(names(found)),
                 spent=subject.spent(found),
-                widest=widest,
+                busy=max(_busy(k, units) for k in found),
                 units=units,
                 what=msg("cores") if subject.device == "cpu" else msg("multiprocessors"),
             )
         ),
         advice=msg(
-            "Fuse outer loops until there are more iterations than cores, and mark them parallel; "
-            "where the outer extents are 1, split the reduction (rfactor)."
+            "Fuse outer loops until there are more iterations than cores, or a multiple of the "
+            "cores, and mark them parallel; where the outer extents are 1, split the reduction "
+            "(rfactor)."
         ),
         kernels=names(found),
         source_ops=sources(found),

@@ -39,8 +39,8 @@ def misses_tensor_cores(subject: Subject, kernel: Kernel) -> bool:
     """Whether a matrix kernel runs on a GPU's ordinary cores though it has others."""
     if subject.device != "cuda" or _arch(subject) < _FIRST_ARCH or kernel.ir is None:
         return False
-    if kernel.ir.rule == configs.RULE and kernel.ir.code is None:
-        return False  # generated, and its instructions were not read
+    if kernel.ir.rule in (configs.RULE, configs.LIBRARY) and kernel.ir.code is None:
+        return False  # generated or a library's, and its instructions were not read
     if kernel.ir.code is not None and kernel.ir.code.template not in _MATRIX_TEMPLATES:
         return False  # a single row, or channels one by one: there is no matrix to multiply
     multiplies = kernel.ir.code is not None or bool(_MATRIX.search(kernel.name))

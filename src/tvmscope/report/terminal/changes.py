@@ -25,6 +25,8 @@ def render(found: Changes, top: int = 10) -> RenderableType:
         if row.ours and row.through is None and row.ci95 is None:
             text = _("{row}: no common backend to compare through, so undecided")
             parts.append(Text(clean(text.format(row=row.label)), style="yellow"))
+    if spreads := [row for row in found.rows if row.spreads is not None]:
+        parts += [Text(""), _spreads(spreads)]
     for title, changed in ((_("source operator"), found.operators), (_("kernel"), found.kernels)):
         called = [part for part in changed if part.verdict != "undecided"]
         if called:
@@ -71,6 +73,22 @@ def _rows(rows: Sequence[RowChange]) -> Table:
             Text(_(row.verdict), style=_STYLES[row.verdict]),
             Text(clean(row.through or "-", _NAMES)),
         )
+    return table
+
+
+def _spreads(rows: Sequence[RowChange]) -> Table:
+    """Mean, median and standard deviation of both sides; verdicts are about medians."""
+    table = _table(("", _("mean"), _("median"), _("std"), _("times")))
+    for row in rows:
+        for side, found in zip((_("before"), _("after")), row.spreads or (), strict=False):
+            name = side if len(rows) == 1 else f"{row.label} @ {row.target}, {side}"
+            table.add_row(
+                Text(clean(name, _NAMES)),
+                Text(format_s(found.mean_s)),
+                Text(format_s(found.median_s)),
+                Text(format_s(found.std_s)),
+                Text(str(found.samples)),
+            )
     return table
 
 

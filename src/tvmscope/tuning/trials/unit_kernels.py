@@ -9,6 +9,7 @@ import numpy as np
 from tvmscope.cuda import kernel_file
 from tvmscope.cuda.bench import KernelBench
 from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.reference import output_values, reference
 from tvmscope.cuda.units import Unit
@@ -44,15 +45,17 @@ class UnitReference:
 
 
 class UnitKernel:
-    """A compiled kernel, timed in a CUDA graph: see `KernelBench`."""
+    """A compiled kernel or a library's call, timed in a CUDA graph: see `KernelBench`."""
 
-    def __init__(self, unit: Unit, kernel: CompiledKernel, filled: list[Array]) -> None:
+    def __init__(
+        self, unit: Unit, kernel: CompiledKernel | LibraryCall, filled: list[Array]
+    ) -> None:
         self.settings: dict[str, str] = {}
         self._last = str(len(filled) - 1)
         tensors = dict(zip(kernel_file.roles(unit), filled, strict=True))
         if "weight" in tensors:
             tensors["weight"] = pack_weight(unit, kernel.config, tensors["weight"])
-        self._bench = KernelBench(kernel, tensors)
+        self._bench = KernelBench(unit, kernel, tensors)
 
     def run(self) -> None:
         self._bench.output()

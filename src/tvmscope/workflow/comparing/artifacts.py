@@ -76,6 +76,7 @@ def _row(old: Result, new: Result) -> RowChange:
         ci95=found.ci95,
         verdict=found.verdict,
         through=None,
+        spreads=(stats.moments(old.measurement), stats.moments(new.measurement)),
     )
 
 

@@ -1,12 +1,14 @@
 """Compiles the kernels of all placed units, and lets their functions launch them.
 
 Kernels compile in processes of their own, several at once, without a GPU. A kernel that cannot be
-compiled ends the build with its reason: its unit was chosen because it compiles.
+compiled ends the build with its reason: its unit was chosen because it compiles. A unit that a
+library computes has nothing to compile: its function makes the library's call.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import tvm
@@ -16,15 +18,20 @@ from tvmscope.compiler.units import emit
 from tvmscope.cuda.compile_pool import Failure, Job, compile_many
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.library.call import LibraryCall, call_of
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import BuildError
 from tvmscope.messages import msg
 
 
 def compile_units(
-    arch: str, kernels: dict[str, CompiledKernel], portable: str | None = None
+    arch: str,
+    kernels: dict[str, CompiledKernel],
+    calls: dict[str, LibraryCall],
+    portable: str | None = None,
 ) -> tvm.transform.Pass:
-    """The pass; `kernels` receives what it compiled, by the packed function that launches it."""
+    """The pass; `kernels` receives what it compiled, by the packed function that launches it, and
+    `calls` what a library computes."""
 
     @tvm.transform.module_pass(opt_level=0, name="CompileUnits")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
@@ -32,6 +39,10 @@ def compile_units(
         for var, func in module.functions_items():
             if isinstance(func, tirx.PrimFunc) and (found := emit.read(func)) is not None:
                 placed[var] = (func, *found)
+        for var, (func, unit, config) in list(placed.items()):
+            if config.of_library:
+                del placed[var]
+                module.update_func(var, _calling(func, unit, config, calls))
         jobs = {(unit, config): Job(unit=unit, config=config, arch=arch, portable=portable)
                 for _, unit, config in placed.values()}  # fmt: skip
         outcomes = dict(zip(jobs, compile_many(list(jobs.values())), strict=True))
@@ -52,6 +63,18 @@ def compile_units(
         return module
 
     return transform
+
+
+def _calling(
+    func: tirx.PrimFunc, unit: Unit, config: Config, calls: dict[str, LibraryCall]
+) -> tirx.PrimFunc:
+    """The function that calls a library."""
+    call = call_of(unit, config)
+    text = json.dumps(call.to_json(), sort_keys=True)
+    name = f"tvmscope.library.{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    calls[name] = call
+    launch = emit.Launch(name=name, threads=0, grid=(0, 0, 0), shared_bytes=0, hidden_pointers=0)
+    return emit.function(unit, config, emit.shapes_of(func), launch)
 
 
 def packed_name(kernel: CompiledKernel) -> str:

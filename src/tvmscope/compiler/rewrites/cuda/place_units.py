@@ -24,7 +24,7 @@ from tvmscope.compiler.units import emit, match
 from tvmscope.compiler.units.found import Found, Operand
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.packing import pack_weight
-from tvmscope.cuda.units import Attention, Conv2d, Math, Matmul, Unit
+from tvmscope.cuda.units import Attention, Conv2d, Math, Matmul, Tensor, Unit
 
 Choose = Callable[[Unit], Config | None]
 """The configuration of a unit; None leaves it to TVM."""
@@ -92,7 +92,7 @@ class _Placer(PyExprMutator):
         for tensor in tensors:
             if tensor.role in emit.OUTPUTS:
                 continue
-            value = self._operand(found, config, tensor.role, tensor.shape)
+            value = self._operand(found, config, tensor)
             shapes[tensor.role] = static_shape(value) or ()
             given.append(value)
         outputs = [t for t in tensors if t.role in emit.OUTPUTS]
@@ -120,15 +120,14 @@ class _Placer(PyExprMutator):
             result = self.builder_.emit(relax.op.astype(result, dtype), name)
         return result
 
-    def _operand(
-        self, found: Found, config: Config, role: str, shape: tuple[int, ...]
-    ) -> relax.Expr:
+    def _operand(self, found: Found, config: Config, tensor: Tensor) -> relax.Expr:
+        role, shape = tensor.role, tensor.shape
         if role == "counters":
             return relax.const(np.zeros(shape, "int32"))
         value: Operand = found.operands[role]
         if isinstance(value, np.ndarray):
             packed = pack_weight(found.unit, config, value) if role == "weight" else value
-            return relax.const(np.ascontiguousarray(packed))
+            return relax.const(np.ascontiguousarray(packed.astype(tensor.dtype, copy=False)))
         visited = self.visit_expr(value)
         if isinstance(visited, relax.Call):
             visited = self._shared(visited)

@@ -1,0 +1,171 @@
+"""Built-in models on a GPU beside PyTorch's rows, interleaved: ratios to the best peer.
+
+python benchmarks/cuda.py [CASE ...] [--peers torch,torch-compile] [--duration 0.5s] [--jobs 4]
+                          [--budget-s 540] [-o results/cuda]
+
+A case is MODEL[@SIDE]:PRECISION:BATCH, such as resnet50:float16:1 or yolov3@640:float16:1; without
+one, all built-in models in float16 at batches 1, 8 and 32 and in float32 at 1. Cases are loaded and
+compiled side by side and measured one at a time. Each leaves its slim session in the output folder,
+so that a later call with the same folder measures what is missing. Weights are seeded random ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tvmscope.core.comparison import compare
+from tvmscope.core.measurement import Result
+from tvmscope.core.session import Session, load
+from tvmscope.core.stats import geometric_mean, median_s
+from tvmscope.models.catalog import built_ins
+from tvmscope.units import format_s
+
+OURS = ("tvmscope", "tvmscope-tuned")
+PICTURE = "x"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One model as it is measured."""
+
+    model: str
+    side: int | None
+    precision: str
+    batch: int
+
+    @staticmethod
+    def parse(text: str) -> Case:
+        """The case of `yolov3@640:float16:1`."""
+        name, precision, batch = text.split(":")
+        model, _, side = name.partition("@")
+        return Case(
+            model=model, side=int(side) if side else None, precision=precision, batch=int(batch)
+        )
+
+    @property
+    def name(self) -> str:
+        """The case as a file's name."""
+        side = f"-{self.side}" if self.side else ""
+        return f"{self.model}{side}-{self.precision}-{self.batch}"
+
+    def arguments(self) -> list[str]:
+        """What the command line is given."""
+        shape = [f"--shapes={PICTURE}:{self.batch}x3x{self.side}x{self.side}"] if self.side else []
+        batch = [] if self.side else [f"--batch-size={self.batch}"]
+        return [self.model, f"--precision={self.precision}", *batch, *shape]
+
+
+def main() -> None:
+    """Measure what is missing, then print a Markdown table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("cases", nargs="*", type=Case.parse)
+    parser.add_argument("--peers", default="torch,torch-compile")
+    parser.add_argument("--duration", default="0.5s")
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--budget-s", type=float, default=float("inf"))
+    parser.add_argument("-o", "--output", type=Path, default=Path("results/cuda"))
+    args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)
+    cases = args.cases or _all()
+    until = time.monotonic() + args.budget_s
+
+    def one(case: Case) -> None:
+        kept = args.output / f"{case.name}.json.xz"
+        if not kept.is_file() and time.monotonic() < until:
+            _measure(case, kept, args.peers, args.duration, until - time.monotonic())
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(one, cases))
+    _table(cases, args.output)
+
+
+def _all() -> list[Case]:
+    names = sorted(built_ins())
+    half = [f"{n}:float16:{b}" for b in (1, 8, 32) for n in names]
+    return [Case.parse(text) for text in half + [f"{n}:float32:1" for n in names]]
+
+
+def _measure(case: Case, kept: Path, peers: str, duration: str, limit_s: float) -> None:
+    """Run the command, and keep its session in its slim form."""
+    with TemporaryDirectory() as folder:
+        session = Path(folder) / "session"
+        command = [
+            sys.executable, "-m", "tvmscope", "bench", *case.arguments(), "--target=cuda",
+            "--graph", f"--backends=tvmscope,{peers}", f"--duration={duration}", "--offline",
+            f"--output={session}",
+        ]  # fmt: skip
+        log = kept.with_name(f"{case.name}.log")
+        start = time.monotonic()
+        with log.open("w") as stream:
+            try:
+                subprocess.run(
+                    command, stdout=stream, stderr=stream, timeout=max(1.0, limit_s), check=False
+                )
+            except subprocess.TimeoutExpired:
+                print(f"{case.name}: out of time", flush=True)
+                return
+        print(f"{case.name}: {time.monotonic() - start:.0f} s", flush=True)
+        if not (session / "session.json").is_file():
+            print(log.read_text()[-2000:], flush=True)
+            return
+        slim = [sys.executable, "-m", "tvmscope", "report", str(session), f"--output={kept}"]
+        subprocess.run(slim, stdout=subprocess.DEVNULL, check=True)
+        shutil.rmtree(session)
+
+
+def _table(cases: Sequence[Case], folder: Path) -> None:
+    print("\n| model | precision, batch | tvmscope | best peer | tvmscope is | error |")
+    print("|---" * 6 + "|")
+    groups: dict[tuple[str, int], list[float]] = {}
+    for case in cases:
+        file = folder / f"{case.name}.json.xz"
+        if not file.is_file():
+            print(f"| {case.name} | | not measured | | | |")
+            continue
+        ratio = _row(case, load(file))
+        if ratio is not None:
+            groups.setdefault((case.precision, case.batch), []).append(ratio)
+    for (precision, batch), ratios in groups.items():
+        mean, least = geometric_mean(ratios), min(ratios)
+        print(
+            f"\n{precision}, batch {batch}: geometric mean {mean:.2f}x of the best peer over"
+            f" {len(ratios)} models, the lowest {least:.2f}x"
+        )
+
+
+def _row(case: Case, session: Session) -> float | None:
+    """Print one line; returns the speed-up over the fastest peer that is right."""
+    measured = [r for r in session.results if r.status == "ok" and r.measurement is not None]
+    ours = [r for r in measured if r.task.variant.backend in OURS]
+    peers = [r for r in measured if r.task.variant.backend not in OURS]
+    what = f"| {case.name} | {case.precision}, {case.batch}"
+    if not ours or not peers:
+        why = "; ".join(f"{r.task.label}: {r.reason}" for r in session.results if r.reason)
+        print(f"{what} | {why} | | | |")
+        return None
+    mine, best = min(ours, key=_time), min(peers, key=_time)
+    found = compare(mine, best)
+    interval = f" [{found.ci95[0]:.2f}, {found.ci95[1]:.2f}]" if found.ci95 else ""
+    error = f"{mine.accuracy.error:.1e}" if mine.accuracy and mine.accuracy.error else "-"
+    print(
+        f"{what} | {format_s(_time(mine))} | {format_s(_time(best))} {best.task.label}"
+        f" | {found.speedup:.2f}x{interval} | {error} |"
+    )
+    return found.speedup
+
+
+def _time(result: Result) -> float:
+    return median_s(result.measurement) or float("inf")
+
+
+if __name__ == "__main__":
+    main()

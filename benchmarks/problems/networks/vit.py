@@ -1,0 +1,50 @@
+"""A vision transformer: patches, a class token, blocks, a head."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int, causal: bool) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        qkv = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.out(seen.transpose(1, 2).reshape(batch, length, width))
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, causal: bool) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attention = Attention(width, 4, causal)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(functional.gelu(self.up(self.norm2(x))))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 64, 8, stride=8)
+        self.token = nn.Parameter(torch.randn(1, 1, 64))
+        self.positions = nn.Parameter(torch.randn(1, 17, 64))
+        self.blocks = nn.Sequential(Block(64, False), Block(64, False))
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.patches(x).flatten(2).transpose(1, 2)
+        y = torch.cat((self.token.expand(y.shape[0], -1, -1), y), dim=1) + self.positions
+        return self.head(self.blocks(y)[:, 0])
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(2, 3, 32, 32)]

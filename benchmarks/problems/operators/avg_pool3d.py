@@ -1,0 +1,17 @@
+"""3D average pooling."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = nn.AvgPool3d(3, stride=2, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.pool(x)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(1, 8, 12, 16, 16)]

@@ -1,0 +1,14 @@
+"""ELU."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.elu(x, 1.3)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(128, 384)]

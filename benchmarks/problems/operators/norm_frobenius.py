@@ -1,0 +1,13 @@
+"""The matrix over its Frobenius norm."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / torch.norm(x, p="fro")
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(128, 384)]

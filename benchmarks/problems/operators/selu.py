@@ -1,0 +1,13 @@
+"""SELU."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.selu(x)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(128, 384)]

@@ -1,0 +1,13 @@
+"""Sigmoid."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(x)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(128, 384)]

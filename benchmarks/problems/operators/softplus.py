@@ -1,0 +1,14 @@
+"""Softplus."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.softplus(x, beta=2.0)
+
+
+def get_inputs() -> list[torch.Tensor]:
+    return [torch.randn(128, 384)]

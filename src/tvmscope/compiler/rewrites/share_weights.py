@@ -1,0 +1,45 @@
+"""Multiplies every matrix of a batch by one weight, instead of by as many copies of it.
+
+    matmul(x, broadcast_to(w, (n, k, m)))  ->  matmul(x, w)
+
+PyTorch writes a linear layer so whose input does not lie in order. Folded, the copies would be
+constants: as many times the weight as there are matrices.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import tvm
+from tvm import relax
+
+from tvmscope.compiler.graph.rewrite import Rewriter, bound_call, rewrite_calls, static_shape
+
+
+def share_weights() -> tvm.transform.Pass:
+    """The pass."""
+    return rewrite_calls("ShareWeights", {"relax.matmul": _matmul})
+
+
+def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    left, right = (static_shape(arg) for arg in call.args)
+    if not left or not right or len(right) < 3 or left[:-2] != right[:-2]:
+        return None
+    source = _source(rewriter, call.args[1], right)
+    if prod(static_shape(source) or ()) != prod(right[-2:]):
+        return None
+    weight = rewriter.builder_.emit(relax.op.reshape(source, right[-2:]))
+    return relax.op.matmul(call.args[0], weight, call.attrs.out_dtype)
+
+
+def _source(rewriter: Rewriter, value: relax.Expr, shape: tuple[int, ...]) -> relax.Expr:
+    """What was repeated along the leading axes to give `value`; itself where nothing was."""
+    while True:
+        same = bound_call(rewriter, value, "reshape")
+        wide = bound_call(rewriter, value, "broadcast_to")
+        if same is not None and static_shape(same.args[0]) == shape:
+            value = same.args[0]
+        elif wide is not None and (static_shape(wide.args[0]) or ())[-2:] == shape[-2:]:
+            return wide.args[0]
+        else:
+            return value

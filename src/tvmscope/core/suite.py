@@ -1,0 +1,83 @@
+"""A row of a suite: what became of one problem, in one line of results.jsonl."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from tvmscope.messages import Text, marked
+
+Outcome = Literal[
+    "correct", "noise", "wrong", "unsupported", "unloadable", "failed", "crashed", "timed out",
+    "out of memory", "disk full",
+]  # fmt: skip
+"""`noise` is within the model's own rounding noise; `unloadable` fails before any compiler sees it,
+`unsupported` in the compiler's importer."""
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+_SAID = (
+    marked("correct"), marked("noise"), marked("wrong"), marked("unsupported"),
+    marked("unloadable"), marked("failed"), marked("crashed"), marked("timed out"),
+    marked("out of memory"), marked("disk full"),
+)  # fmt: skip
+"""For translators: `messages.word` says them."""
+RIGHT: tuple[Outcome, ...] = ("correct", "noise")
+"""Outcomes whose times count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speedup:
+    """Our time beside another backend's, both measured in turns; over 1 we are faster."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    """Of the 95 % interval; None where there were too few rounds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteRow:
+    """One problem on one machine."""
+
+    problem: str
+    """Its path below the suite's folder, or its name."""
+    key: str
+    """Digest of the file, the options, the versions and the machine: another key, another row."""
+    outcome: Outcome
+    reason: Text | None = None
+    host: str
+    cpu: str
+    medians_s: dict[str, float] = field(default_factory=dict)
+    """By backend; only rows whose results are right."""
+    speedups: dict[str, Speedup] = field(default_factory=dict)
+    """Ours against each other backend."""
+    others: dict[str, str] = field(default_factory=dict)
+    """Backends without a time, and why."""
+    error: float | None = None
+    """max|a-b| / max|reference| of our row."""
+    noise: float | None = None
+    """The model's own rounding noise on the same scale, where it was needed to judge."""
+    fallbacks: tuple[str, ...] = ()
+    """Operators that ran in their framework."""
+    operators: int | None = None
+    """All operators of the model."""
+    finding: Text | None = None
+    """The title of the first finding about our row."""
+    took_s: float
+    finished: str
+    session: str | None = None
+    """The session's folder, relative to the suite's."""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether its times count."""
+        return self.outcome in RIGHT
+
+    @property
+    def fallback_share(self) -> float | None:
+        """The share of operators that ran in their framework."""
+        return len(self.fallbacks) / self.operators if self.operators else None
+
+    @property
+    def slowest_ratio(self) -> float | None:
+        """The speed-up against the backend that beats us most."""
+        return min((s.value for s in self.speedups.values()), default=None)

@@ -1,0 +1,55 @@
+"""The GPU's instructions in a cubin, by NVIDIA's disassembler; no GPU and no driver are touched."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tvmscope.errors import BackendUnavailable, BuildError
+from tvmscope.messages import msg
+
+_PLACES = (Path("/usr/local/cuda/bin"),)
+"""Where the CUDA toolkit puts its tools, which need not be on the PATH."""
+_TIMEOUT_S = 120.0
+
+
+def sass(cubin: bytes) -> str:
+    """The instructions of every kernel in a cubin."""
+    tool = find_tool("nvdisasm")
+    if tool is None:
+        raise BackendUnavailable(
+            msg(
+                "nvdisasm is needed to show the GPU's instructions: pip install triton, or "
+                "install the CUDA toolkit"
+            )
+        )
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = subprocess.run(
+            [str(tool), "--print-code", file.name],
+            capture_output=True, text=True, check=False, timeout=_TIMEOUT_S,
+        )  # fmt: skip
+    if done.returncode:
+        raise BuildError(
+            msg("nvdisasm cannot read the kernel: {reason}", reason=done.stderr.strip()[-200:])
+        )
+    return done.stdout
+
+
+def find_tool(name: str) -> Path | None:
+    """A tool of the CUDA toolkit: on the PATH, where the toolkit is installed, or in Triton."""
+    if found := shutil.which(name):
+        return Path(found)
+    places = (folder / name for folder in (*_PLACES, *_inside_triton()))
+    return next((file for file in places if file.is_file()), None)
+
+
+def _inside_triton() -> list[Path]:
+    """Triton's wheel brings the assembler and the disassembler."""
+    found = importlib.util.find_spec("triton")
+    folders = (found.submodule_search_locations if found else None) or ()
+    return [Path(folder) / "backends" / "nvidia" / "bin" for folder in folders]

@@ -1,0 +1,248 @@
+"""A unit as one call of a library: which units can be one, and what the call is.
+
+cuBLASLt computes activation(scale * a x b + bias + residual) with sums in float32. The bias has the
+output's type there, so it is rounded to it when a model is compiled, as a model in half precision
+has it anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tvmscope.cuda.config import LIBRARY, Config, Layout
+from tvmscope.cuda.units import ITEM_BYTES, Conv2d, Epilogue, Matmul, Matrix, Tensor, Unit, View
+from tvmscope.errors import UsageError
+from tvmscope.messages import msg
+from tvmscope.storage.codec import decode, encode
+
+ROLES = ("input", "weight", "second", "bias", "residual", "output", "workspace")
+"""The order in which a call takes its pointers."""
+NEEDS = {"cublasLt": "12"}
+"""What loading a model with such calls needs, and its oldest major version."""
+TRIED = 8
+"""Candidates of a search: half of them for each layout of a weight."""
+_MOST_WORKSPACE = 32 << 20  # what NVIDIA advises for Hopper
+_PARTS = 16
+"""Workspace for so many float32 parts of the output: no algorithm splits a sum further."""
+_ALIGNED_BYTES = 16
+_ACTIVATIONS = ("none", "relu", "gelu_tanh")
+_OUTPUTS = {
+    "float16": ("float16", "float32"),
+    "bfloat16": ("bfloat16", "float32"),
+    "float32": ("float32",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """A matrix in a buffer: elements from row to row (`transposed`: from column to column), from
+    one product of the batch to the next, and where it begins."""
+
+    pitch: int
+    transposed: bool = False
+    stride: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryCall:
+    """`batches` products [m, k] x [k, n] by one call, matrices by rows."""
+
+    library: Literal["cublaslt"] = "cublaslt"
+    unit_key: str
+    config: Config
+    m: int
+    n: int
+    k: int
+    batches: int
+    dtype: str
+    output: str
+    sums: Literal["float32", "tf32"]
+    """How float32 values are multiplied: as they are, or rounded to TF32."""
+    a: Side
+    b: Side
+    y: Side
+    z: Side
+    """Of input, right side, output and residual."""
+    scale: float
+    activation: str
+    algorithm: int
+    """Its place in the list that the library proposes for this product; asked for again on
+    loading, since what describes an algorithm itself belongs to one version of the library."""
+    workspace_bytes: int
+    arguments: tuple[str, ...]
+    """The roles of its pointers, in order."""
+
+    @property
+    def hidden_pointers(self) -> int:
+        """None behind its arguments, other than generated kernels."""
+        return 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As artifacts and files hold it."""
+        return {name: encode(getattr(self, name)) for name in self.__dataclass_fields__}
+
+
+def from_json(data: dict[str, Any]) -> LibraryCall:
+    """The call of a JSON object."""
+    return decode(LibraryCall, data)
+
+
+def configs(unit: Unit, count: int = TRIED) -> Iterator[Config]:
+    """The first `count` calls to try: the library's own order, for each layout of a weight."""
+    if why_not(unit) is not None:
+        return
+    free = unit.tensor("weight") is not None
+    layouts: tuple[Layout, ...] = ("kn", "nk") if free else ("kn",)
+    for algorithm in range(-(-count // len(layouts))):
+        for layout in layouts:
+            yield config(algorithm, layout)
+
+
+def config(algorithm: int, layout: Layout = "kn") -> Config:
+    """The configuration of a library's call; it has no tile."""
+    return Config(template=LIBRARY, m=0, n=0, stages=0, warps=0, layout=layout, algorithm=algorithm)
+
+
+def why_not(unit: Unit) -> str | None:
+    """Why the library cannot compute a unit in one call; None where it can."""
+    if not isinstance(unit, Conv2d | Matmul):
+        return f"no library call computes {unit.kind}"
+    if unit.dtype != "float32" and unit.math != "tensor":
+        return f"no library call multiplies {unit.dtype} as {unit.math}"
+    if (why := _epilogue_illegal(unit.dtype, unit.epilogue)) is not None:
+        return why
+    if any(offset * ITEM_BYTES[unit.dtype] % _ALIGNED_BYTES for offset in _offsets(unit)):
+        return f"an operand does not begin at a multiple of {_ALIGNED_BYTES} bytes"
+    if isinstance(unit, Conv2d):
+        window = (unit.r, unit.s, *unit.stride, unit.groups)
+        plain = window == (1, 1, 1, 1, 1) and not unit.padded
+        return None if plain else "a convolution with a window is no product of matrices"
+    return _matrices_illegal(unit)
+
+
+def _matrices_illegal(unit: Matmul) -> str | None:
+    written = (unit.matrix_y, *((unit.matrix_z,) if unit.epilogue.residual != "none" else ()))
+    given = [(unit.matrix_a, unit.m, unit.k), (unit.matrix_b("kn"), unit.k, unit.n)]
+    given += [(side, unit.m, unit.n) for side in written]
+    if any(_by_rows(side, unit.m, unit.n) is not True for side in written):
+        return "the output is not stored by rows"
+    if any(_by_rows(*side) is None for side in given):
+        return "rows of a matrix overlap"
+    if any(_stride(unit, side) is None for side, _, _ in given):
+        return "the batch has no single stride"
+    return None
+
+
+def _offsets(unit: Conv2d | Matmul) -> tuple[int, ...]:
+    if isinstance(unit, Conv2d):
+        return unit.input.offset, unit.output.offset, unit.residual.offset
+    sides = (unit.matrix_a, unit.matrix_b("kn"), unit.matrix_y, unit.matrix_z)
+    return tuple(side.offset for side in sides)
+
+
+def _epilogue_illegal(dtype: str, epilogue: Epilogue) -> str | None:
+    output = epilogue.output or dtype
+    if epilogue.activation not in _ACTIVATIONS:
+        return f"the library has no {epilogue.activation}"
+    if epilogue.residual == "after" and epilogue.activation != "none":
+        return "the library adds before the activation"
+    if output not in _OUTPUTS[dtype]:
+        return f"the library does not store {dtype} products as {output}"
+    if epilogue.residual != "none" and output != dtype:
+        return "the library adds what has the output's type"
+    return None
+
+
+def call_of(unit: Unit, config: Config) -> LibraryCall:
+    """The call that computes a unit; refused where there is none."""
+    why = f"{config.template} is no library" if config.template != LIBRARY else why_not(unit)
+    if why is not None or not isinstance(unit, Conv2d | Matmul):
+        raise UsageError(msg("{unit}: {why}", unit=unit.label, why=str(why)))
+    m, n, k, batches, (a, b, y, z) = _sides(unit, config)
+    return LibraryCall(
+        unit_key=unit.key,
+        config=config,
+        m=m,
+        n=n,
+        k=k,
+        batches=batches,
+        dtype=unit.dtype,
+        output=unit.epilogue.output or unit.dtype,
+        sums="tf32" if unit.math == "tf32" else "float32",
+        a=a,
+        b=b,
+        y=y,
+        z=y if unit.epilogue.residual == "none" else z,
+        scale=unit.scale if isinstance(unit, Matmul) else 1.0,
+        activation=unit.epilogue.activation,
+        algorithm=config.algorithm,
+        workspace_bytes=_workspace_bytes(unit),
+        arguments=tuple(t.role for t in arguments(unit)),
+    )
+
+
+def arguments(unit: Unit) -> tuple[Tensor, ...]:
+    """The call's tensors in its own order: the unit's, a bias of the output's type, workspace."""
+    output = unit.tensor("output")
+    if output is None:
+        raise UsageError(msg("{unit}: no output", unit=unit.label))
+    workspace = Tensor(role="workspace", dtype="float32", shape=(_workspace_bytes(unit) // 4,))
+    tensors = [replace(t, dtype=output.dtype) if t.role == "bias" else t for t in unit.tensors]
+    return tuple(sorted((*tensors, workspace), key=lambda t: ROLES.index(t.role)))
+
+
+def _workspace_bytes(unit: Unit) -> int:
+    dense = unit.dense.tensor("output")
+    wanted = _PARTS * ITEM_BYTES["float32"] * (dense.elements if dense else 0)
+    return min(_MOST_WORKSPACE, -(-wanted // 4096) * 4096)
+
+
+Sides = tuple[Side, Side, Side, Side]
+
+
+def _sides(unit: Conv2d | Matmul, config: Config) -> tuple[int, int, int, int, Sides]:
+    if isinstance(unit, Conv2d):
+        m, n, k = unit.m, unit.oc, unit.c
+        weight = Side(pitch=n) if config.layout == "kn" else Side(pitch=k, transposed=True)
+        a, y, z = (
+            _channels(view, width)
+            for view, width in ((unit.input, k), (unit.output, n), (unit.residual, n))
+        )
+        return m, n, k, 1, (a, weight, y, z)
+    m, n, k = unit.m, unit.n, unit.k
+    return m, n, k, unit.batches, (
+        _matrix(unit, unit.matrix_a, m, k),
+        _matrix(unit, unit.matrix_b(config.layout), k, n),
+        _matrix(unit, unit.matrix_y, m, n),
+        _matrix(unit, unit.matrix_z, m, n),
+    )  # fmt: skip
+
+
+def _channels(view: View, channels: int) -> Side:
+    return Side(pitch=view.pitch or channels, offset=view.offset)
+
+
+def _matrix(unit: Matmul, at: Matrix, rows: int, columns: int) -> Side:
+    """A matrix with one contiguous axis; an axis of one element may have any stride."""
+    by_rows = _by_rows(at, rows, columns)
+    pitch = max(at.row, columns) if by_rows else max(at.column, rows)
+    stride = _stride(unit, at) or 0
+    return Side(pitch=pitch, transposed=not by_rows, stride=stride, offset=at.offset)
+
+
+def _by_rows(at: Matrix, rows: int, columns: int) -> bool | None:
+    """Whether rows are contiguous, or else columns; None where neither are without overlap."""
+    if at.column == 1 and (at.row >= columns or rows == 1):
+        return True
+    return False if at.row == 1 and (at.column >= rows or columns == 1) else None
+
+
+def _stride(unit: Matmul, at: Matrix) -> int | None:
+    """From one product to the next, where the batch's two axes have one stride."""
+    outer, inner = unit.batch
+    if outer == 1 or at.outer == inner * at.inner:
+        return at.inner
+    return at.outer if inner == 1 else None

@@ -1,0 +1,1 @@
+from tvm.support import nvcc as nvcc
