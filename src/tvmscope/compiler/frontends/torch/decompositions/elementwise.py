@@ -88,6 +88,15 @@ def _promoted(operator: Any, *, to_float: bool = False) -> Callable[..., Any]:
     return decompose
 
 
+def clamp(data: Tensor, low: Any = None, high: Any = None) -> Any:
+    """Integers with one bound: TVM would take infinity for the other."""
+    if data.is_floating_point() or (low is not None and high is not None):
+        return NotImplemented
+    if low is not None:
+        return torch.maximum(data, torch.full((), low, dtype=torch.result_type(data, low)))
+    return torch.minimum(data, torch.full((), high, dtype=torch.result_type(data, high)))
+
+
 def where(condition: Tensor, first: Tensor, second: Tensor) -> Any:
     """Both branches of the type of the result."""
     kind = torch.result_type(first, second)
@@ -168,6 +177,7 @@ DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     aten.rsub.Scalar: rsub,
     aten.cosh.default: lambda data: (torch.exp(data) + torch.exp(-data)) / 2,
     aten.sinh.default: lambda data: (torch.expm1(data) - torch.expm1(-data)) / 2,
+    aten.clamp.default: clamp,
     aten.where.self: where,
     aten.signbit.default: signbit,
     aten.copysign.Tensor: copysign,
