@@ -23,6 +23,7 @@ from tvmscope.stages.plan import with_export
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.job.tune import tune
 from tvmscope.tuning.records.lookup import find_choices
+from tvmscope.workflow.compile_sizes import compile_sizes
 
 
 def compile_model(
@@ -32,6 +33,8 @@ def compile_model(
     progress = progress or Silent()
     check_one(options)
     places.claim(output, force=options.force, marker=META)
+    if options.dynamic:
+        return compile_sizes(model, output, options, progress)
     (target,) = resolve_targets(options)
     if options.tune_first:
         tune(model, replace(options, output=None), progress)
