@@ -191,9 +191,14 @@ class Workshop:
             loops=loop_names(sch),
         )
 
+    def matrices(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """What a matrix product multiplies; they are there once something was built."""
+        a, b, *_ = self._arrays[self.lesson.workload_of(0).name]
+        return a, b
+
     def blas(self, values: int) -> list[float]:
         """Seconds that numpy's own matrix product takes."""
-        a, b, *_ = self._arrays[self.lesson.workload_of(0).name]
+        a, b = self.matrices()
         found = []
         for _ in range(values + 1):
             start = time.perf_counter()
