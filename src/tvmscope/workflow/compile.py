@@ -9,7 +9,7 @@ from typing import Any
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.tuning import origins
 from tvmscope.errors import UsageError
-from tvmscope.messages import _, msg
+from tvmscope.messages import msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime.artifact import META, read_kernels
 from tvmscope.stages import places
@@ -47,7 +47,7 @@ def compile_model(
         with Builder(ready, threads) as builder:
             artifact = builder.build(output, target, config)
     if used := origins(k.tuned for k in read_kernels(output) if k.tuned):
-        progress.note(_("tuned kernels: {origins}").format(origins=used))
+        progress.note(msg("tuned kernels: {origins}", origins=used))
     return artifact
 
 
