@@ -45,6 +45,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
     "openvino": {"openvino": "openvino"},
     "play": {"textual": "textual"},
     "cuda": {"triton": "triton"},
+    "cluster": {"distributed": "distributed"},
 }
 """By extra: its distributions, each with the module that it provides."""
 

@@ -82,8 +82,10 @@ class Model:
         check_files(self.folder, self.meta)
         if parts := self.meta.get("fallbacks"):
             inside = ", ".join(name for part in parts for name in part["operators"])
+            names = {"onnxruntime": "ONNX Runtime", "torch": "PyTorch"}
+            frameworks = " and ".join({names[part["framework"]] for part in parts})
             raise LoadError(
-                f"{inside} have no kernel and run in ONNX Runtime, which this loader does not do;"
+                f"{inside} have no kernel and run in {frameworks}, which this loader does not do;"
                 " load the folder with tvmscope.load_artifact, or compile with --no-fallback"
             )
         if self.gpu:

@@ -119,6 +119,23 @@ def shapes(
     return given(shapes=parse_shapes(shapes or []), batch_size=batch_size)
 
 
+def varying(
+    dynamic: Annotated[
+        str | None,
+        option(
+            _WHAT,
+            "--dynamic",
+            metavar="NAME:0=1..32",
+            help=_(
+                "Compile for all sizes of a dimension (CPU), with kernels for powers of two or for "
+                "those behind @: x:0=1..32@1,8,32. Join inputs by commas: ids:1,mask:1=8..256."
+            ),
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(dynamic=dynamic)
+
+
 def network(
     offline: Annotated[
         bool,
@@ -218,7 +235,9 @@ def compilation(
         option(
             _HOW,
             "--fallback/--no-fallback",
-            help=_("Run operators without a kernel in ONNX Runtime, or refuse the model."),
+            help=_(
+                "Run operators without a kernel in ONNX Runtime or PyTorch, or refuse the model."
+            ),
             default="on",
         ),
     ] = None,

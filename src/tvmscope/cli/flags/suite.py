@@ -90,6 +90,25 @@ Merge = Annotated[
         help=msg("Add the rows of this suite's folder, such as another shard's; repeatable."),
     ),
 ]
+Scheduler = Annotated[
+    str | None,
+    option(
+        _SUITE,
+        "--scheduler",
+        metavar="tcp://HOST:8786",
+        help=msg(
+            "Measure on the workers of this Dask cluster; tls:// unless it is on this machine."
+        ),
+    ),
+]
+TlsCa = Annotated[
+    Path | None,
+    option(_SUITE, "--tls-ca", metavar="FILE", help=msg("The cluster's certificate authority.")),
+]
+TlsCert = Annotated[
+    Path | None, option(_SUITE, "--tls-cert", metavar="FILE", help=msg("Our certificate."))
+]
+TlsKey = Annotated[Path | None, option(_SUITE, "--tls-key", metavar="FILE", help=msg("Its key."))]
 Profile = Annotated[
     bool,
     option(
