@@ -69,7 +69,7 @@ def measured(run: LessonRun, *, ir: bool, asm: bool) -> Iterator[RenderableType]
     """The steps, and all of them in one table."""
     before: StepRun | None = None
     for number, step in enumerate(run.steps, start=1):
-        yield from _step(number, step, before, ir=ir, asm=asm)
+        yield from step_of(number, step, before, ir=ir, asm=asm)
         before = step if step.built is not None else before
     if run.steps:
         yield from summary(run)
@@ -100,9 +100,10 @@ def question(lesson: Lesson) -> Iterator[RenderableType]:
         yield Text(render(lesson.closing), style="dim")
 
 
-def _step(
+def step_of(
     number: int, step: StepRun, before: StepRun | None, *, ir: bool, asm: bool
 ) -> Iterator[RenderableType]:
+    """A step: its primitives, its loops, its time and the reasons."""
     yield Text(f"── {number}. {render(step.title)} ──", style="bold")
     if step.note is not None:
         yield Text(render(step.note))

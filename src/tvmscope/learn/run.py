@@ -84,7 +84,7 @@ def run(lesson: Lesson, setting: Setting, progress: Progress | None = None) -> L
     check_parameters(lesson, setting)
     roofs, warnings = known_roofs(setting.target, progress)
     study = study_of(lesson, setting, roofs)
-    exhibits = _exhibits(lesson, setting, study, progress)
+    exhibits = exhibits_of(lesson, setting, study, progress)
     steps: tuple[StepRun, ...] = ()
     if lesson.steps:
         with opened(lesson.name, None, study) as bench:
@@ -177,9 +177,10 @@ def known_roofs(target: Target, progress: Progress) -> tuple[tuple[Roof, ...], t
         return (), (text,)
 
 
-def _exhibits(
+def exhibits_of(
     lesson: Lesson, setting: Setting, study: Study, progress: Progress
 ) -> tuple[Exhibit, ...]:
+    """What a lesson shows before its steps."""
     if lesson.exhibits is None:
         return ()
     progress.stage(msg("preparing"))

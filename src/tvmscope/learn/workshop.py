@@ -304,7 +304,7 @@ def broken_rule(error: Exception) -> Text:
     broken = "; ".join(f"{rule}: {_definition(said, rule)}" for rule in rules)
     return msg(
         "{primitive} is not legal here. {reason}",
-        primitive=primitive[1] if primitive else "the primitive",
+        primitive=primitive[1] if primitive else msg("the primitive"),
         reason=" ".join(part for part in ((first[0] if first else said[:300]), broken) if part)
         or one_line(error),
     )

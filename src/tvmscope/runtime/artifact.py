@@ -94,14 +94,14 @@ def read(folder: Path) -> Artifact:
 
 def check(artifact: Artifact, *, weights_apart: bool = False) -> None:
     """Refuse an artifact that cannot run here, with the reason, before its code is loaded."""
-    check_files(artifact)
+    check_files(artifact, weights_apart=weights_apart)
     if artifact.target.kind == "cuda":
         _check_gpu(artifact)
     else:
         _check_cpu(artifact)
 
 
-def check_files(artifact: Artifact) -> None:
+def check_files(artifact: Artifact, *, weights_apart: bool = False) -> None:
     """Refuse an artifact that is not whole."""
     _check_file(artifact.path / LIBRARY, artifact.library_digest)
     if artifact.stored_digest is not None and not weights_apart:

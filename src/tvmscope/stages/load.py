@@ -32,7 +32,7 @@ def name_of(model: Any) -> str:
 @contextmanager
 def loaded(model: Any, options: Options, progress: Progress) -> Iterator[Prepared]:
     """The stage: load the model, and report its warnings."""
-    progress.stage("load", name_of(model))
+    progress.stage(msg("load"), name_of(model))
     with prepared(model, options) as ready:
         for note in ready.model.notes:
             progress.note(note)

@@ -11,7 +11,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import origins
 from tvmscope.errors import UsageError
-from tvmscope.messages import _, msg
+from tvmscope.messages import msg
 from tvmscope.models.fingerprint import fingerprint
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime.artifact import META, read_kernels
@@ -55,7 +55,7 @@ def compile_model(
     else:
         artifact = _compiled(model, source, output, target, config, options, progress)
     if used := origins(k.tuned for k in read_kernels(output) if k.tuned):
-        progress.note(_("tuned kernels: {origins}").format(origins=used))
+        progress.note(msg("tuned kernels: {origins}", origins=used))
     return artifact
 
 
