@@ -11,7 +11,7 @@ ifdef ISA
 export TVMSCOPE_ISA := $(ISA)
 endif
 
-.PHONY: docs demo check test chromium test-slow test-onnx test-gpu test-dist dist lint bench shipped-records format clean catalogues
+.PHONY: install docs demo check test chromium test-slow test-onnx test-gpu test-dist dist lint bench shipped-records format clean catalogues
 
 # What runs the product.
 $(VENV)/.ready: pyproject.toml Makefile
@@ -32,6 +32,9 @@ CATALOGUE := src/tvmscope/locale/zh/LC_MESSAGES/tvmscope
 $(CATALOGUE).mo: $(CATALOGUE).po $(VENV)/.ready
 	$(BIN)/python scripts/catalogues.py compile
 catalogues: $(CATALOGUE).mo
+
+# Everything that the quick start needs, in .venv.
+install: $(VENV)/.ready catalogues
 
 # The site in build/site, English and Chinese, with every lesson measured on this machine; LESSONS=split,tile takes these.
 LESSONS ?= all
