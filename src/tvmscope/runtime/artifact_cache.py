@@ -19,7 +19,6 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-import tvmscope
 from tvmscope import plugins
 from tvmscope.core import operators
 from tvmscope.core.artifact import Artifact
@@ -138,9 +137,9 @@ def _versions() -> dict[str, str]:
 
 @functools.cache
 def _code() -> str:
-    """A digest of this program: what another commit compiles is another artifact."""
-    root = Path(tvmscope.__file__).parent
+    """A digest of this program and the records that it ships: another commit compiles otherwise."""
+    root = Path(__file__).parents[1]
     found = hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
+    for file in sorted(f for f in root.rglob("*") if f.suffix in (".py", ".jsonl")):
         found.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
     return found.hexdigest()

@@ -16,6 +16,7 @@ from tvmscope.errors import BuildError
 from tvmscope.measure.remote import Remote, here, remote
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import msg
+from tvmscope.progress import Progress
 from tvmscope.runtime import artifact_cache, tvm_compat
 from tvmscope.stages.places import cache_folder
 
@@ -37,9 +38,10 @@ BUILD_TIMEOUT_S = 3600.0
 class Builder:
     """A context manager; a compilation that crashes costs its own variant only."""
 
-    def __init__(self, ready: Prepared, threads: int) -> None:
+    def __init__(self, ready: Prepared, threads: int, progress: Progress | None = None) -> None:
         self.ready = ready
         self.threads = threads
+        self.progress = progress
         self._worker: Worker | None = None
         self._closed = False
 
@@ -73,6 +75,9 @@ class Builder:
         if self._worker is None:
             env = {"TVM_NUM_THREADS": str(self.threads)}
             self._worker = Worker("compiler", env=env, timeout_s=BUILD_TIMEOUT_S)
+            if self.progress is not None:
+                show = self.progress.step
+                self._worker.on_step = lambda step: show(*step)
             if self.ready.model.format != "torch":
                 self._worker.call(IMPORT_WITHOUT_TORCH)
         return self._worker

@@ -71,7 +71,7 @@ def _compiled(
     threads = threads_of(options)
     with loaded(model, with_export(options, wanted=False), progress) as ready:
         progress.stage("compile", f"{ready.model.name} for {target.label}")
-        with Builder(ready, threads) as builder:
+        with Builder(ready, threads, progress) as builder:
             artifact = builder.build(output, target, config)
         # what was drawn because a server was not reached may be downloaded the next time
         if source and (options.load.offline or ready.model.weights != "random"):

@@ -17,6 +17,9 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax import vm_build
 
+from tvmscope.measure import telling
+from tvmscope.messages import msg
+
 if TYPE_CHECKING:
     from tvm.runtime import Executable
 
@@ -58,9 +61,10 @@ def _generate(
         tvm.IRModule({v: kernels[v] for v in share}, attrs=module.attrs) for share in shares
     )
     with ThreadPoolExecutor(cores) as pool:
+        files = [folder / f"share{number}.o" for number in range(len(others))]
         jobs = [
-            pool.submit(_object, share, target, folder / f"share{number}.o")
-            for number, share in enumerate(others)
+            pool.submit(_object, share, target, file, _Place(number, len(others)))
+            for number, (share, file) in enumerate(zip(others, files, strict=True))
         ]
         attrs = dict(module.attrs) if module.attrs else {}
         builder = relax.ExecBuilder()
@@ -81,7 +85,18 @@ def split(kernels: Sequence[Any], cores: int) -> list[list[Any]]:
     return [list(kernels[number::count]) for number in range(count)]
 
 
-def _object(module: tvm.IRModule, target: tvm.target.Target, file: Path) -> Path:
+@dataclass(frozen=True)
+class _Place:
+    """Where a share stands among all of them."""
+
+    number: int
+    total: int
+
+
+def _object(module: tvm.IRModule, target: tvm.target.Target, file: Path, place: _Place) -> Path:
+    names = [var.name_hint for var, _ in module.functions_items()]
+    more = msg("{kernel} and {count} more", kernel=names[0], count=len(names) - 1)
+    telling.tell(place.number, place.total, more if len(names) > 1 else names[0])
     # both belong to a thread
     with target, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
         tvm.tirx.build(module, target=target).write_to_file(str(file), "o")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tvm import te, tirx
+from tvm.ir import PrimType
 
 from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
 from tvmscope.compiler.kernels.marks import OP
@@ -238,11 +239,11 @@ def matmul(
     if axis is not None:
         wanted, batch[axis] = batch[axis], 1
 
-    def row(*i: tirx.Var) -> tirx.Expr:
+    def row(*i: tirx.Var | tirx.IterVar) -> tirx.Expr:
         *b, m, k = i
         return data(*b, m, k) if axis is None else data(*b[:axis], m, *b[axis + 1 :], 0, k)
 
-    read = row
+    read: Callable[..., tirx.Expr] = row
     if computed_rows != wanted:
         read = _padded(row, (*batch, wanted, depth), computed_rows, data.dtype)
     k = te.reduce_axis((0, depth), "k")
@@ -298,7 +299,7 @@ def pad_rows(data: te.Tensor, rows: int) -> te.Tensor:
 
 
 def _padded(
-    row: Callable[..., tirx.Expr], shape: Sequence[int], rows: int, dtype: str
+    row: Callable[..., tirx.Expr], shape: Sequence[int], rows: int, dtype: PrimType
 ) -> te.Tensor:
     *batch, height, depth = shape
     zero = tirx.const(0, dtype)
