@@ -213,3 +213,10 @@ def test_a_row_is_one_json_line(tmp_path: Path) -> None:
         store.append(row(EVIL, reason="two\nlines"))
     (line,) = (tmp_path / "results.jsonl").read_text().splitlines()
     assert json.loads(line)["problem"] == EVIL
+
+
+def test_doubtful_times_are_said(tmp_path: Path) -> None:
+    busy = row("a", torch=900.0, warnings=("other processes used 85% of the CPU",))
+    documents.write([busy, row("b", torch=1.0)], tmp_path)
+    for name in ("summary.md", "index.html"):
+        assert "1 problems have warnings about their times" in (tmp_path / name).read_text()

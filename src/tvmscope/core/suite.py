@@ -62,6 +62,8 @@ class SuiteRow:
     """All operators of the model."""
     finding: Text | None = None
     """The title of the first finding about our row."""
+    warnings: tuple[Text, ...] = ()
+    """About our row, such as other processes that ran meanwhile."""
     took_s: float
     finished: str
     session: str | None = None

@@ -60,7 +60,7 @@ def as_markdown(rows: Sequence[SuiteRow], moved: Moves | None = None) -> str:
     whole = summarize(rows)
     blocks = [f"# {_('Suite')}", _headline(whole), _outcome_table(whole)]
     if whole.against:
-        blocks += [f"## {_('Speed-ups')}", _speed_table(whole)]
+        blocks += [f"## {_('Speed-ups')}", *_doubts(rows), _speed_table(whole)]
     if moved is not None:
         blocks += [f"## {_('What moved')}", *_moved(moved)]
     if whole.slowest:
@@ -84,6 +84,7 @@ def as_html(rows: Sequence[SuiteRow], moved: Moves | None = None) -> str:
         rows=[_Line(row) for row in rows],
         whole=(whole := summarize(rows)),
         headline=_headline(whole),
+        doubts=[clean(line, 400) for line in _doubts(rows)],
         backends=_backends(rows),
         bins=BINS,
         moved=moved,
@@ -99,7 +100,7 @@ class _Line:
         self.row = row
         self.problem = clean(row.problem, _NAME)
         self.reason = clean(row.reason or "")
-        self.finding = clean(row.finding or "")
+        self.finding = clean(row.finding or next(iter(row.warnings), ""))
         self.fallbacks = clean(", ".join(row.fallbacks))
 
     def time(self, backend: str) -> str:
@@ -141,6 +142,17 @@ def _speed_table(whole: Summary) -> str:
         _("right and over 1x"), _("over 1.5x"), _("over 2x"),
     ]  # fmt: skip
     return table(titles, [_speed_line(each) for each in whole.against])
+
+
+def _doubts(rows: Sequence[SuiteRow]) -> list[str]:
+    """A line where times have warnings: a busy machine makes any ratio possible."""
+    doubtful = [row for row in rows if row.speedups and row.warnings]
+    if not doubtful:
+        return []
+    said = _("{count} problems have warnings about their times, such as: {first}").format(
+        count=len(doubtful), first=clean(doubtful[0].warnings[0])
+    )
+    return [escape(said, 400)]
 
 
 def _speed_line(each: Against) -> list[str]:

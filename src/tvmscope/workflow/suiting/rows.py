@@ -60,6 +60,7 @@ def row_of(
         noise=accuracy.noise if accuracy else None,
         fallbacks=fallbacks,
         operators=operators,
+        warnings=ours.warnings if ours else (),
         finding=next((f.title for f in session.findings), None),
         took_s=took_s,
         finished=_now(),
