@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from tvmscope.core.dynamic import DynamicRange
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 
@@ -55,27 +54,6 @@ def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
             )
         shapes[name] = () if dims == "scalar" else tuple(int(d) for d in dims.split("x"))
     return shapes
-
-
-def parse_dynamic(text: str) -> DynamicRange:
-    """`x:0=1..32`, `ids:1,mask:1=8..256`, or with the sizes that get kernels `x:0=1..32@8,32`."""
-    match = re.fullmatch(r"([^=]+)=(\d+)\.\.(\d+)(?:@(\d+(?:,\d+)*))?", text.strip())
-    pairs = [part.strip().rpartition(":") for part in match[1].split(",")] if match else []
-    if match is None or not all(name and axis.isdigit() for name, _, axis in pairs):
-        raise UsageError(
-            msg(
-                "'{text}' is no dynamic dimension; write name:0=1..32 or name:0=1..32@8,32",
-                text=text,
-            )
-        )
-    low, high = int(match[2]), int(match[3])
-    named = tuple(int(size) for size in match[4].split(",")) if match[4] else ()
-    if not 0 < low < high or not all(low <= size <= high for size in named):
-        raise UsageError(
-            msg("'{text}': sizes go up from at least 1, and named ones lie between", text=text)
-        )
-    places = tuple((name, int(axis)) for name, _, axis in pairs)
-    return DynamicRange(places=places, low=low, high=high, named=named)
 
 
 def split_targets(texts: Iterable[str]) -> tuple[str, ...]:

@@ -29,13 +29,13 @@ def check(case: Convolution, target: Target) -> None:
     assert ran.taken_by(None) == []
 
 
-@drawn(30)
+@drawn(16)
 @given(convolutions())
 def test_drawn_convolutions_match_pytorch(host: Target, case: Convolution) -> None:
     check(case, host)
 
 
-@drawn(15)
+@drawn(8)
 @given(convolutions())
 def test_drawn_convolutions_match_pytorch_with_fewer_registers(
     narrow: Target, case: Convolution
@@ -43,7 +43,7 @@ def test_drawn_convolutions_match_pytorch_with_fewer_registers(
     check(case, narrow)
 
 
-@drawn(15)
+@drawn(8)
 @given(convolutions())
 def test_drawn_convolutions_match_pytorch_with_more_multipliers(
     wide: Target, case: Convolution
@@ -197,7 +197,7 @@ def grouped(draw: st.DrawFn) -> Convolution:
     )  # fmt: skip
 
 
-@drawn(20)
+@drawn(10)
 @given(grouped())
 def test_drawn_grouped_convolutions_match_pytorch(host: Target, case: Convolution) -> None:
     check_grouped(case, host)

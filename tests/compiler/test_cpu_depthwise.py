@@ -25,13 +25,13 @@ def check(case: Convolution, target: Target) -> None:
 several = convolutions(smallest_channels=2)
 
 
-@drawn(20)
+@drawn(10)
 @given(several)
 def test_drawn_convolutions_match_pytorch(host: Target, case: Convolution) -> None:
     check(case, host)
 
 
-@drawn(10)
+@drawn(6)
 @given(several)
 def test_drawn_convolutions_match_pytorch_with_fewer_registers(
     narrow: Target, case: Convolution

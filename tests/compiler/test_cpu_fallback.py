@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as nnf
+import tvm
 from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
 from support.paired_graph import Graph, drawn
+from tvmscope.compiler import pipeline, targets
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 
@@ -63,7 +65,7 @@ def test_operators_match_pytorch_on_a_prime_shape(name: str, host: Target) -> No
     check(name, [3, 5, 13], host)
 
 
-@drawn(50)
+@drawn(25)
 @given(st.sampled_from(list(ONE)), SHAPES)
 def test_operators_match_pytorch(host: Target, name: str, shape: list[int]) -> None:
     check(name, shape, host)
@@ -89,6 +91,25 @@ def test_broadcasts_match_pytorch(narrow: Target, shape: list[int], data: st.Dat
     x, y = graph.input(*shape), graph.input(*other)
     ran = graph.check(graph.apply(op.maximum, torch.maximum, x, y), target=narrow)
     assert set(ran.rules.values()) == {"fallback"}
+
+
+def test_a_sum_in_bfloat16_is_built_for_a_cpu_without_it(narrow: Target) -> None:
+    graph = Graph()
+    x, y = (graph.input_of(graph.random(5, *rest).bfloat16()) for rest in ((2, 3), (3, 4)))
+    product = graph.apply(
+        lambda a, b: op.einsum([a, b], "bij,bjk->bik"),
+        lambda a, b: torch.einsum("bij,bjk->bik", a, b),
+        x,
+        y,
+    )
+    tvm_target = tvm.target.Target(targets.to_tvm(narrow))
+    lowered = pipeline.run(graph.module(product), narrow, tvm_target, CompileOptions())
+    machine = relax.VirtualMachine(
+        relax.build(lowered.module, tvm_target, relax_pipeline=None), tvm.cpu()
+    )
+    given = [tvm.runtime.from_dlpack(node.value) for node in (x, y)]
+    got = torch.from_dlpack(machine["main"](*given))
+    torch.testing.assert_close(got, product.value, rtol=0.02, atol=0.02)
 
 
 INDICES = torch.arange(21).reshape(7, 3) % 11

@@ -34,7 +34,7 @@ def check_transpose(shape: list[int], order: list[int], target: Target) -> None:
     assert rules(pair, torch.randn(shape), target=target) <= {"movement", "fallback"}
 
 
-@drawn(30)
+@drawn(15)
 @given(SHAPES, st.data())
 def test_drawn_transposes_match_pytorch(
     host: Target, shape: list[int], data: st.DataObject

@@ -151,13 +151,13 @@ def check_pools(case: dict[str, object], target: Target) -> None:
         assert len(ran.taken_by("pooling")) == len(found)
 
 
-@drawn(40)
+@drawn(20)
 @given(pools())
 def test_drawn_pools_match_pytorch(host: Target, case: dict[str, object]) -> None:
     check_pools(case, host)
 
 
-@drawn(15)
+@drawn(8)
 @given(pools())
 def test_drawn_pools_match_pytorch_with_fewer_registers(
     narrow: Target, case: dict[str, object]

@@ -32,7 +32,8 @@ _CONVERSION = re.compile(r"(fused_)?(to|from)_blocks\d*$")
 def drawn(examples: int) -> settings:
     """The same examples in every run, each with the time that a compilation takes.
 
-    A failing one is shown as it is: to make it smaller takes hundreds of compilations.
+    Some run in the fast suite and many in the slow one. A failing one is shown as it is: to make
+    it smaller takes hundreds of compilations.
     """
     phases = (Phase.explicit, Phase.generate)
     return settings(

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvmscope.core.dynamic import Dynamic
+from tvmscope.core.dynamic import Dynamic, parse_dynamic
 from tvmscope.errors import UsageError
-from tvmscope.parsing import parse_dynamic
 from tvmscope.runtime.dynamic import LoadedDynamic
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+
+from tvmscope.errors import UsageError
+from tvmscope.messages import msg
 
 Shape = tuple[int, ...]
 
@@ -72,3 +76,24 @@ class Dynamic:
     weights_share: float = 1.0
     """Bytes of all weights, in units of those of the size with the most."""
     costs: tuple[SizeCost, ...] = ()
+
+
+def parse_dynamic(text: str) -> DynamicRange:
+    """`x:0=1..32`, `ids:1,mask:1=8..256`, or with the sizes that get kernels `x:0=1..32@8,32`."""
+    match = re.fullmatch(r"([^=]+)=(\d+)\.\.(\d+)(?:@(\d+(?:,\d+)*))?", text.strip())
+    pairs = [part.strip().rpartition(":") for part in match[1].split(",")] if match else []
+    if match is None or not all(name and axis.isdigit() for name, _, axis in pairs):
+        raise UsageError(
+            msg(
+                "'{text}' is no dynamic dimension; write name:0=1..32 or name:0=1..32@8,32",
+                text=text,
+            )
+        )
+    low, high = int(match[2]), int(match[3])
+    named = tuple(int(size) for size in match[4].split(",")) if match[4] else ()
+    if not 0 < low < high or not all(low <= size <= high for size in named):
+        raise UsageError(
+            msg("'{text}': sizes go up from at least 1, and named ones lie between", text=text)
+        )
+    places = tuple((name, int(axis)) for name, _, axis in pairs)
+    return DynamicRange(places=places, low=low, high=high, named=named)

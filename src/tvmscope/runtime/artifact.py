@@ -94,6 +94,15 @@ def read(folder: Path) -> Artifact:
 
 def check(artifact: Artifact, *, weights_apart: bool = False) -> None:
     """Refuse an artifact that cannot run here, with the reason, before its code is loaded."""
+    check_files(artifact, weights_apart=weights_apart)
+    if artifact.target.kind == "cuda":
+        _check_gpu(artifact)
+    else:
+        _check_cpu(artifact)
+
+
+def check_files(artifact: Artifact, *, weights_apart: bool = False) -> None:
+    """Refuse an artifact that is not whole."""
     _check_file(artifact.path / LIBRARY, artifact.library_digest)
     if artifact.stored_digest is not None and not weights_apart:
         _check_file(artifact.path / WEIGHTS, artifact.stored_digest)
@@ -101,10 +110,6 @@ def check(artifact: Artifact, *, weights_apart: bool = False) -> None:
         _check_file(artifact.path / cubins.CODE, artifact.generated_digest)
     for part in artifact.fallbacks:
         _check_file(artifact.path / part.file, part.digest)
-    if artifact.target.kind == "cuda":
-        _check_gpu(artifact)
-    else:
-        _check_cpu(artifact)
 
 
 def _check_file(file: Path, digest: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,8 +43,8 @@ def examine(
             shapes = loaded.dynamic.range.at({n: a.shape for n, a in inputs.items()}, nearest)
             whole = {n: np.resize(array, shapes[n]) for n, array in inputs.items()}
         seconds, static_s = _in_turns(
-            lambda inputs=inputs: loaded(**inputs),  # type: ignore[misc]
-            lambda alone=alone, whole=whole: alone(**whole),  # type: ignore[misc]
+            partial(loaded, **inputs),
+            partial(alone, **whole),
         )
         costs.append(SizeCost(size=size, seconds=seconds, static_s=static_s))
     return tuple(costs), problems

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.dynamic import Dynamic, DynamicRange
+from tvmscope.core.dynamic import Dynamic, DynamicRange, parse_dynamic
 from tvmscope.core.model import Prepared
 from tvmscope.errors import BuildError, UsageError
 from tvmscope.measure.remote import remote
 from tvmscope.measure.worker import run_within
 from tvmscope.messages import msg
-from tvmscope.parsing import parse_dynamic
 from tvmscope.progress import Progress
 from tvmscope.runtime import dynamic as dynamics
 from tvmscope.runtime.artifact import read

@@ -28,7 +28,7 @@ Models = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL",
-        help=_(
+        help=msg(
             "Give a built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME, "
             "hf:NAME, or a folder."
         ),
@@ -39,7 +39,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help=_(
+        help=msg(
             "Give a built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME or "
             "hf:NAME."
         ),
@@ -48,7 +48,7 @@ Model = Annotated[
 ]
 
 
-_WHAT = _("What to measure or build")
+_WHAT = msg("What to measure or build")
 
 
 def target(
@@ -176,7 +176,7 @@ def inputs(
     return given(inputs_file=None if inputs is None else str(inputs), seed=seed)
 
 
-_HOW = _("How to compile")
+_HOW = msg("How to compile")
 
 
 def compilation(
@@ -286,7 +286,7 @@ def compilation(
     )
 
 
-_TIME = _("How to measure")
+_TIME = msg("How to measure")
 
 
 def measurement(

@@ -13,6 +13,7 @@ from tvmscope.compiler.describe.kernel_ir import RULE, TRACE
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.schedules import requests, rules
+from tvmscope.compiler.schedules.bfloat16 import without_vector_constants
 from tvmscope.compiler.tunable.knobs import workload_of
 from tvmscope.core.diagnosis.remarks import rule_failed
 from tvmscope.core.options import CompileOptions
@@ -126,7 +127,8 @@ def take(
 
 def finished(rule: str, sch: s_tir.Schedule) -> tirx.PrimFunc:
     """The scheduled function, its weights fetched ahead, marked with where it comes from."""
-    result = requests.insert(sch.mod["main"]).with_attr("tirx.is_scheduled", True)
+    result = without_vector_constants(requests.insert(sch.mod["main"]))
+    result = result.with_attr("tirx.is_scheduled", True)
     lines = list(sch.trace.as_python()) if sch.trace is not None else []
     return result.with_attr(RULE, rule).with_attr(TRACE, lines)
 

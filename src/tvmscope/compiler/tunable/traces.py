@@ -8,7 +8,8 @@ what was drawn: `with_choices` writes the same schedule with its tiles drawn.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -59,43 +60,64 @@ def with_choices(trace: str, module: tvm.IRModule) -> str:
     A vector's length stays as it is, and so does a tile whose size later steps rely on.
     """
     plain = applied(trace, module).mod
-    count = len(_tiles(json.loads(trace)[0]))
-    return _drawn(trace, [n for n in range(count) if _varies(trace, n, module, plain)])
+    tiles = _tiles(trace, module)
+    return _drawn(trace, [t for t in tiles if _varies(trace, t, module, plain)])
 
 
-def _tiles(steps: list[Step]) -> list[int]:
-    """The indices of the steps that split a loop into tiles of one constant size."""
+@dataclass(frozen=True, kw_only=True)
+class _Tile:
+    """A step that splits a loop into parts of constant sizes and one part with the rest."""
+
+    index: int
+    """Of the step in the trace."""
+    sizes: tuple[int, ...]
+    """Of all parts, the outermost first."""
+
+    def whole(self, part: int) -> tuple[int, ...]:
+        """All of the loop in one of the parts."""
+        return tuple(_WHOLE if n == part else 1 for n in range(len(self.sizes)))
+
+
+def _tiles(trace: str, module: tvm.IRModule) -> list[_Tile]:
+    """The splits of a trace, except those that make a vector."""
+    steps, decisions = json.loads(trace)
     vectors = {step[1][0] for step in steps if step[0] == "Vectorize"}
     return [
-        index
+        _Tile(index=index, sizes=_sizes(steps[: index + 1], decisions, module))
         for index, step in enumerate(steps)
-        if step[0] == "Split" and len(step[1]) == 3 and step[1][1] == _REST
+        if step[0] == "Split" and step[1].count(_REST) == 1
         if not vectors & set(step[3])
     ]
 
 
-def _drawn(trace: str, numbers: Collection[int], size: int | None = None) -> str:
-    """A trace with some of its tiles drawn, at their own size or at another."""
+def _sizes(steps: list[Step], decisions: list[Any], module: tvm.IRModule) -> tuple[int, ...]:
+    """The sizes of the parts of the last step's split; a search must know the rest's, too."""
+    earlier = [d for d in decisions if d[0] < len(steps)]
+    sch = applied(_dump([steps, earlier]), module)
+    return tuple(int(sch.get(part).extent) for part in sch.trace.insts[-1].outputs)
+
+
+def _drawn(trace: str, tiles: Sequence[_Tile], sizes: Sequence[int] | None = None) -> str:
+    """A trace with some of its tiles drawn, at their own sizes or at others."""
     steps, decisions = json.loads(trace)
-    chosen = [place for n, place in enumerate(_tiles(steps)) if n in numbers]
     unrolled = {step[1][0] for step in steps if step[0] == "Unroll"}
-    for before, place in enumerate(chosen):
-        kind, (loop, _rest, own), attributes, parts = steps[place + before]
-        names = [f"tile{before}_outer", f"tile{before}_inner"]
-        longest = max(own, _LONGEST[parts[1] in unrolled])
-        drawn = ["SamplePerfectTile", [loop], [2, longest], names]
-        split = [kind, [loop, *names], attributes, parts]
-        steps[place + before : place + before + 1] = [drawn, split]
-        decisions.append([place + before, [1, size or own]])  # TVM works the first one out
+    for before, tile in enumerate(tiles):
+        place = tile.index + before
+        kind, (loop, *_own), attributes, parts = steps[place]
+        names = [f"tile{before}_{n}" for n in range(len(parts))]
+        longest = max(tile.sizes[-1], _LONGEST[parts[-1] in unrolled])
+        drawn = ["SamplePerfectTile", [loop], [len(parts), longest], names]
+        steps[place : place + 1] = [drawn, [kind, [loop, *names], attributes, parts]]
+        decisions.append([place, [*(sizes or tile.sizes)]])  # TVM works the first one out
     return _dump([steps, decisions])
 
 
-def _varies(trace: str, number: int, module: tvm.IRModule, plain: tvm.IRModule) -> bool:
-    """Whether a tile can be drawn, and the schedule fits it whether it is small or all there is."""
+def _varies(trace: str, tile: _Tile, module: tvm.IRModule, plain: tvm.IRModule) -> bool:
+    """Whether a tile can be drawn, and the schedule fits it wherever all of the loop goes."""
     try:
-        same = applied(_drawn(trace, [number]), module).mod
-        applied(_drawn(trace, [number], 1), module)
-        applied(_drawn(trace, [number], _WHOLE), module)
+        same = applied(_drawn(trace, [tile]), module).mod
+        for part in range(len(tile.sizes)):
+            applied(_drawn(trace, [tile], tile.whole(part)), module)
     except Exception:  # TVM raises many types; any of them means that it does not fit
         return False
     return bool(tvm_ffi.structural_equal(same, plain))

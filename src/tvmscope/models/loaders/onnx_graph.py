@@ -115,9 +115,10 @@ def _check_operators(model: onnx.ModelProto, text: str) -> None:
             place = foreign.setdefault(f"{node.domain}.{node.op_type}", [])
             place.append(node.name or str(index))
     if foreign:
-        listed = ", ".join(
-            f"{name} x{len(nodes)} (first at node '{nodes[0]}')" for name, nodes in foreign.items()
-        )
+        listed = [
+            msg("{name} x{n} (first at node '{node}')", name=name, n=len(nodes), node=nodes[0])
+            for name, nodes in foreign.items()
+        ]
         raise ImportModelError(
             msg(
                 "'{text}' has operators that neither ONNX nor ONNX Runtime defines: {listed}; "
@@ -264,7 +265,10 @@ def _match(
 ) -> Iterator[Text]:
     """Bind symbols to sizes; gives what to say of fixed sizes that change, if they may."""
     pattern = "x".join(map(str, dims)) or "scalar"
-    misfit = f"input '{name}' is {pattern} in the file; {format_shape(shape)} does not fit"
+    misfit = msg(
+        "input '{name}' is {pattern} in the file; {shape} does not fit",
+        name=name, pattern=pattern, shape=format_shape(shape),
+    )  # fmt: skip
     if len(shape) != len(dims):
         raise UsageError(msg("{misfit}: give {count} dimensions", misfit=misfit, count=len(dims)))
     for axis, (dim, size) in enumerate(zip(list(dims), shape, strict=True)):
