@@ -17,7 +17,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvmscope.core.artifact import Fallback, KernelCall
+from tvmscope.core.artifact import FALLBACK, Fallback, KernelCall
 
 _NAME = re.compile(r"src(\d+(?:_\d+)*)s\d*$")
 # The last "s" separates the sources from the number that TVM appends to a repeated name.
@@ -238,10 +238,12 @@ def kernel_of(value: relax.Expr) -> str | None:
     """Return the kernel that a binding calls; None if it calls none."""
     if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
         return None
-    if value.op.name not in _CALL_TIR:
+    if value.op.name not in (*_CALL_TIR, "relax.call_pure_packed"):
         return None
     function = value.args[0]
-    return str(getattr(function, "name_hint", None) or getattr(function, "global_symbol", ""))
+    name = str(getattr(function, "name_hint", None) or getattr(function, "global_symbol", ""))
+    # other functions that are called so compute no tensors
+    return name if value.op.name in _CALL_TIR or name.startswith(FALLBACK) else None
 
 
 def _fused_call(
