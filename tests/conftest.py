@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.command import TORCH_NET
+from tvmscope.machine.cpu_features import usable_cores
+from tvmscope.measure.fork_server import ForkServer
+from tvmscope.stages.preload import fork_server
 
 FOLDERS = ("tuning", "compiler", "cli", "models", "browser")
 """Those whose files take long, in the order in which they run; all others come after them."""
@@ -34,3 +38,10 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("net") / "net.py"
     file.write_text(TORCH_NET)
     return file
+
+
+@pytest.fixture(scope="session")
+def worker_server() -> Iterator[ForkServer]:
+    """Forks workers: it has imported TVM and PyTorch already."""
+    with fork_server(usable_cores()) as server:
+        yield server

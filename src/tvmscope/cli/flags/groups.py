@@ -268,30 +268,32 @@ def compilation(
 
 
 _TIME = _("How to measure")
+Iterations = Annotated[
+    int | None,
+    option(
+        _TIME,
+        "--iterations",
+        metavar="N",
+        min=1,
+        help=_("Time exactly this many runs per backend."),
+    ),
+]
+Warmup = Annotated[
+    int | None,
+    option(
+        _TIME,
+        "--warmup",
+        metavar="N",
+        min=0,
+        help=_("Do exactly this many warm-up runs."),
+        default=_("until steady"),
+    ),
+]
 
 
 def measurement(
-    iterations: Annotated[
-        int | None,
-        option(
-            _TIME,
-            "--iterations",
-            metavar="N",
-            min=1,
-            help=_("Time exactly this many runs per backend."),
-        ),
-    ] = None,
-    warmup: Annotated[
-        int | None,
-        option(
-            _TIME,
-            "--warmup",
-            metavar="N",
-            min=0,
-            help=_("Do exactly this many warm-up runs."),
-            default=_("until steady"),
-        ),
-    ] = None,
+    iterations: Iterations = None,
+    warmup: Warmup = None,
     duration: Annotated[
         str | None,
         option(
