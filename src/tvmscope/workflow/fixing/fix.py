@@ -28,10 +28,10 @@ from tvmscope.stages.build import build_rows
 from tvmscope.stages.facts import diagnosed
 from tvmscope.stages.job import Job
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import plan_rows
+from tvmscope.stages.planning.plan import plan_rows
+from tvmscope.stages.planning.rows import PlannedRow, built_entry
 from tvmscope.stages.profile import profile_entries
 from tvmscope.stages.race import Raced, by_framework, race
-from tvmscope.stages.rows import PlannedRow, built_entry
 from tvmscope.stages.targets import threads_of
 from tvmscope.workflow.fixing import attempts, calibration
 
