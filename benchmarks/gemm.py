@@ -4,11 +4,11 @@ python benchmarks/gemm.py [-o FOLDER] [--shapes 4096x4096x4096,...] [--best 12] 
 
 Needs torch, Triton and a GPU; --dry-run needs none of them and lists the candidates. All candidates
 of a shape are compiled in parallel, checked against a product in float32 (their output is NaN
-before), and timed shortly; the fastest generated one and the fastest call of cuBLASLt are then
-timed again, in turns with PyTorch, in CUDA graphs of several launches. What tvmscope would choose
-is decided by the short times, as records are. Ratios are PyTorch's time (the faster of the right
-side's two layouts) over the candidate's, with a 95 % interval; operands stay where they are, so
-that small ones lie in the L2 cache for all alike.
+before), and timed shortly. The three fastest generated ones and calls of cuBLASLt are timed again
+in turns, which decides what tvmscope would choose, by the rule of its records. The fastest of each
+kind are then timed in turns with PyTorch, in CUDA graphs of several launches. Ratios are PyTorch's
+time (the faster of the right side's two layouts) over the candidate's, with a 95 % interval;
+operands stay where they are, so that small ones lie in the L2 cache for all alike.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TOLERANCE = 3e-3
 """Largest error over the largest value."""
 GRAPH_US = 2000.0
 """A graph has as many launches as take so long, at least 2 and at most 20."""
-TRIALS, ROUNDS = 5, 30
+TRIALS, FINALISTS, FINAL_ROUNDS, ROUNDS = 5, 3, 15, 30
 PEERS = ("torch a @ b", "torch a @ b.T")
 
 
@@ -231,7 +231,7 @@ class Product:
             times = [lane.time_us() for _ in range(TRIALS)]
         except TvmscopeError as e:  # refused by the driver or the library
             return None, record | {"reason": one_line(e)}
-        return lane, record | {"error": error, "correct": True, "cold_us": times, "hot_us": times}
+        return lane, record | {"error": error, "correct": True, **_timed(times)}
 
 
 def measured(unit: Matmul, kernels: Sequence[CompiledKernel]) -> dict[str, Any]:
@@ -245,9 +245,12 @@ def measured(unit: Matmul, kernels: Sequence[CompiledKernel]) -> dict[str, Any]:
         product = Product(unit)
         tried = [product.tried(kernel) for kernel in (*kernels, *calls)]
         records = [record | {"gpu": name} for _, record in tried]
-        generated = fastest(tried[: len(kernels)])
-        called = fastest(tried[len(kernels) :])
-        taken = called if takes_library(records) else generated
+        finals = [finalists(part) for part in (tried[: len(kernels)], tried[len(kernels) :])]
+        again = in_turns([lane for part in finals for lane, _ in part], FINAL_ROUNDS)
+        finals = [[(x, r | _timed(again[x.name])) for x, r in part] for part in finals]
+        generated, called = (part[0][0] if (part := finalists(p)) else None for p in finals)
+        decided = [record | {"gpu": name} for part in finals for _, record in part]
+        taken = called if takes_library(decided) else generated
         lanes = product.peers()
         for lane in lanes:
             error = product.error(lane)
@@ -255,7 +258,7 @@ def measured(unit: Matmul, kernels: Sequence[CompiledKernel]) -> dict[str, Any]:
                 raise SystemExit(f"{unit.label}: PyTorch's own product is wrong: {error}")
             lane.capture(product.floor_us)
         lanes += [lane for lane in (generated, called) if lane is not None]
-        times = in_turns(lanes)
+        times = in_turns(lanes, ROUNDS)
     wrong = [r for r in records if not r["correct"]]
     row = {
         "label": unit.label,
@@ -266,6 +269,7 @@ def measured(unit: Matmul, kernels: Sequence[CompiledKernel]) -> dict[str, Any]:
         "library": called and called.name,
         "chosen": taken and taken.name,
         "us": times,
+        "finalists": decided,
         "candidates": records,
     }
     print(f"{unit.label}: {len(records)} candidates, {len(wrong)} wrong or refused", flush=True)
@@ -274,10 +278,16 @@ def measured(unit: Matmul, kernels: Sequence[CompiledKernel]) -> dict[str, Any]:
     return row
 
 
-def fastest(tried: Sequence[tuple[Lane | None, dict[str, Any]]]) -> Lane | None:
-    """The candidate with the least median."""
-    right = [(statistics.median(r["hot_us"]), lane) for lane, r in tried if lane is not None]
-    return min(right, key=lambda pair: pair[0])[1] if right else None
+def finalists(
+    tried: Sequence[tuple[Lane | None, dict[str, Any]]],
+) -> list[tuple[Lane, dict[str, Any]]]:
+    """The right candidates with the least medians, the fastest first."""
+    right = [(lane, record) for lane, record in tried if lane is not None]
+    return sorted(right, key=lambda pair: statistics.median(pair[1]["hot_us"]))[:FINALISTS]
+
+
+def _timed(times: list[float]) -> dict[str, Any]:
+    return {"cold_us": times, "hot_us": times}
 
 
 def takes_library(records: Sequence[dict[str, Any]]) -> bool:
@@ -285,11 +295,11 @@ def takes_library(records: Sequence[dict[str, Any]]) -> bool:
     return any(record.call is not None for record in distil(records).winners.values())
 
 
-def in_turns(lanes: Sequence[Lane]) -> dict[str, list[float]]:
+def in_turns(lanes: Sequence[Lane], rounds: int) -> dict[str, list[float]]:
     """Microseconds of each lane, by round; each round has another order."""
     order, times = list(lanes), {lane.name: list[float]() for lane in lanes}
     shuffled = random.Random(0)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         shuffled.shuffle(order)
         for lane in order:
             times[lane.name].append(lane.time_us())

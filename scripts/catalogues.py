@@ -1,11 +1,16 @@
 """Translations: extracts the texts, brings catalogues up to date, compiles what gettext reads.
 
-python scripts/catalogues.py update     # after texts have changed: new ones wait for translators
-python scripts/catalogues.py compile    # the .mo files, which are built and never edited
+python scripts/catalogues.py update         # after texts have changed: new ones wait
+python scripts/catalogues.py missing        # those that wait, as JSON: a list of texts
+python scripts/catalogues.py merge FILE     # translations from JSON: {text: translation, ...}
+python scripts/catalogues.py compile        # the .mo files, which are built and never edited
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
+import json
 import sys
 from collections.abc import Iterator
 from io import BytesIO
@@ -16,37 +21,45 @@ from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
-PACKAGE = Path(__file__).parents[1] / "src" / "tvmscope"
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "tvmscope"
 LOCALE = PACKAGE / "locale"
-ROOMS = (
-    "learn",
-    "cli/commands/learn.py",
-    "cli/commands/lab.py",
-    "machine/counters.py",
-    "machine/load.py",
-)
-"""What is translated so far, below the package."""
+METHODS = [("**.py", "python"), ("**.j2", "jinja2.ext.babel_extract")]
+COMMANDS = "cli/commands"
+"""Where a command's help is its function's docstring."""
 _UNSAID = tuple(
     f'"{name}' for name in ("Report", "POT", "PO-", "Last", "Language-Team", "Generated")
 )
 """Lines of a header that change with every run, or say nothing."""
-KEYWORDS = {"_": None, "plural": (1, 2), "msg": None, "msgn": (1, 2), "marked": None}
+KEYWORDS = {
+    "_": None, "plural": (1, 2), "ngettext": (1, 2), "msg": None, "msgn": (1, 2), "marked": None,
+}  # fmt: skip
+
+Ids = str | tuple[str, ...]
 
 
 def texts() -> Catalog:
-    """Every text of the rooms, in the order of the files."""
+    """Every text of the package, in the order of the files."""
     catalogue = Catalog(charset="utf-8")
-    for room in ROOMS:
-        for ids in _extracted(PACKAGE / room):
-            catalogue.add(ids)
+    for ids in (*_extracted(), *_docstrings()):
+        catalogue.add(ids)
     return catalogue
 
 
-def _extracted(place: Path) -> Iterator[str | tuple[str, ...]]:
-    folder, names = (place, "**.py") if place.is_dir() else (place.parent, place.name)
-    found = extract_from_dir(str(folder), [(names, "python")], keywords=KEYWORDS)
+def _extracted() -> Iterator[Ids]:
+    found = extract_from_dir(str(PACKAGE), METHODS, keywords=KEYWORDS)
     for _file, _line, ids, _comments, _context in sorted(found, key=lambda item: item[:2]):
         yield tuple(ids) if isinstance(ids, tuple | list) else ids
+
+
+def _docstrings() -> Iterator[str]:
+    """The help of every command: a function that takes `show`, and its docstring."""
+    for file in sorted((PACKAGE / COMMANDS).glob("*.py")):
+        for node in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                named = {argument.arg for argument in node.args.kwonlyargs}
+                if "show" in named and (doc := ast.get_docstring(node)):
+                    yield inspect.cleandoc(doc)
 
 
 def read(file: Path) -> Catalog:
@@ -55,15 +68,40 @@ def read(file: Path) -> Catalog:
         return read_po(stream)
 
 
+def write(file: Path, catalogue: Catalog) -> None:
+    """Write it without what changes with every run."""
+    stream = BytesIO()
+    write_po(stream, catalogue, width=100, no_location=True)
+    lines = stream.getvalue().decode().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if not line.startswith(_UNSAID)), "utf-8")
+
+
 def update(file: Path) -> None:
     """Add new texts and drop those that are gone; a changed text is a new one."""
     catalogue = read(file)
     catalogue.update(texts(), no_fuzzy_matching=True)
     catalogue.obsolete.clear()
-    stream = BytesIO()
-    write_po(stream, catalogue, width=100, no_location=True)
-    lines = stream.getvalue().decode().splitlines(keepends=True)
-    file.write_text("".join(line for line in lines if not line.startswith(_UNSAID)), "utf-8")
+    write(file, catalogue)
+
+
+def missing(file: Path) -> list[str]:
+    """The texts without a translation; of one with a plural, the first form."""
+    return [_first(m.id) for m in read(file) if m.id and not _first(m.string)]
+
+
+def merge(file: Path, translations: dict[str, str]) -> list[str]:
+    """Set translations; returns those whose text is not in the catalogue."""
+    catalogue = read(file)
+    by_text = {_first(m.id): m for m in catalogue if m.id}
+    for text, translation in translations.items():
+        if (entry := by_text.get(text)) is not None:
+            entry.string = translation if isinstance(entry.id, str) else (translation,)
+    write(file, catalogue)
+    return sorted(translations.keys() - by_text.keys())
+
+
+def _first(texts: Ids) -> str:
+    return texts if isinstance(texts, str) else texts[0]
 
 
 def compile_to(file: Path, target: Path) -> None:
@@ -73,14 +111,20 @@ def compile_to(file: Path, target: Path) -> None:
         write_mo(stream, read(file))
 
 
-def main(verb: str) -> None:
+def main(verb: str, *names: str) -> None:
     """Do it for every language."""
     for file in sorted(LOCALE.glob("*/LC_MESSAGES/tvmscope.po")):
         if verb == "update":
             update(file)
+        elif verb == "missing":
+            print(json.dumps(missing(file), ensure_ascii=False, indent=0))
+        elif verb == "merge":
+            for name in names:
+                unknown = merge(file, json.loads(Path(name).read_text("utf-8")))
+                print("".join(f"not in the catalogue: {text}\n" for text in unknown), end="")
         else:
             compile_to(file, file.with_suffix(".mo"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -15,6 +15,7 @@ out=${2:-${OUT:-results}/cpu-check}
 mkdir -p "$out"
 if [ -f "$models" ]; then
     unpacked=$(mktemp -d)
+    trap 'rm -rf "$unpacked"' EXIT
     tar xf "$models" -C "$unpacked"
     models=$(echo "$unpacked"/*)
     echo "unpacked after $SECONDS s"

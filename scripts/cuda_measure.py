@@ -77,7 +77,9 @@ def measure(
                 file.write(json.dumps(bench.candidate(candidate)) + "\n")
                 file.flush()
             if library and timed and len(todo) == len(members):
-                for config in library_configs(members[0].unit):
+                # a layout after the other: packing weights takes longer than timing them
+                calls = sorted(library_configs(members[0].unit), key=lambda c: c.layout)
+                for config in calls:
                     _tell(output, todo[-1][0], candidate=configs.to_json(config))
                     file.write(json.dumps(bench.call(config)) + "\n")
                 _tell(output, todo[-1][0], candidate="library")

@@ -54,6 +54,8 @@ from tvmscope.errors import TvmscopeError, one_line  # noqa: E402
 Array = np.ndarray[Any, np.dtype[Any]]
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "tf32": 4e-3, "tf32x3": 3e-5, "ieee": 3e-5}
 """Largest error over the largest value of the reference."""
+SMALLEST = 1e-3
+"""Where all of an output is smaller, as far behind an activation, errors are judged absolutely."""
 OWN = ("output", "sum", "workspace", "counters", "scratch")
 
 
@@ -219,7 +221,7 @@ def judge(unit: Unit, out: Tensor, written: bytes, given: dict[str, Array]) -> s
     wanted = reference(unit, given).reshape(values.shape)
     if not np.isfinite(values).all():
         return f"{np.count_nonzero(~np.isfinite(values))} values were not written, or are NaN"
-    error = float(np.abs(values - wanted).max() / max(1e-9, np.abs(wanted).max()))
+    error = float(np.abs(values - wanted).max() / max(SMALLEST, np.abs(wanted).max()))
     if error > TOLERANCE[tolerance_key(unit)]:
         return f"error {error:.2e}"
     if np.count_nonzero(np.isfinite(buffer)) != values.size:

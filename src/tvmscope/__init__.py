@@ -20,9 +20,9 @@ __all__ = ["analyze", "bench", "compile", "load_artifact"]
 
 def load_artifact(path: str | Path, *, threads: int | None = None) -> Any:
     """Load an artifact folder and return a callable that takes numpy arrays or DLPack tensors."""
-    from tvmscope.runtime.artifact import load_callable
+    from tvmscope.runtime.dynamic import load_any
 
-    return load_callable(Path(path), threads=threads)
+    return load_any(Path(path), threads)
 
 
 def compile(  # noqa: A001 - the name users expect, as in torch.compile

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from tvmscope.errors import BackendUnavailable
-from tvmscope.messages import msg
+from tvmscope.messages import Message, Text, msg
 
 BASE = (
     "numpy",
@@ -45,6 +45,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
     "openvino": {"openvino": "openvino"},
     "play": {"textual": "textual"},
     "cuda": {"triton": "triton"},
+    "cluster": {"distributed": "distributed"},
 }
 """By extra: its distributions, each with the module that it provides."""
 
@@ -56,14 +57,16 @@ def install(extra: str) -> str:
     return f"pip install 'tvmscope[{extra}]'"
 
 
-def missing(module: str) -> str | None:
+def missing(module: str) -> Message | None:
     """One line with the command that installs `module`; None where it is installed."""
     if importlib.util.find_spec(module) is not None:
         return None
-    return f"{module} is not installed: {install(_EXTRA_OF[module])}"
+    return msg(
+        "{name} is not installed: {install}", name=module, install=install(_EXTRA_OF[module])
+    )
 
 
-def require(*modules: str, why: str) -> None:
+def require(*modules: str, why: Text) -> None:
     """Raise `BackendUnavailable` where one of `modules` is missing; `why` names what needs it.
 
     Nothing is imported, so that a process that only asks stays light.

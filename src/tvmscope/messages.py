@@ -17,6 +17,7 @@ import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -155,6 +156,11 @@ def use_language(language: str | None) -> None:
     _chosen = language
 
 
+def language() -> str:
+    """The language that is spoken: that of the chosen catalogue, or English."""
+    return catalogue(_chosen).info().get("language", "en")
+
+
 def render(text: Text, language: str | None = None) -> str:
     """A text in words: a message in `language` (None: the user's), a foreign text as it is.
 
@@ -171,8 +177,16 @@ def render(text: Text, language: str | None = None) -> str:
 @cache
 def catalogue(language: str | None) -> gettext.NullTranslations:
     """The translations of a language; None asks LANGUAGE, LC_ALL, LC_MESSAGES and LANG."""
-    languages = None if language is None else [language]
-    return gettext.translation(DOMAIN, LOCALE_FOLDER, languages, fallback=True)
+    wanted = _preferred() if language is None else [language]
+    return gettext.translation(DOMAIN, LOCALE_FOLDER, wanted, fallback=True)
+
+
+def _preferred() -> list[str]:
+    """The user's languages down to English, which needs no catalogue: all after it is unread."""
+    variables = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
+    said = next((value for name in variables if (value := os.environ.get(name))), "")
+    is_english = re.compile(r"(en|C|POSIX)\b", re.IGNORECASE).match
+    return list(takewhile(lambda name: not is_english(name), said.split(":")))
 
 
 def _(text: str) -> str:

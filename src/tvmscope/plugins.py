@@ -15,17 +15,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tvmscope.errors import one_line
+from tvmscope.messages import Text, marked, msg, word
 
 if TYPE_CHECKING:
     from importlib import metadata
 
 GROUPS = {
-    "backend": "tvmscope.backends",
-    "schedule rule": "tvmscope.schedule_rules",
-    "pass": "tvmscope.passes",
-    "diagnosis rule": "tvmscope.diagnosis_rules",
-    "format": "tvmscope.formats",
-    "model": "tvmscope.models",
+    marked("backend"): "tvmscope.backends",
+    marked("schedule rule"): "tvmscope.schedule_rules",
+    marked("pass"): "tvmscope.passes",
+    marked("diagnosis rule"): "tvmscope.diagnosis_rules",
+    marked("format"): "tvmscope.formats",
+    marked("model"): "tvmscope.models",
 }
 """The entry-point group of each kind of manifest."""
 
@@ -37,7 +38,7 @@ class PluginFailure:
     """A plug-in that is left out; `doctor` shows it."""
 
     module: str
-    reason: str
+    reason: Text
 
     def __str__(self) -> str:
         return f"{self.module}: {self.reason}"
@@ -141,7 +142,9 @@ def _outside(kind: str, expected: type[Any]) -> Found[Any]:
         if isinstance(value, expected):
             brought.append(Brought(value, plugin))
         else:
-            reason = value if isinstance(value, str) else f"it is no {expected.__name__}"
+            reason = (
+                value if isinstance(value, str) else msg("it is no {kind}", kind=expected.__name__)
+            )
             failures.append(PluginFailure(described(plugin), reason))
     return Found(tuple(brought), remember(failures))
 
@@ -163,8 +166,11 @@ def merged(
 
 def taken(plugin: Plugin, name: str, owner: Plugin | None) -> PluginFailure:
     """The failure of a manifest whose name another one has."""
-    whose = "is built in" if owner is None else f"is brought by {owner.origin}"
-    reason = f"the name '{name}' is taken: the {plugin.kind} of that name {whose}"
+    whose = msg("is built in") if owner is None else msg("is brought by {who}", who=owner.origin)
+    reason = msg(
+        "the name '{name}' is taken: the {kind} of that name {whose}",
+        name=name, kind=word(plugin.kind), whose=whose,
+    )  # fmt: skip
     return PluginFailure(described(plugin), reason)
 
 

@@ -74,3 +74,7 @@ def test_analyze_profiles_unless_told_not_to(flag: str, onnx_net: Path, tmp_path
     assert bool(session["kernel_ir"]) == wanted
     assert bool(session["roofs"]) == wanted
     assert session["complete"]
+    if wanted:  # a session's kernels have the code of its artifacts
+        kernel = ("-k", session["kernel_ir"][0]["name"], "--code", "tir")
+        shown = run("explain", str(tmp_path / "out"), *kernel)
+        assert "@T.prim_func" in shown.stdout, shown.stderr

@@ -100,6 +100,16 @@ def _(_: Target) -> Pair:
     )
 
 
+@case("fold-affine")
+def _(_: Target) -> Pair:
+    a, b = const([1.0, 2.0]), const([4.0, 8.0])
+    return graphs(
+        lambda x: op.add(op.multiply(op.divide(op.subtract(x, a), b), a), b),
+        lambda x: op.add(op.multiply(x, const([0.25, 0.25])), const([3.75, 7.5])),
+        torch.ones(3, 2),
+    )
+
+
 @case("drop-empty-scatters")
 def _(_: Target) -> Pair:
     nothing = const(np.zeros((0, 1)), "int64"), const(np.zeros((0, 5)))

@@ -8,9 +8,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tvm import te
 
 from support.operators import matmul
 from support.paired_graph import Graph, Node, drawn
+from tvmscope.compiler.kernels import blocked
 from tvmscope.core.target import Target
 
 EPILOGUES = ("bias", "gelu", "relu", "residual", "silu", "scale")
@@ -126,3 +128,15 @@ def test_a_result_that_is_used_twice_is_computed_once(host: Target) -> None:
     x = matmul(graph, graph.input(7, 31), graph.constant(graph.random(31, 31)))
     ran = graph.check(graph.add(graph.relu(x), x), x, target=host)
     assert ran.taken_by("matmul") == ["matmul"]
+
+
+@pytest.mark.parametrize("batch", [(50,), (1, 50), (50, 1)], ids=str)
+def test_one_row_in_each_batch_are_rows_of_one_product(
+    batch: tuple[int, ...], host: Target
+) -> None:
+    check(Matmul(batch, 1, 70, 32, constant=True, epilogues=("bias", "gelu")), host)
+    data, panels = te.placeholder((*batch, 1, 32)), te.placeholder((3, 32, 32))
+    result = blocked.matmul(data, panels, columns=70, computed_rows=50, out_dtype="float32")
+    assert [int(d) for d in result.shape] == [*batch, 1, 70]
+    (product,) = result.op.input_tensors
+    assert [int(d) for d in product.shape][-2:] == [50, 96]

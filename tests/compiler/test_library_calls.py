@@ -17,6 +17,7 @@ from tvm import relax
 
 from support import fake_cublaslt, placed_units
 from tvmscope.compiler import targets
+from tvmscope.compiler.describe import kernel_code
 from tvmscope.compiler.tunable import unit_tasks
 from tvmscope.compiler.units import choose, emit
 from tvmscope.core.options import CompileOptions
@@ -28,7 +29,7 @@ from tvmscope.cuda.library import cublaslt
 from tvmscope.cuda.records import Record, Records
 from tvmscope.cuda.reference import reference
 from tvmscope.cuda.units import Matmul, Unit
-from tvmscope.errors import RunError
+from tvmscope.errors import RunError, UsageError
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import cubins, load_model
 from tvmscope.runtime.load_model import LoadError
@@ -135,6 +136,17 @@ def test_searches_try_it_where_it_is_allowed(tmp_path: Path) -> None:
     assert made == library.call_of(unit, library.config(0))
 
 
+def test_its_code_is_the_librarys() -> None:
+    options = CompileOptions(precision=FLOAT16, choices=chosen(unit_of(FLOAT16)), library=True)
+    module = placed_units.lowered(network(), options).module
+    functions = (f for _, f in module.functions_items() if isinstance(f, tvm.tirx.PrimFunc))
+    (func,) = (f for f in functions if emit.read(f) is not None)
+    nowhere: Any = None
+    for kind in ("cuda", "ptx", "sass"):
+        with pytest.raises(UsageError, match=r"a call of NVIDIA's library .cublaslt, algorithm 1"):
+            kernel_code._generated(nowhere, func, kind)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A table with one call, of `relu(x w + b)` in float32, as `compile-units` leaves it."""
@@ -171,6 +183,12 @@ def test_the_table_says_what_call_it_is(folder: Path) -> None:
 
 class Driver:
     """A driver whose calls all succeed."""
+
+    current = 0
+
+    def cuCtxGetDevice(self, out: Any) -> int:  # noqa: N802 - CUDA's name
+        out._obj.value = self.current
+        return 0
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: 0
@@ -213,6 +231,13 @@ def test_the_loader_registers_a_function_that_makes_the_call(
     with use_raw_stream(tvm.cuda(0), 0x1230):
         packed(*(ctypes.c_void_p(a.ctypes.data) for a in arrays))
     assert ctypes.c_uint64.in_dll(fake, "last_stream").value == 0x1230
+    load_model.register_calls([entry], folder, 1)  # the same model on a second GPU
+    for device, stream in ((1, 0x5550), (0, 0x1230)):
+        monkeypatch.setattr(Driver, "current", device)
+        with use_raw_stream(tvm.cuda(0), 0x1230), use_raw_stream(tvm.cuda(1), 0x5550):
+            packed = tvm_ffi.get_global_func(entry["name"])
+            packed(*(ctypes.c_void_p(a.ctypes.data) for a in arrays))
+        assert ctypes.c_uint64.in_dll(fake, "last_stream").value == stream
 
 
 def test_a_missing_library_is_an_error_in_words(

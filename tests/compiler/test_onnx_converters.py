@@ -20,6 +20,7 @@ from tvmscope.compiler.frontends.onnx.resize import Axis
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
+from tvmscope.models.folder import read_prepared
 from tvmscope.models.prepare import prepare
 from tvmscope.storage.files import write_npz
 
@@ -161,3 +162,24 @@ def test_suppression_has_onnx_defaults(
     (found,) = outputs(compiled(model, corners, tmp_path, host), corners, host)
     assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [(0.0, 6.0), (-1.0, None), (None, 0.5), (np.nan, 1.0), (-np.inf, 0.25), (None, None)],
+    ids=str,
+)
+def test_clips_between_constants_are_one_operator(
+    bounds: tuple[float | None, float | None], tmp_path: Path, host: Target
+) -> None:
+    x = np.linspace(-8, 8, 60, dtype=np.float32).reshape(3, 20)
+    names = ["low" if bounds[0] is not None else "", "high" if bounds[1] is not None else ""]
+    values = {n: np.float32(b) for n, b in zip(names, bounds, strict=True) if n}
+    node = helper.make_node("Clip", ["x", *names], ["y"])
+    model = model_of(node, x, {n: np.asarray(v) for n, v in values.items()})
+    limits = [np.nan if b is None else b for b in bounds]
+    expected = np.fmin(np.fmax(x, limits[0]), limits[1])
+    lowered = compiled(model, x, tmp_path, host)
+    np.testing.assert_array_equal(outputs(lowered, x, host)[0], expected)
+    module = frontends.import_model(read_prepared(tmp_path / "p")).module
+    assert "call_tir" not in module.script()

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from tvmscope.compiler import in_memory
-from tvmscope.compiler.describe.sources import Imported
-from tvmscope.compiler.frontends.torch.importer import _Importer
+from tvmscope.compiler.frontends.torch.importer import decomposed, translate
 from tvmscope.core.options import CompileOptions
 
 
@@ -31,9 +30,8 @@ class Wrapped(torch.nn.Module):
 
 
 def run(module: Callable[..., Any], x: torch.Tensor) -> list[torch.Tensor]:
-    program = torch.export.export(module, (x,)).run_decompositions()
-    imported = _Importer().from_exported_program(program, False, False, False, None)
-    compiled = in_memory.compile_here(Imported(imported, ()), CompileOptions())
+    imported = translate(decomposed(torch.export.export(module, (x,))), "reductions")
+    compiled = in_memory.compile_here(imported, CompileOptions())
     return [torch.from_numpy(array) for array in compiled([x.numpy()])]
 
 

@@ -61,6 +61,22 @@ def test_products_of_few_rows(interpreter: Worker, seed: int) -> None:
     check(interpreter, *draws.matvec(seed), times=2)
 
 
+@pytest.mark.parametrize(("dtype", "error"), [("float16", 6.5e-6), ("float32", 5e-7)])
+def test_gelu_is_exact_to_the_last_digit_of_its_type(
+    interpreter: Worker, dtype: Any, error: float
+) -> None:
+    values = np.linspace(-9, 9, 1024).astype(dtype).astype(np.float32).reshape(64, 16)
+    gelu = Epilogue(activation="gelu")
+    math = "tensor" if dtype == "float16" else "ieee"
+    unit = Matmul(dtype=dtype, m=64, n=16, k=16, math=math, epilogue=gelu)
+    arrays = {"input": values, "weight": np.eye(16, dtype=np.float32)}
+    config = Config(template="matmul", m=32, n=16, k=16)
+    got = interpreter.call(RUN, unit, config, arrays)["output"].reshape(values.shape)
+    wanted = reference(unit, arrays).reshape(values.shape)
+    rounding = np.abs(wanted) * np.finfo(dtype).eps
+    assert (np.abs(got - wanted) <= error + rounding).all()
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_persistent_products(interpreter: Worker, seed: int) -> None:
     check(interpreter, *draws.persistent(seed))

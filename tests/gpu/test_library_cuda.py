@@ -79,12 +79,18 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize("graph", [False, True])
-@pytest.mark.parametrize("precision", ["float16", "float32"])
-def test_calls_of_the_library(graph: bool, precision: str, source: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module", params=["float16", "float32"])
+def plain(request: Any, source: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The generated kernels' artifact: what the library's is compared with."""
+    folder = tmp_path_factory.mktemp(request.param) / "plain"
+    tvmscope.compile(source, folder, target="cuda", precision=request.param, library=False)
+    return folder
+
+
+@pytest.mark.parametrize("graph", [True, False])
+def test_calls_of_the_library(graph: bool, plain: Path, source: str, tmp_path: Path) -> None:
+    precision, called = tvmscope.load_artifact(plain).artifact.precision.dtype, tmp_path / "called"
     how: dict[str, Any] = {"target": "cuda", "precision": precision, "graph": graph}
-    plain, called = tmp_path / "plain", tmp_path / "called"
-    tvmscope.compile(source, plain, library=False, **how)
     keys = [k.workload for k in read_kernels(plain) if k.rule == "triton"]
     tvmscope.compile(source, called, library=True, choices=chosen(keys, config(0, "nk")), **how)
     table = json.loads((called / "cubins.json").read_text())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tvmscope.compiler import targets
+from tvmscope.compiler.codegen import linkers
 from tvmscope.core.profile import Loop
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, UsageError
@@ -16,7 +18,7 @@ from tvmscope.learn.facts import Built, Study
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.lessons import search
 from tvmscope.learn.workshop import Request, Workshop
-from tvmscope.machine import caches
+from tvmscope.machine import caches, cpu_features
 
 STEPPED = [lesson for lesson in catalog.lessons().values() if lesson.steps]
 SHOWING = [lesson for lesson in catalog.lessons().values() if lesson.exhibits]
@@ -86,6 +88,24 @@ def test_steps_are_right_and_refusals_are_refused(lesson: Lesson, host: Target) 
     assert len(set(trees.values())) > 1 or len(trees) < 3
 
 
+@pytest.mark.parametrize("name", ["matmul", "conv2d"])
+@pytest.mark.parametrize("isa", ["cpu:x86-64-v3", "cpu:x86-64-v4"])
+def test_the_last_step_of_a_whole_lesson_can_reach_the_roof(name: str, isa: str) -> None:
+    """Its inner loop multiplies and adds, eight sums or more at once; nothing else goes to memory
+    than what feeds them. What the clock says to it is a slow test."""
+    target = targets.resolve(isa, cores=1)
+    if missing := set(target.features) - cpu_features.reported():
+        pytest.skip(f"the CPU lacks {', '.join(sorted(missing))}")
+    taught = Taught(catalog.find(name), target)
+    hot = taught.build(taught.lesson.steps[-1].name, {}).hot
+    assert hot is not None
+    assert (hot.spills, hot.stores, hot.gathers, hot.shuffles) == (0, 0, 0, 0)
+    assert hot.sums >= 8
+    assert hot.vector_bits == target.vector_bits
+    assert hot.loads <= 1.1 * hot.math, "no more loads than multiply-adds: a core can do both"
+    assert hot.instructions <= 1.6 * hot.math + 16
+
+
 def test_work_that_is_handed_out_inside_a_loop_is_counted(host: Target) -> None:
     taught = Taught(catalog.find("parallel"), host)
     assert taught.build("serial", {}).launches == 0
@@ -122,6 +142,23 @@ def test_exhibits_are_shown(lesson: Lesson, host: Target) -> None:
     if lesson.name == "road":
         assert [e.title[:1] for e in shown] == list("12345678")
         assert "T.parallel" in shown[6].code
+
+
+@pytest.mark.parametrize(
+    "lesson", [x for x in SHOWING if x.name not in ("search", "profile")], ids=lambda x: x.name
+)
+def test_exhibits_need_no_c_compiler(
+    lesson: Lesson, host: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object) -> None:
+        raise BuildError("no C++ compiler found")
+
+    for name in ("link", "linker_for"):
+        monkeypatch.setattr(linkers, name, missing)
+    monkeypatch.setattr(shutil, "which", lambda *_: None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert lesson.exhibits is not None
+    assert lesson.exhibits.resolve()(lesson.smallest, host, False)
 
 
 def test_a_profile_is_read(host: Target) -> None:

@@ -10,11 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tvmscope.compiler import targets
+from tvmscope.errors import BackendUnavailable, RunError
+from tvmscope.learn.lessons import search
+from tvmscope.learn.play import rivals
 from tvmscope.learn.play.app import PlayApp
-from tvmscope.learn.play.game import Game, Position
+from tvmscope.learn.play.game import Entry, Game, Position
 from tvmscope.learn.play.moves import Move
 from tvmscope.learn.workshop import Request, Workshop
 from tvmscope.machine import caches
+from tvmscope.measure.worker import run_isolated
 from tvmscope.stages.places import cache_folder
 
 SIZE = 64
@@ -49,7 +53,12 @@ def workshop() -> Workshop:
 @pytest.fixture
 def game(workshop: Workshop) -> Game:
     game = Game(_Here(workshop))
-    game.start([("plain", lambda: (1.0, 0.5)), ("BLAS", lambda: (1e-9, 5e5))])
+    game.start(
+        [
+            ("plain", lambda: Entry(name="plain", seconds=1.0, gflops=0.5)),
+            ("BLAS", lambda: Entry(name="BLAS", seconds=1e-9, gflops=5e5)),
+        ]
+    )
     return game
 
 
@@ -106,3 +115,41 @@ def test_sums_in_registers_and_zeros_in_front(game: Game) -> None:
 def test_numpy_is_timed_for_the_same(workshop: Workshop) -> None:
     workshop.play(())
     assert len(workshop.blas(3)) == 3
+
+
+def test_our_rule_plays_and_its_result_is_checked(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop.play(())
+    assert len(rivals.ours(workshop, 2)) == 2
+    monkeypatch.setattr(rivals, "relative_error", lambda *_: 1.0)
+    with pytest.raises(RunError, match="its result is wrong"):
+        rivals.ours(workshop, 2)
+
+
+def test_metaschedule_plays_within_its_budget(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop.play(())
+    monkeypatch.setattr(search, "evolved", lambda *_: iter([0.0, 2.0, 1.0]))
+    assert rivals.searched(workshop, 60.0) == (2.0 * SIZE**3 / 2e9, 3)
+    monkeypatch.setattr(search, "evolved", lambda *_: iter([0.0, 2.0]))
+    with pytest.raises(RunError, match="1 tried"):
+        rivals.searched(workshop, 0.0)
+
+
+def test_pytorch_plays_where_it_is_installed() -> None:
+    pytest.importorskip("torch")
+    library, times = run_isolated(rivals.PYTORCH, SIZE, 1, 3)
+    assert library in ("MKL", "BLAS")
+    assert len(times) == 3
+
+
+def test_a_rival_that_cannot_play_is_missing_with_its_reason(workshop: Workshop) -> None:
+    def absent() -> Entry:
+        raise BackendUnavailable("torch is not installed")
+
+    game = Game(_Here(workshop))
+    game.start([("PyTorch", absent)])
+    assert game.entries == []
+    assert game.said == "PyTorch is missing: torch is not installed"

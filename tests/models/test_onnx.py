@@ -94,6 +94,36 @@ def test_a_dimension_without_a_name_is_named_by_its_place(prepare, tmp_path):
     assert prepare(path, shapes={"x": (2, 3)})[0].outputs[0].shape == (2, 3)
 
 
+def test_dimensions_called_by_a_question_mark_are_independent(prepare, tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    values = [tensor(name, ["?", "?"]) for name in "xy"]
+    path = write_onnx(tmp_path / "r.onnx", nodes, values[:1], values[1:])
+    assert prepare(path, shapes={"x": (2, 3)})[0].outputs[0].shape == (2, 3)
+
+
+def test_shapes_change_a_fixed_input_where_the_graph_allows_it(prepare, tmp_path):
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("GlobalAveragePool", ["a"], ["y"]),
+    ]
+    given, result = tensor("x", [1, 2, 4, 4]), tensor("y", [1, 2, 1, 1])
+    path = write_onnx(tmp_path / "p.onnx", nodes, [given], [result])
+    model = prepare(path, shapes={"x": (3, 2, 6, 5)})[0]
+    assert model.shapes == {"x": (3, 2, 6, 5)}
+    assert model.outputs[0].shape == (3, 2, 1, 1)
+
+
+def test_the_node_that_forbids_another_shape_is_named(prepare, tmp_path):
+    weight = onnx.numpy_helper.from_array(np.ones((4, 3), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
+    path = write_onnx(
+        tmp_path / "m.onnx", nodes, [tensor("x", [1, 4])], [tensor("y", [1, 3])], [weight]
+    )
+    with pytest.raises(UsageError, match=r"give 4 for 5.*forbids it: .*product"):
+        prepare(path, shapes={"x": (1, 5)})
+    assert prepare(path, shapes={"x": (6, 4)})[0].outputs[0].shape == (6, 3)
+
+
 def test_a_constant_output_is_noted(prepare, tmp_path):
     nodes = [helper.make_node("Sub", ["x", "x"], ["y"])]
     path = write_onnx(tmp_path / "z.onnx", nodes, [tensor("x", [1, 2])], [tensor("y", [1, 2])])

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).is_file():
             (folder / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / "copy" / name)
+    call(sys.executable, "scripts/catalogues.py", "compile", cwd=folder / "copy")
     call(sys.executable, "-m", "build", "--outdir", folder / "dist", cwd=folder / "copy")
     return folder / "dist"
 
@@ -54,6 +56,13 @@ def environment(folder: Path, wheel: Path, extra: str) -> Path:
 def wheel_of(dist: Path) -> Path:
     (wheel,) = dist.glob("*.whl")
     return wheel
+
+
+def test_the_wheel_speaks_chinese(dist: Path) -> None:
+    with zipfile.ZipFile(wheel_of(dist)) as wheel:
+        names = set(wheel.namelist())
+    assert "tvmscope/locale/zh/LC_MESSAGES/tvmscope.mo" in names
+    assert "tvmscope/learn/pages/lesson.html.j2" in names
 
 
 def test_both_files_pass_the_check(dist: Path) -> None:

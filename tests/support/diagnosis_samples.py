@@ -76,6 +76,13 @@ def narrow(*features: str) -> Session:
     return session(found, targets=(target,), kernel_ir=irs)
 
 
+def against_peer(peer_s: float, *loops: tuple[str, int], **counts: float) -> Session:
+    """A kernel of ten milliseconds, and what another backend takes for its operator."""
+    irs = (nest("fused_conv2d_add_relu", *(loops or GOOD), rule="conv2d"),)
+    peer = profile("onnxruntime", kernel("Conv", peer_s, "conv1"))
+    return session(profile("tvmscope", good(**counts)), peer, kernel_ir=irs)
+
+
 def measured(rounds: list[float], spread: float = 0.0, other: float = 0.05) -> Session:
     """A row whose rounds have these medians, beside a calm one."""
     steps = [spread * s for s in (-1, -0.5, 0, 0.5, 1)]
@@ -197,6 +204,7 @@ SITUATIONS: dict[str, tuple[Session, Session]] = {
             counts={"flops": 1e7, "bytes": 1e7},
         ),
     ),
+    "slower-than-peer": (against_peer(0.004), against_peer(0.009)),
     "runs-in-framework": (
         beside(kernel("tvmscope.fallback.region_1", 0.2, "gelu/Gelu")),
         beside(kernel("fused_gelu", 1e-4, "gelu/Gelu")),

@@ -94,3 +94,13 @@ def fill_many() -> None:
 def kill_parent() -> None:
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(600)
+
+
+def sum_of_file(path: str) -> tuple[float, int]:
+    """The sum of an array in a file, and the memory that reading it took."""
+    from tvmscope.measure.confinement import status_bytes
+    from tvmscope.storage.files import map_npz
+
+    before = status_bytes("RssAnon") or 0
+    total = float(map_npz(Path(path))["x"].sum())
+    return total, (status_bytes("RssAnon") or 0) - before

@@ -270,7 +270,9 @@ def main() -> None:
     if options.json:
         options.json.write_text("".join(json.dumps(asdict(o)) + "\n" for o in outcomes))
     if options.write:
-        PAGE.write_text(page(outcomes))
+        # what benchmarks/zoo.py wrote stays
+        _, heading, models = PAGE.read_text().partition("\n# Published models\n")
+        PAGE.write_text(page(outcomes) + heading + models)
 
 
 if __name__ == "__main__":

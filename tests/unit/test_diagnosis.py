@@ -14,6 +14,7 @@ from support.diagnosis_samples import (
     HALF,
     MATMUL,
     SITUATIONS,
+    against_peer,
     beside,
     buffer,
     built,
@@ -462,3 +463,19 @@ def test_hostile_names_change_no_finding_and_stay_short(rule: str) -> None:
 
 _NAMED = ("hot-operator", "unfused-chain", "casts")
 """Rules that know operators by the kernel's name."""
+
+
+@pytest.mark.parametrize(
+    ("hit", "cause"),
+    [
+        (against_peer(0.004), "loads or padding: it is at 70% of the multiply-add roof"),
+        (against_peer(0.004, ("parallel", 3), ("vectorized", 16)), "threads: its 3 parallel tasks"),
+        (against_peer(0.004, flops=1e6, bytes=2e8), "bandwidth"),
+        (against_peer(0.004, calls=1000), "latency: a call takes 10"),
+    ],
+    ids=["tile", "threads", "bandwidth", "latency"],
+)
+def test_says_why_another_backend_is_faster(hit: Session, cause: str) -> None:
+    (found,) = findings(hit, "slower-than-peer")
+    assert cause in found.evidence
+    assert found.saving_s == pytest.approx(0.006, rel=0.05)

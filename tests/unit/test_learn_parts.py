@@ -19,7 +19,7 @@ from tvmscope.learn.facts import Access, Built, HotLoop, Memory, StepRun, Study
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.machine_code import hot_loop, same_code
 from tvmscope.learn.reasons import reasons
-from tvmscope.learn.run import LessonRun, compared, explained
+from tvmscope.learn.run import LessonRun, Setting, compared, explained
 from tvmscope.learn.sweep import combinations, played_step
 from tvmscope.machine import caches, counters
 from tvmscope.parsing import parse_assignments
@@ -251,7 +251,7 @@ def test_shares_are_of_as_many_cores_as_steps_use() -> None:
 def test_plots_are_as_long_as_speeds() -> None:
     console = Console(file=StringIO(), width=100, color_system=None)
     failed = StepRun(name="z", title="z", failure="no")
-    console.print(pictures.plot([_run(1.0, name="x"), _run(0.5, name="y"), failed]))
+    console.print(pictures.Plot([_run(1.0, name="x"), _run(0.5, name="y"), failed]))
     first, second, third = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert second.count("█") == 2 * first.count("█") == 40
     assert "failed" in third
@@ -307,6 +307,66 @@ def test_a_machine_without_a_compiler_has_no_shares_but_every_step(
         for part in page.measured(run, ir=False, asm=True):
             console.print(part)
     assert "machine code: unchanged" in text.getvalue()
+
+
+def _printed(width: int, *parts: object) -> str:
+    text = StringIO()
+    console = Console(file=text, width=width, color_system=None)
+    for part in parts:
+        console.print(part)
+    return text.getvalue()
+
+
+def test_what_cannot_be_shown_is_said_and_the_lesson_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise BuildError("no C++ compiler found to link the artifact")
+
+    monkeypatch.setattr(running, "run_within", fails)
+    lesson = catalog.find("profile")
+    found = running.run(lesson, Setting(target=TARGET))
+    said = " ".join(_printed(40, *page.pages(found, lesson)).split())
+    assert "What cannot be shown on this machine" in said
+    assert "no C++ compiler found" in said
+    assert "By how many percent" in said, "the exercise is still there"
+
+
+@pytest.mark.parametrize("width", [24, 40, 79, 100])
+def test_every_name_and_number_is_whole_at_any_width(width: int) -> None:
+    roofs = (Roof(dtype="float32", threads=1, flops_per_s=1e7, bytes_per_s=None, how=""),)
+    counted = counters.Counted(values={}, missing="this machine does not let programs count")
+    runs = (_run(1.0, name="naive"), replace(_run(0.5, name="tiled"), counted=counted))
+    run = LessonRun(lesson="x", size=1, study=replace(STUDY, roofs=roofs), steps=runs)
+    page_ = _printed(width, *page.measured(explained(run), ir=True, asm=True))
+    said = " ".join(page_.split())
+    assert "…" not in page_
+    for words in ("naive", "tiled", "1.00 s", "500 ms", "10%", "20%", "2x", "GFLOP/s", "roof"):
+        assert words in said, words
+    assert "Without the processor's counters: this machine" in said
+    assert max(map(len, page_.splitlines())) <= width
+    bars = [line for line in page_.splitlines() if "█" in line]
+    assert len(bars) == 2
+    assert bars[1].count("█") == pytest.approx(2 * bars[0].count("█"), abs=1)
+
+
+@pytest.mark.parametrize(
+    ("said", "theme"), [("0;15", "ansi_light"), ("15;0", "ansi_dark"), ("", "ansi_dark")]
+)
+def test_code_has_the_terminals_own_colours(
+    said: str, theme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLORFGBG", said)
+    assert page._theme() == theme
+
+
+def test_a_machine_with_one_core_says_what_it_cannot_show() -> None:
+    handed_out = replace(_run(1.0), built=replace(_built(VECTOR), launches=1))
+    alone = replace(TARGET, cores=1)
+    (warning,) = running._one_core((_run(1.0), handed_out), alone)
+    assert "one core only" in warning
+    assert running._one_core((_run(1.0),), alone) == ()
+    assert running._one_core((handed_out,), TARGET) == ()
 
 
 # ---- the lessons as manifests ------------------------------------------------------------------

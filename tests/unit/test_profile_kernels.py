@@ -140,7 +140,8 @@ def test_an_interrupted_profile_keeps_the_measured_rows(
     monkeypatch.setattr(analyze, "plan_rows", lambda *_: [])
     monkeypatch.setattr(analyze, "build_rows", lambda *_, **__: ())
     monkeypatch.setattr(analyze, "profile_rows", interrupted)
-    ready: Any = type("Ready", (), {"model": session.model, "reference_path": tmp_path})
+    fields = {"model": session.model, "folder": tmp_path, "reference_path": tmp_path}
+    ready: Any = type("Ready", (), fields)
     job = Job(
         ready=ready, options=Options(), progress=Silent(), folder=tmp_path,
         session=replace(session, results=()),

@@ -197,7 +197,10 @@ def test_what_an_old_session_has_proven_stays_when_it_is_diagnosed_anew() -> Non
     (old,) = session.findings
     new = next(f for f in diagnose(session).findings if f.rule == old.rule)
     assert isinstance(new.title, Message)
-    assert (new.title, new.evidence, new.achieved_s) == (old.title, old.evidence, old.achieved_s)
+    assert (new.title, new.achieved_s) == (old.title, old.achieved_s)
+    measured = "fused_dense_add take 10.0 ms (49% of the run)"  # the words around it are today's
+    assert str(new.evidence).startswith(measured)
+    assert str(old.evidence).startswith(measured)
 
 
 def test_remarks_about_rules_are_found_again_in_old_and_new_sessions() -> None:

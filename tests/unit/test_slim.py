@@ -15,7 +15,7 @@ from tvmscope.report.formats import console, json_, markdown
 from tvmscope.report.renderers import renderer
 from tvmscope.report.slim import slim
 
-H200 = sorted((Path(__file__).parents[2] / "docs" / "h200").glob("*.json.*"))
+H200 = sorted((Path(__file__).parents[2] / "docs" / "h200").rglob("*.json.*"))
 LIMIT_BYTES = 60_000
 
 
@@ -73,7 +73,7 @@ def test_a_damaged_file_is_named(packed: Path) -> None:
 
 
 def test_there_are_sessions_of_an_h200() -> None:
-    assert len(H200) == 17
+    assert len(H200) == 39
 
 
 @pytest.mark.parametrize("file", H200, ids=lambda f: f.name)

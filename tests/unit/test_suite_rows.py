@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from support.suite_rows import ROWS, row
 from tvmscope.analysis.suite import moves, summarize
-from tvmscope.core.suite import Outcome, Speedup, SuiteRow
 from tvmscope.errors import SchemaError, UsageError
 from tvmscope.parsing import parse_bytes
 from tvmscope.report import suite as documents
@@ -20,19 +19,6 @@ from tvmscope.workflow.suiting.keys import key_of
 from tvmscope.workflow.suiting.options import Shard
 from tvmscope.workflow.suiting.problems import Problem, find
 from tvmscope.workflow.suiting.store import Store, opened, read, read_all
-
-
-def row(
-    problem: str, outcome: Outcome = "correct", torch: float | None = None, **more: object
-) -> SuiteRow:
-    made = SuiteRow(
-        problem=problem, key="k", outcome=outcome, host="here", cpu="some CPU", took_s=2.0,
-        finished="2026-11-16T10:00:00+00:00",
-        medians_s={} if torch is None else {"tvmscope": 1e-3, "torch": 1e-3 * torch},
-        speedups={} if torch is None else {"torch": Speedup(value=torch)},
-    )  # fmt: skip
-    return replace(made, **more)  # type: ignore[arg-type]
-
 
 # ---- problems ----------------------------------------------------------------------------------
 
@@ -170,13 +156,6 @@ def test_sizes() -> None:
 
 
 # ---- summaries ---------------------------------------------------------------------------------
-
-ROWS = [
-    row("a", torch=3.0), row("b", torch=1.6), row("c", torch=0.5, finding="Slow | one"),
-    row("d", "noise", torch=1.2, noise=4e-4, error=9e-4), row("e", "wrong", reason="off"),
-    row("f", "crashed", reason="killed by signal 11"), row("g", fallbacks=("x",), operators=2),
-    row("h", "out of memory"), row("i", "timed out"), row("j", "unsupported"),
-]  # fmt: skip
 
 
 def test_shares_are_of_all_problems() -> None:

@@ -15,12 +15,16 @@ from tvmscope.core.comparison import Comparison, Verdict, compare
 from tvmscope.core.measurement import Result
 from tvmscope.core.session import Session
 from tvmscope.errors import Incomparable
-from tvmscope.messages import Text, msg
+from tvmscope.messages import Text, marked, msg
 
 WITHOUT, ONLY, NOTHING = "without ", "only ", "with nothing"
 SAME_CODE = msg("it changes nothing in this model: the code is the same")
 WARM_UP = "warm-up"
 Worth = Literal["helps", "hurts", "undecided", "no effect", "one sample", "not measured"]
+WORTH_WORDS = (
+    marked("helps"), marked("hurts"), marked("undecided"), marked("no effect"),
+    marked("one sample"), marked("not measured"),
+)  # fmt: skip
 _WORTHS: dict[Verdict, Worth] = {"faster": "helps", "slower": "hurts", "undecided": "undecided"}
 
 
@@ -28,7 +32,7 @@ _WORTHS: dict[Verdict, Worth] = {"faster": "helps", "slower": "hurts", "undecide
 class Effect:
     """One optimisation: the run with it compared with the run without it; a factor over 1 helps."""
 
-    name: str
+    name: Text
     direction: Literal["without", "only", "warm-up"]
     with_s: float | None
     without_s: float | None
@@ -93,7 +97,9 @@ def _effect(faster: Result, slower: Result, compared: Comparison | None) -> Effe
             seen = compared.smallest_detectable
             reason = msg("{share:.1%} would have been seen", share=seen)
     return Effect(
-        name="everything" if change == NOTHING else change.removeprefix(ONLY).removeprefix(WITHOUT),
+        name=msg("everything")
+        if change == NOTHING
+        else change.removeprefix(ONLY).removeprefix(WITHOUT),
         direction="only" if only else "without",
         with_s=_median_s(faster),
         without_s=_median_s(slower),
@@ -117,7 +123,7 @@ def _warm_up(results: Sequence[Result]) -> Iterator[Effect]:
         return
     first_s = whole.measurement.warmups_s[0]
     yield Effect(
-        name=WARM_UP,
+        name=msg("warm-up"),
         direction="warm-up",
         with_s=warm_s,
         without_s=first_s,

@@ -14,6 +14,7 @@ from tvmscope.core import stats
 from tvmscope.core.profile import Profile
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
+from tvmscope.messages import Text, msg
 
 Kind = Literal["operator", "host", "gap", "overlap", "layout", "overhead", "unexplained"]
 
@@ -22,7 +23,7 @@ Kind = Literal["operator", "host", "gap", "overlap", "layout", "overhead", "unex
 class Bar:
     """A part of the difference; positive where ours takes longer."""
 
-    label: str
+    label: Text
     kind: Kind
     delta_s: float
     source_ops: tuple[str, ...] = ()
@@ -58,10 +59,12 @@ def waterfall(session: Session) -> Waterfall | None:
 def _between(session: Session, ours: Profile, theirs: Profile) -> Waterfall:
     bars = [
         *_operators(ours, theirs),
-        Bar(label="layout changes", kind="layout", delta_s=_layout_s(ours) - _layout_s(theirs)),
+        Bar(
+            label=msg("layout changes"), kind="layout", delta_s=_layout_s(ours) - _layout_s(theirs)
+        ),
         *_beside_kernels(ours, theirs),
         Bar(
-            label="profiler overhead",
+            label=msg("profiler overhead"),
             kind="overhead",
             delta_s=theirs.overhead_s - ours.overhead_s,
         ),
@@ -73,7 +76,7 @@ def _between(session: Session, ours: Profile, theirs: Profile) -> Waterfall:
         theirs=theirs.key,
         ours_s=ours.end_to_end_s,
         theirs_s=theirs.end_to_end_s,
-        bars=(*bars, Bar(label="unexplained", kind="unexplained", delta_s=rest)),
+        bars=(*bars, Bar(label=msg("unexplained"), kind="unexplained", delta_s=rest)),
         beside=_beside(session, ours),
     )
 
@@ -109,12 +112,14 @@ def _layout_s(profile: Profile) -> float:
 def _beside_kernels(ours: Profile, theirs: Profile) -> list[Bar]:
     """Return one bar; with a GPU's own time stamps: gaps, overlaps, and the call around them."""
     if ours.device is None or theirs.device is None:
-        return [Bar(label="between kernels", kind="host", delta_s=_host_s(ours) - _host_s(theirs))]
+        return [
+            Bar(label=msg("between kernels"), kind="host", delta_s=_host_s(ours) - _host_s(theirs))
+        ]
     a, b = ours.device, theirs.device
     return [
-        Bar(label="launch gaps", kind="gap", delta_s=a.gap_s - b.gap_s),
-        Bar(label="kernels that overlap", kind="overlap", delta_s=b.overlap_s - a.overlap_s),
-        Bar(label="before and after all kernels", kind="host", delta_s=a.edge_s - b.edge_s),
+        Bar(label=msg("launch gaps"), kind="gap", delta_s=a.gap_s - b.gap_s),
+        Bar(label=msg("kernels that overlap"), kind="overlap", delta_s=b.overlap_s - a.overlap_s),
+        Bar(label=msg("before and after all kernels"), kind="host", delta_s=a.edge_s - b.edge_s),
     ]
 
 

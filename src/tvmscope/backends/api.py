@@ -75,8 +75,9 @@ class Profiler(Protocol):
     It may hold a copy of the model; the runner itself stays as it is, for plain runs in between.
     """
 
-    how: str
-    """The name of the instrument."""
+    @property
+    def how(self) -> Text:
+        """The name of the instrument."""
 
     def run(self) -> float:
         """Run once with the instrument on; return the wall time in seconds."""

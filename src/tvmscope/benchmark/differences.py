@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-PIECE = 1 << 22
-"""Elements that are converted to float64 at a time: some 100 MB with all that is computed."""
+PIECE = 1 << 20
+"""Elements that are converted to float64 at a time: some 30 MB with all that is computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,24 +44,25 @@ class Difference:
 def difference(a: Array, b: Array) -> Difference:
     """Compare two floating-point arrays."""
     scale = max((_top(y) for _, y in _pieces(a, b)), default=0.0)
-    own = max((_top(x) for x, _ in _pieces(a, b)), default=0.0)
     top = squares = dot = aa = bb = 0.0
     finite = odd_result = odd_reference = 0
     for x, y in _pieces(a, b):
-        good = np.isfinite(y)
-        same = (x == y) | (np.isnan(x) & np.isnan(y))
-        odd_reference += int(np.count_nonzero(~good & ~same))
-        bad = good & ~np.isfinite(x)
-        odd_result += int(np.count_nonzero(bad))
+        x, y = x.astype(np.float64), y.astype(np.float64)
+        good, fine = np.isfinite(y), np.isfinite(x)
         finite += int(np.count_nonzero(good))
-        u, v = x[good & ~bad], y[good & ~bad]
-        gap = np.abs(u - v)
-        top = max(top, float(gap.max(initial=0.0)))
-        squares += float(np.square(gap / (scale or 1.0)).sum())
-        u, v = u / (own or 1.0), v / (scale or 1.0)  # so that no square overflows
-        dot, aa, bb = dot + float(u @ v), aa + float(u @ u), bb + float(v @ v)
+        if not (good.all() and fine.all()):
+            same = (x == y) | (np.isnan(x) & np.isnan(y))
+            odd_reference += int(np.count_nonzero(~good & ~same))
+            odd_result += int(np.count_nonzero(good & ~fine))
+            x, y = x[good & fine], y[good & fine]
+        with np.errstate(over="ignore", invalid="ignore"):  # a result may be anything
+            x, y = x / (scale or 1.0), y / (scale or 1.0)
+            dot, aa, bb = dot + float(x @ y), aa + float(x @ x), bb + float(y @ y)
+            gap = np.subtract(x, y, out=x)
+            squares += float(gap @ gap)
+        top = max(top, float(np.abs(gap, out=gap).max(initial=0.0)))
     return Difference(
-        max_abs=top,
+        max_abs=(scale or 1.0) * top,
         rms=(scale or 1.0) * sqrt(squares / finite) if finite else 0.0,
         scale=scale,
         cosine=_cosine(dot, aa, bb) if finite else None,
@@ -71,22 +72,19 @@ def difference(a: Array, b: Array) -> Difference:
     )
 
 
-def differing(a: Array, b: Array) -> Array:
-    """Which elements of two integer arrays differ."""
-    return np.asarray(a != b)
-
-
 def _cosine(dot: float, aa: float, bb: float) -> float:
-    """0 for a zero vector."""
-    return float(np.clip(dot / sqrt(aa * bb), -1.0, 1.0)) if aa and bb else 0.0
+    """0 for a zero vector, and for one so long that its square overflows."""
+    return float(np.clip(dot / sqrt(aa * bb), -1.0, 1.0)) if 0 < aa * bb < inf else 0.0
 
 
 def _top(values: Array) -> float:
-    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+    largest, least = values.max(), values.min()  # NaN where there is one: then look closer
+    if np.isfinite(largest) and np.isfinite(least):
+        return float(max(abs(float(largest)), abs(float(least))))
+    return float(np.abs(values[np.isfinite(values)].astype(np.float64)).max(initial=0.0))
 
 
 def _pieces(a: Array, b: Array) -> Iterator[tuple[Array, Array]]:
     x, y = a.reshape(-1), b.reshape(-1)
     for start in range(0, y.size, PIECE):
-        part = slice(start, start + PIECE)
-        yield x[part].astype(np.float64), y[part].astype(np.float64)
+        yield x[start : start + PIECE], y[start : start + PIECE]

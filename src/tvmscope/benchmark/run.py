@@ -137,7 +137,7 @@ def _chains(rows: Sequence[RunningRow]) -> list[list[RunningRow]]:
 
 def _prepare(row: RunningRow, against: Reference, progress: Progress) -> None:
     if row.worker is not None:  # otherwise the reason why it cannot be measured is known
-        progress.stage("load and verify", row.label)
+        progress.stage(msg("load and verify"), row.label)
         with scratch_folder() as folder:
             row.prepare(Path(folder) / "outputs.npz", against)
 
@@ -167,7 +167,7 @@ def _measure(
         if row.lane is not None:
             row.warnings.extend(found)
             if row.gpu is not None and row.gpu.held_down:
-                why = list(row.gpu.held_down)
+                why = [word(reason) for reason in row.gpu.held_down]
                 row.warnings.append(msg("the GPU's clock was held down: {why}", why=why))
             row.finish()
             if row.lane.failure is not None:

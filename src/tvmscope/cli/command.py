@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 from tvmscope.cli.show import Show
-from tvmscope.messages import _
+from tvmscope.messages import Text, _, msg, render
 from tvmscope.runtime.tvm_compat import require
 
 Group = Callable[..., dict[str, Any]]
 _INJECTED = ("options", "show")
 
-START, MEASURE, DEPLOY, RESULTS = _("Start here"), _("Measure"), _("Deploy"), _("Results")
+START, MEASURE, DEPLOY, RESULTS = msg("Start here"), msg("Measure"), msg("Deploy"), msg("Results")
 PANELS = (START, MEASURE, DEPLOY, RESULTS)
 """The headings of `tvmscope --help`, in order; others come after them."""
 
@@ -29,7 +30,7 @@ class Command:
     run: Callable[..., int | None]
     """Takes its own parameters, and `options: Options`, `show: Show` built from the groups."""
     groups: tuple[Group, ...]
-    panel: str
+    panel: Text
     """The heading of the command in `tvmscope --help`, one of `PANELS`."""
     needs: tuple[str, ...] = ()
     """Modules of extras that the command cannot work without; they are checked first."""
@@ -39,9 +40,9 @@ class Command:
 class Family:
     """Commands under one name (`tvmscope db list`); a member's name is its function's."""
 
-    help: str
+    help: Text
     members: tuple[Command, ...]
-    panel: str
+    panel: Text
 
 
 def bind(command: Command, name: str) -> Callable[..., int]:
@@ -60,11 +61,25 @@ def bind(command: Command, name: str) -> Callable[..., int]:
         mine = {name: values[name] for name in own if name not in _INJECTED}
         return command.run(**mine, **injected) or 0
 
-    keyword_only = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+    keyword_only = [_said(p).replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
     # typer reads this attribute, which the type of functions does not have
     call.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
-    call.__doc__ = command.run.__doc__
+    doc = inspect.getdoc(command.run)
+    call.__doc__ = _(doc) if doc else None
     return call
+
+
+def _said(parameter: inspect.Parameter) -> inspect.Parameter:
+    """A flag with its texts in the user's language; those of a module were made before it was
+    chosen."""
+    if get_origin(parameter.annotation) is not Annotated:
+        return parameter
+    kind, flag, *more = get_args(parameter.annotation)
+    flag = copy.copy(flag)
+    for field in ("help", "rich_help_panel", "show_default"):
+        if isinstance(text := getattr(flag, field, None), str):
+            setattr(flag, field, render(text))
+    return parameter.replace(annotation=Annotated[kind, flag, *more])
 
 
 def _split(fields: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import typer
 from tvmscope import __version__, plugins
 from tvmscope.cli.aliases import modern
 from tvmscope.cli.command import PANELS, Command, Family, bind
+from tvmscope.cli.library_words import SpeakingCommand, SpeakingGroup, usage_error
 from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.extras import explain
 from tvmscope.messages import _, languages, msg, render, use_language
@@ -33,11 +34,14 @@ def build_app() -> typer.Typer:
     """Make the application with all commands; one that does not load is left out (see `doctor`)."""
     app = typer.Typer(
         name="tvmscope",
+        cls=SpeakingGroup,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
-    @app.callback()
+    @app.callback(
+        help=_("Compile a model with Apache TVM, verify it, measure it beside what you run today.")
+    )
     def root(
         version: Annotated[
             bool,
@@ -54,27 +58,28 @@ def build_app() -> typer.Typer:
             typer.Option(
                 LANGUAGE,
                 metavar="LANGUAGE",
-                help=_("Speak this language (en, zh); lessons are translated so far."),
+                help=_("Speak this language: en or zh. JSON stays English."),
             ),
         ] = None,
     ) -> None:
-        """Compile a model with Apache TVM, verify it, measure it beside what you run today."""
+        """The flags before a command; `main` has read them by now."""
 
     found, _failures = discover("tvmscope.cli.commands", "COMMAND")
     for name, command in sorted(found.items(), key=_place):
         if isinstance(command, Family):
-            app.add_typer(_family(command, name), name=name, rich_help_panel=command.panel)
+            app.add_typer(_family(command, name), name=name, rich_help_panel=render(command.panel))
         else:
             name = name.replace("_", "-")
-            app.command(name, rich_help_panel=command.panel)(bind(command, name))
+            panel = render(command.panel)
+            app.command(name, cls=SpeakingCommand, rich_help_panel=panel)(bind(command, name))
     return app
 
 
 def _family(family: Family, name: str) -> typer.Typer:
-    app = typer.Typer(help=family.help, no_args_is_help=True)
+    app = typer.Typer(cls=SpeakingGroup, help=render(family.help), no_args_is_help=True)
     for member in family.members:
         own = member.run.__name__.strip("_")
-        app.command(own)(bind(member, f"{name} {own}"))
+        app.command(own, cls=SpeakingCommand)(bind(member, f"{name} {own}"))
     return app
 
 
@@ -135,11 +140,13 @@ def _fail(error: Exception, *, verbose: bool) -> int:
     usage = getattr(error, "format_message", None)
     if usage is not None:
         command = getattr(getattr(error, "ctx", None), "command_path", "tvmscope")
-        text = f"{usage()} " + _("(see {command} --help)").format(command=command)
+        text = _("{problem} (see {command} --help)")
+        text = text.format(problem=render(usage_error(usage())), command=command)
     elif isinstance(error, TvmscopeError):
         text = render(error.message) or type(error).__name__
     else:
         text = f"{type(error).__name__}: {one_line(error)}"
-        text += "" if verbose else " " + _("(run with -v for the traceback)")
-    print(_("error:"), clean(text, _MESSAGE_LIMIT), file=sys.stderr)
+        if not verbose:
+            text = _("{problem} (run with -v for the traceback)").format(problem=text)
+    print(_("error: {text}").format(text=clean(text, _MESSAGE_LIMIT)), file=sys.stderr)
     return int(getattr(error, "exit_code", 1))

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tvmscope.messages import Text as Words
-from tvmscope.messages import render
+from tvmscope.messages import msg, render
 from tvmscope.report.escape import clean
 
 _LINE_EVERY_S = 10.0
@@ -33,7 +33,7 @@ class Notes:
 
     def saved(self, folder: Path) -> None:
         self.folder = folder
-        self._line(f"session: {folder}")
+        self._line(msg("session: {folder}", folder=folder))
 
     def _line(self, text: Words) -> None:
         self.console.print(Text(clean(text)), soft_wrap=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvmscope.errors import TvmscopeError, UsageError
-from tvmscope.messages import msg, render
+from tvmscope.messages import Text, msg, render
 from tvmscope.progress import Progress
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Show:
 
         return self.planned([plan(model, options).lines() for model in models])
 
-    def planned(self, plans: Sequence[Sequence[str]]) -> int:
+    def planned(self, plans: Sequence[Sequence[Text]]) -> int:
         """Print plans as lines for people, or as JSON."""
         for lines in plans:
             self.text(*lines)

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import tvm
-from tvm import relax
-from tvm.runtime import Executable
 
 from tvmscope.compiler import frontends, pipeline
+from tvmscope.compiler.codegen import shares
 from tvmscope.compiler.codegen.lift_weights import lift_weights
 from tvmscope.compiler.codegen.linkers import link, linker_for
 from tvmscope.compiler.describe import kernel_code, sources
@@ -28,6 +27,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.vision import vision_of
 from tvmscope.cuda.library.call import NEEDS
 from tvmscope.errors import BuildError, one_line
+from tvmscope.machine import cpu_features
 from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import cubins, cuda_code, fallback, load_model, tvm_compat, weights
@@ -54,12 +54,12 @@ def build(
     module, constants = lowered.module, list[np.ndarray]()
     if target.kind == "llvm":  # a GPU gets its own copy, and CUDA graphs need constants
         module, constants = lift_weights(module)
-    executable = _generate(prepared, module, tvm_target, options)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as scratch:
         library, apart = Path(scratch) / artifacts.LIBRARY, Path(scratch) / artifacts.WEIGHTS
+        linked_for = target if target.kind == "llvm" else host
+        _generate(prepared, module, tvm_target, options, library, linked_for)
         stored = weights.save(constants, apart) if constants else ()
-        _link(executable, library, target if target.kind == "llvm" else host)
         cubins.save(_cubins(lowered), Path(scratch), lowered.library_calls)
         shutil.copyfile(load_model.__file__, Path(scratch) / artifacts.LOADER)
         for part, content in imported.fallbacks:
@@ -129,27 +129,37 @@ def _cubins(lowered: pipeline.Lowered) -> dict[str, tuple[cubins.Cubin, bytes]]:
 
 
 def _generate(
-    prepared: Prepared, module: tvm.IRModule, tvm_target: tvm.target.Target, options: CompileOptions
-) -> Executable:
+    prepared: Prepared,
+    module: tvm.IRModule,
+    tvm_target: tvm.target.Target,
+    options: CompileOptions,
+    library: Path,
+    linked_for: Target,
+) -> None:
+    """Write the library: code on all cores, then linked."""
     tvm_compat.choose_cuda_compiler()
     tvm_compat.remember_cuda_binaries(tvm)
-    try:
-        return relax.build(module, tvm_target, relax_pipeline=None, exec_mode=options.exec_mode)
-    except Exception as e:  # TVM raises many types here, from InternalError to RuntimeError
-        raise BuildError(
-            msg(
-                "{model}: code generation for {kind} failed: {reason}",
-                model=prepared.model.name,
-                kind=tvm_target.kind.name,
-                reason=one_line(e),
-            )
-        ) from e
+    cores = cpu_features.usable_cores() if tvm_target.kind.name == "llvm" else 1
+    with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
+        try:
+            made = shares.generate(module, tvm_target, options.exec_mode, Path(folder), cores)
+        except Exception as e:  # TVM raises many types here, from InternalError to RuntimeError
+            raise BuildError(
+                msg(
+                    "{model}: code generation for {kind} failed: {reason}",
+                    model=prepared.model.name,
+                    kind=tvm_target.kind.name,
+                    reason=one_line(e),
+                )
+            ) from e
+        _link(made, library, linked_for)
 
 
-def _link(executable: Executable, library: Path, target: Target) -> None:
+def _link(made: shares.Generated, library: Path, target: Target) -> None:
     linker = partial(link, linker_for(target))
+    objects = [str(file) for file in made.objects]
     try:
-        executable.export_library(str(library), fcompile=linker)
+        made.executable.export_library(str(library), fcompile=linker, addons=objects)
     except BuildError:
         raise
     except Exception as e:  # TVM raises its own error types while it writes object files

@@ -16,6 +16,8 @@ from tvmscope.plugins import Plugin
 ARTIFACT_SCHEMA = 2
 FALLBACK = "tvmscope.fallback."
 """How the names of functions begin that run in a framework."""
+FRAMEWORKS = {"onnxruntime": "ONNX Runtime", "torch": "PyTorch"}
+"""The frameworks that parts of a model can run in, by the name of their package."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class Fallback:
 
     name: str
     """The packed function that the compiled code calls."""
-    framework: Literal["onnxruntime"]
+    framework: Literal["onnxruntime", "torch"]
     operators: tuple[str, ...]
     """The operators inside, as the source names them."""
     reason: Text
@@ -54,7 +56,8 @@ class Fallback:
     @property
     def file(self) -> str:
         """Its model's file in the artifact's folder."""
-        return f"{self.name.rpartition('.')[2]}.onnx"
+        suffix = "onnx" if self.framework == "onnxruntime" else "pt2"
+        return f"{self.name.rpartition('.')[2]}.{suffix}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from tvmscope.core.row import RowKey
 from tvmscope.core.tuning import Choice
+from tvmscope.messages import Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class Profile:
 
     key: RowKey
     kernels: tuple[KernelTime, ...]
-    how: str
+    how: Text
     """The instrument: TVM's VM instrument, ONNX Runtime's profiler ..."""
     runs: int
     end_to_end_s: float
@@ -162,7 +163,7 @@ class Roof:
     threads: int
     flops_per_s: float | None
     bytes_per_s: float | None
-    how: str
+    how: Text
     device: str = "cpu"
     """`cpu` or `cuda`: which profiles it limits."""
     level: str | None = None

@@ -12,7 +12,6 @@ from tvmscope.cuda.units import (
     ITEM_BYTES,
     Attention,
     Conv2d,
-    Epilogue,
     Matmul,
     Norm,
     Pool,
@@ -128,7 +127,7 @@ def _conv2d(unit: Conv2d, config: Config) -> Binding:
         "EARLY": _early(config),
         "KN": config.layout == "kn",
         **_window(unit),
-        **_epilogue(unit.epilogue),
+        **_epilogue(unit),
         **_tile(config),
     }
     split = _split_tensors(tiles, config, config.m)
@@ -149,7 +148,7 @@ def _depthwise(unit: Conv2d, config: Config) -> Binding:
         "EACH": unit.oc // unit.c,
         "TILE_W": config.k,
         **_window(unit),
-        **_epilogue(unit.epilogue),
+        **_epilogue(unit),
         **_tile(config),
     }
     return _binding("depthwise", unit, _CONTRACTION[:5], constants, (tiles_of(unit, config), 1, 1))
@@ -190,7 +189,7 @@ def _matmul(unit: Matmul, config: Config) -> Binding:
         "GROUP": config.group,
         "EARLY": _early(config),
         **_matrices(unit, config),
-        **_epilogue(unit.epilogue),
+        **_epilogue(unit),
         **_tile(config),
     }
     split = _split_tensors(tiles * unit.batches, config, config.m)
@@ -221,7 +220,7 @@ def _persistent(unit: Matmul | Conv2d, config: Config) -> Binding:
         "TILE_K": config.k,
         "GROUP": config.group,
         "BLOCKS": blocks,
-        **_epilogue(unit.epilogue),
+        **_epilogue(unit),
         **_tile(config),
     }
     # what descriptors lie in, for each block
@@ -267,7 +266,7 @@ def _matvec(unit: Matmul, config: Config) -> Binding:
         "SPLIT": config.split,
         "PDL": config.pdl,
         **_matrices(unit, config),
-        **_epilogue(unit.epilogue),
+        **_epilogue(unit),
     }
     del constants["B_K"]  # the template takes it as 1
     split = _split_tensors(tiles * rows, config, 1)
@@ -403,12 +402,15 @@ def _precision(math: str) -> str:
     return "tf32" if math == "tensor" else math  # 16-bit products do not look at it
 
 
-def _epilogue(epilogue: Epilogue) -> dict[str, Any]:
+def _epilogue(unit: Conv2d | Matmul) -> dict[str, Any]:
+    epilogue = unit.epilogue
+    (dtype,) = (t.dtype for t in unit.tensors if t.role == "output")
+    narrow = epilogue.activation == "gelu" and ITEM_BYTES[dtype] == 2
     first, second = (*epilogue.parameters, 0.0, 0.0)[:2]
     return {
         "BIAS": epilogue.bias,
         "RESIDUAL": epilogue.residual,
-        "KIND": epilogue.activation,
+        "KIND": "gelu_narrow" if narrow else epilogue.activation,
         "FIRST": first,
         "SECOND": second,
     }

@@ -9,7 +9,7 @@ from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.errors import one_line
-from tvmscope.messages import msg, render
+from tvmscope.messages import msg
 from tvmscope.plugins import Merged, PluginFailure, discover, merged
 
 
@@ -19,9 +19,9 @@ def known() -> Merged[Rule]:
     usable: dict[str, Rule] = {}
     for name, rule in found.items():
         if not isinstance(rule, Rule):
-            failures.append(PluginFailure(name, render(msg("RULE is not a Rule"))))
+            failures.append(PluginFailure(name, msg("RULE is not a Rule")))
         elif rule.id in usable:
-            failures.append(PluginFailure(name, render(msg("the id {id} is taken", id=rule.id))))
+            failures.append(PluginFailure(name, msg("the id {id} is taken", id=rule.id)))
         else:
             usable[rule.id] = rule
     every = merged("diagnosis rule", usable, Rule, lambda rule: rule.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -15,7 +16,7 @@ from tvmscope.learn.catalog import CHAPTERS
 from tvmscope.learn.facts import Built, Exhibit, StepRun
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.machine_code import same_code
-from tvmscope.learn.pictures import plot
+from tvmscope.learn.pictures import NARROW, Plot
 from tvmscope.learn.run import LessonRun
 from tvmscope.learn.sweep import Sweep
 from tvmscope.messages import Text as Words
@@ -68,7 +69,7 @@ def measured(run: LessonRun, *, ir: bool, asm: bool) -> Iterator[RenderableType]
     """The steps, and all of them in one table."""
     before: StepRun | None = None
     for number, step in enumerate(run.steps, start=1):
-        yield from _step(number, step, before, ir=ir, asm=asm)
+        yield from step_of(number, step, before, ir=ir, asm=asm)
         before = step if step.built is not None else before
     if run.steps:
         yield from summary(run)
@@ -99,9 +100,10 @@ def question(lesson: Lesson) -> Iterator[RenderableType]:
         yield Text(render(lesson.closing), style="dim")
 
 
-def _step(
+def step_of(
     number: int, step: StepRun, before: StepRun | None, *, ir: bool, asm: bool
 ) -> Iterator[RenderableType]:
+    """A step: its primitives, its loops, its time and the reasons."""
     yield Text(f"── {number}. {render(step.title)} ──", style="bold")
     if step.note is not None:
         yield Text(render(step.note))
@@ -196,31 +198,51 @@ def comparison(step: StepRun) -> str:
 
 def summary(run: LessonRun, against: str | None = None) -> Iterator[RenderableType]:
     """All steps in one table and one plot; ratios are to the step before, or as `against` says."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    roof = plural("of {n} core's roof", "of {n} cores' roof", run.roof_threads)
-    table.add_column(_("step"), overflow="fold")
-    last = against or _("against before")
-    for title in (_("time"), _("GFLOP/s"), roof.format(n=run.roof_threads), last):
-        table.add_column(title, justify="right", no_wrap=True)
-    for step in run.steps:
-        style = _VERDICTS.get(step.verdict or "", "")
-        ratio = "" if step.ratio is None else f"{step.ratio:.3g}x"
-        table.add_row(
-            Text(render(step.title)),
-            format_s(step.seconds),
-            "-" if step.gflops is None else format_rate(step.gflops),
-            "-" if step.share is None else f"{step.share:.0%}",
-            Text(ratio, style=style),
-        )
-    yield table
+    yield _Summary(run, against or _("against before"))
     yield Text("")
-    yield plot(run.steps)
+    yield Plot(run.steps)
     yield Text("")
     missing = next((s.counted.missing for s in run.steps if s.counted and s.counted.missing), None)
     if missing:
         text = _("Without the processor's counters: {reason}.").format(reason=render(missing))
         yield Text(text, style="dim")
         yield Text("")
+
+
+class _Summary:
+    """All steps in a table; in a narrow terminal one under the other, with every number whole."""
+
+    def __init__(self, run: LessonRun, against: str) -> None:
+        roof = plural("of {n} core's roof", "of {n} cores' roof", run.roof_threads)
+        roof = roof.format(n=run.roof_threads)
+        self._titles = (_("time"), _("GFLOP/s"), roof, against)
+        self._steps = run.steps
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width < NARROW:
+            for step in self._steps:
+                cells = zip(self._titles, self._cells(step), strict=True)
+                line = " · ".join(f"{title} {cell}" for title, cell in cells if cell)
+                yield Text(render(step.title))
+                yield Padding(Text(line, style="dim"), (0, 0, 0, 2), expand=False)
+            return
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column(_("step"), overflow="fold")
+        for title in self._titles:
+            table.add_column(title, justify="right", no_wrap=True)
+        for step in self._steps:
+            *numbers, ratio = self._cells(step)
+            style = _VERDICTS.get(step.verdict or "", "")
+            table.add_row(Text(render(step.title)), *numbers, Text(ratio, style=style))
+        yield table
+
+    def _cells(self, step: StepRun) -> tuple[str, str, str, str]:
+        return (
+            format_s(step.seconds),
+            "-" if step.gflops is None else format_rate(step.gflops),
+            "-" if step.share is None else f"{step.share:.0%}",
+            "" if step.ratio is None else f"{step.ratio:.3g}x",
+        )
 
 
 def swept(found: Sweep) -> Iterator[RenderableType]:
@@ -262,8 +284,14 @@ def _program(code: str, language: str) -> RenderableType:
     text = "\n".join(lines[:_MOST_CODE])
     if rest > 0:
         text += "\n" + _("... and {n} more lines").format(n=rest)
-    syntax = Syntax(text, language, background_color="default", word_wrap=True)
+    syntax = Syntax(text, language, theme=_theme(), background_color="default", word_wrap=True)
     return Padding(syntax, (0, 0, 0, 2))
+
+
+def _theme() -> str:
+    """The terminal's own colours, which its owner can read; some say whether they are light."""
+    background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return "ansi_light" if background in ("7", "15") else "ansi_dark"
 
 
 def _indented(text: Words) -> Padding:

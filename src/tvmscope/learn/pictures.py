@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -13,21 +15,38 @@ from tvmscope.report.sections.figures import bars
 from tvmscope.units import format_rate, format_s
 
 _WIDTH = 40
+NARROW = 80
+"""Columns of a terminal below which a table of steps would lose their names."""
 _PARTS = " ▏▎▍▌▋▊▉█"
 
 
-def plot(runs: Sequence[StepRun]) -> Table:
-    """One bar for each step: its speed, or one over its time where there is no arithmetic."""
-    table = Table.grid(padding=(0, 1, 0, 0))
-    table.add_column(overflow="fold", max_width=34)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    best = max((speed(run) or 0.0 for run in runs), default=0.0)
-    for run in runs:
-        value = speed(run)
-        length = _WIDTH * value / best if value and best else 0.0
-        table.add_row(Text(render(run.title)), Text(_bar(length), style="cyan"), label(run))
-    return table
+@dataclass(frozen=True)
+class Plot:
+    """One bar for each step: its speed, or one over its time where there is no arithmetic.
+
+    In a narrow terminal a step's name and number stand above its bar.
+    """
+
+    runs: Sequence[StepRun]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        narrow = options.max_width < NARROW
+        width = min(_WIDTH, options.max_width - 2) if narrow else _WIDTH
+        best = max((speed(run) or 0.0 for run in self.runs), default=0.0)
+        table = Table.grid(padding=(0, 1, 0, 0))
+        table.add_column(overflow="fold", max_width=34)
+        table.add_column(no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        for run in self.runs:
+            value = speed(run)
+            bar = Text(_bar(width * value / best if value and best else 0.0), style="cyan")
+            if narrow:
+                yield Text(f"{render(run.title)}: {label(run)}")
+                yield bar
+            else:
+                table.add_row(Text(render(run.title)), bar, label(run))
+        if not narrow:
+            yield table
 
 
 def speed(run: StepRun) -> float | None:

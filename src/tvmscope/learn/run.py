@@ -84,13 +84,13 @@ def run(lesson: Lesson, setting: Setting, progress: Progress | None = None) -> L
     check_parameters(lesson, setting)
     roofs, warnings = known_roofs(setting.target, progress)
     study = study_of(lesson, setting, roofs)
-    exhibits = _exhibits(lesson, setting, study, progress)
+    exhibits = exhibits_of(lesson, setting, study, progress)
     steps: tuple[StepRun, ...] = ()
     if lesson.steps:
         with opened(lesson.name, None, study) as bench:
             jobs = [Job.of(lesson, step, study, setting.chosen) for step in lesson.steps]
             steps, disturbed = bench.measured(jobs, setting, progress)
-            warnings += disturbed
+            warnings += (*disturbed, *_one_core(steps, setting.target))
     run = LessonRun(
         lesson=lesson.name,
         size=study.size,
@@ -100,6 +100,17 @@ def run(lesson: Lesson, setting: Setting, progress: Progress | None = None) -> L
         warnings=warnings,
     )
     return explained(run, lesson)
+
+
+def _one_core(steps: Sequence[StepRun], target: Target) -> tuple[Text, ...]:
+    """What a machine with a single core cannot show."""
+    if target.cores > 1 or not any(s.built is not None and s.built.launches for s in steps):
+        return ()
+    text = msg(
+        "this process may use one core only: steps that hand work out to threads pay for it and "
+        "gain nothing here"
+    )
+    return (text,)
 
 
 def check_answer(
@@ -166,13 +177,18 @@ def known_roofs(target: Target, progress: Progress) -> tuple[tuple[Roof, ...], t
         return (), (text,)
 
 
-def _exhibits(
+def exhibits_of(
     lesson: Lesson, setting: Setting, study: Study, progress: Progress
 ) -> tuple[Exhibit, ...]:
+    """What a lesson shows before its steps."""
     if lesson.exhibits is None:
         return ()
     progress.stage(msg("preparing"))
-    return run_within(_TIMEOUT_S, lesson.exhibits, study.size, setting.target, setting.live)
+    try:
+        return run_within(_TIMEOUT_S, lesson.exhibits, study.size, setting.target, setting.live)
+    except TvmscopeError as e:  # the rest of the lesson does without
+        title = msg("What cannot be shown on this machine")
+        return (Exhibit(title=title, words=e.message),)
 
 
 # ---- measuring ---------------------------------------------------------------------------------

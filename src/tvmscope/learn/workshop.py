@@ -191,9 +191,14 @@ class Workshop:
             loops=loop_names(sch),
         )
 
+    def matrices(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """What a matrix product multiplies; they are there once something was built."""
+        a, b, *_ = self._arrays[self.lesson.workload_of(0).name]
+        return a, b
+
     def blas(self, values: int) -> list[float]:
         """Seconds that numpy's own matrix product takes."""
-        a, b, *_ = self._arrays[self.lesson.workload_of(0).name]
+        a, b = self.matrices()
         found = []
         for _ in range(values + 1):
             start = time.perf_counter()
@@ -299,7 +304,7 @@ def broken_rule(error: Exception) -> Text:
     broken = "; ".join(f"{rule}: {_definition(said, rule)}" for rule in rules)
     return msg(
         "{primitive} is not legal here. {reason}",
-        primitive=primitive[1] if primitive else "the primitive",
+        primitive=primitive[1] if primitive else msg("the primitive"),
         reason=" ".join(part for part in ((first[0] if first else said[:300]), broken) if part)
         or one_line(error),
     )

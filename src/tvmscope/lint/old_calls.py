@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvmscope.messages import Message, msg
+from tvmscope.messages import Message, Text, msg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class OldCall:
     name: str
     """As it resolves from the script's imports; what lies inside it is gone too."""
     was: Message
-    today: str
+    today: Text
     """The call to write."""
     names: tuple[str, ...] = ()
     """What `today` uses of TVM; a test looks each of them up in the installed one."""
@@ -60,7 +60,7 @@ OLD_CALLS = (
     OldCall(
         name="tvm.relay.quantize",
         was=msg("Relay's quantization"),
-        today="quantize before the import (PyTorch, ONNX), or --precision float16",
+        today=msg("quantize before the import (PyTorch, ONNX), or --precision float16"),
     ),
     OldCall(
         name="tvm.relay",
@@ -111,7 +111,7 @@ OLD_CALLS = (
     OldCall(
         name="tvm.contrib.debugger",
         was=msg("the graph executor's profiler"),
-        today="tvmscope profile model.onnx, or vm.set_instrument(f)",
+        today=msg("tvmscope profile model.onnx, or vm.set_instrument(f)"),
         names=("tvm.relax.VirtualMachine.set_instrument",),
     ),
     OldCall(
@@ -140,7 +140,7 @@ OLD_CALLS = (
     OldCall(
         name="tvm.tir",
         was=msg("TIR's old module"),
-        today="from tvm import tirx (functions, expressions), s_tir (schedules)",
+        today=msg("from tvm import tirx (functions, expressions), s_tir (schedules)"),
         names=("tvm.tirx", "tvm.s_tir"),
     ),
     OldCall(
@@ -152,7 +152,7 @@ OLD_CALLS = (
     OldCall(
         name="tvm.lower",
         was=msg("lowering by hand"),
-        today="sch.mod.show() shows the loops; tvm.compile lowers",
+        today=msg("sch.mod.show() shows the loops; tvm.compile lowers"),
         names=("tvm.compile",),
     ),
     OldCall(
@@ -188,12 +188,12 @@ OLD_CALLS = (
     OldCall(
         name="tvm.micro",
         was=msg("microTVM"),
-        today="TVM 0.18 was the last version with it",
+        today=msg("TVM 0.18 was the last version with it"),
     ),
     OldCall(
         name="vta",
         was=msg("VTA, the FPGA accelerator's stack"),
-        today="TVM 0.18 was the last version with it",
+        today=msg("TVM 0.18 was the last version with it"),
     ),
     OldCall(
         name="topi",

@@ -79,8 +79,11 @@ def generic_target(script: Script) -> Iterator[Fault]:
                 line=line,
                 rule="generic-target",
                 said=msg("'llvm' alone means a generic CPU: no AVX2, no AVX-512, no FMA"),
-                today="tvm.target.Target({'kind': 'llvm', 'mcpu': 'native name', 'num-cores': n}); "
-                "tvmscope doctor names this CPU",
+                today=msg(
+                    "{code}; tvmscope doctor names this CPU",
+                    code="tvm.target.Target("
+                    "{'kind': 'llvm', 'mcpu': 'native name', 'num-cores': n})",
+                ),
             )
 
 
@@ -132,8 +135,11 @@ def single_precision(script: Script) -> Iterator[Fault]:
             line=compiled.line,
             rule="single-precision",
             said=msg("float32 on a GPU leaves its tensor cores unused"),
-            today="mod = relax.transform.ToMixedPrecision(out_dtype='float16')(mod), or tvmscope "
-            "compile --precision float16",
+            today=msg(
+                "{first} or {rest}",
+                first="mod = relax.transform.ToMixedPrecision(out_dtype='float16')(mod),",
+                rest="tvmscope compile --precision float16",
+            ),
         )
 
 
@@ -159,8 +165,10 @@ def untuned(script: Script) -> Iterator[Fault]:
                 "no records are applied, and TVM 0.27 itself schedules nothing on a CPU: loops run "
                 "as written, on one core"
             ),
-            today="tvmscope compile model.onnx, or relax.transform.MetaScheduleApplyDatabase(dir) "
-            "in the pipeline",
+            today=msg(
+                "tvmscope compile model.onnx, or relax.transform.MetaScheduleApplyDatabase(dir) "
+                "in the pipeline"
+            ),
         )
 
 
@@ -175,8 +183,8 @@ def no_fusion(script: Script) -> Iterator[Fault]:
                     rule="no-fusion",
                     said=msg("the passes legalise operators and never fuse them: every value goes "
                              "to memory"),
-                    today="relax.transform.AnnotateTIROpPattern(), FuseOps(), FuseTIR() after "
-                    "LegalizeOps(), or relax.get_pipeline('zero')",
+                    today=msg("relax.transform.AnnotateTIROpPattern(), FuseOps(), FuseTIR() after "
+                              "LegalizeOps(), or relax.get_pipeline('zero')"),
                 )  # fmt: skip
         if call.path.endswith("PassContext"):
             level = script.value(call.argument("opt_level", 0))
@@ -249,7 +257,8 @@ def no_warm_up(script: Script) -> Iterator[Fault]:
                     rule="no-warm-up",
                     said=msg("the first timed run is the first run at all: it loads, allocates and "
                              "wakes threads"),
-                    today="run it a few times before the clock starts; time_evaluator does so once",
+                    today=msg("run it a few times before the clock starts; time_evaluator does so "
+                              "once"),
                 )  # fmt: skip
 
 
@@ -264,7 +273,7 @@ def no_sync(script: Script) -> Iterator[Fault]:
                 line=region.line,
                 rule="no-sync",
                 said=msg("the clock is read before the GPU is done: this times the launch"),
-                today="dev.sync() before both readings of the clock",
+                today=msg("dev.sync() before both readings of the clock"),
             )
 
 
@@ -280,7 +289,7 @@ def copies_timed(script: Script) -> Iterator[Fault]:
                     line=call.line,
                     rule="copies-timed",
                     said=msg("{name} copies data inside the timed region", name=method),
-                    today="copy before the clock starts and after it has stopped",
+                    today=msg("copy before the clock starts and after it has stopped"),
                 )
                 break
 
@@ -296,7 +305,7 @@ def one_process(script: Script) -> Iterator[Fault]:
             rule="one-process",
             said=msg("several models share one process: their thread pools and caches disturb each "
                      "other"),
-            today="a process for each, timed in turns: tvmscope bench model.onnx",
+            today=msg("a process for each, timed in turns: tvmscope bench model.onnx"),
         )  # fmt: skip
 
 

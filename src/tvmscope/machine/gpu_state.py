@@ -5,13 +5,15 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
+from tvmscope.messages import marked
+
 _SM_CLOCK = 1  # NVML_CLOCK_SM
 _HELD_DOWN = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x20: "too hot (software)",
-    0x40: "too hot (hardware)",
-    0x80: "power brake",
+    0x4: marked("power cap"),
+    0x8: marked("hardware slowdown"),
+    0x20: marked("too hot (software)"),
+    0x40: marked("too hot (hardware)"),
+    0x80: marked("power brake"),
 }
 """Bits of nvmlClocksEventReasons that mean less speed than the clocks' setting."""
 _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")

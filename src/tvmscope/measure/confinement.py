@@ -92,10 +92,10 @@ class Limits:
     def apply(self) -> None:
         """Limit this process, for good."""
         if self.memory_bytes is not None:
-            # An allocation that cannot be had fails here, and is told by its error; what grows
-            # slowly, or in children, is found by the parent's watch.
+            # An allocation far over the limit fails here, and is told by its error; the rest is
+            # found by the parent's watch. Mapped files count here, but take no memory: so twice.
             own = status_bytes("VmData") or 0
-            _limit(resource.RLIMIT_DATA, own + self.memory_bytes)
+            _limit(resource.RLIMIT_DATA, own + 2 * self.memory_bytes)
         if self.file_bytes is not None:
             _limit(resource.RLIMIT_FSIZE, self.file_bytes)
         _limit(resource.RLIMIT_CORE, 0)

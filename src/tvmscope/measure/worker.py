@@ -24,6 +24,7 @@ from tvmscope.measure.confinement import Limits
 from tvmscope.measure.deaths import DeathKind, describe_exit, until_dump
 from tvmscope.measure.launch import command, environment
 from tvmscope.measure.remote import Remote
+from tvmscope.measure.telling import Listener
 from tvmscope.measure.watch import LOOK_S, Watch
 from tvmscope.messages import Text, msg
 
@@ -100,6 +101,8 @@ class Worker:
     ) -> None:
         self.name = name
         self.timeout_s = timeout_s
+        self.on_step: Listener | None = None
+        """Is shown how far a call is, where what runs there tells."""
         self._paused = False
         self._death: WorkerDied | None = None
         self._ended = False
@@ -268,6 +271,8 @@ class Worker:
                 kind, value = self._connection.recv()
                 if kind != "alive":
                     return kind, value
+                if value is not None and self.on_step is not None:
+                    self.on_step(value)
                 deadline = time.monotonic() + self.timeout_s
             elif self._process.poll() is not None and not self._connection.poll(0):
                 raise EOFError  # a grandchild may hold the socket open

@@ -44,8 +44,8 @@ class BuiltIn:
     """A built-in model's manifest. Heavy libraries are imported only inside `load`."""
 
     name: str
-    summary: str
-    weights: str
+    summary: Text
+    weights: Text
     """Where its weights come from, for people."""
     load: Callable[[LoadOptions], TorchModel]
     requires: tuple[str, ...] = ("torch",)

@@ -6,6 +6,7 @@ import importlib.util
 from dataclasses import dataclass
 from functools import cache
 
+from tvmscope.messages import Text, msg
 from tvmscope.models.api import BuiltIn
 from tvmscope.plugins import Merged, PluginFailure, discover, merged
 
@@ -15,9 +16,9 @@ class Entry:
     """A line of the `models` command; `missing` says how to get what it needs, None when ready."""
 
     name: str
-    summary: str
-    weights: str
-    missing: str | None
+    summary: Text
+    weights: Text
+    missing: Text | None
 
 
 @cache
@@ -48,6 +49,6 @@ def catalog() -> list[Entry]:
     return [Entry(m.name, m.summary, m.weights, _missing(m)) for m in built_ins().values()]
 
 
-def _missing(model: BuiltIn) -> str | None:
+def _missing(model: BuiltIn) -> Text | None:
     absent = [name for name in model.requires if importlib.util.find_spec(name) is None]
-    return f"needs {', '.join(absent)}: {model.install}" if absent else None
+    return msg("needs {names}: {install}", names=absent, install=model.install) if absent else None

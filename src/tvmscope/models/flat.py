@@ -123,9 +123,10 @@ def flatten(outputs: Any) -> dict[str, Tensor]:
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """A numpy copy; bfloat16, which numpy lacks, becomes float32."""
-    tensor = tensor.detach().cpu()
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy().copy()
+    """As a numpy array, which may share the tensor's memory; bfloat16, which numpy lacks, becomes
+    float32."""
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def _walk(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Tensor]]:

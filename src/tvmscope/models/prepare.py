@@ -12,6 +12,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from tvmscope.models.api import require
 from tvmscope.models.download import fetch
 from tvmscope.models.folder import ONNX_ERROR, TorchOrigin, write_json
 from tvmscope.models.resolve import Source, classify
-from tvmscope.storage.files import write_npz
+from tvmscope.storage.files import map_npz, write_npz
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 OPSET = 18
 _PICKLE = "module.pkl"
+INPUTS, REFERENCE = "inputs.npz", "reference.npz"
 _DEAD = 1e-7
 """Outputs that vary by less than this share, or stay below it, verify nothing."""
 
@@ -84,7 +86,8 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
     (folder / "model.onnx").write_bytes(data)
     nodes: dict[str, tuple[str, ...]] = {node: (name,) for node, name in named.items()}
     operators.write(Operators(names=tuple(named.values()), onnx=nodes), folder)
-    _save_arrays(folder, arrays, reference)
+    write_npz(folder / INPUTS, arrays)
+    write_npz(folder / REFERENCE, reference)
     prepared = Model(
         name=source.name,
         source=source.text,
@@ -108,22 +111,24 @@ def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
 
     loaded = load_torch(source, options)
     call = flat.flat_call(loaded.module, loaded.args, loaded.kwargs)
-    arrays = _choose_inputs(call, options)
+    arrays = _kept(folder / INPUTS, _choose_inputs(call, options))
+    loaded = replace(loaded, args=(), kwargs={})  # from here on they are in the file alone
     call = flat.Call(call.module, call.names, tuple(map(torch.from_numpy, arrays.values())))
     outputs = _run_eager(source, call, options)
-    reference = {n: flat.to_numpy(t) for n, t in flat.flatten(outputs).items()}
-    if not reference:
+    found = flat.flatten(outputs)
+    if not found:
         raise ImportModelError(
             msg("'{source}' returns no tensor; there is nothing to verify", source=source.text)
         )
     exportable = call if flat.is_plain(outputs) else flat.flat_outputs(call)
+    reference = _kept(folder / REFERENCE, {n: flat.to_numpy(t) for n, t in found.items()})
+    del outputs, found
     program = _export(source, exportable)
     names = operator_names.stamp(program, wrappers=flat.wrappers(exportable.module))
     specs, state = _specs(arrays), digest.state_digest(loaded.module)
-    torch.export.save(program, folder / "model.pt2")
+    _save_program(program, folder / "model.pt2")
     onnx_nodes = _export_onnx(program, folder, list(arrays), list(reference), options)
     operators.write(Operators(names=names, onnx=onnx_nodes), folder)
-    _save_arrays(folder, arrays, reference)
     model = Model(
         name=source.name,
         source=source.text,
@@ -242,11 +247,21 @@ def _export_onnx(
     return of_onnx_nodes(exported)
 
 
-def _save_arrays(
-    folder: Path, arrays: Mapping[str, make.Array], reference: Mapping[str, make.Array]
-) -> None:
-    write_npz(folder / "inputs.npz", arrays)
-    write_npz(folder / "reference.npz", reference)
+def _kept(file: Path, arrays: Mapping[str, make.Array]) -> dict[str, make.Array]:
+    """The arrays as views of a file: what they were made from need not stay in memory."""
+    write_npz(file, arrays)
+    return map_npz(file)
+
+
+def _save_program(program: ExportedProgram, file: Path) -> None:
+    """Without the example inputs, which lie beside it already."""
+    import torch
+
+    examples, program.example_inputs = program.example_inputs, None
+    try:
+        torch.export.save(program, file)
+    finally:
+        program.example_inputs = examples
 
 
 def _specs(arrays: Mapping[str, make.Array]) -> tuple[TensorSpec, ...]:
@@ -265,15 +280,15 @@ def _dead_notes(reference: Mapping[str, make.Array]) -> tuple[Text, ...]:
     for name, array in reference.items():
         if array.dtype.kind != "f" or array.size < 2:
             continue
-        values = array.astype(np.float64)
-        if not np.isfinite(values).all():
+        low, high = float(array.min()), float(array.max())  # NaN where there is one
+        if not np.isfinite((low, high)).all():
             notes.append(
                 msg(
                     "output '{name}' is not finite on these inputs; give others with --inputs",
                     name=name,
                 )
             )
-        elif np.ptp(values) <= _DEAD * max(1.0, float(np.abs(values).max())):
+        elif high - low <= _DEAD * max(1.0, abs(low), abs(high)):
             notes.append(
                 msg(
                     "output '{name}' is constant or about zero: verifying it proves little",

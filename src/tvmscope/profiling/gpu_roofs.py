@@ -21,7 +21,7 @@ from tvmscope.core.profile import Roof
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, RunError
 from tvmscope.machine.cuda_device import find
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 
 _MATMUL_SIDE = 8192
 _REPEATS = 9
@@ -35,11 +35,11 @@ def measure(target: Target) -> tuple[Roof, ...]:
 
 
 def _measure(library: ctypes.CDLL) -> Iterator[Roof]:
-    yield _flops("float32", _rate(library.fma_float32), "chains of multiply-adds")
-    tensor, how = _rate(library.mma_float16), "chains of tensor-core products (WMMA)"
+    yield _flops("float32", _rate(library.fma_float32), msg("chains of multiply-adds"))
+    tensor, how = _rate(library.mma_float16), msg("chains of tensor-core products (WMMA)")
     product = _torch_product()
     if product is not None and product > tensor:
-        tensor, how = product, f"PyTorch's product of {_MATMUL_SIDE}x{_MATMUL_SIDE} matrices"
+        tensor, how = product, msg("PyTorch's product of {side}x{side} matrices", side=_MATMUL_SIDE)
     yield _flops("float16", tensor, how)
     device = find()
     cache = device.attrs.get("l2_cache_size_bytes", 0) if device else 0
@@ -53,14 +53,14 @@ def _measure(library: ctypes.CDLL) -> Iterator[Roof]:
                 threads=1,
                 flops_per_s=None,
                 bytes_per_s=read,
-                how=f"{level}: reading {size >> 20} MiB",
+                how=msg("{level}: reading {size} MiB", level=level, size=size >> 20),
                 device="cuda",
                 level=level,
                 size_bytes=size,
             )
 
 
-def _flops(dtype: str, rate: float, how: str) -> Roof:
+def _flops(dtype: str, rate: float, how: Text) -> Roof:
     return Roof(dtype=dtype, threads=1, flops_per_s=rate, bytes_per_s=None, how=how, device="cuda")
 
 

@@ -18,7 +18,7 @@ from tvmscope.core.row import RowKey
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import Remote, here
 from tvmscope.measure.worker import Worker
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 
 BUDGET_S = 3.0
 """Target time of all runs together; a model that takes longer runs once in each mode."""
@@ -92,7 +92,7 @@ def _timed(run: Callable[[], None]) -> float:
 
 def summarize(
     key: RowKey,
-    how: str,
+    how: Text,
     plain: Sequence[float],
     profiled: Sequence[float],
     traces: Sequence[Trace],

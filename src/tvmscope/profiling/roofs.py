@@ -30,6 +30,7 @@ from tvmscope.errors import BuildError, SchemaError
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import msg
 from tvmscope.profiling import gpu_roofs
+from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import write_text_atomic
 
@@ -37,7 +38,7 @@ _REPEATS = 9
 _CHAINS = 12
 _STEPS = 2_000_000
 _READ_BYTES = 256 << 20
-_FORM = 2  # of the kept file; roofs kept in another form are measured again
+_FORM = 3  # of the kept file; roofs kept in another form are measured again
 LEVELS = {"L1": 16 << 10, "L2": 256 << 10, "L3": 4 << 20, "DRAM": 256 << 20}
 """Bytes per thread that a read goes over; each fits the level it is named after."""
 
@@ -51,7 +52,8 @@ def measure(target: Target, cache: Path | None = None, *, fresh: bool = False) -
         return kept
     roofs = gpu_roofs.measure(target) if target.kind == "cuda" else _measure(target)
     if file:
-        write_text_atomic(file, json.dumps([encode(roof) for roof in roofs]))
+        data = [encode(roof) for roof in roofs]
+        write_text_atomic(file, json.dumps({"roofs": data, "messages": message_table.table(data)}))
     return roofs
 
 
@@ -62,8 +64,10 @@ def _machine(target: Target) -> str:
 
 def _read(file: Path) -> tuple[Roof, ...] | None:
     try:
-        return tuple(decode(Roof, item) for item in json.loads(file.read_text()))
-    except (OSError, json.JSONDecodeError, SchemaError, TypeError):
+        data = json.loads(file.read_text())
+        texts = message_table.read(data["messages"])
+        return tuple(decode(Roof, item, texts) for item in data["roofs"])
+    except (OSError, json.JSONDecodeError, SchemaError, TypeError, LookupError):
         return None  # none yet, or of another version: measure again
 
 
@@ -74,13 +78,15 @@ def _measure(target: Target) -> tuple[Roof, ...]:
         for threads in sorted({1, target.cores}):
             for dtype in ("float32", "float64"):
                 rate = _flops_per_s(library, target, dtype, threads)
-                how = f"{_CHAINS} chains of {target.vector_bits}-bit multiply-adds"
+                how = msg(
+                    "{n} chains of {bits}-bit multiply-adds", n=_CHAINS, bits=target.vector_bits
+                )
                 roofs.append(
                     Roof(dtype=dtype, threads=threads, flops_per_s=rate, bytes_per_s=None, how=how)
                 )
             for level, size in LEVELS.items():
                 rate = _bytes_per_s(library, size, threads)
-                how = f"{level}: reading {size >> 10} KiB per thread"
+                how = msg("{level}: reading {size} KiB per thread", level=level, size=size >> 10)
                 roofs.append(
                     Roof(
                         dtype="float32",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,19 +92,24 @@ def read(folder: Path) -> Artifact:
         raise damaged(file, e) from e
 
 
-def check(artifact: Artifact) -> None:
+def check(artifact: Artifact, *, weights_apart: bool = False) -> None:
     """Refuse an artifact that cannot run here, with the reason, before its code is loaded."""
+    check_files(artifact, weights_apart=weights_apart)
+    if artifact.target.kind == "cuda":
+        _check_gpu(artifact)
+    else:
+        _check_cpu(artifact)
+
+
+def check_files(artifact: Artifact, *, weights_apart: bool = False) -> None:
+    """Refuse an artifact that is not whole."""
     _check_file(artifact.path / LIBRARY, artifact.library_digest)
-    if artifact.stored_digest is not None:
+    if artifact.stored_digest is not None and not weights_apart:
         _check_file(artifact.path / WEIGHTS, artifact.stored_digest)
     if artifact.generated_digest is not None:
         _check_file(artifact.path / cubins.CODE, artifact.generated_digest)
     for part in artifact.fallbacks:
         _check_file(artifact.path / part.file, part.digest)
-    if artifact.target.kind == "cuda":
-        _check_gpu(artifact)
-    else:
-        _check_cpu(artifact)
 
 
 def _check_file(file: Path, digest: str) -> None:
@@ -305,10 +310,15 @@ class LoadedArtifact:
         return self.name_outputs(self.run(self.place(named | kwargs)))
 
 
-def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact:
-    """Check an artifact and load it; `threads` defaults to all usable cores."""
+def load_callable(
+    folder: Path, *, threads: int | None = None, arrays: Sequence[Any] | None = None
+) -> LoadedArtifact:
+    """Check an artifact and load it; `threads` defaults to all usable cores.
+
+    `arrays` are its weights, if they were loaded already.
+    """
     artifact = read(folder)
-    check(artifact)
+    check(artifact, weights_apart=arrays is not None)
     tvm_compat.import_tvm(torch=False)
     import tvm
     from tvm.runtime.vm import VirtualMachine  # tvm.relax would need the compiler
@@ -347,16 +357,19 @@ def load_callable(folder: Path, *, threads: int | None = None) -> LoadedArtifact
             )
         ) from e
     if artifact.stored:
-        _bind_weights(machine, artifact, folder / WEIGHTS)
+        _bind_weights(machine, artifact, folder / WEIGHTS, arrays)
     return LoadedArtifact(replace(artifact, path=folder), machine, device)
 
 
-def _bind_weights(machine: VirtualMachine, artifact: Artifact, file: Path) -> None:
+def _bind_weights(
+    machine: VirtualMachine, artifact: Artifact, file: Path, arrays: Sequence[Any] | None
+) -> None:
     """Let `main`, under its own name, take inputs only, with the weights bound behind them."""
     from tvm import runtime
 
     try:
-        tensors = [runtime.from_dlpack(a) for a in weights.load(artifact.stored, file)]
+        found = weights.load(artifact.stored, file) if arrays is None else arrays
+        tensors = [runtime.from_dlpack(array) for array in found]
         machine.save_function("main", "main", *tensors)
     except Exception as e:  # numpy and TVM have their own types for what does not fit
         raise RunError(

@@ -1,22 +1,23 @@
 """Parts of a model that run in a framework: the packed functions that compiled code calls for them.
 
-Tensors are shared, never copied: the framework reads the memory of TVM's tensors, and writes its
-results into tensors that TVM has allocated.
+Tensors are shared, not copied: the framework reads the memory of TVM's tensors. ONNX Runtime writes
+into tensors that TVM has allocated; TVM reads the memory of PyTorch's results.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from tvmscope.core.artifact import Fallback
+from tvmscope.core.artifact import FRAMEWORKS, Fallback
 from tvmscope.errors import RunError, one_line
 from tvmscope.extras import install
 from tvmscope.messages import msg
 
-FILES = "region_*.onnx"
+FILES = "region_*"
 """The models of an artifact's parts, in its folder."""
 
 
@@ -25,21 +26,80 @@ def register(parts: Iterable[tuple[Fallback, bytes]], threads: int | None = None
     for part, model in parts:
         import tvm_ffi
 
-        tvm_ffi.register_global_func(part.name, _runner(part, model, threads), override=True)
+        make = _in_torch if part.framework == "torch" else _in_onnx_runtime
+        tvm_ffi.register_global_func(part.name, make(part, model, threads), override=True)
 
 
-def _runner(part: Fallback, model: bytes, threads: int | None) -> Callable[..., Any]:
+def _missing(part: Fallback, error: ImportError) -> RunError:
+    return RunError(
+        msg(
+            "{operators} run in {framework}, which does not load ({reason}): {install}",
+            operators=list(part.operators),
+            framework=FRAMEWORKS[part.framework],
+            reason=one_line(error),
+            install=install("torch" if part.framework == "torch" else "tvm"),
+        )
+    )
+
+
+def _refused(part: Fallback, error: Exception) -> RunError:
+    return RunError(
+        msg(
+            "{framework} cannot load {operators}: {reason}",
+            framework=FRAMEWORKS[part.framework],
+            operators=list(part.operators),
+            reason=one_line(error),
+        )
+    )
+
+
+def _in_torch(part: Fallback, model: bytes, threads: int | None) -> Callable[..., Any]:
+    """Runs an exported program; its results are handed over without a copy."""
+    try:
+        import torch
+        from torch.utils.dlpack import from_dlpack
+    except ImportError as e:
+        raise _missing(part, e) from e
+    try:
+        program = torch.export.load(io.BytesIO(model))
+    except Exception as e:  # torch raises its own and plain errors alike
+        raise _refused(part, e) from e
+    if threads is not None:
+        torch.set_num_threads(threads)
+    kind = torch.export.graph_signature.InputKind.USER_INPUT
+    stored = {**program.state_dict, **program.constants}
+    specs = program.graph_signature.input_specs
+    held = [None if spec.kind is kind else stored[str(spec.target)] for spec in specs]
+    places = [index for index, spec in enumerate(specs) if spec.kind is kind]
+    compute = program.graph_module.forward
+    from tvm import runtime
+
+    def run(*tensors: Any) -> Any:
+        arguments: list[Any] = list(held)
+        with torch.inference_mode():
+            for place, tensor in zip(places, tensors, strict=True):
+                arguments[place] = from_dlpack(tensor)
+            owned = {arguments[place].data_ptr() for place in places}
+            results = [_own(result, owned) for result in compute(*arguments)]
+        # without its deleter the memory would go with the result's last name
+        given = [runtime.from_dlpack(result) for result in results]
+        return given[0] if len(given) == 1 else given
+
+    return run
+
+
+def _own(result: Any, owned: set[int]) -> Any:
+    """A contiguous result in memory of its own: TVM reuses that of the inputs."""
+    if result.untyped_storage().data_ptr() in owned:
+        return result.clone()
+    return result.contiguous()
+
+
+def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Callable[..., Any]:
     try:
         import onnxruntime as ort
     except ImportError as e:
-        raise RunError(
-            msg(
-                "{operators} run in ONNX Runtime, which does not load ({reason}): {install}",
-                operators=list(part.operators),
-                reason=one_line(e),
-                install=install("tvm"),
-            )
-        ) from e
+        raise _missing(part, e) from e
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads or 0
@@ -48,13 +108,7 @@ def _runner(part: Fallback, model: bytes, threads: int | None) -> Callable[..., 
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as e:  # onnxruntime has a dozen error classes without a common base
-        raise RunError(
-            msg(
-                "ONNX Runtime cannot load {operators}: {reason}",
-                operators=list(part.operators),
-                reason=one_line(e),
-            )
-        ) from e
+        raise _refused(part, e) from e
     inputs = [value.name for value in session.get_inputs()]
     outputs = [value.name for value in session.get_outputs()]
 

@@ -62,6 +62,10 @@ _CAUSES = (
 """What CUDA's errors mean to the user, by what their names or texts say, the first match."""
 
 
+_PRODUCTS: dict[str, dict[int, Any]] = {}
+"""Calls of NVIDIA's library by their name and GPU: a process may load a model for several."""
+
+
 class LoadError(RuntimeError):
     """The model cannot run here; the message says why and what to do."""
 
@@ -78,8 +82,10 @@ class Model:
         check_files(self.folder, self.meta)
         if parts := self.meta.get("fallbacks"):
             inside = ", ".join(name for part in parts for name in part["operators"])
+            names = {"onnxruntime": "ONNX Runtime", "torch": "PyTorch"}
+            frameworks = " and ".join({names[part["framework"]] for part in parts})
             raise LoadError(
-                f"{inside} have no kernel and run in ONNX Runtime, which this loader does not do;"
+                f"{inside} have no kernel and run in {frameworks}, which this loader does not do;"
                 " load the folder with tvmscope.load_artifact, or compile with --no-fallback"
             )
         if self.gpu:
@@ -318,14 +324,26 @@ def register_calls(entries: list[dict[str, Any]], folder: Path, device: int) -> 
     except calls.LibraryError as e:
         raise LoadError(str(e)) from e
 
-    def packed(product: Any) -> Any:
+    driver = ctypes.CDLL("libcuda.so.1")
+
+    def packed(products: dict[int, Any]) -> Any:
         def call(*pointers: Any) -> None:
-            product.launch([p.value for p in pointers], current(_CUDA, device))
+            here = current_device(driver)
+            products[here].launch([p.value for p in pointers], current(_CUDA, here))
 
         return call
 
     for name, product in made.items():
-        tvm_ffi.register_global_func(name, packed(product), override=True)
+        _PRODUCTS.setdefault(name, {})[device] = product
+        tvm_ffi.register_global_func(name, packed(_PRODUCTS[name]), override=True)
+
+
+def current_device(driver: Any) -> int:
+    """The GPU that TVM has made this thread's."""
+    device = ctypes.c_int()
+    if code := driver.cuCtxGetDevice(ctypes.byref(device)):
+        raise LoadError(f"no GPU is in use (CUDA error {code})")
+    return device.value
 
 
 def use_device(index: int) -> None:

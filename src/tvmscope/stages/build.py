@@ -54,7 +54,7 @@ def build_rows(
             chains.setdefault(entries[number].chain, []).append(number)
 
     def build(number: int, builder: Builder) -> Entry:
-        progress.stage("compile", rows[number].key.label)
+        progress.stage(msg("compile"), rows[number].key.label)
         return build_row(rows[number], ready, options, artifacts, builder)
 
     done, total = 0, sum(map(len, chains.values()))

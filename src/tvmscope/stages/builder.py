@@ -16,7 +16,8 @@ from tvmscope.errors import BuildError
 from tvmscope.measure.remote import Remote, here, remote
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import msg
-from tvmscope.runtime import tvm_compat
+from tvmscope.progress import Progress
+from tvmscope.runtime import artifact_cache, tvm_compat
 from tvmscope.stages.places import cache_folder
 
 if TYPE_CHECKING:
@@ -37,17 +38,24 @@ BUILD_TIMEOUT_S = 3600.0
 class Builder:
     """A context manager; a compilation that crashes costs its own variant only."""
 
-    def __init__(self, ready: Prepared, threads: int) -> None:
+    def __init__(self, ready: Prepared, threads: int, progress: Progress | None = None) -> None:
         self.ready = ready
         self.threads = threads
+        self.progress = progress
         self._worker: Worker | None = None
         self._closed = False
 
     def build(self, output: Path, target: Target, options: CompileOptions) -> Artifact:
-        """Compile one variant into the folder `output`."""
-        host = target if target.kind == "llvm" else targets.host_target(cache=cache_folder())
+        """Compile one variant into the folder `output`, or copy what was compiled before."""
+        host = _host(target)
         own = replace(options, threads=self.threads)
+        around = artifact_cache.surroundings(target, host, own)
+        name = around and artifact_cache.key(self.ready, around)
+        if name and (kept := artifact_cache.fetch(cache_folder(), name, output)):
+            return kept
         built = self._call(_BUILD, self.ready, output.absolute(), target, host, own)
+        if name:
+            artifact_cache.keep(cache_folder(), name, output)
         return replace(built, path=output)
 
     def tasks(self, target: Target, options: CompileOptions, folder: Path) -> list[TuningTask]:
@@ -67,6 +75,9 @@ class Builder:
         if self._worker is None:
             env = {"TVM_NUM_THREADS": str(self.threads)}
             self._worker = Worker("compiler", env=env, timeout_s=BUILD_TIMEOUT_S)
+            if self.progress is not None:
+                show = self.progress.step
+                self._worker.on_step = lambda step: show(*step)
             if self.ready.model.format != "torch":
                 self._worker.call(IMPORT_WITHOUT_TORCH)
         return self._worker
@@ -87,3 +98,26 @@ class Builder:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _host(target: Target) -> Target:
+    return target if target.kind == "llvm" else targets.host_target(cache=cache_folder())
+
+
+def known_artifact(
+    source: str, output: Path, target: Target, options: CompileOptions, threads: int
+) -> Artifact | None:
+    """What a source was compiled into before, copied into `output`; the model is not read."""
+    around = artifact_cache.surroundings(target, _host(target), replace(options, threads=threads))
+    name = around and artifact_cache.name_of(cache_folder(), source, around)
+    return artifact_cache.fetch(cache_folder(), name, output) if name else None
+
+
+def remember_source(
+    source: str, ready: Prepared, target: Target, options: CompileOptions, threads: int
+) -> None:
+    """Let `known_artifact` find what a source was compiled into."""
+    around = artifact_cache.surroundings(target, _host(target), replace(options, threads=threads))
+    if around:
+        name = artifact_cache.key(ready, around)
+        artifact_cache.keep_name(cache_folder(), source, around, name)

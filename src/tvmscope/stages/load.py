@@ -11,7 +11,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, UsageError
 from tvmscope.measure.confinement import scratch_folder
 from tvmscope.measure.remote import remote
-from tvmscope.measure.worker import WorkerDied, run_within
+from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import msg
 from tvmscope.models.torch_module import pickle_module
 from tvmscope.progress import Progress
@@ -32,7 +32,7 @@ def name_of(model: Any) -> str:
 @contextmanager
 def loaded(model: Any, options: Options, progress: Progress) -> Iterator[Prepared]:
     """The stage: load the model, and report its warnings."""
-    progress.stage("load", name_of(model))
+    progress.stage(msg("load"), name_of(model))
     with prepared(model, options) as ready:
         for note in ready.model.notes:
             progress.note(note)
@@ -54,9 +54,9 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
             pickled = str(Path(scratch) / "module.pickle")
             pickle_module(model, options.example_inputs, Path(pickled))
         try:
-            described = run_within(
-                LOAD_TIMEOUT_S, _PREPARE, source, str(folder), options.load, pickled
-            )
+            with Worker(str(_PREPARE), timeout_s=LOAD_TIMEOUT_S) as worker:
+                worker.must_fit(_file_bytes(source))
+                described = worker.call(_PREPARE, source, str(folder), options.load, pickled)
         except WorkerDied as e:
             raise ImportModelError(
                 msg(
@@ -66,3 +66,9 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
                 )
             ) from e
         yield Prepared(folder, described)
+
+
+def _file_bytes(source: str) -> int:
+    """The least that loading takes: a file of weights is read whole."""
+    file = Path(source)
+    return file.stat().st_size if file.suffix in (".onnx", ".pt2") and file.is_file() else 0

@@ -53,6 +53,8 @@ class Options:
     """How long MetaSchedule searches for the backend `tvm-tuned`; 0: use what was found before."""
     tune_first: bool = False
     """Tune before measuring or compiling, within the budget of `tune`."""
+    dynamic: str | None = None
+    """`name:0=1..32`: dimensions that vary, for `compile` on the CPU."""
     db: str | None = None
     """Tuning records: a file or folder, `none`, or by default all that are found."""
     command: str = "tvmscope (Python API)"

@@ -50,7 +50,7 @@ def profile_entries(
     log_dir: Path | None = None,
 ) -> Iterator[Session]:
     """The session after each entry, and with the roofs; what fails becomes a warning."""
-    progress.stage("profile", "kernel by kernel")
+    progress.stage(msg("profile"), msg("kernel by kernel"))
     for number, entry in enumerate(entries):
         progress.step(number, len(entries), entry.task.label)
         try:
@@ -99,7 +99,7 @@ def _with_roofs(session: Session, progress: Progress) -> Session:
     for target in session.targets:
         if not _is_here(target):
             continue
-        progress.stage("roofs", target.label)
+        progress.stage(msg("roofs"), target.label)
         try:
             machine = _machine(target, session.environment)
             found = run_within(ROOFS_TIMEOUT_S, _ROOFS, machine, places.cache_folder())

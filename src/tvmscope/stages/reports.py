@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tvmscope.core.session import Session
 from tvmscope.errors import one_line
+from tvmscope.messages import msg
 from tvmscope.progress import Progress
 from tvmscope.report.redact import redact
 from tvmscope.report.renderers import renderer
@@ -22,9 +23,10 @@ def write(session: Session, folder: Path, progress: Progress, *, redacted: bool)
             chosen = renderer(name)
             files = chosen.write([shown], folder / f"report{chosen.suffix}")
         except Exception as e:  # measured and saved it is: a picture that fails must not undo that
-            progress.note(f"report: no {name}: {type(e).__name__}: {one_line(e)}")
+            why = f"{type(e).__name__}: {one_line(e)}"
+            progress.note(msg("report: no {name}: {why}", name=name, why=why))
         else:
-            progress.note(f"report: {files[0]}")
+            progress.note(msg("report: {file}", file=files[0]))
 
 
 def without_names(session: Session) -> Session:

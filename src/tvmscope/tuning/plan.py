@@ -155,7 +155,7 @@ def profile_of(tasks: Sequence[TuningTask], trials: Iterable[Trial], key: RowKey
     return Profile(
         key=key,
         kernels=kernels,
-        how="each kernel by itself",
+        how=msg("each kernel by itself"),
         runs=1,
         end_to_end_s=whole_s,
         profiled_s=whole_s,

@@ -52,25 +52,25 @@ def bench_folder(
     folder = options.output or places.session_folder("bench", "suite", started)
     sessions = [] if done is None else done
     how = SuiteOptions(timeout_s=FOLDER_TIMEOUT_S, keep=True, all_backends=True, enter=False)
-    run_suite(
+    rows = run_suite(
         find(given),
         options,
         how,
         folder,
         progress,
-        examiner=_examined,
-        on_row=lambda row: sessions.append(load(folder / str(row.session))),
+        examiner=lambda *given: _examined(sessions, *given),
     )
-    return sessions
+    return [load(folder / str(row.session)) for row in rows]
 
 
-def _examined(source: str, options: Options, progress: Progress) -> Examined:
+def _examined(done: list[Session], source: str, options: Options, progress: Progress) -> Examined:
     """What `analyze` does with a model; a failure is a session too."""
     try:
-        return Examined(session=analyze(source, options, progress))
+        done.append(analyze(source, options, progress))
     except Exception as e:  # it goes on to its row; the session is for the table
-        _failed(source, options, one_line(e))
+        done.append(_failed(source, options, one_line(e)))
         raise
+    return Examined(session=done[-1])
 
 
 def bench_models(

@@ -7,19 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.core.artifact import Artifact
+from tvmscope.core.options import CompileOptions
+from tvmscope.core.target import Target
 from tvmscope.core.tuning import origins
 from tvmscope.errors import UsageError
-from tvmscope.messages import _, msg
+from tvmscope.messages import msg
+from tvmscope.models.fingerprint import fingerprint
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime.artifact import META, read_kernels
 from tvmscope.stages import places
-from tvmscope.stages.builder import Builder
+from tvmscope.stages.builder import Builder, known_artifact, remember_source
 from tvmscope.stages.load import loaded
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import with_export
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.job.tune import tune
 from tvmscope.tuning.records.lookup import find_choices
+from tvmscope.workflow.compile_sizes import compile_sizes
 
 
 def compile_model(
@@ -29,25 +33,49 @@ def compile_model(
     progress = progress or Silent()
     check_one(options)
     places.claim(output, force=options.force, marker=META)
+    if options.dynamic:
+        return compile_sizes(model, output, options, progress)
     (target,) = resolve_targets(options)
     if options.tune_first:
         tune(model, replace(options, output=None), progress)
+    threads = threads_of(options)
+    tuned = find_choices(options.db, target, threads)
+    for warning in tuned.warnings:
+        progress.note(warning)
+    config = replace(
+        options.compile,
+        precision=options.precisions[0],
+        graph=bool(options.graph),
+        choices=options.compile.choices or tuned.choices,
+    )
+    source = fingerprint(model, options.load) if isinstance(model, str) else None
+    artifact = source and known_artifact(source, output, target, config, threads)
+    if artifact:
+        progress.note(msg("compiled before: copied from the cache"))
+    else:
+        artifact = _compiled(model, source, output, target, config, options, progress)
+    if used := origins(k.tuned for k in read_kernels(output) if k.tuned):
+        progress.note(msg("tuned kernels: {origins}", origins=used))
+    return artifact
+
+
+def _compiled(
+    model: Any,
+    source: str | None,
+    output: Path,
+    target: Target,
+    config: CompileOptions,
+    options: Options,
+    progress: Progress,
+) -> Artifact:
+    threads = threads_of(options)
     with loaded(model, with_export(options, wanted=False), progress) as ready:
         progress.stage("compile", f"{ready.model.name} for {target.label}")
-        threads = threads_of(options)
-        tuned = find_choices(options.db, target, threads)
-        for warning in tuned.warnings:
-            progress.note(warning)
-        config = replace(
-            options.compile,
-            precision=options.precisions[0],
-            graph=bool(options.graph),
-            choices=options.compile.choices or tuned.choices,
-        )
-        with Builder(ready, threads) as builder:
+        with Builder(ready, threads, progress) as builder:
             artifact = builder.build(output, target, config)
-    if used := origins(k.tuned for k in read_kernels(output) if k.tuned):
-        progress.note(_("tuned kernels: {origins}").format(origins=used))
+        # what was drawn because a server was not reached may be downloaded the next time
+        if source and (options.load.offline or ready.model.weights != "random"):
+            remember_source(source, ready, target, config, threads)
     return artifact
 
 

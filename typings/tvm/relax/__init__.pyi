@@ -18,6 +18,7 @@ from tvm.relax import expr as expr
 from tvm.relax import expr_functor as expr_functor
 from tvm.relax import op as op
 from tvm.relax import transform as transform
+from tvm.relax import vm_build as vm_build
 from tvm.relax.expr_functor import PyExprMutator as PyExprMutator
 from tvm.runtime import Executable, Object, Scriptable, Tensor
 from tvm.runtime.vm import VirtualMachine as VirtualMachine
@@ -113,6 +114,9 @@ class BlockBuilder(Object):
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar: ...
     def update_func(self, gv: GlobalVar, updated_func: BaseFunc) -> None: ...
     def lookup_binding(self, var: Var) -> Expr | None: ...
+
+class ExecBuilder:
+    def __init__(self) -> None: ...
 
 def const(
     value: bool | float | np.ndarray[Any, Any] | np.generic | Tensor, dtype: str | None = None

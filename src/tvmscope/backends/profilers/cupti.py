@@ -15,9 +15,10 @@ from typing import Any
 
 from tvmscope.backends.api import idle_s
 from tvmscope.core.profile import DeviceTimes
+from tvmscope.messages import msg
 
 MARK = "tvmscope:"
-HOW = "CUPTI, through torch.profiler"
+HOW = msg("CUPTI, through torch.profiler")
 _MOVES = re.compile(
     r"^mem(cpy|set)|nchw_?to_?nhwc|nhwc_?to_?nchw|transpose|direct_copy|convert_?layout|^copy",
     re.IGNORECASE,

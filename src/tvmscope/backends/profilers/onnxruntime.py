@@ -24,7 +24,7 @@ class OrtProfiler:
     """Keeps the graph that ONNX Runtime really runs, to find out what each of its nodes
     computes."""
 
-    how = "ONNX Runtime's profiler"
+    how = msg("ONNX Runtime's profiler")
 
     def __init__(self, folder: Path, options: Any, provider: str, feed: dict[str, Any]) -> None:
         import onnxruntime as ort

@@ -10,6 +10,7 @@ from typing import Any
 from tvmscope.backends.api import Span, Trace
 from tvmscope.backends.profilers.openvino_host import HostCost
 from tvmscope.compiler.frontends.onnx.nodes import SourceGraph
+from tvmscope.messages import msg
 
 _MOVES = {"Reorder", "Transpose", "Convert"}
 Counters = dict[tuple[str, str], float]
@@ -23,7 +24,7 @@ class OpenVinoProfiler:
     counters and host time stays unexplained.
     """
 
-    how = "OpenVINO's performance counters, host time on empty models"
+    how = msg("OpenVINO's performance counters, host time on empty models")
 
     def __init__(
         self, model: Any, request: Any, folder: Path, calibrate: Callable[[], HostCost]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.backends.profilers.cupti import Activity, Recording
 from tvmscope.core.prepared import operators
+from tvmscope.messages import Text, msg
 
 if TYPE_CHECKING:
     from tvmscope.backends.torch_module import TorchRunner
@@ -31,7 +32,9 @@ class TorchProfiler:
 
     def __init__(self, runner: TorchRunner, folder: Path) -> None:
         self.runner, self.torch = runner, runner.torch
-        self.how = "torch.profiler" + (", kernel times" if runner.device == "cuda" else "")
+        self.how: Text = "torch.profiler"
+        if runner.device == "cuda":
+            self.how = msg("torch.profiler, kernel times")
         self._names = operators.read(folder).names
         self._events: list[Any] = []
 

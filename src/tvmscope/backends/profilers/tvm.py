@@ -36,7 +36,11 @@ class VmProfiler:
         self._machine = loaded.machine
         on_gpu = artifact.target.kind == "cuda"
         self._wait: Callable[[], None] | None = loaded.device.sync if on_gpu else None
-        self.how = "TVM's VM instrument" + (", synchronised around each kernel" if on_gpu else "")
+        self.how = (
+            msg("TVM's VM instrument, synchronised around each kernel")
+            if on_gpu
+            else msg("TVM's VM instrument")
+        )
         self._work = {kernel.name: kernel for kernel in read_kernels(artifact.path)}
         self._sources: dict[str, list[tuple[str, ...]]] = {}
         for call in artifact.kernels:

@@ -8,11 +8,11 @@ from tvmscope.cli.command import MEASURE, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags.option import names, option
 from tvmscope.cli.show import Show, exit_code, refuse_overwrite, write
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 from tvmscope.stages.options import Options
 from tvmscope.workflow.ablating import switches
 
-_WHAT = _("What to measure or build")
+_WHAT = msg("What to measure or build")
 _KNOWN = (*switches.built_in("cpu"), *switches.built_in("cuda"))
 
 

@@ -17,7 +17,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import _, msg
 from tvmscope.stages.options import Options
 
-_LIMIT = _("Exit with 4 if tvmscope is certainly slower than before by more than this.")
+_LIMIT = msg("Exit with 4 if tvmscope is certainly slower than before by more than this.")
 
 
 def compare(

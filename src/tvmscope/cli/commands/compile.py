@@ -47,6 +47,7 @@ COMMAND = Command(
     compile_,
     (
         *flags.SUBJECT,
+        flags.varying,
         flags.compilation,
         tuning.first,
         tuning.database,

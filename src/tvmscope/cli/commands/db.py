@@ -31,20 +31,22 @@ Db = Annotated[
     typer.Option(
         "--db",
         metavar="PATH",
-        help=_("Read this file or folder of records; none reads no records."),
-        show_default=_("tuning_logs/ and the shipped records"),
+        help=msg("Read this file or folder of records; none reads no records."),
+        show_default=msg("tuning_logs/ and the shipped records"),
     ),
 ]
 TargetPart = Annotated[
     str | None,
     typer.Option(
-        "--target", metavar="NAME", help=_("Select a target: cpu, cuda, or one such as cpu:znver4.")
+        "--target",
+        metavar="NAME",
+        help=msg("Select a target: cpu, cuda, or one such as cpu:znver4."),
     ),
 ]
 WorkloadPart = Annotated[
     str | None,
     typer.Option(
-        "--workload", metavar="TEXT", help=_("Select workloads whose name contains this.")
+        "--workload", metavar="TEXT", help=msg("Select workloads whose name contains this.")
     ),
 ]
 
@@ -326,7 +328,7 @@ def _tell(faults: list[Fault], show: Show, count: int | None = None) -> None:
 
 
 COMMAND = Family(
-    _("List, merge, prune, export and check tuning records."),
+    msg("List, merge, prune, export and check tuning records."),
     tuple(
         Command(run, (flags.speech,), panel="")
         for run in (list_, show_, merge, prune, export, import_, verify)

@@ -9,7 +9,7 @@ import typer
 from tvmscope.cli.command import START, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show
-from tvmscope.messages import _
+from tvmscope.messages import _, marked, render
 from tvmscope.runtime.tvm_compat import require
 from tvmscope.units import format_bytes
 
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
     from tvmscope.workflow.examining.doctor import Check
 
-_MARKS = {"ok": "green", "warn": "yellow", "fail": "bold red", "info": "dim"}
+_MARKS = {
+    marked("ok"): "green",
+    marked("warn"): "yellow",
+    marked("fail"): "bold red",
+    marked("info"): "dim",
+}
 
 
 def doctor(
@@ -82,15 +87,15 @@ def _roofs(show: Show) -> int:
         progress.stage(_("measuring the roofs"))
         found = measure_roofs()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for title in (_("threads"), _("type"), _("roof"), _("how")):
-        table.add_column(title, justify="right" if title == _("threads") else "left")
+    for index, title in enumerate((_("threads"), _("type"), _("roof"), _("how"))):
+        table.add_column(title, justify="left" if index else "right")
     for roof in found:
         rate = (
             f"{roof.flops_per_s / 1e9:.1f} GFLOP/s"
             if roof.flops_per_s is not None
             else f"{(roof.bytes_per_s or 0.0) / 1e9:.1f} GB/s"
         )
-        table.add_row(str(roof.threads), roof.dtype, rate, roof.how)
+        table.add_row(str(roof.threads), roof.dtype, rate, render(roof.how))
     show.text(table)
     if show.json:
         show.machine({"roofs": encode(found)})
@@ -108,8 +113,8 @@ def _table(checks: list[Check]) -> Table:
         detail = Text(clean(check.detail, 500))
         if check.fix:
             detail.append(f"\n-> {clean(check.fix)}", style="cyan")
-        mark = Text(check.status, style=_MARKS[check.status])
-        table.add_row(mark, Text(check.name, style="bold"), detail)
+        mark = Text(_(check.status), style=_MARKS[check.status])
+        table.add_row(mark, Text(clean(check.name), style="bold"), detail)
     return table
 
 

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from tvmscope.report.terminal.explain import Titled
     from tvmscope.workflow.explain import Kernels
 
-_KERNEL = _(
+_KERNEL = msg(
     "Show this kernel's loops, buffers and schedule; with two paths, show both side by side."
 )
 
-_AGAINST = _(
+_AGAINST = msg(
     "With --kernel: also show the kernel of this session or artifact that computes the same "
     "source operators."
 )
-_CODE = _(
+_CODE = msg(
     "With --kernel: show its code in this form. CPU kernels have tir, llvm and asm, CUDA kernels "
     "tir, cuda, ptx and sass. No GPU is needed."
 )

@@ -10,7 +10,7 @@ import typer
 from tvmscope.cli.command import DEPLOY, Command, Family
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, table_of
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 from tvmscope.parsing import parse_duration_s
 
 Host = Annotated[
@@ -18,7 +18,7 @@ Host = Annotated[
     typer.Option(
         "--host",
         metavar="ADDRESS",
-        help=_(
+        help=msg(
             "Listen on this address; 0.0.0.0 means every network. TVM's RPC has no authentication."
         ),
     ),
@@ -26,10 +26,10 @@ Host = Annotated[
 Tracker = Annotated[
     str,
     typer.Option(
-        "--tracker", metavar="HOST:PORT", help=_("Connect to the tracker at this address.")
+        "--tracker", metavar="HOST:PORT", help=msg("Connect to the tracker at this address.")
     ),
 ]
-_LAST = _("Try no port after this one.")
+_LAST = msg("Try no port after this one.")
 
 
 def tracker(
@@ -128,7 +128,7 @@ def status(
 
 
 COMMAND = Family(
-    _("Measure on other machines, through TVM's RPC."),
+    msg("Measure on other machines, through TVM's RPC."),
     (
         *(Command(run, (flags.speech,), panel="", needs=("tvm",)) for run in (tracker, server)),
         Command(status, (flags.speech,), panel=""),

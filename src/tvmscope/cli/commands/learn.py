@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +12,7 @@ from tvmscope.cli.command import START, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.errors import UsageError
-from tvmscope.messages import _, render
+from tvmscope.messages import _, msg, render
 from tvmscope.parsing import parse_assignments
 from tvmscope.stages.options import Options
 from tvmscope.units import format_s
@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from tvmscope.learn.lesson import Lesson
-    from tvmscope.learn.run import Setting
-_SET = _(
+    from tvmscope.learn.run import LessonRun, Setting
+
+_SITE = Path("build") / "site"
+"""Where `make docs` puts the site."""
+_SET = msg(
     "Change a parameter of the lesson; several values (factor=8,16,32) are swept and plotted. "
     "Every lesson has threads. Repeatable."
 )
@@ -54,6 +57,26 @@ def learn(
         bool,
         typer.Option("--play", help=_("Play with the lesson's loops on a page in the terminal.")),
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help=_("Write the measured lesson as a page.")),
+    ] = None,
+    notebook: Annotated[
+        Path | None,
+        typer.Option(
+            "--notebook", metavar="FILE", help=_("Write the lesson as a Jupyter notebook to run.")
+        ),
+    ] = None,
+    serve: Annotated[
+        bool,
+        typer.Option(
+            "--serve",
+            help=_("Serve the built site (make docs), or the lessons, to a browser here."),
+        ),
+    ] = False,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help=_("Serve on this port."))
+    ] = 8700,
     *,
     options: Options,
     show: Show,
@@ -65,13 +88,21 @@ def learn(
     """
     from tvmscope.learn import catalog, page
 
+    if serve:
+        return _serve(port, options, show)
     if lesson is None:
         say(show, *page.listing(catalog.lessons()))
         if show.json:
             show.machine({"lessons": {k: str(v.title) for k, v in catalog.lessons().items()}})
         return 0
-    refuse_overwrite(options.output, options.force)
+    for file in (options.output, html, notebook):
+        refuse_overwrite(file, options.force)
     found = catalog.find(lesson)
+    if notebook is not None:
+        from tvmscope.learn.pages.notebook import to_notebook
+
+        write(to_notebook(found, size), notebook)
+        return 0
     values = parse_assignments(set_ or [])
     setting = setting_of(options, size, {k: v[0] for k, v in values.items()}, live=run)
     if play:
@@ -80,7 +111,7 @@ def learn(
         return _answer(found, setting, answer, show)
     if any(len(tried) > 1 for tried in values.values()):
         return _sweep(found, setting, values, options.output, show)
-    return _run(found, setting, show, options.output, ir=ir, asm=asm)
+    return _run(found, setting, show, Written(options.output, html), ir=ir, asm=asm)
 
 
 def setting_of(
@@ -94,8 +125,16 @@ def setting_of(
     return Setting(target=target, size=size, chosen=chosen, live=live)
 
 
+@dataclass(frozen=True)
+class Written:
+    """The files that a run is written to."""
+
+    plot: Path | None = None
+    page: Path | None = None
+
+
 def _run(
-    lesson: Lesson, setting: Setting, show: Show, output: Path | None, *, ir: bool, asm: bool
+    lesson: Lesson, setting: Setting, show: Show, files: Written, *, ir: bool, asm: bool
 ) -> int:
     from tvmscope.learn import page, pictures
     from tvmscope.learn.run import as_json
@@ -105,16 +144,52 @@ def _run(
     with show.working() as progress:
         found = go(lesson, setting, progress)
     say(show, *page.pages(found, lesson, ir=ir, asm=asm))
-    if output is not None:
+    if files.plot is not None:
         if not found.steps:
-            raise UsageError(_("this lesson has no plot to write"))
-        write(pictures.svg(render(lesson.title), found.steps, found.roof_gflops), output)
+            raise UsageError(msg("this lesson has no plot to write"))
+        write(pictures.svg(render(lesson.title), found.steps, found.roof_gflops), files.plot)
+    if files.page is not None:
+        write(_page(lesson, found), files.page)
     if show.json:
         show.machine(as_json(found))
     if any(s.built is not None and not s.built.right for s in found.steps):
         return 3
     refused = {step.name for step in lesson.steps if step.refused}
     return 1 if any(s.failure and s.name not in refused for s in found.steps) else 0
+
+
+def _page(lesson: Lesson, run: LessonRun) -> str:
+    from datetime import date
+
+    from tvmscope.learn.pages.document import blocks
+    from tvmscope.learn.pages.web import to_html
+
+    return to_html(blocks(run, lesson, date.today().isoformat()))
+
+
+def _serve(port: int, options: Options, show: Show) -> int:
+    """Until Ctrl-C; what `make docs` has built in this folder is served before lessons are."""
+    from tvmscope.learn import catalog
+    from tvmscope.learn.pages import server
+    from tvmscope.learn.run import run
+
+    def make(name: str) -> str:
+        lesson = catalog.find(name)
+        return _page(lesson, run(lesson, setting_of(options, None, {})))
+
+    if (_SITE / "index.html").is_file():
+        found = server.site_server(_SITE, port)
+    else:
+        found = server.lesson_server(catalog.lessons(), make, port)
+    show.text(_("http://{host}:{port}/ until Ctrl-C").format(
+        host=server.HOST, port=found.server_address[1]
+    ))  # fmt: skip
+    with found:
+        try:
+            found.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+    return 0
 
 
 def _sweep(
@@ -155,7 +230,7 @@ def _play(lesson: Lesson, setting: Setting, show: Show) -> int:
     from tvmscope.learn.run import opened, study_of
 
     if lesson.workload is None or lesson.workload.name != "matmul":
-        raise UsageError(_("only lessons on the matrix product can be played: try matmul"))
+        raise UsageError(msg("only lessons on the matrix product can be played: try matmul"))
     extras.require("textual", why="tvmscope learn --play")
     from tvmscope.learn.play.app import PlayApp
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tvmscope.cli.command import START, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, write
-from tvmscope.messages import _
+from tvmscope.messages import _, render
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,10 +39,10 @@ def _table(entries: list[Entry]) -> Table:
     for name in (_("name"), _("what it is"), _("weights")):
         table.add_column(name)
     for entry in entries:
-        summary = Text(entry.summary)
+        summary = Text(render(entry.summary))
         if entry.missing:
-            summary.append(f"\n{entry.missing}", style="yellow")
-        table.add_row(Text(entry.name, style="bold"), summary, Text(entry.weights))
+            summary.append(f"\n{render(entry.missing)}", style="yellow")
+        table.add_row(Text(entry.name, style="bold"), summary, Text(render(entry.weights)))
     return table
 
 

@@ -11,10 +11,10 @@ from tvmscope.cli.command import MEASURE, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags.option import option
 from tvmscope.cli.show import Show, refuse_overwrite, write
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 from tvmscope.stages.options import Options
 
-_OUT = _("Output")
+_OUT = msg("Output")
 
 
 def profile(

@@ -21,7 +21,7 @@ from tvmscope.stages.options import Options
 if TYPE_CHECKING:
     from tvmscope.core.session import Session
 
-_KERNELS = _("Kernels")
+_KERNELS = msg("Kernels")
 _TOP = 20
 
 

@@ -34,6 +34,10 @@ def suite(
     shard: own.Share = None,
     merge: own.Merge = None,
     compare: own.Compare = None,
+    scheduler: own.Scheduler = None,
+    tls_ca: own.TlsCa = None,
+    tls_cert: own.TlsCert = None,
+    tls_key: own.TlsKey = None,
     *,
     options: Options,
     show: Show,
@@ -43,10 +47,14 @@ def suite(
     Python files are executed: give only files that you trust.
     """
     from tvmscope.report import suite as documents
+    from tvmscope.workflow.suiting.cluster import Cluster
     from tvmscope.workflow.suiting.problems import find
     from tvmscope.workflow.suiting.run import default_folder, run_suite
     from tvmscope.workflow.suiting.store import read_all
 
+    cluster = None
+    if scheduler is not None:
+        cluster = Cluster(scheduler=scheduler, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
     how = _how(timeout, memory, disk, retry, keep, profile, shard)
     earlier = None if compare is None else read_all([compare])
     if not problems and not merge:
@@ -59,7 +67,7 @@ def suite(
             return show.planned([[problem.name for problem in chosen]])
         with show.working() as progress:
             progress.saved(folder)
-            rows += run_suite(chosen, options, how, folder, progress)
+            rows += run_suite(chosen, options, how, folder, progress, cluster=cluster)
     rows = list({row.problem: row for row in sorted(rows, key=lambda r: r.finished)}.values())
     documents.write(rows, folder, earlier)
     _say(rows, folder, show)

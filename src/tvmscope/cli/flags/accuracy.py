@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from tvmscope.cli.flags.option import given, option
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 
-_TIME = _("How to measure")
+_TIME = msg("How to measure")
 
 
 def tolerances(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from tvmscope.cli.flags.option import given, option
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 
-_WHY = _("What to do with the result")
+_WHY = msg("What to do with the result")
 
 
 def profiling(

@@ -28,7 +28,7 @@ Models = Annotated[
     list[str],
     typer.Argument(
         metavar="MODEL",
-        help=_(
+        help=msg(
             "Give a built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME, "
             "hf:NAME, or a folder."
         ),
@@ -39,7 +39,7 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help=_(
+        help=msg(
             "Give a built-in name, .onnx, .pt2, .cfg, file.py[:factory], torchvision:NAME or "
             "hf:NAME."
         ),
@@ -48,7 +48,7 @@ Model = Annotated[
 ]
 
 
-_WHAT = _("What to measure or build")
+_WHAT = msg("What to measure or build")
 
 
 def target(
@@ -119,6 +119,23 @@ def shapes(
     return given(shapes=parse_shapes(shapes or []), batch_size=batch_size)
 
 
+def varying(
+    dynamic: Annotated[
+        str | None,
+        option(
+            _WHAT,
+            "--dynamic",
+            metavar="NAME:0=1..32",
+            help=_(
+                "Compile for all sizes of a dimension (CPU), with kernels for powers of two or for "
+                "those behind @: x:0=1..32@1,8,32. Join inputs by commas: ids:1,mask:1=8..256."
+            ),
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(dynamic=dynamic)
+
+
 def network(
     offline: Annotated[
         bool,
@@ -159,7 +176,7 @@ def inputs(
     return given(inputs_file=None if inputs is None else str(inputs), seed=seed)
 
 
-_HOW = _("How to compile")
+_HOW = msg("How to compile")
 
 
 def compilation(
@@ -218,7 +235,9 @@ def compilation(
         option(
             _HOW,
             "--fallback/--no-fallback",
-            help=_("Run operators without a kernel in ONNX Runtime, or refuse the model."),
+            help=_(
+                "Run operators without a kernel in ONNX Runtime or PyTorch, or refuse the model."
+            ),
             default="on",
         ),
     ] = None,
@@ -267,7 +286,7 @@ def compilation(
     )
 
 
-_TIME = _("How to measure")
+_TIME = msg("How to measure")
 Iterations = Annotated[
     int | None,
     option(
@@ -275,7 +294,7 @@ Iterations = Annotated[
         "--iterations",
         metavar="N",
         min=1,
-        help=_("Time exactly this many runs per backend."),
+        help=msg("Time exactly this many runs per backend."),
     ),
 ]
 Warmup = Annotated[
@@ -285,8 +304,8 @@ Warmup = Annotated[
         "--warmup",
         metavar="N",
         min=0,
-        help=_("Do exactly this many warm-up runs."),
-        default=_("until steady"),
+        help=msg("Do exactly this many warm-up runs."),
+        default=msg("until steady"),
     ),
 ]
 

@@ -9,7 +9,7 @@ from tvmscope.cli.flags.option import given, names, option
 from tvmscope.errors import UsageError
 from tvmscope.messages import _, msg
 
-_OUT = _("Output")
+_OUT = msg("Output")
 
 
 def place(

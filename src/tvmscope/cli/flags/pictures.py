@@ -16,7 +16,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import _, msg
 from tvmscope.parsing import parse_numbers
 
-_PICTURES = _("Images")
+_PICTURES = msg("Images")
 _OF_RUN = ("more", "save_vis")
 """Flags of a command that runs one artifact on images."""
 
@@ -212,13 +212,18 @@ def _preset(name: str | None) -> dict[str, Any]:
     return {field.name: getattr(preset, field.name) for field in fields(preset)}
 
 
-def both_sides(**flags: Any) -> dict[str, Any]:
-    """Return the same group for a command whose arguments are two artifacts."""
-    return pictures(**flags)
+class _BothSides:
+    """The same group for a command whose arguments are two artifacts."""
+
+    def __call__(self, **flags: Any) -> dict[str, Any]:
+        return pictures(**flags)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `inspect` reads: evaluated anew, in the language of that moment."""
+        every = inspect.signature(pictures, eval_str=True)
+        kept = [p for name, p in every.parameters.items() if name not in _OF_RUN]
+        return every.replace(parameters=kept)
 
 
-_all = inspect.signature(pictures, eval_str=True)
-# `inspect` reads this attribute, which the type of functions does not have
-both_sides.__signature__ = _all.replace(  # type: ignore[attr-defined]
-    parameters=[p for name, p in _all.parameters.items() if name not in _OF_RUN]
-)
+both_sides = _BothSides()

@@ -9,11 +9,11 @@ import typer
 
 from tvmscope.cli.flags.groups import Iterations, Warmup
 from tvmscope.cli.flags.option import given, option
-from tvmscope.messages import _
+from tvmscope.messages import _, msg
 from tvmscope.parsing import parse_duration_s
 
-_SUITE = _("Suite")
-_TIME = _("How to measure")
+_SUITE = msg("Suite")
+_TIME = msg("How to measure")
 DURATION_S = 0.5
 """Per backend and problem: a suite is for many problems, `bench` for one."""
 
@@ -21,17 +21,19 @@ Problems = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="DIR|LIST|MODEL",
-        help=_("Folders of model files, lists with one model per line, files or names."),
+        help=msg("Folders of model files, lists with one model per line, files or names."),
         show_default=False,
     ),
 ]
 Include = Annotated[
     list[str] | None,
-    option(_SUITE, "--include", metavar="PATTERN", help=_("Take only problems such as 'nets/*'.")),
+    option(
+        _SUITE, "--include", metavar="PATTERN", help=msg("Take only problems such as 'nets/*'.")
+    ),
 ]
 Exclude = Annotated[
     list[str] | None,
-    option(_SUITE, "--exclude", metavar="PATTERN", help=_("Leave problems such as '*big*' out.")),
+    option(_SUITE, "--exclude", metavar="PATTERN", help=msg("Leave problems such as '*big*' out.")),
 ]
 Timeout = Annotated[
     str | None,
@@ -39,8 +41,8 @@ Timeout = Annotated[
         _SUITE,
         "--timeout",
         metavar="TIME",
-        help=_("Limit a problem as a whole, compiling included."),
-        default=_("5m"),
+        help=msg("Limit a problem as a whole, compiling included."),
+        default=msg("5m"),
     ),
 ]
 Memory = Annotated[
@@ -49,8 +51,8 @@ Memory = Annotated[
         _SUITE,
         "--memory",
         metavar="SIZE",
-        help=_("Limit the memory of each worker, compiling included: 8G, 500M."),
-        default=_("75% of the machine's"),
+        help=msg("Limit the memory of each worker, compiling included: 8G, 500M."),
+        default=msg("75% of the machine's"),
     ),
 ]
 Disk = Annotated[
@@ -59,26 +61,26 @@ Disk = Annotated[
         _SUITE,
         "--disk",
         metavar="SIZE",
-        help=_("Limit the files that a problem writes."),
-        default=_("50% of what is free"),
+        help=msg("Limit the files that a problem writes."),
+        default=msg("50% of what is free"),
     ),
 ]
 Retry = Annotated[
     bool,
-    option(_SUITE, "--retry", help=_("Measure problems again that did not end right.")),
+    option(_SUITE, "--retry", help=msg("Measure problems again that did not end right.")),
 ]
 Keep = Annotated[
-    bool, option(_SUITE, "--keep-artifacts", help=_("Keep what was compiled for each problem."))
+    bool, option(_SUITE, "--keep-artifacts", help=msg("Keep what was compiled for each problem."))
 ]
 Compare = Annotated[
     Path | None,
     option(
-        _SUITE, "--compare", metavar="OLD", help=_("Show what moved since this suite's folder.")
+        _SUITE, "--compare", metavar="OLD", help=msg("Show what moved since this suite's folder.")
     ),
 ]
 Share = Annotated[
     str | None,
-    option(_SUITE, "--shard", metavar="3/8", help=_("Measure the third of eight parts.")),
+    option(_SUITE, "--shard", metavar="3/8", help=msg("Measure the third of eight parts.")),
 ]
 Merge = Annotated[
     list[Path] | None,
@@ -86,16 +88,35 @@ Merge = Annotated[
         _SUITE,
         "--merge",
         metavar="DIR",
-        help=_("Add the rows of this suite's folder, such as another shard's; repeatable."),
+        help=msg("Add the rows of this suite's folder, such as another shard's; repeatable."),
     ),
 ]
+Scheduler = Annotated[
+    str | None,
+    option(
+        _SUITE,
+        "--scheduler",
+        metavar="tcp://HOST:8786",
+        help=msg(
+            "Measure on the workers of this Dask cluster; tls:// unless it is on this machine."
+        ),
+    ),
+]
+TlsCa = Annotated[
+    Path | None,
+    option(_SUITE, "--tls-ca", metavar="FILE", help=msg("The cluster's certificate authority.")),
+]
+TlsCert = Annotated[
+    Path | None, option(_SUITE, "--tls-cert", metavar="FILE", help=msg("Our certificate."))
+]
+TlsKey = Annotated[Path | None, option(_SUITE, "--tls-key", metavar="FILE", help=msg("Its key."))]
 Profile = Annotated[
     bool,
     option(
         _SUITE,
         "--profile/--no-profile",
-        help=_("Time the kernels of problems that are behind another backend."),
-        default=_("profile"),
+        help=msg("Time the kernels of problems that are behind another backend."),
+        default=msg("profile"),
     ),
 ]
 

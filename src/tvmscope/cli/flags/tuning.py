@@ -9,8 +9,8 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import _, msg
 from tvmscope.parsing import parse_duration_s, parse_fraction
 
-_SEARCH = _("How to search")
-_HOW = _("How to compile")
+_SEARCH = msg("How to search")
+_HOW = msg("How to compile")
 
 
 def searching(

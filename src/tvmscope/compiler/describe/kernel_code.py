@@ -164,10 +164,19 @@ def _generated(artifact: Artifact, func: tirx.PrimFunc, kind: str) -> str:
     """Its source is a template; the instructions are the artifact's own."""
     if kind == "asm":
         raise _refused(kind, "cuda")
-    if kind == "sass":
-        return disassemble.sass(_cubin(artifact, func))
     placed = emit.read(func)
     assert placed is not None
+    if placed[1].of_library:
+        raise UsageError(
+            msg(
+                "{unit} is a call of NVIDIA's library ({call}), whose code is not in the "
+                "artifact; it has tir alone",
+                unit=placed[0].label,
+                call=placed[1].label,
+            )
+        )
+    if kind == "sass":
+        return disassemble.sass(_cubin(artifact, func))
     portable = artifact.overrides.get("portable")
     made = kernel_compiler.stages(*placed, artifact.target.arch, portable)
     return made["triton" if kind == "cuda" else kind]

@@ -23,4 +23,4 @@ def import_model(prepared: Prepared, fallback: bool = False) -> Imported:
         return import_onnx(prepared, fallback)
     from tvmscope.compiler.frontends.torch.importer import import_torch
 
-    return import_torch(prepared)
+    return import_torch(prepared, fallback)

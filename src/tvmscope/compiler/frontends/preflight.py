@@ -1,12 +1,13 @@
-"""The check before anything compiles: every unsupported operator, its count and one node."""
+"""Before anything compiles: every unsupported operator, refused or run in a framework."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from tvmscope.core.artifact import FRAMEWORKS, Fallback
 from tvmscope.errors import ImportModelError
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 
 
 def refuse(model: str, unsupported: Counter[str], where: Mapping[str, str]) -> None:
@@ -25,4 +26,19 @@ def refuse(model: str, unsupported: Counter[str], where: Mapping[str, str]) -> N
             count=len(unsupported),
             listed=listed,
         )
+    )
+
+
+def in_framework(parts: Sequence[Fallback]) -> tuple[Text, ...]:
+    """One line about all parts that are not compiled, with the reason of the first."""
+    if not parts:
+        return ()
+    return (
+        msg(
+            "{operators} run in {framework}, in parts: {count}, as there is no kernel: {reason}",
+            operators=[operator for part in parts for operator in part.operators],
+            framework=FRAMEWORKS[parts[0].framework],
+            count=len(parts),
+            reason=parts[0].reason,
+        ),
     )

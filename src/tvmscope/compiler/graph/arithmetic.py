@@ -39,6 +39,20 @@ TABLE: dict[str, Evaluate] = {
     "relax.sqrt": lambda a, c: np.sqrt(a[0]),
     "relax.rsqrt": lambda a, c: (1 / np.sqrt(a[0])).astype(a[0].dtype),
     "relax.negative": lambda a, c: -a[0],
+    "relax.abs": lambda a, c: np.abs(a[0]),
+    "relax.maximum": lambda a, c: np.maximum(a[0], a[1]),
+    "relax.minimum": lambda a, c: np.minimum(a[0], a[1]),
+    "relax.isnan": lambda a, c: np.isnan(a[0]),
+    "relax.where": lambda a, c: np.where(a[0], a[1], a[2]),
+    "relax.equal": lambda a, c: a[0] == a[1],
+    "relax.not_equal": lambda a, c: a[0] != a[1],
+    "relax.less": lambda a, c: a[0] < a[1],
+    "relax.less_equal": lambda a, c: a[0] <= a[1],
+    "relax.greater": lambda a, c: a[0] > a[1],
+    "relax.greater_equal": lambda a, c: a[0] >= a[1],
+    "relax.logical_and": lambda a, c: np.logical_and(a[0], a[1]),
+    "relax.logical_or": lambda a, c: np.logical_or(a[0], a[1]),
+    "relax.logical_not": lambda a, c: np.logical_not(a[0]),
     "relax.reshape": lambda a, c: a[0].reshape(shape_of(c)),
     "relax.expand_dims": lambda a, c: a[0].reshape(shape_of(c)),
     "relax.squeeze": lambda a, c: a[0].reshape(shape_of(c)),
@@ -46,5 +60,5 @@ TABLE: dict[str, Evaluate] = {
     "relax.broadcast_to": _broadcast,
     "relax.astype": _cast,
 }
-FLOAT_ONLY = frozenset({"relax.divide", "relax.sqrt", "relax.rsqrt"})
+FLOAT_ONLY = frozenset({"relax.divide", "relax.sqrt", "relax.rsqrt", "relax.isnan"})
 """Operators whose numpy result for integers differs from TVM's."""

@@ -6,11 +6,12 @@ after it has been fused with what follows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from tvm import te, tirx
+from tvm.ir import PrimType
 
 from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
 from tvmscope.compiler.kernels.marks import OP
@@ -227,19 +228,31 @@ def matmul(
     out_dtype: str,
     notes: Mapping[str, str] = NO_NOTES,
 ) -> te.Tensor:
-    """(..., M, K) times column panels (N/p, K, p), or (..., N/p, K, p) with batches."""
+    """(..., M, K) times column panels (N/p, K, p), or (..., N/p, K, p) with batches.
+
+    One row in each of several batches, (B, 1, K) times one set of panels, are B rows.
+    """
     *batch, wanted, depth = (int(d) for d in data.shape)
     panels, panel = int(packed.shape[-3]), int(packed.shape[-1])
-    if computed_rows != wanted:
-        data = pad_rows(data, computed_rows)
-    k = te.reduce_axis((0, depth), "k")
     shared = len(packed.shape) == 3
+    axis = batch_of_rows((*batch, wanted, depth)) if shared else None
+    if axis is not None:
+        wanted, batch[axis] = batch[axis], 1
+
+    def row(*i: tirx.Var | tirx.IterVar) -> tirx.Expr:
+        *b, m, k = i
+        return data(*b, m, k) if axis is None else data(*b[:axis], m, *b[axis + 1 :], 0, k)
+
+    read: Callable[..., tirx.Expr] = row
+    if computed_rows != wanted:
+        read = _padded(row, (*batch, wanted, depth), computed_rows, data.dtype)
+    k = te.reduce_axis((0, depth), "k")
 
     def element(*i: tirx.Var) -> tirx.Expr:
         *b, m, n = i
         where = [] if shared else b
         right = packed(*where, n // panel, k, n % panel)
-        return te.sum(data(*b, m, k).astype(out_dtype) * right.astype(out_dtype), axis=[k])
+        return te.sum(read(*b, m, k).astype(out_dtype) * right.astype(out_dtype), axis=[k])
 
     result = te.compute(
         (*batch, computed_rows, panels * panel),
@@ -247,9 +260,21 @@ def matmul(
         name="matmul",
         attrs={OP: "matmul", **notes},
     )
+    if axis is not None:
+        return te.compute(
+            (*batch[:axis], wanted, *batch[axis + 1 :], 1, columns),
+            lambda *i: result(*i[:axis], i[-2], *i[axis + 1 : -2], i[axis], i[-1]),
+            name="crop",
+        )
     if computed_rows == wanted and panels * panel == columns:
         return result
     return te.compute((*batch, wanted, columns), lambda *i: result(*i), name="crop")
+
+
+def batch_of_rows(shape: Sequence[int]) -> int | None:
+    """The axis that holds the rows of (B, 1, K); None where each batch has rows of its own."""
+    wide = [axis for axis, size in enumerate(shape[:-2]) if size > 1]
+    return wide[0] if shape[-2] == 1 and len(wide) == 1 else None
 
 
 def pack_panels(right: te.Tensor, panel: int) -> te.Tensor:
@@ -269,10 +294,17 @@ def pack_panels(right: te.Tensor, panel: int) -> te.Tensor:
 
 
 def pad_rows(data: te.Tensor, rows: int) -> te.Tensor:
-    height = int(data.shape[-2])
-    zero = tirx.const(0, data.dtype)
+    """More rows, of zeros."""
+    return _padded(data, tuple(int(d) for d in data.shape), rows, data.dtype)
+
+
+def _padded(
+    row: Callable[..., tirx.Expr], shape: Sequence[int], rows: int, dtype: PrimType
+) -> te.Tensor:
+    *batch, height, depth = shape
+    zero = tirx.const(0, dtype)
     return te.compute(
-        (*data.shape[:-2], rows, data.shape[-1]),
-        lambda *i: tirx.if_then_else(i[-2] < height, data(*i), zero),
+        (*batch, rows, depth),
+        lambda *i: tirx.if_then_else(i[-2] < height, row(*i), zero),
         name="pad_rows",
     )

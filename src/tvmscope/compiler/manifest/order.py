@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
+from tvmscope.messages import msg
 from tvmscope.plugins import Brought, Plugin, PluginFailure, described, remember, taken
 
 
@@ -72,9 +73,11 @@ def _insert(
     if manifest.name in names:
         return taken(plugin, manifest.name, plugins.get(manifest.name))
     if anchor is None:
-        return PluginFailure(described(plugin), "it names no anchor: give before= or after=")
+        return PluginFailure(described(plugin), msg("it names no anchor: give before= or after="))
     if anchor not in names:
-        return PluginFailure(described(plugin), f"its anchor '{anchor}' is not there")
+        return PluginFailure(
+            described(plugin), msg("its anchor '{anchor}' is not there", anchor=anchor)
+        )
     index = names.index(anchor)
     if manifest.after is not None:
         index += 1

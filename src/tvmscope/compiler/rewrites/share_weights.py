@@ -12,6 +12,7 @@ from math import prod
 
 import tvm
 from tvm import relax
+from tvm.ir.expr import GenericConst
 
 from tvmscope.compiler.graph.rewrite import Rewriter, bound_call, rewrite_calls, static_shape
 
@@ -26,6 +27,8 @@ def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     if not left or not right or len(right) < 3 or left[:-2] != right[:-2]:
         return None
     source = _source(rewriter, call.args[1], right)
+    if source.same_as(call.args[1]) and not isinstance(source, GenericConst):
+        return None  # nothing was repeated: a batch of one is a product like any other
     if prod(static_shape(source) or ()) != prod(right[-2:]):
         return None
     weight = rewriter.builder_.emit(relax.op.reshape(source, right[-2:]))

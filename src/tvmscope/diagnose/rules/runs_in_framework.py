@@ -28,7 +28,7 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
         rule=RULE.id,
         severity="high" if share >= MUCH else "low",
         effort="hours",
-        title=msg("Operators without a kernel run in ONNX Runtime"),
+        title=msg("Operators without a kernel run in the model's framework"),
         evidence=subject.says(
             sentences(
                 msg(
@@ -37,8 +37,8 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
                     spent=subject.spent(found),
                 ),
                 msg(
-                    "They are not fused with their neighbours, and the artifact needs ONNX "
-                    "Runtime where it is loaded."
+                    "They are not fused with their neighbours, and the artifact needs the "
+                    "framework (ONNX Runtime or PyTorch) where it is loaded."
                 ),
             )
         ),

@@ -113,14 +113,14 @@ def measured(size: int, target: Target) -> dict[str, Any]:
     tvm = tvm_compat.import_tvm(torch=False)
     tvm_compat.set_thread_count(tvm, target.cores)
     func = MATMUL.make(size)
-    rate = _rater(size, target)
+    rate = rater(size, target)
     return {
         "size": size,
         "threads": target.cores,
         "cpu": cpu_features.model_name(),
         "date": date.today().isoformat(),
         "trials": TRIALS,
-        "metaschedule": [round(r, 2) for r in _evolved(func, target, rate)],
+        "metaschedule": [round(r, 2) for r in evolved(func, target, rate)],
         "rule": [round(r, 2) for r in _sampled(func, target, rate)],
     }
 
@@ -142,7 +142,7 @@ def _sampled(func: tirx.PrimFunc, target: Target, rate: Callable[[Any], float]) 
             yield 0.0
 
 
-def _evolved(func: tirx.PrimFunc, target: Target, rate: Callable[[Any], float]) -> Iterator[float]:
+def evolved(func: tirx.PrimFunc, target: Target, rate: Callable[[Any], float]) -> Iterator[float]:
     """What MetaSchedule proposes, generation by generation, told what became of each."""
     import tvm
     from tvm import s_tir
@@ -175,7 +175,7 @@ def _evolved(func: tirx.PrimFunc, target: Target, rate: Callable[[Any], float]) 
             evolution.tell("learn", told)
 
 
-def _rater(size: int, target: Target) -> Callable[[Any], float]:
+def rater(size: int, target: Target) -> Callable[[Any], float]:
     """GFLOP/s of a scheduled module, the best of a few runs; 0 for a wrong one."""
     import tvm
 

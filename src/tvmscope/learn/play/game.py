@@ -10,7 +10,7 @@ from typing import Protocol
 from tvmscope.errors import TvmscopeError
 from tvmscope.learn.facts import Built
 from tvmscope.learn.play.moves import Move
-from tvmscope.messages import Text, msg
+from tvmscope.messages import Text, msg, sentences
 
 VALUES = 7
 """Runs whose median is a player's time; a final comparison is the lesson's business."""
@@ -44,8 +44,8 @@ class Entry:
     gflops: float | None
 
 
-Rival = tuple[Text, Callable[[], tuple[float, float | None]]]
-"""Someone to beat: a name, and how to get its seconds and GFLOP/s."""
+Rival = tuple[Text, Callable[[], Entry]]
+"""Someone to beat: a name to say if it cannot play, and how to get its line of the board."""
 
 
 @dataclass
@@ -58,15 +58,16 @@ class Game:
     entries: list[Entry] = field(default_factory=list)
     said: Text = ""
 
-    def start(
-        self, rivals: Sequence[tuple[Text, Callable[[], tuple[float, float | None]]]]
-    ) -> None:
-        """The plain loops, and those to beat."""
+    def start(self, rivals: Sequence[Rival]) -> None:
+        """The plain loops, and those to beat; one that cannot play is missing with its reason."""
         self.position = self.table.build(())
-        self.entries = []
+        self.entries, missing = [], list[Text]()
         for name, measure in rivals:
-            seconds, gflops = measure()
-            self.entries.append(Entry(name=name, seconds=seconds, gflops=gflops))
+            try:
+                self.entries.append(measure())
+            except TvmscopeError as e:
+                missing.append(msg("{name} is missing: {reason}", name=name, reason=e.message))
+        self.said = sentences(*missing)
 
     def make(self, move: Move) -> bool:
         """Add a move; one that TIR refuses, or that makes a wrong result, changes nothing."""

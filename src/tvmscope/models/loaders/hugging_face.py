@@ -47,7 +47,7 @@ def load(source: Source, options: LoadOptions) -> TorchModel:
             source.ref, config=config, dtype=torch.float32, local_files_only=only_local
         )
     except (OSError, ValueError, ImportError) as e:
-        where = "the folder" if local else "the name, the network and any access rights"
+        where = msg("the folder") if local else msg("the name, the network and any access rights")
         raise ImportModelError(
             msg(
                 "'{source}' cannot be loaded ({reason}); check {where}, or download it and "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +75,21 @@ def bind(
     """Fix every input's shape in place and return the inputs.
 
     `--shapes` wins, then the shapes of given `arrays`, then the batch size (or 1) for dimension 0;
-    a symbol bound once is bound everywhere.
+    a symbol bound once is bound everywhere. `--shapes` may also change sizes that the file fixes,
+    where the graph allows it.
     """
+    _forget_anonymous(model.graph)
     inputs = {value.name: value for value in model.graph.input}
     check_names("--shapes", options.shapes, inputs)
     check_batch(options, inputs)
     dims = {name: _dims(value) for name, value in inputs.items()}
     symbols: dict[str, int] = {}
     given = {n: a.shape for n, a in (arrays or {}).items() if n in inputs} | options.shapes
-    for name, shape in given.items():
-        _match(name, dims[name], shape, symbols)
+    misfits = [
+        misfit
+        for name, shape in given.items()
+        for misfit in _match(name, dims[name], shape, symbols, name in options.shapes)
+    ]
     for name, shape in dims.items():
         if shape and name not in given:
             _bind_batch(name, shape, symbols, options.batch_size)
@@ -93,6 +99,8 @@ def bind(
                 if dim not in symbols:
                     raise UsageError(_unbound(name, shape, axis))
                 shape[axis] = symbols[dim]
+    if misfits:
+        _reshape(model, dims, misfits[0])
     _fix(model, dims, symbols)
     return [TensorSpec(n, _fixed(dims[n]), _dtype(value)) for n, value in inputs.items()]
 
@@ -107,9 +115,10 @@ def _check_operators(model: onnx.ModelProto, text: str) -> None:
             place = foreign.setdefault(f"{node.domain}.{node.op_type}", [])
             place.append(node.name or str(index))
     if foreign:
-        listed = ", ".join(
-            f"{name} x{len(nodes)} (first at node '{nodes[0]}')" for name, nodes in foreign.items()
-        )
+        listed = [
+            msg("{name} x{n} (first at node '{node}')", name=name, n=len(nodes), node=nodes[0])
+            for name, nodes in foreign.items()
+        ]
         raise ImportModelError(
             msg(
                 "'{text}' has operators that neither ONNX nor ONNX Runtime defines: {listed}; "
@@ -223,12 +232,46 @@ def _dims(value: Any) -> list[int | str]:
     ]
 
 
-def _match(name: str, dims: list[int | str], shape: Shape, symbols: dict[str, int]) -> None:
+def _forget_anonymous(graph: onnx.GraphProto) -> None:
+    """Exporters write `?` for sizes that they do not know: two of them are not one symbol."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param and not re.search(r"\w", dim.dim_param):
+                dim.Clear()
+
+
+def _reshape(model: onnx.ModelProto, dims: dict[str, list[int | str]], misfit: Text) -> None:
+    """Infer all shapes again from other input shapes; refused where a node forbids them."""
+    graph = model.graph
+    del graph.value_info[:]
+    for value in graph.output:
+        value.type.tensor_type.ClearField("shape")
+    for value in graph.input:
+        for dim, size in zip(value.type.tensor_type.shape.dim, dims[value.name], strict=True):
+            dim.Clear()
+            dim.dim_value = int(size)
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, True, True, data_prop=True)
+    except Exception as e:  # RuntimeError or InferenceError by version
+        raise UsageError(
+            msg("{misfit}; this node forbids it: {reason}", misfit=misfit, reason=one_line(e))
+        ) from e
+    del graph.output[:]
+    graph.output.extend(inferred.graph.output)
+
+
+def _match(
+    name: str, dims: list[int | str], shape: Shape, symbols: dict[str, int], changes: bool
+) -> Iterator[Text]:
+    """Bind symbols to sizes; gives what to say of fixed sizes that change, if they may."""
     pattern = "x".join(map(str, dims)) or "scalar"
-    misfit = f"input '{name}' is {pattern} in the file; {format_shape(shape)} does not fit"
+    misfit = msg(
+        "input '{name}' is {pattern} in the file; {shape} does not fit",
+        name=name, pattern=pattern, shape=format_shape(shape),
+    )  # fmt: skip
     if len(shape) != len(dims):
         raise UsageError(msg("{misfit}: give {count} dimensions", misfit=misfit, count=len(dims)))
-    for dim, size in zip(dims, shape, strict=True):
+    for axis, (dim, size) in enumerate(zip(list(dims), shape, strict=True)):
         known = symbols.setdefault(dim, size) if isinstance(dim, str) else dim
         if known == size:
             continue
@@ -236,15 +279,16 @@ def _match(name: str, dims: list[int | str], shape: Shape, symbols: dict[str, in
             raise UsageError(
                 msg("{misfit}: '{dim}' is {known} elsewhere", misfit=misfit, dim=dim, known=known)
             )
-        raise UsageError(
-            msg(
-                "{misfit}: give {dim} for {size}, or export the model with a dynamic dimension "
-                "there",
-                misfit=misfit,
-                dim=dim,
-                size=size,
-            )
+        text = msg(
+            "{misfit}: give {dim} for {size}, or export the model with a dynamic dimension there",
+            misfit=misfit,
+            dim=dim,
+            size=size,
         )
+        if not changes:
+            raise UsageError(text)
+        dims[axis] = size
+        yield text
 
 
 def _bind_batch(

@@ -13,7 +13,6 @@ from typing import Any
 
 from tvmscope.core.measurement import Result
 from tvmscope.core.session import Session
-from tvmscope.messages import _
 from tvmscope.report.escape import plain
 from tvmscope.report.renderers import Renderer
 
@@ -44,7 +43,7 @@ def _context(session: Session) -> dict[str, Any]:
         "cpu": plain(env.cpu),
         "isa_cap": env.isa_cap,
         "gpu": env.gpu and plain(env.gpu),
-        "note": _("cpu_time is not measured: it repeats real_time"),
+        "note": "cpu_time is not measured: it repeats real_time",
     }
 
 

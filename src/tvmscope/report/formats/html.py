@@ -16,7 +16,7 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tvmscope.core.session import Session
-from tvmscope.messages import _, plural
+from tvmscope.messages import _, language, plural
 from tvmscope.report.escape import clean
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.sections import charts, summary, view
@@ -61,6 +61,7 @@ def templates() -> Environment:
     environment.install_gettext_callables(_, plural, newstyle=True)  # type: ignore[attr-defined]
     # In a template `_` makes its text trusted HTML: a value that comes from a session, even where
     # it should be a word of the vocabulary, goes through `word` instead.
+    environment.globals["language"] = language
     filters = {"clean": clean, "seconds": format_s, "word": lambda text: clean(_(text), 20)}
     environment.filters |= filters
     return environment

@@ -14,8 +14,7 @@ from typing import Any
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import Profile
 from tvmscope.core.session import Session
-from tvmscope.messages import _
-from tvmscope.report.escape import clean
+from tvmscope.report.escape import clean, plain
 from tvmscope.report.renderers import Renderer
 
 Event = dict[str, Any]
@@ -27,7 +26,7 @@ def render(sessions: Sequence[Session]) -> str:
     document = {
         "traceEvents": [e for pid, track in enumerate(tracks, 1) for e in _process(pid, *track)],
         "displayTimeUnit": "ms",
-        "otherData": {"note": _("kernels and runs are drawn end to end; start times are unknown")},
+        "otherData": {"note": "kernels and runs are drawn end to end; start times are unknown"},
     }
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
@@ -50,13 +49,13 @@ def _process(
 ) -> Iterator[Event]:
     yield _named("process_name", pid, 0, name)
     if profile is not None:
-        yield _named("thread_name", pid, 1, _("kernels of one run"))
+        yield _named("thread_name", pid, 1, "kernels of one run")
         yield from _slices(pid, 1, _kernels(profile))
-        yield _named("thread_name", pid, 2, _("one run without the profiler"))
-        how = {"how": clean(profile.how), "runs": profile.runs, "profiled_s": profile.profiled_s}
-        yield from _slices(pid, 2, [(_("run"), profile.end_to_end_s, how)])
+        yield _named("thread_name", pid, 2, "one run without the profiler")
+        how = {"how": plain(profile.how), "runs": profile.runs, "profiled_s": profile.profiled_s}
+        yield from _slices(pid, 2, [("run", profile.end_to_end_s, how)])
     if measurement is not None:
-        yield _named("thread_name", pid, 3, _("measured runs"))
+        yield _named("thread_name", pid, 3, "measured runs")
         yield from _slices(pid, 3, _runs(measurement))
 
 
@@ -67,13 +66,13 @@ def _kernels(profile: Profile) -> Iterator[tuple[str, float, Event]]:
         work = {"flops": kernel.flops, "bytes": kernel.bytes}
         yield clean(kernel.name), kernel.total_s, facts | work
     if profile.host_s is not None:
-        yield _("outside kernels"), profile.host_s, {}
+        yield "outside kernels", profile.host_s, {}
 
 
 def _runs(measurement: Measurement) -> Iterator[tuple[str, float, Event]]:
     for number, values in enumerate(measurement.rounds_s, 1):
         for value in values:
-            name = _("round {n}").format(n=number)
+            name = f"round {number}"
             yield name, value, {"mean_of_runs": measurement.loops}
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tvmscope.analysis.ablation import Effect, effects
 from tvmscope.core.session import Session
-from tvmscope.messages import _
+from tvmscope.messages import _, marked
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.escape import markdown as escape
 from tvmscope.report.sections import markdown_parts
@@ -19,11 +19,14 @@ from tvmscope.units import format_s
 
 _STYLES = {"helps": "green", "hurts": "bold red", "undecided": "yellow"}
 _TITLES = {
-    "without": _("Each optimisation left out, all others kept"),
-    "warm-up": _("The first timed run, against warm ones"),
-    "only": _("Each optimisation alone, all others left out"),
+    "without": marked("Each optimisation left out, all others kept"),
+    "warm-up": marked("The first timed run, against warm ones"),
+    "only": marked("Each optimisation alone, all others left out"),
 }
-HEAD = (_("optimisation"), _("with it"), _("without it"), _("factor"), _("worth"))
+_HEAD = (
+    marked("optimisation"), marked("with it"), marked("without it"), marked("factor"),
+    marked("worth"),
+)  # fmt: skip
 NUMBERS = range(1, 4)
 """The columns that are numbers."""
 
@@ -49,7 +52,7 @@ def blocks(session: Session) -> list[Block]:
                 reasons.setdefault(effect.reason or "", []).append(clean(effect.name, NAME_LIMIT))
         lines = tuple(f"{', '.join(names)}: {clean(why)}" for why, names in reasons.items())
         if mine:
-            found.append(Block(title, rows, lines))
+            found.append(Block(_(title), rows, lines))
     return found
 
 
@@ -64,7 +67,8 @@ def markdown(session: Session) -> Iterator[str]:
         yield f"### {escape(block.title)}"
         if block.rows:
             yield markdown_parts.table(
-                HEAD, ([escape(cell) for cell in cells] for _e, cells in block.rows)
+                [_(name) for name in _HEAD],
+                ([escape(cell) for cell in cells] for _e, cells in block.rows),
             )
         if block.lines:
             yield "\n".join(f"- {escape(line)}" for line in block.lines)
@@ -74,8 +78,8 @@ def _drawn(block: Block) -> Iterator[RenderableType]:
     yield Text(block.title, style="bold")
     if block.rows:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        for index, name in enumerate(HEAD):
-            table.add_column(name, justify="right" if index in NUMBERS else "left")
+        for index, name in enumerate(_HEAD):
+            table.add_column(_(name), justify="right" if index in NUMBERS else "left")
         for effect, cells in block.rows:
             texts = [Text(cell) for cell in cells]
             texts[-1].stylize(_STYLES.get(effect.worth, "dim"))

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 from tvmscope.core.diagnosis.facts import RuleFacts
 from tvmscope.core.tuning import Part, TunedTask
-from tvmscope.messages import _
+from tvmscope.messages import _, marked
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections.schedule import in_words
 
 _MOST_STEPS = 40
 
 _WITHOUT = {
-    "parallel": _("all on one thread: no loop in parallel"),
-    "vectorize": _("one value at a time: no loop in vector registers"),
-    "unroll": _("no loop unrolled"),
-    "compute_at": _("each stage finished before the next: none computed inside another"),
-    "decompose_reduction": _("sums set to zero inside the loop"),
-    "set_scope": _("tiles kept in memory, not in registers"),
-    "prefetch": _("weights not prefetched"),
+    "parallel": marked("all on one thread: no loop in parallel"),
+    "vectorize": marked("one value at a time: no loop in vector registers"),
+    "unroll": marked("no loop unrolled"),
+    "compute_at": marked("each stage finished before the next: none computed inside another"),
+    "decompose_reduction": marked("sums set to zero inside the loop"),
+    "set_scope": marked("tiles kept in memory, not in registers"),
+    "prefetch": marked("weights not prefetched"),
 }
 
 
@@ -74,7 +74,7 @@ def worth(task: TunedTask) -> list[Worth]:
 def _worth(task: TunedTask, part: Part) -> Worth:
     name = clean(part.name, NAME_LIMIT)
     if part.kind == "primitive":
-        return Worth(name, _WITHOUT.get(part.name, _("left out")), _factor(part))
+        return Worth(name, _(_WITHOUT.get(part.name, marked("left out"))), _factor(part))
     value = task.chosen.params.get(part.name) if task.chosen else None
     own = task.own.get(part.name)
     shown = name if value is None else f"{name} = {clean(str(value), NAME_LIMIT)}"

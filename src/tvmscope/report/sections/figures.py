@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -35,6 +37,8 @@ _STYLE: dict[Any, Any] = {
 _WIDTH = 8.0
 _ROW = 0.3
 """Inches that a bar takes."""
+_WIDE_LETTER = 0.05
+"""Inches that a Chinese letter takes beyond the box that matplotlib has for it."""
 
 
 def figures(session: Session) -> dict[str, str]:
@@ -57,7 +61,9 @@ def _canvas(height: float, title: str) -> Iterator[tuple[Axes, StringIO]]:
     from matplotlib.figure import Figure
 
     stream = StringIO()
-    with rc_context(_STYLE):
+    with rc_context(_STYLE), warnings.catch_warnings():
+        # Text stays text: the reader's program has the letters that matplotlib's font lacks.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
@@ -84,6 +90,12 @@ def bars(
 
 def _labels(axes: Axes, names: list[str]) -> None:
     axes.set_yticks(range(len(names)), names)
+    wide = max(sum(unicodedata.east_asian_width(c) in "WF" for c in name) for name in names)
+    if wide:
+        left = wide * _WIDE_LETTER / _WIDTH
+        figure = axes.get_figure(root=True)
+        assert figure is not None
+        figure.set_layout_engine("constrained", rect=(left, 0, 1 - left, 1))
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
 

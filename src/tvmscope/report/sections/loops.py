@@ -23,7 +23,12 @@ class Line:
 
 def lines(kernel: KernelIR) -> list[Line]:
     """The nest from the outside in; a very long one is cut."""
-    found = [line for loop in kernel.tree for line in _walk(loop, 0)]
+    return nest(kernel.tree)
+
+
+def nest(tree: tuple[Loop, ...]) -> list[Line]:
+    """The same of loops that are no kernel's."""
+    found = [line for loop in tree for line in _walk(loop, 0)]
     rest = len(found) - MOST_LINES
     more = [Line("", _("... and {n} more lines").format(n=rest))] if rest > 0 else []
     return found[:MOST_LINES] + more

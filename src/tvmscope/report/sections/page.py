@@ -192,7 +192,7 @@ class Part:
     @property
     def counted(self) -> str:
         """What the speeds of tuned tasks count."""
-        return _tuning.WORK
+        return _(_tuning.WORK)
 
     def _gap_figure(self) -> Iterator[dict[str, Any]]:
         if self.gap is None:

@@ -12,11 +12,10 @@ import string
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tvmscope.messages import _
+from tvmscope.messages import _, marked
 
 Names = dict[str, str]
 """What is shown for each name of the trace."""
-_STAGE = _("stage ")
 _JOIN = "+"
 
 
@@ -121,19 +120,20 @@ def _name_block(call: _Call, names: Names) -> None:
 
 def _name_children(call: _Call, names: Names) -> None:
     for index, result in enumerate(call.results, start=1):
-        names[result] = _STAGE + str(index)
+        names[result] = _("stage {n}").format(n=index)
 
 
 def _name_neighbours(text: str) -> Callable[[_Call, Names], None]:
     def name(call: _Call, names: Names) -> None:
         for result in call.results:
-            names[result] = text.format(stage=_shown(names, call.get("block")))
+            names[result] = _(text).format(stage=_shown(names, call.get("block")))
 
     return name
 
 
 def _name_loops(call: _Call, names: Names) -> None:
-    stage = _shown(names, call.get("block")).replace(_STAGE, "").removeprefix(_("the "))
+    stage = _shown(names, call.get("block"))
+    stage = stage.removeprefix(_("stage {n}").format(n="")).removeprefix(_("the "))
     stage = stage.replace(" ", "-")
     for index, result in enumerate(call.results, start=1):
         names[result] = f"{stage}.{index}"
@@ -164,15 +164,15 @@ _NAMERS: Mapping[str, Callable[[_Call, Names], None]] = {
     "get_sblock": _name_block,
     "get_block": _name_block,
     "get_child_blocks": _name_children,
-    "get_producers": _name_neighbours(_("the input of {stage}")),
+    "get_producers": _name_neighbours(marked("the input of {stage}")),
     "get_loops": _name_loops,
     "split": _name_parts,
     "fuse": _name_joined,
-    "cache_read": _name_neighbours(_("the read cache of {stage}")),
-    "cache_write": _name_neighbours(_("the write cache of {stage}")),
-    "decompose_reduction": _name_neighbours(_("the zeroing of {stage}")),
-    "rfactor": _name_neighbours(_("the partial sums of {stage}")),
-    "blockize": _name_neighbours(_("the tile of {stage}")),
+    "cache_read": _name_neighbours(marked("the read cache of {stage}")),
+    "cache_write": _name_neighbours(marked("the write cache of {stage}")),
+    "decompose_reduction": _name_neighbours(marked("the zeroing of {stage}")),
+    "rfactor": _name_neighbours(marked("the partial sums of {stage}")),
+    "blockize": _name_neighbours(marked("the tile of {stage}")),
     "sample_perfect_tile": _name_decision,
     "sample_categorical": _name_decision,
     "sample_compute_location": _name_decision,
@@ -185,7 +185,7 @@ def _say(text: str, *keys: str) -> Callable[[_Call, Names], str]:
     """A sentence with arguments in it, each by its own name."""
 
     def sentence(call: _Call, names: Names) -> str:
-        return text.format(
+        return _(text).format(
             **{key: _shown(names, call.get(key, index)) for index, key in enumerate(keys)}
         )
 
@@ -222,45 +222,48 @@ _SENTENCES: Mapping[str, Callable[[_Call, Names], str]] = {
     "split": _split,
     "fuse": _fuse,
     "reorder": _reorder,
-    "parallel": _say(_("ran loop {loop} in parallel on all threads"), "loop"),
-    "vectorize": _say(_("computed loop {loop} in vector registers"), "loop"),
-    "unroll": _say(_("unrolled loop {loop}: values stay in registers"), "loop"),
-    "bind": _say(_("spread loop {loop} over the GPU's {thread_axis}"), "loop", "thread_axis"),
-    "compute_inline": _say(_("computed {block} where it is used: it needs no buffer"), "block"),
-    "reverse_compute_inline": _say(_("computed {block} where its input is made"), "block"),
+    "parallel": _say(marked("ran loop {loop} in parallel on all threads"), "loop"),
+    "vectorize": _say(marked("computed loop {loop} in vector registers"), "loop"),
+    "unroll": _say(marked("unrolled loop {loop}: values stay in registers"), "loop"),
+    "bind": _say(marked("spread loop {loop} over the GPU's {thread_axis}"), "loop", "thread_axis"),
+    "compute_inline": _say(
+        marked("computed {block} where it is used: it needs no buffer"), "block"
+    ),
+    "reverse_compute_inline": _say(marked("computed {block} where its input is made"), "block"),
     "compute_at": _say(
-        _("computed {block} inside loop {loop}, just before it is used"), "block", "loop"
+        marked("computed {block} inside loop {loop}, just before it is used"), "block", "loop"
     ),
     "reverse_compute_at": _say(
-        _("computed {block} inside loop {loop}, while its input is still in the cache"),
+        marked("computed {block} inside loop {loop}, while its input is still in the cache"),
         "block", "loop",
     ),
     "decompose_reduction": _say(
-        _("set the sums of {block} to zero before loop {loop}, not inside it"), "block", "loop"
+        marked("set the sums of {block} to zero before loop {loop}, not inside it"), "block", "loop"
     ),
-    "rfactor": _say(_("gave each iteration of loop {loop} a partial sum of its own"), "loop"),
+    "rfactor": _say(marked("gave each iteration of loop {loop} a partial sum of its own"), "loop"),
     "cache_read": _say(
-        _("read an input of {block} through a copy in {storage_scope}"), "block",
+        marked("read an input of {block} through a copy in {storage_scope}"), "block",
         "read_buffer_index", "storage_scope",
     ),
     "cache_write": _say(
-        _("collected the result of {block} in {storage_scope}"), "block", "write_buffer_index",
+        marked("collected the result of {block} in {storage_scope}"), "block", "write_buffer_index",
         "storage_scope",
     ),
     "set_scope": _say(
-        _("moved a buffer of {block} to {storage_scope}"), "block", "buffer_index", "storage_scope"
+        marked("moved a buffer of {block} to {storage_scope}"), "block", "buffer_index",
+        "storage_scope",
     ),
     "tensorize": _say(
-        _("replaced {block_or_loop} by the instruction {tensor_intrin}"), "block_or_loop",
+        marked("replaced {block_or_loop} by the instruction {tensor_intrin}"), "block_or_loop",
         "tensor_intrin",
     ),
-    "blockize": _say(_("turned the loops below {target} into one tile"), "target"),
-    "transform_layout": _say(_("changed the data layout of {block}"), "block"),
-    "transform_block_layout": _say(_("re-indexed the iterations of {block}"), "block"),
-    "storage_align": _say(_("padded rows of {block} against bank conflicts"), "block"),
-    "pad_einsum": _say(_("padded {block} to whole tiles: {padding}"), "block", "padding"),
+    "blockize": _say(marked("turned the loops below {target} into one tile"), "target"),
+    "transform_layout": _say(marked("changed the data layout of {block}"), "block"),
+    "transform_block_layout": _say(marked("re-indexed the iterations of {block}"), "block"),
+    "storage_align": _say(marked("padded rows of {block} against bank conflicts"), "block"),
+    "pad_einsum": _say(marked("padded {block} to whole tiles: {padding}"), "block", "padding"),
     "annotate": _say(
-        _("annotated {block_or_loop} with {ann_key} = {ann_val}"), "block_or_loop", "ann_key",
+        marked("annotated {block_or_loop} with {ann_key} = {ann_val}"), "block_or_loop", "ann_key",
         "ann_val",
     ),
 }  # fmt: skip

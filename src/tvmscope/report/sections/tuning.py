@@ -9,14 +9,14 @@ from typing import Any
 from tvmscope.core.diagnosis.facts import RuleFacts
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import TunedTask
-from tvmscope.messages import _
+from tvmscope.messages import _, marked
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import choice
 from tvmscope.units import format_s
 
 MOST_LINES = 10
 """Steps of one figure: those of the heaviest tasks."""
-WORK = _(
+WORK = marked(
     "GFLOP/s are based on the operations of the untuned kernel, so that they compare like times; "
     "a kernel that computes less, such as Winograd's, may show more than the machine's peak."
 )

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from tvmscope import messages
 from tvmscope.analysis.bisection import Bisection
-from tvmscope.messages import Message, _, msg
+from tvmscope.messages import Message, _, marked, msg
 from tvmscope.report.escape import clean
 
-_MARKS = {True: _("right"), False: _("WRONG"), None: _("cannot be run")}
+_MARKS = {True: marked("right"), False: marked("WRONG"), None: marked("cannot be run")}
 
 
 def render(found: Bisection, *, verbose: bool = False) -> Iterator[str]:
@@ -24,7 +24,7 @@ def render(found: Bisection, *, verbose: bool = False) -> Iterator[str]:
     if verbose:
         for test in found.tested:
             more = f": {clean(test.detail)}" if test.detail else ""
-            yield f"  {clean(test.name)}: {_MARKS[test.passed]}{more}"
+            yield f"  {clean(test.name)}: {_(_MARKS[test.passed])}{more}"
 
 
 def headline(found: Bisection) -> Message:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -72,7 +73,7 @@ def _table(profile: Profile, top: int, roofs: Limits) -> Table:
     table.add_column(_("computes"), max_width=_OPS_WIDTH, overflow="ellipsis", ratio=1)
     numbers = (_("calls"), _("time"), _("share"), _("GFLOP/s"), _("GB/s"), _("of roof"))
     for title in numbers:
-        table.add_column(title, justify="right", no_wrap=True, min_width=len(title))
+        table.add_column(title, justify="right", no_wrap=True, min_width=cell_len(title))
     kernels = by_kernel(profile.kernels)
     for kernel in kernels[:top]:
         table.add_row(*_cells(kernel, profile, roofs))

@@ -94,7 +94,7 @@ def summary(session: Session) -> RenderableType:
             row.used if row.task.speedup is None else f"{row.used}: {row.validated}",
         )
     told = [line for row in rows for line in _explained(row)]
-    notes = [Text(WORK, style="dim")] if any(row.task.flops for row in rows) else []
+    notes = [Text(_(WORK), style="dim")] if any(row.task.flops for row in rows) else []
     return Group(table, *notes, Text(_totals([row.task for row in rows])), *told)
 
 

@@ -40,12 +40,12 @@ CHECK_TIMEOUT_S = 600.0
 def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
     """Compile the model untuned, profile it, and see what is worth tuning."""
     run.builder = stack.enter_context(Builder(run.job.ready, run.threads))
-    run.job.progress.stage("compile", f"{run.job.ready.model.name} untuned")
+    run.job.progress.stage(msg("compile"), msg("{model} untuned", model=run.job.ready.model.name))
     start = time.monotonic()
     built = run.builder.build(run.job.artifacts / run.row.key.folder_name, run.target, run.config)
     run.weights_bytes = built.size_bytes if run.target.kind == "llvm" else 0
     run.build_s = time.monotonic() - start
-    run.job.progress.stage("list tasks", run.job.ready.model.name)
+    run.job.progress.stage(msg("list tasks"), run.job.ready.model.name)
     tasks = run.builder.tasks(run.target, run.config, run.scratch / "functions")
     run.builder.pause()
     if run.runs_here:
@@ -74,7 +74,8 @@ def _profile_here(run: Tuned) -> Profile:
 def _profile_there(run: Tuned, tasks: list[TuningTask], workshop: Workshop) -> Profile:
     """Each untuned kernel by itself, on a server."""
     run.job.progress.stage(
-        "measure", f"the untuned kernels, on servers with key {run.job.options.tune.key}"
+        msg("measure"),
+        msg("the untuned kernels, on servers with key {key}", key=run.job.options.tune.key or ""),
     )
     trials = []
     for _, trial in workshop.try_all([(task, Candidate()) for task in merged(tasks)]):

@@ -18,7 +18,7 @@ from typing import Any
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
-from tvmscope.messages import msg, msgn
+from tvmscope.messages import Text, msg, msgn
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages.facts import informed
 from tvmscope.stages.job import begun
@@ -88,7 +88,7 @@ def tune(
             return _tune(run, planned, stack)
         finally:
             if file.exists():  # not where nothing was tried
-                progress.note(f"records: {file}")
+                progress.note(msg("records: {file}", file=file))
 
 
 def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
@@ -196,7 +196,7 @@ def _end_without_proof(run: Tuned) -> float:
 
 def _only_search(run: Tuned, search: Search) -> None:
     """Trials for a later run, which finds them in the records."""
-    run.job.progress.stage("search", f"{len(search.states)} tasks")
+    run.job.progress.stage(msg("search"), _tasks(len(search.states)))
     search.run()
 
 
@@ -206,7 +206,7 @@ def _search_and_validate(run: Tuned, search: Search, proof: prove.Proof) -> None
     budget_s = run.job.options.tune.budget_s
     again_s = max(min(_LEAST_S, _AGAIN_SHORT * budget_s), _AGAIN * budget_s)
     while True:
-        run.job.progress.stage("search", f"{len(states)} tasks")
+        run.job.progress.stage(msg("search"), _tasks(len(states)))
         search.run()
         ended_early = time.monotonic() < search.limits.deadline
         prove.validate(run, proof, states, search.workshop)
@@ -267,3 +267,7 @@ def _show(run: Tuned, search: Search, state: State) -> None:
     total_s = search.elapsed_s + left_s
     line = progress_line(search, state, left_s)
     run.job.progress.step(search.elapsed_s, total_s, line)
+
+
+def _tasks(count: int) -> Text:
+    return msgn("{count} task", "{count} tasks", count=count)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvmscope.analysis.roofline import TOLERANCE
 from tvmscope.core.tuning import Choice, Params, TunedTask, TuningTask
-from tvmscope.messages import Text, msg
+from tvmscope.messages import Seconds, Text, msg, sentences
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.search.state import State
 from tvmscope.units import format_s
@@ -25,50 +25,55 @@ def _name(task: TuningTask) -> str:
     return task.kernel if task.key.startswith("tir ") else task.key
 
 
-def progress_line(search: Search, state: State, left_s: float) -> str:
+def progress_line(search: Search, state: State, left_s: float) -> Text:
     """`Task 3/24 | conv2d ... | current 120.1 / best 141.9 GFLOP/s | 64/200 | model 61.3 ms`."""
     keys = list(search.states)
     space = len(state.task.candidates)
     count = len(state.tried)
-    return " | ".join(
-        (
-            f"Task {keys.index(state.task.key) + 1}/{len(keys)}",
-            _name(state.task)[:_NAME_LIMIT],
-            _speed(state),
-            f"{count}/{space}" if count <= space and not state.second_layer else f"{count}",
-            f"model {format_s(search.model_s)}",
-            _left(left_s),
-        )
+    return msg(
+        "Task {number}/{total} | {task} | {speed} | {tried} | model {time} | {left}",
+        number=keys.index(state.task.key) + 1,
+        total=len(keys),
+        task=_name(state.task)[:_NAME_LIMIT],
+        speed=_speed(state),
+        tried=f"{count}/{space}" if count <= space and not state.second_layer else f"{count}",
+        time=Seconds(search.model_s),
+        left=_left(left_s),
     )
 
 
-def _speed(state: State) -> str:
+def _speed(state: State) -> Text:
     flops, last, best = state.task.flops, state.last_s, state.best_s
     if last is None or best is None:
-        return "no valid candidate yet"
+        return msg("no valid candidate yet")
     roof = _roof(state)
     if flops is None:
-        return f"current {format_s(last)} / best {format_s(best)}{roof}"
-    return f"current {flops / last / 1e9:.1f} / best {flops / best / 1e9:.1f} GFLOP/s{roof}"
+        now, top = format_s(last), format_s(best)
+    else:
+        now, top = f"{flops / last / 1e9:.1f}", f"{flops / best / 1e9:.1f} GFLOP/s"
+    return msg("current {now} / best {top}{roof}", now=now, top=top, roof=roof)
 
 
-def _roof(state: State) -> str:
+def _roof(state: State) -> Text:
     """How near the best candidate is to its roof, counted in what it computes itself."""
     floor, predicted_s = state.planned.floor_of(state.best), state.predicted_s
     if floor is None or not floor.least_s or not predicted_s:
         return ""
     share = floor.least_s / predicted_s
     if share > TOLERANCE:  # on the bench its data are warm; or a roof of arithmetic says nothing
-        return ", its data from the caches" if floor.by == "memory" else ""
-    text = f", {min(share, 1.0):.0%} of roof"
+        return msg(", its data from the caches") if floor.by == "memory" else ""
+    text = msg(", {share:.0%} of roof", share=min(share, 1.0))
     became = str(state.best.params.get("kernel", "")).startswith("winograd")
     if became and state.task.rule != "winograd":
-        text += f" ({state.planned.least_s / predicted_s:.1f}x the direct roof)"
+        times = state.planned.least_s / predicted_s
+        return sentences(text, msg("({times:.1f}x the direct roof)", times=times))
     return text
 
 
-def _left(seconds: float) -> str:
-    return f"{seconds / 60:.0f} min left" if seconds >= 90 else f"{seconds:.0f} s left"
+def _left(seconds: float) -> Text:
+    if seconds >= 90:
+        return msg("{minutes:.0f} min left", minutes=seconds / 60)
+    return msg("{seconds:.0f} s left", seconds=seconds)
 
 
 def tuned_tasks(

@@ -101,7 +101,7 @@ def validate(run: Tuned, proof: Proof, states: Sequence[State], workshop: Worksh
     began, proof.reason = time.monotonic(), ""
     deadline = run.began + run.job.options.tune.budget_s - model_s(run) - explain_s(run)
     ordered = sorted(states, key=lambda s: s.predicted_s - s.planned.total_s)
-    run.job.progress.stage("validate", "in turns with the untuned kernels")
+    run.job.progress.stage(msg("validate"), msg("in turns with the untuned kernels"))
     with Validator(workshop, _measuring(run)) as validator:
         for number, state in enumerate(ordered):
             run.job.progress.step(number, len(ordered), state.task.key)
@@ -148,7 +148,8 @@ def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Worksho
         (s for s in states if s.task.key in gains),
         key=lambda s: s.planned.total_s * (1 / gains[s.task.key] - 1),
     )
-    run.job.progress.stage("explain", "parts of the choices taken back, one by one")
+    what = msg("parts of the choices taken back, one by one")
+    run.job.progress.stage(msg("explain"), what)
     with Validator(workshop, _measuring(run)) as validator:
         for number, state in enumerate(ordered):
             run.job.progress.step(number, len(ordered), state.task.key)
@@ -204,7 +205,7 @@ def prove(run: Tuned, proof: Proof) -> Proof:
         choices=proof.choices,
     )
     assert run.builder is not None
-    run.job.progress.stage("compile", f"{run.job.ready.model.name} tuned")
+    run.job.progress.stage(msg("compile"), msg("{model} tuned", model=run.job.ready.model.name))
     config = replace(run.config, choices=proof.choices)
     run.builder.build(run.job.artifacts / tuned.key.folder_name, run.target, config)
     run.builder.close()

@@ -204,9 +204,11 @@ class _Search:
         """Wrong without any pass: the first operator that its framework computes otherwise."""
         candidates = divergence.after_import(self.prefixes)
         for at in candidates[:MOST_TRIES]:
-            if at.source is not None and self._shows_import(at.source, f"import of {at.text}"):
+            if at.source is not None and self._shows_import(
+                at.source, msg("import of {what}", what=at.text)
+            ):
                 return self._found("importer", whole, at, reproduced=True, alone=True)
-        what = f"import of {self.prefixes.ready.model.name}"
+        what = msg("import of {what}", what=self.prefixes.ready.model.name)
         shown = self._shows(what, lambda *rest: self.prefixes.call(_WRITE_MODEL, *rest))
         return self._found("importer", whole, *candidates[:1], reproduced=shown)
 
@@ -217,12 +219,12 @@ class _Search:
         if kernels:
             return self._schedule(whole, low, high, kernels)
         candidates, known, values = divergence.between(self.prefixes, low, high)
-        what = "pass " + ", ".join(guilty)
+        what = msg("pass {names}", names=guilty)
         for at in candidates[:MOST_TRIES]:
             cut = Cut(low, high, at.index, known, values)
-            if self._shows_pair(cut, f"{what} on {at.text}"):
+            if self._shows_pair(cut, msg("{what} on {operator}", what=what, operator=at.text)):
                 return self._found("pass", whole, at, passes=guilty, reproduced=True, alone=True)
-        shown = self._shows_pair(Cut(low, high), f"{what} on the whole model")
+        shown = self._shows_pair(Cut(low, high), msg("{what} on the whole model", what=what))
         return self._found("pass", whole, *candidates[:1], passes=guilty, reproduced=shown)
 
     def _schedule(self, whole: Accuracy, low: int, high: int, kernels: Sequence[str]) -> Bisection:
@@ -238,7 +240,11 @@ class _Search:
         values = str(prefixes.scratch / "values.npz")
         known = [v.index for v in prefixes.call(VALUES, low, values)]
         cut = Cut(low, high, index, known, values, kernel)
-        what = f"kernel {kernel}" + (f", scheduled by the rule {rule}" if rule else "")
+        what = (
+            msg("kernel {kernel}, scheduled by the rule {rule}", kernel=kernel, rule=rule)
+            if rule
+            else msg("kernel {kernel}", kernel=kernel)
+        )
         shown = self._shows_pair(cut, what)
         at = Divergence(prefixes.operators(labels), index=index)
         guilty = prefixes.between(low, high)

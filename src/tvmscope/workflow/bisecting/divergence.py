@@ -31,15 +31,15 @@ class Divergence:
     detail: Text | None = None
 
     @property
-    def text(self) -> str:
+    def text(self) -> Text:
         """The operator in words."""
-        return ", ".join(self.source_ops) or "an operator of unknown origin"
+        return ", ".join(self.source_ops) or msg("an operator of unknown origin")
 
 
 def after_import(prefixes: Prefixes) -> list[Divergence]:
     """The operators whose values differ between the imported model and its framework, in order."""
     theirs, ours = prefixes.scratch / "framework.npz", prefixes.scratch / "imported.npz"
-    prefixes.progress.stage("compare", "every operator with the framework")
+    prefixes.progress.stage(msg("compare"), msg("every operator with the framework"))
     prefixes.call(_FRAMEWORK, str(theirs))
     values = prefixes.call(VALUES, 0, str(ours))
     last = {value.sources: value for value in values}  # an operator's helpers come before it

@@ -84,7 +84,7 @@ def _profiled(entries: Sequence[Entry], progress: Progress, options: Options) ->
     """Kernels of both; if one cannot be profiled, a warning instead."""
     if any(entry.task.variant.graph for entry in entries):  # it runs its kernels as one
         return Changes(rows=(), warnings=(msg("kernels of CUDA graphs are not compared"),))
-    progress.stage("profile", "kernel by kernel")
+    progress.stage(msg("profile"), msg("kernel by kernel"))
     try:
         before, after = (
             profile_row(e.key, e.load, e.request, e.env, timeout_s=options.measure.timeout_s)

@@ -21,7 +21,7 @@ def compare_paths(
     """What `after` changed against `before`: both sessions, or both artifacts."""
     kinds = [_is_artifact(path) for path in (before, after)]
     if all(kinds):
-        require("tvm", why="comparing artifacts")
+        require("tvm", why=msg("comparing artifacts"))
         from tvmscope.workflow.comparing.artifacts import compare_artifacts  # loads TVM's workers
 
         return compare_artifacts(before, after, options, progress or Silent())

@@ -23,7 +23,7 @@ from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_within
-from tvmscope.messages import _
+from tvmscope.messages import Text, clauses, msg, sentences
 from tvmscope.profiling import roofs
 from tvmscope.runtime import tvm_compat
 from tvmscope.stages.places import RESULTS, TUNING_LOGS, cache_folder
@@ -46,10 +46,10 @@ Status = Literal["ok", "warn", "fail", "info"]
 class Check:
     """One line: what was checked, its state, and what to do about it."""
 
-    name: str
+    name: Text
     status: Status
-    detail: str
-    fix: str = ""
+    detail: Text
+    fix: Text = ""
 
 
 def examine() -> list[Check]:
@@ -71,7 +71,7 @@ def _guarded(part: Callable[[], Iterator[Check]]) -> list[Check]:
 
 def _python() -> Iterator[Check]:
     fine = sys.version_info >= (3, 11)
-    fix = "" if fine else _("install Python 3.11 or newer")
+    fix = "" if fine else msg("install Python 3.11 or newer")
     detail = f"{platform.python_version()} ({sys.executable}), {platform.platform()}"
     yield Check("python", "ok" if fine else "fail", detail, fix)
 
@@ -91,14 +91,14 @@ def _packages() -> Iterator[Check]:
         for name, other in _ALTERNATIVES.items():
             needed[name] = needed[name] or _version(other)
     else:
-        text = _(
+        text = msg(
             "not installed: reports, comparisons of sessions and tuning records work without it"
         )
         yield Check("apache-tvm", "info", text, extras.install("tvm"))
     for name in (n for n, v in needed.items() if v is None):
-        yield Check(name, "fail", _("not installed"), f"pip install {name}")
+        yield Check(name, "fail", msg("not installed"), f"pip install {name}")
     present = [f"{name} {v}" for name, v in needed.items() if v is not None]
-    yield Check(_("libraries"), "ok", ", ".join(present))
+    yield Check(msg("libraries"), "ok", ", ".join(present))
 
 
 def _has_tvm() -> bool:
@@ -112,14 +112,17 @@ def _pins() -> Iterator[Check]:
     for name, pin in pins.items():
         found = _version(name)
         if source is not None:
-            yield Check(name, "info", _("from source: {place}").format(place=source))
+            yield Check(name, "info", msg("from source: {place}", place=source))
         elif found == pin:
             yield Check(name, "ok", found)
         elif found is None:
-            yield Check(name, "fail", _("not installed"), install)
+            yield Check(name, "fail", msg("not installed"), install)
         else:
-            text = _("{found}, but tvmscope needs {pin} (other versions crash or do not load)")
-            yield Check(name, "fail", text.format(found=found, pin=pin), install)
+            text = msg(
+                "{found}, but tvmscope needs {pin} (other versions crash or do not load)",
+                found=found, pin=pin,
+            )  # fmt: skip
+            yield Check(name, "fail", text, install)
     if library := os.environ.get("TVM_LIBRARY_PATH"):
         yield Check("TVM_LIBRARY_PATH", "info", library)
 
@@ -130,8 +133,8 @@ def _tvm() -> Iterator[Check]:
     try:
         facts = run_within(_PROBE_S, _TVM_FACTS)
     except TvmscopeError as e:
-        fix = _("install the pinned versions above; `tvmscope doctor -v` shows this again")
-        yield Check("tvm", "fail", _("does not work: {why}").format(why=one_line(e)), fix)
+        fix = msg("install the pinned versions above; `tvmscope doctor -v` shows this again")
+        yield Check("tvm", "fail", msg("does not work: {why}", why=one_line(e)), fix)
         return
     where = facts["source_build"] or Path(facts["file"]).parent
     yield Check("tvm", "ok", f"{facts['version']}, LLVM {facts['llvm']} ({where})")
@@ -142,68 +145,81 @@ def _tvm() -> Iterator[Check]:
 
 def _tvm_cuda(facts: Mapping[str, Any], *, gpu: bool) -> Iterator[Check]:
     """What this TVM can do with a GPU; without one only compiling for it is of interest."""
-    code = _("generates CUDA code") if facts["cuda_code"] else _("was built without CUDA code")
+    code = msg("generates CUDA code") if facts["cuda_code"] else msg("was built without CUDA code")
     if facts["cuda_device"]:
-        yield Check("tvm cuda", "ok", _("{code}; its runtime sees the GPU").format(code=code))
+        yield Check("tvm cuda", "ok", msg("{code}; its runtime sees the GPU", code=code))
         return
     runtime = (
-        _("its CUDA runtime sees no device")
+        msg("its CUDA runtime sees no device")
         if facts["cuda_runtime"]
-        else _("its CUDA runtime is missing or does not load here")
+        else msg("its CUDA runtime is missing or does not load here")
     )
-    fix = _("install a TVM with CUDA, and the CUDA libraries that it needs") if gpu else ""
-    yield Check("tvm cuda", "warn" if gpu else "info", f"{code}; {runtime}", fix)
+    fix = msg("install a TVM with CUDA, and the CUDA libraries that it needs") if gpu else ""
+    yield Check("tvm cuda", "warn" if gpu else "info", clauses((code, runtime)), fix)
 
 
 def _threads(by_itself: int) -> Iterator[Check]:
     usable = cpu_features.usable_cores()
-    text = _("TVM by itself would use {n} of {usable} cores").format(n=by_itself, usable=usable)
+    text = msg("TVM by itself would use {n} of {usable} cores", n=by_itself, usable=usable)
     if by_itself == usable:
-        yield Check(_("threads"), "ok", text)
+        yield Check(msg("threads"), "ok", text)
     else:
-        fix = _("tvmscope sets this itself; elsewhere: export TVM_NUM_THREADS={n}")
-        yield Check(_("threads"), "info", text, fix.format(n=usable))
+        fix = msg("tvmscope sets this itself; elsewhere: export TVM_NUM_THREADS={n}", n=usable)
+        yield Check(msg("threads"), "info", text, fix)
 
 
 def _host(llvm_name: str) -> Iterator[Check]:
     try:
         target = targets.host_target()
     except TvmscopeError as e:
-        yield Check(_("host target"), "warn", one_line(e), "--target cpu:x86-64-v2")
+        yield Check(msg("host target"), "warn", one_line(e), "--target cpu:x86-64-v2")
         return
-    text = _("{label}, {bits}-bit vectors, proven by a kernel")
-    detail = text.format(label=target.label, bits=target.vector_bits)
+    detail = [
+        msg(
+            "{label}, {bits}-bit vectors, proven by a kernel",
+            label=target.label, bits=target.vector_bits,
+        )
+    ]  # fmt: skip
     if target.disabled_features:
-        hidden = _("{name} would have {features}, which this machine does not report")
-        detail += "; " + hidden.format(name=llvm_name, features=" ".join(target.disabled_features))
-    yield Check(_("host target"), "ok", detail)
+        detail.append(
+            msg(
+                "{name} would have {features}, which this machine does not report",
+                name=llvm_name, features=" ".join(target.disabled_features),
+            )
+        )  # fmt: skip
+    yield Check(msg("host target"), "ok", clauses(detail))
 
 
 def _cpu() -> Iterator[Check]:
     usable, logical = cpu_features.usable_cores(), psutil.cpu_count() or 1
     known = [f for f in _NOTABLE if f in cpu_features.reported()]
-    cores = _("{usable} usable cores of {logical} logical (affinity, cgroup, hyper-threads)")
-    detail = f"{cpu_features.model_name()}, {cores.format(usable=usable, logical=logical)}"
-    yield Check(_("cpu"), "ok", f"{detail}, {' '.join(known)}")
+    detail = msg(
+        "{cpu}, {usable} usable cores of {logical} logical (affinity, cgroup, hyper-threads), "
+        "{features}",
+        cpu=cpu_features.model_name(), usable=usable, logical=logical, features=" ".join(known),
+    )  # fmt: skip
+    yield Check(msg("cpu"), "ok", detail)
     if cap := cpu_features.cap():
-        text = _("the host counts as a CPU with {isa} only; other runtimes are not limited")
-        fix = _("unset {variable} to use the whole CPU").format(variable=cpu_features.ISA_VARIABLE)
-        yield Check(cpu_features.ISA_VARIABLE, "info", text.format(isa=cap.name), fix)
+        text = msg(
+            "the host counts as a CPU with {isa} only; other runtimes are not limited", isa=cap.name
+        )
+        fix = msg("unset {variable} to use the whole CPU", variable=cpu_features.ISA_VARIABLE)
+        yield Check(cpu_features.ISA_VARIABLE, "info", text, fix)
     memory = psutil.virtual_memory()
-    text = _("{free} free of {total}")
     free, total = format_bytes(memory.available), format_bytes(memory.total)
+    detail = msg("{free} free of {total}", free=free, total=total)
     status: Status = "ok" if memory.available > 2 * 2**30 else "warn"
-    yield Check(_("memory"), status, text.format(free=free, total=total))
+    yield Check(msg("memory"), status, detail)
 
 
 def _gpu() -> Iterator[Check]:
     device = targets.describe_cuda()
     if device is None:
-        yield Check(_("gpu"), "info", _("no CUDA device: only cpu targets run here"))
+        yield Check(msg("gpu"), "info", msg("no CUDA device: only cpu targets run here"))
     else:
         memory = format_bytes(device["memory_bytes"])
         detail = f"{device['name']}, {device['arch']}, {memory}, {device['driver']}"
-        yield Check(_("gpu"), "ok", detail)
+        yield Check(msg("gpu"), "ok", detail)
     yield from _cuda_compiler(needed=device is not None)
 
 
@@ -219,7 +235,7 @@ def _cuda_compiler(*, needed: bool) -> Iterator[Check]:
         yield Check("cuda-bindings", "ok", version)
     else:
         fix = "pip install cuda-bindings" if needed else ""
-        yield Check("nvcc", "warn" if needed else "info", _("no CUDA compiler found"), fix)
+        yield Check("nvcc", "warn" if needed else "info", msg("no CUDA compiler found"), fix)
 
 
 def _extras() -> Iterator[Check]:
@@ -228,7 +244,7 @@ def _extras() -> Iterator[Check]:
             version = _version(package)
             fix = "" if version else extras.install(extra)
             status: Status = "ok" if version else "info"
-            yield Check(package, status, version or _("not installed"), fix)
+            yield Check(package, status, version or msg("not installed"), fix)
 
 
 def _plugins() -> Iterator[Check]:
@@ -241,19 +257,19 @@ def _plugins() -> Iterator[Check]:
         for plugin in kind.plugins:
             brought.setdefault(plugin.origin, []).append(f"{plugin.kind} {plugin.name}")
     for origin, names in brought.items():
-        yield Check(_("plug-in {origin}").format(origin=origin), "ok", ", ".join(names))
+        yield Check(msg("plug-in {origin}", origin=origin), "ok", ", ".join(names))
     if not plugins.allowed():
-        yield Check(_("plug-ins"), "info", _("other packages are left out (--no-plugins)"))
+        yield Check(msg("plug-ins"), "info", msg("other packages are left out (--no-plugins)"))
 
 
 def _places() -> Iterator[Check]:
     for name in (RESULTS, TUNING_LOGS):
         folder = Path.cwd() / name
-        state = "" if folder.is_dir() else _(" (does not exist yet)")
-        yield Check(str(name), "info", f"{folder}{state}")
+        state = "" if folder.is_dir() else msg("(does not exist yet)")
+        yield Check(str(name), "info", sentences(str(folder), state))
     folder = cache_folder()
-    yield Check(_("cache"), "info", f"{folder}, {format_bytes(_size(folder))}")
-    yield Check(_("calibration"), "info", str(calibration.file()))
+    yield Check(msg("cache"), "info", f"{folder}, {format_bytes(_size(folder))}")
+    yield Check(msg("calibration"), "info", str(calibration.file()))
 
 
 def _size(folder: Path) -> int:
@@ -272,9 +288,9 @@ def clear_cache() -> int:
 def _load() -> Iterator[Check]:
     load, usable = psutil.getloadavg()[0], cpu_features.usable_cores()
     busy = load > 0.5 * usable
-    fix = _("close other programs: they disturb measurements") if busy else ""
-    text = _("{load:.2f} on {usable} cores").format(load=load, usable=usable)
-    yield Check(_("load"), "warn" if busy else "ok", text, fix)
+    fix = msg("close other programs: they disturb measurements") if busy else ""
+    text = msg("{load:.2f} on {usable} cores", load=load, usable=usable)
+    yield Check(msg("system load"), "warn" if busy else "ok", text, fix)
 
 
 def measure_roofs() -> tuple[Roof, ...]:

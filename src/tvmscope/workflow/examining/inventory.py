@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tvmscope import backends
 from tvmscope.compiler import passes, schedules
 from tvmscope.diagnose import engine
+from tvmscope.messages import Text, msg
 from tvmscope.models import catalog
 from tvmscope.plugins import Plugin, PluginFailure, discover
 from tvmscope.report import renderers
@@ -17,7 +18,7 @@ from tvmscope.report import renderers
 class Kind:
     """All things of a kind, by the names that flags and files call them."""
 
-    label: str
+    label: Text
     built_in: tuple[str, ...]
     plugins: tuple[Plugin, ...] = ()
     failures: tuple[PluginFailure, ...] = ()
@@ -26,18 +27,18 @@ class Kind:
 def inventory() -> Iterator[Kind]:
     """Every kind."""
     for label, every in (
-        ("backends", backends.known()),
-        ("models", catalog.known()),
-        ("report", renderers.known()),
-        ("diagnosis rules", engine.known()),
+        (msg("backends"), backends.known()),
+        (msg("models"), catalog.known()),
+        (msg("report"), renderers.known()),
+        (msg("diagnosis rules"), engine.known()),
     ):
         names = tuple(name for name in every.manifests if name not in every.plugins)
         yield Kind(label, names, tuple(every.plugins.values()), every.failures)
     found = passes.ordered()
     names = tuple(each.name for each in passes.PASSES)
-    yield Kind("passes", names, tuple(found.plugins.values()), found.failures)
+    yield Kind(msg("passes"), names, tuple(found.plugins.values()), found.failures)
     brought = schedules.plugins()
     names = tuple(rule.name for rule in schedules.all_rules() if rule.name not in brought)
-    yield Kind("schedule rules", names, tuple(brought.values()), schedules.failures())
+    yield Kind(msg("schedule rules"), names, tuple(brought.values()), schedules.failures())
     commands, failures = discover("tvmscope.cli.commands", "COMMAND")
-    yield Kind("cli", tuple(commands), (), tuple(failures))
+    yield Kind(msg("cli"), tuple(commands), (), tuple(failures))

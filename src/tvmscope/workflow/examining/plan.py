@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.core.options import MeasureOptions
+from tvmscope.messages import Text, msg, word
 from tvmscope.models.resolve import classify
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import plan_rows
@@ -27,29 +28,37 @@ class Plan:
     rows: tuple[PlannedRow, ...]
     options: Options
 
-    def lines(self) -> list[str]:
+    def lines(self) -> list[Text]:
         """One line per decision."""
         measure = self.options.measure
         return [
-            f"model     {self.model} ({self.kind})",
-            *(f"target    {target}" for target in self.targets),
-            f"threads   {self.threads}",
-            f"measure   {_how(measure)}, {measure.mode}, {measure.cache} caches",
-            *(f"backend   {row.key.label}{_why(row)}" for row in self.rows),
+            msg("model     {model} ({kind})", model=self.model, kind=self.kind),
+            *(msg("target    {target}", target=target) for target in self.targets),
+            msg("threads   {threads}", threads=self.threads),
+            msg(
+                "measure   {how}, {mode}, {cache} caches",
+                how=_how(measure),
+                mode=measure.mode,
+                cache=word(measure.cache),
+            ),
+            *(msg("backend   {row}{why}", row=row.key.label, why=_why(row)) for row in self.rows),
         ]
 
 
-def _how(measure: MeasureOptions) -> str:
-    warm = "" if measure.warmup is None else f" after {measure.warmup} warm-up runs"
+def _how(measure: MeasureOptions) -> Text:
+    warm = "" if measure.warmup is None else msg(" after {n} warm-up runs", n=measure.warmup)
     if measure.iterations is not None:
-        return f"{measure.iterations} runs per backend{warm}"
-    return f"{measure.duration_s:g} s per backend, at least {measure.min_rounds} rounds{warm}"
+        return msg("{n} runs per backend{warm}", n=measure.iterations, warm=warm)
+    return msg(
+        "{seconds:g} s per backend, at least {rounds} rounds{warm}",
+        seconds=measure.duration_s, rounds=measure.min_rounds, warm=warm,
+    )  # fmt: skip
 
 
-def _why(row: PlannedRow) -> str:
+def _why(row: PlannedRow) -> Text:
     if row.builds and row.unavailable:
-        return f": compiled only, {row.unavailable}"
-    return f": unavailable, {row.unavailable}" if row.unavailable else ""
+        return msg(": compiled only, {why}", why=row.unavailable)
+    return msg(": unavailable, {why}", why=row.unavailable) if row.unavailable else ""
 
 
 def plan(model: Any, options: Options) -> Plan:
@@ -67,18 +76,18 @@ def plan(model: Any, options: Options) -> Plan:
     )
 
 
-def compile_lines(model: Any, output: Path, options: Options) -> list[str]:
+def compile_lines(model: Any, output: Path, options: Options) -> list[Text]:
     """What `compile` would do: one artifact, nothing measured, no other backend."""
     check_one(options)
     (target,) = resolve_targets(options)
     source, threads = classify(str(model)), threads_of(options)
     found = len(find_choices(options.db, target, threads).choices)
     return [
-        f"model     {model} ({source.kind})",
-        f"target    {target.label}",
-        f"threads   {threads}",
-        f"precision {options.precisions[0]}",
-        f"pipeline  {options.compile.pipeline}",
-        f"tuning    choices for {found} workloads",
-        f"artifact  {output}",
+        msg("model     {model} ({kind})", model=str(model), kind=source.kind),
+        msg("target    {target}", target=target.label),
+        msg("threads   {threads}", threads=threads),
+        msg("precision {precision}", precision=str(options.precisions[0])),
+        msg("pipeline  {name}", name=options.compile.pipeline),
+        msg("tuning    choices for {n} workloads", n=found),
+        msg("artifact  {folder}", folder=output),
     ]

@@ -13,12 +13,11 @@ import numpy.typing as npt
 
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.machine import cuda_device
-from tvmscope.messages import _
+from tvmscope.messages import Message, Seconds, Text, msg
 from tvmscope.progress import Progress
 from tvmscope.stages.artifact import entry_for
 from tvmscope.stages.options import Options
 from tvmscope.stages.race import by_itself
-from tvmscope.units import format_s
 from tvmscope.workflow.compile import compile_model
 from tvmscope.workflow.examining.doctor import Check
 
@@ -32,7 +31,7 @@ _SHAPE, _FILTERS = (1, 3, 9, 11), 5
 class Case:
     """A graph of one node, and what numpy says that it computes."""
 
-    name: str
+    name: Message
     node: str
     inputs: dict[str, Array]
     """Constants besides `x`."""
@@ -46,11 +45,11 @@ def smoke(progress: Progress) -> list[Check]:
     checks = []
     for target in targets:
         for case in _cases():
-            progress.stage(_("smoke test"), f"{case.name}, {target}")
+            progress.stage(msg("smoke test"), _named(case, target))
             try:
                 checks.append(_check(case, target))
             except TvmscopeError as e:  # the other targets still have to show what they can
-                checks.append(Check(f"{case.name}, {target}", "fail", one_line(e)))
+                checks.append(Check(_named(case, target), "fail", one_line(e)))
     return checks
 
 
@@ -68,19 +67,23 @@ def _check(case: Case, target: str) -> Check:
             (found,) = data.values()
     wanted = case.expected(x)
     error = float(np.abs(found - wanted).max() / np.abs(wanted).max())
-    text = _("compiled in {time}, run, error {error:.0e}")
-    detail = f"{artifact.target.label}: " + text.format(
-        time=format_s(artifact.build_s), error=error
-    )
+    detail = msg(
+        "{target}: compiled in {time}, run, error {error:.0e}",
+        target=artifact.target.label, time=Seconds(artifact.build_s), error=error,
+    )  # fmt: skip
     passed = found.shape == wanted.shape and error <= TOLERANCE
-    return Check(f"{case.name}, {target}", "ok" if passed else "fail", detail)
+    return Check(_named(case, target), "ok" if passed else "fail", detail)
+
+
+def _named(case: Case, target: str) -> Text:
+    return msg("{case}, {target}", case=case.name, target=target)
 
 
 def _cases() -> Iterator[Case]:
     weight = np.random.default_rng(1).standard_normal((_FILTERS, 3, 3, 3)).astype(np.float32)
-    yield Case(_("identity"), "Identity", {}, lambda x: x, {})
+    yield Case(msg("identity"), "Identity", {}, lambda x: x, {})
     yield Case(
-        _("convolution"), "Conv", {"w": weight}, lambda x: _convolve(x, weight), {"pads": [1] * 4}
+        msg("convolution"), "Conv", {"w": weight}, lambda x: _convolve(x, weight), {"pads": [1] * 4}
     )
 
 

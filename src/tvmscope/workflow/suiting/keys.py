@@ -17,8 +17,17 @@ from tvmscope.storage.files import digest_file
 from tvmscope.workflow.suiting.problems import Problem
 
 
-def key_of(problem: Problem, options: Options, limits: dict[str, float | int | None]) -> str:
-    """SHA-256 over the problem's file, the options and limits, all versions and the machine."""
+def key_of(
+    problem: Problem,
+    options: Options,
+    limits: dict[str, float | int | None],
+    *,
+    any_machine: bool = False,
+) -> str:
+    """SHA-256 over the problem's file, the options and limits, all versions and the machine.
+
+    On a cluster any machine may have measured it.
+    """
     asked = replace(options, output=None, force=False, redact=False, command="")
     said = {
         "source": problem.source if problem.file is None else problem.name,
@@ -28,8 +37,8 @@ def key_of(problem: Problem, options: Options, limits: dict[str, float | int | N
         else digest_file(Path(options.load.inputs_file)),
         "options": encode(asked),
         "limits": limits,
-        "threads": threads_of(options),
-        "machine": _machine(),
+        "threads": options.threads if any_machine else threads_of(options),
+        "machine": package_versions() if any_machine else _machine(),
     }
     return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 

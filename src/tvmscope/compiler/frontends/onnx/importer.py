@@ -83,7 +83,11 @@ def translate(
         operators[node] = part.operators
     walker = Walker(operators, shapes, fixed, kinds, regions)
     module, sources = attach(_walk(walker, model, name), walker.owned)
-    texts = (*remarks, *_specialised(fixed), *_in_framework(regions))
+    texts = (
+        *remarks,
+        *_specialised(fixed),
+        *preflight.in_framework([part for part, _ in regions.values()]),
+    )
     return Imported(module, sources, texts, tuple(walker.nodes), tuple(regions.values()))
 
 
@@ -115,21 +119,6 @@ def _prepare(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> N
         if not node.name or node.name in taken:
             node.name = f"{node.name or node.op_type}_{index}"
         taken.add(node.name)
-
-
-def _in_framework(regions: Mapping[str, tuple[Fallback, bytes]]) -> tuple[Text, ...]:
-    """One line about all of them, with the reason of the first."""
-    parts = [part for part, _ in regions.values()]
-    if not parts:
-        return ()
-    return (
-        msg(
-            "{operators} run in ONNX Runtime, in parts: {count}, as there is no kernel: {reason}",
-            operators=[operator for part in parts for operator in part.operators],
-            count=len(parts),
-            reason=parts[0].reason,
-        ),
-    )
 
 
 def _specialised(fixed: Mapping[str, Array]) -> tuple[Text, ...]:

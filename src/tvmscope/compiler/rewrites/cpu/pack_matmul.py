@@ -1,6 +1,7 @@
 """Gives every matmul its right operand in column panels, packed here where it is constant.
 
 matmul(x, W)  with W constant      -> matmul_packed(x, panels of W)
+              (B, 1, K) times W is one product of B rows, not B products of one
 matmul(x, y)  with y computed      -> matmul_packed(x, pack(y)); the packing fuses with what made y
 """
 
@@ -32,18 +33,21 @@ def _pack(target: Target, knobs: Knobs, rewriter: Rewriter, call: relax.Call) ->
     dtype = str(getattr(call.ty, "dtype", ""))
     if a is None or b is None or len(a) < 2 or len(b) < 2 or dtype != "float32":
         return None
+    constant = isinstance(right, GenericConst) and len(b) == 2
+    axis = blocked.batch_of_rows(a) if constant else None
+    rows = a[-2] if axis is None else a[axis]
     workload = f"matmul {by(a)} {by(b)} {dtype}"
     asked = without(knobs.of(workload), "kernel", "share")
-    params = ranked(asked, "rows", tiles.ranked_rows(a[-2], target))
+    params = ranked(asked, "rows", tiles.ranked_rows(rows, target))
     panel, columns = tiles.panel(target), b[-1]
     compute = partial(
         blocked.matmul,
         columns=columns,
-        computed_rows=tiles.padded_rows(a[-2], target, int_of(params, "rows")),
+        computed_rows=tiles.padded_rows(rows, target, int_of(params, "rows")),
         out_dtype=dtype,
         notes=notes(workload, params),
     )
-    if isinstance(right, GenericConst) and len(b) == 2:
+    if isinstance(right, GenericConst) and constant:
         weight = relax.const(pack_columns(right.value.numpy(), panel))
         return rewriter.builder_.call_te(compute, left, weight, primfunc_name_hint="matmul")
     if len(a) != len(b) or a[:-2] != b[:-2]:

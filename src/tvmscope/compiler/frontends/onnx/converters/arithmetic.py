@@ -46,6 +46,31 @@ def _is_inf(node: Node) -> relax.Expr | None:
     return op.equal(data, const(np.inf if positive else -np.inf, dtype))
 
 
+def _clip(node: Node) -> relax.Expr | None:
+    """Between constant bounds it is one operator, which layouts and fusion know.
+
+    A bound that is not a number is none.
+    """
+    data = node.input(0)
+    if node.opset < 11:
+        bounds = [node.get("min", np.nan), node.get("max", np.nan)]
+    else:
+        given = [node.given(1), node.given(2)]
+        arrays = [node.array(1), node.array(2)]
+        if any(g is not None and a is None for g, a in zip(given, arrays, strict=True)):
+            return None
+        bounds = [np.nan if a is None else a.item() for a in arrays]
+    if not _is_float(dtype_of(data)):
+        return None
+    low, high = (float(b) for b in bounds)
+    if np.isfinite(low) and np.isfinite(high):
+        return node.emit(op.clip(data, low, high))
+    for join, bound in ((op.maximum, low), (op.minimum, high)):
+        if not np.isnan(bound):
+            data = node.emit(join(data, const(bound, dtype_of(data))))
+    return data
+
+
 def _hyperbolic(node: Node, join: Callable[..., relax.Expr]) -> relax.Expr:
     """LLVM has no such intrinsic, and no library is linked: exponentials make it."""
     data = node.input(0)
@@ -136,6 +161,7 @@ def _sum_of(join: Callable[..., relax.Expr]) -> Converter:
 
 CONVERTERS: dict[str, Converter] = {
     "BitCast": _bit_cast,
+    "Clip": _clip,
     "Cosh": _cosh,
     "CumProd": _cumulative("CumProd"),
     "CumSum": _cumulative("CumSum"),

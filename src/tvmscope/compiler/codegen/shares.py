@@ -1,0 +1,103 @@
+"""Generates machine code for a module's kernels on all cores: each share is a module of its own.
+
+LLVM works on one module in one thread. TVM lets go of Python's lock while it calls LLVM, so threads
+are enough. The shares end up in one library: the first goes with the virtual machine's program, the
+others are object files that are linked to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.relax import vm_build
+
+from tvmscope.measure import telling
+from tvmscope.messages import msg
+
+if TYPE_CHECKING:
+    from tvm.runtime import Executable
+
+LEAST_KERNELS = 4
+"""A share of fewer kernels costs more than it saves: each sets up LLVM anew."""
+SHARES_PER_CORE = 4
+"""Kernels differ in what they take; small shares even that out."""
+
+UNCHECKED = {"tirx.disable_assert": True}
+"""Kernels do not check their arguments: the virtual machine, which is given checked inputs, makes
+them. A concatenation of seventy tensors would be 2 % copying and 98 % checks."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A program for the virtual machine, and the object files to link it with."""
+
+    executable: Executable
+    objects: tuple[Path, ...] = ()
+
+
+def generate(
+    module: tvm.IRModule, target: tvm.target.Target, exec_mode: str, folder: Path, cores: int
+) -> Generated:
+    """The code of a module; of one for a CPU, object files are written into `folder`."""
+    with tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
+        return _generate(module, target, exec_mode, folder, cores)
+
+
+def _generate(
+    module: tvm.IRModule, target: tvm.target.Target, exec_mode: str, folder: Path, cores: int
+) -> Generated:
+    kernels = {v: f for v, f in module.functions_items() if isinstance(f, tirx.PrimFunc)}
+    shares = split(list(kernels), cores)
+    if exec_mode != "bytecode" or len(shares) < 2:
+        built = relax.build(module, target, relax_pipeline=None, exec_mode=exec_mode)
+        return Generated(built)
+    first, *others = (
+        tvm.IRModule({v: kernels[v] for v in share}, attrs=module.attrs) for share in shares
+    )
+    with ThreadPoolExecutor(cores) as pool:
+        files = [folder / f"share{number}.o" for number in range(len(others))]
+        jobs = [
+            pool.submit(_object, share, target, file, _Place(number, len(others)))
+            for number, (share, file) in enumerate(zip(others, files, strict=True))
+        ]
+        attrs = dict(module.attrs) if module.attrs else {}
+        builder = relax.ExecBuilder()
+        vm_build._vmcodegen(builder, module, exec_mode)  # of the whole: it calls all kernels
+        built = vm_build._vmlink(
+            builder,
+            target,
+            tir_mod=first,
+            ext_libs=attrs.get("external_mods", []),
+            params=dict(attrs.get("const_name_to_constant", {})),
+        )
+        return Generated(built, tuple(job.result() for job in jobs))
+
+
+def split(kernels: Sequence[Any], cores: int) -> list[list[Any]]:
+    """Shares of about equal numbers; neighbours, which are much alike, go to different ones."""
+    count = max(1, min(len(kernels) // LEAST_KERNELS, cores * SHARES_PER_CORE))
+    return [list(kernels[number::count]) for number in range(count)]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a share stands among all of them."""
+
+    number: int
+    total: int
+
+
+def _object(module: tvm.IRModule, target: tvm.target.Target, file: Path, place: _Place) -> Path:
+    names = [var.name_hint for var, _ in module.functions_items()]
+    more = msg("{kernel} and {count} more", kernel=names[0], count=len(names) - 1)
+    telling.tell(place.number, place.total, more if len(names) > 1 else names[0])
+    # both belong to a thread
+    with target, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
+        tvm.tirx.build(module, target=target).write_to_file(str(file), "o")
+    return file

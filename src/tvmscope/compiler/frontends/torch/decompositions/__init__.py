@@ -1,0 +1,72 @@
+"""Operators of PyTorch written with others that are imported: one file per family.
+
+A decomposition gives the result, or NotImplemented to keep the operator as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from typing import Any
+
+import torch
+from torch._decomp import decomposition_table
+
+from tvmscope.compiler.frontends.torch.decompositions import (
+    convolution,
+    elementwise,
+    indexing,
+    products,
+    resampling,
+    scans,
+    windows,
+)
+
+_FAMILIES = (convolution, elementwise, indexing, products, resampling, scans, windows)
+_OURS: dict[Any, Callable[..., Any]] = {
+    operator: decompose
+    for family in _FAMILIES
+    for operator, decompose in family.DECOMPOSITIONS.items()
+}
+_aten = torch.ops.aten
+_KEPT = (
+    _aten.lstm.input, _aten.gru.input, _aten.rnn_tanh.input, _aten.rnn_relu.input,
+    _aten.max_pool1d.default, _aten.max_pool2d.default, _aten.max_pool3d.default,
+)  # fmt: skip
+"""Operators that are imported whole: PyTorch would unroll steps, and compute places of maxima."""
+
+
+def table(converted: Container[str]) -> dict[Any, Callable[..., Any]]:
+    """What to decompose, given the names of operators that have a converter.
+
+    PyTorch's own decompositions are used for all others that have one.
+    """
+    made: dict[Any, Callable[..., Any]] = torch.export.default_decompositions()
+    for operator, decompose in decomposition_table.items():
+        if not isinstance(operator, torch._ops.OpOverload):
+            continue
+        name = operator.__name__.partition(".")[0]
+        if operator.__name__ in converted and name not in _WRONG:
+            continue
+        if name not in _UNUSED and (not _is_reference(decompose) or name in _REFERENCES):
+            made[operator] = decompose
+    made.update(_OURS)
+    for operator in _KEPT:
+        made.pop(operator, None)
+    return made
+
+
+def _is_reference(decompose: Callable[..., Any]) -> bool:
+    """PyTorch's references consist of its primitives, which have no converter."""
+    return decompose.__module__.startswith("torch._refs")
+
+
+_WRONG = frozenset(("grid_sampler_2d",))
+"""Operators whose converter in TVM gives something else."""
+_REFERENCES = frozenset(("tril_indices", "triu_indices"))
+_UNUSED = frozenset(
+    (
+        "bernoulli", "native_dropout", "rand_like", "randn_like", "uniform",
+        "multilabel_margin_loss_forward",
+    )
+)  # fmt: skip
+"""Their decompositions draw other numbers, or give another result than PyTorch's kernel."""

@@ -1,0 +1,187 @@
+"""Cuts the nodes that nobody converts out of an exported program: each region is one call.
+
+Nodes get levels: compiled ones even, others odd, no lower than those of the nodes they read from.
+All others of one level are one region, the largest that no compiled node lies between.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from tvmscope.core.artifact import FALLBACK, Fallback
+from tvmscope.messages import Text
+
+_CHECKS = ("_assert_async", "_assert_scalar", "sym_constrain_range", "_assert_tensor_metadata")
+"""Operators that compute nothing, by the beginning of their names."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Nodes that run in PyTorch, and what goes in and out."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    part: Fallback
+    content: bytes
+    level: int
+
+
+def source_name(node: Node) -> str:
+    """The operator that a node was decomposed from, as it was named when the model was prepared."""
+    return str((node.meta.get("custom") or {}).get("tvmscope") or node.name)
+
+
+def dtype_name(value: torch.Tensor) -> str:
+    """As TVM calls the type."""
+    return str(value.dtype).removeprefix("torch.")
+
+
+def fixed_shape(value: Any) -> tuple[int, ...] | None:
+    """A tensor's sizes; None if it is no tensor for TVM, or some are known at run time only."""
+    if not isinstance(value, torch.Tensor) or value.dtype.is_complex:
+        return None
+    if not all(isinstance(size, int) for size in value.shape):
+        return None
+    return tuple(value.shape)
+
+
+def planned(nodes: Sequence[Node], regions: Sequence[Region]) -> Iterator[Node | Region]:
+    """Nodes and regions in an order in which each comes after what it reads."""
+    inside = {node for region in regions for node in region.nodes}
+    levels = _levels(nodes, inside)
+    rows: list[tuple[int, int, Node | Region]] = [
+        (levels[node], index, node)
+        for index, node in enumerate(nodes)
+        if node.op == "call_function" and node not in inside and not _checks(node)
+    ]
+    rows += [(region.level, -1, region) for region in regions]
+    for _, _, step in sorted(rows, key=lambda row: row[:2]):
+        yield step
+
+
+def cut(program: torch.export.ExportedProgram, refused: Mapping[Node, Text]) -> tuple[Region, ...]:
+    """These nodes and what must go with them, in regions."""
+    nodes = [n for n in program.graph.nodes if n.op == "call_function" and not _checks(n)]
+    reasons = _with_neighbours(nodes, dict(refused))
+    levels = _levels(program.graph.nodes, reasons.keys())
+    numbers = sorted({levels[node] for node in reasons})
+    return tuple(
+        _region(
+            program, [n for n in nodes if n in reasons and levels[n] == number], reasons, number
+        )
+        for number in numbers
+    )
+
+
+def _checks(node: Node) -> bool:
+    name = getattr(node.target, "__name__", "")
+    return not node.users and name.startswith(_CHECKS)
+
+
+def _with_neighbours(nodes: Sequence[Node], reasons: dict[Node, Text]) -> dict[Node, Text]:
+    """Nodes that exchange something that is no tensor of known size with these go along."""
+    changed = True
+    while changed:
+        changed = False
+        for node in nodes:
+            for maker in node.all_input_nodes:
+                if maker.op != "call_function" or fixed_shape(maker.meta.get("val")) is not None:
+                    continue
+                if (node in reasons) != (maker in reasons):
+                    new, old = (node, maker) if maker in reasons else (maker, node)
+                    reasons[new] = reasons[old]
+                    changed = True
+    return reasons
+
+
+def _levels(nodes: Any, refused: Any) -> dict[Node, int]:
+    levels: dict[Node, int] = {}
+    for node in nodes:
+        if node.op != "call_function":
+            continue
+        least = max((levels.get(source, 0) for source in node.all_input_nodes), default=0)
+        levels[node] = least + (least % 2 != (node in refused))
+    return levels
+
+
+def _region(
+    program: torch.export.ExportedProgram,
+    nodes: Sequence[Node],
+    reasons: Mapping[Node, Text],
+    level: int,
+) -> Region:
+    inside, held = set(nodes), _held(program)
+    read = dict.fromkeys(s for node in nodes for s in node.all_input_nodes if s not in inside)
+    inputs = tuple(s for s in read if s.op != "get_attr" and s.name not in held)
+    outputs = tuple(
+        node
+        for node in nodes
+        if isinstance(node.meta.get("val"), torch.Tensor)
+        and any(user not in inside and not _checks(user) for user in node.users)
+    )
+    module = _module(program, nodes, inputs, outputs, [s for s in read if s not in inputs], held)
+    examples = tuple(
+        torch.zeros(tuple(n.meta["val"].shape), dtype=n.meta["val"].dtype) for n in inputs
+    )
+    with torch.no_grad():
+        exported = torch.export.export(module, examples, strict=False)
+    stream = io.BytesIO()
+    torch.export.save(exported, stream)
+    content = stream.getvalue()
+    digest = hashlib.sha256(content).hexdigest()
+    named = dict.fromkeys(source_name(n) for n in nodes if n.target is not operator.getitem)
+    part = Fallback(
+        name=f"{FALLBACK}region_{digest[:16]}",
+        framework="torch",
+        operators=tuple(named),
+        reason=next(reasons[node] for node in nodes),
+        digest=digest,
+        fixed=all(fixed_shape(node.meta["val"]) is not None for node in outputs),
+    )
+    return Region(tuple(nodes), inputs, outputs, part, content, level)
+
+
+def _held(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
+    """Weights, buffers and constants by the name of their placeholder."""
+    kind = torch.export.graph_signature.InputKind.USER_INPUT
+    stored = {**program.state_dict, **program.constants}
+    return {
+        spec.arg.name: stored[str(spec.target)]
+        for spec in program.graph_signature.input_specs
+        if spec.kind is not kind
+    }
+
+
+def _module(
+    program: torch.export.ExportedProgram,
+    nodes: Sequence[Node],
+    inputs: Sequence[Node],
+    outputs: Sequence[Node],
+    constants: Sequence[Node],
+    held: Mapping[str, torch.Tensor],
+) -> GraphModule:
+    graph, made = Graph(), dict[Node, Node]()
+    attributes: dict[str, Any] = {}
+    for node in inputs:
+        made[node] = graph.placeholder(node.name)
+    for node in constants:
+        value = (
+            held[node.name]
+            if node.name in held
+            else getattr(program.graph_module, str(node.target))
+        )
+        attributes[node.name] = value.detach() if isinstance(value, torch.Tensor) else value
+        made[node] = graph.get_attr(node.name)
+    for node in nodes:
+        made[node] = graph.node_copy(node, made.__getitem__)
+    graph.output(tuple(made[node] for node in outputs))
+    return GraphModule(attributes, graph)

@@ -1,0 +1,103 @@
+"""Serves the built site, or the lessons alone, to a browser on this machine.
+
+It listens on the loopback address only, answers GET, and refuses requests that were meant for
+another host name, so that a foreign page cannot read it through a name of its own.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping
+from functools import partial
+from http.server import (
+    BaseHTTPRequestHandler,
+    SimpleHTTPRequestHandler,
+    ThreadingHTTPServer,
+)
+from pathlib import Path
+from threading import Lock
+
+from tvmscope.learn.lesson import Lesson
+from tvmscope.messages import _, language, render
+
+HOST = "127.0.0.1"
+_NAMES = (HOST, "localhost")
+
+Make = Callable[[str], str]
+"""A lesson's page by its name; measures, and may take a minute."""
+
+
+class _Local(BaseHTTPRequestHandler):
+    """Answers those who mean this machine."""
+
+    def parse_request(self) -> bool:
+        if not super().parse_request():
+            return False
+        if self.headers.get("Host", "").rsplit(":", 1)[0] not in _NAMES:
+            self.send_error(403)
+            return False
+        return True
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
+        """Say nothing: the terminal belongs to the reader."""
+
+
+class _Site(_Local, SimpleHTTPRequestHandler):
+    """Files of a folder."""
+
+
+class _Lessons(_Local):
+    """An index, and each lesson measured when it is first asked for."""
+
+    def __init__(
+        self,
+        lessons: Mapping[str, Lesson],
+        make: Make,
+        kept: dict[str, str],
+        lock: Lock,
+        *args: object,
+    ) -> None:
+        self._lessons, self._make, self._kept, self._lock = lessons, make, kept, lock
+        super().__init__(*args)  # type: ignore[arg-type]  # the server gives what the base takes
+
+    def do_GET(self) -> None:
+        name = self.path.strip("/")
+        if name and name not in self._lessons:
+            self.send_error(404)
+            return
+        body = (self._page(name) if name else index(self._lessons)).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _page(self, name: str) -> str:
+        with self._lock:  # two at once would disturb each other's times
+            if name not in self._kept:
+                self._kept[name] = self._make(name)
+            return self._kept[name]
+
+
+def index(lessons: Mapping[str, Lesson]) -> str:
+    """A page with a link to every lesson."""
+    items = "".join(
+        f'<li><a href="/{html.escape(name)}">{html.escape(render(lesson.title))}</a></li>'
+        for name, lesson in lessons.items()
+    )
+    note = html.escape(_("A lesson is measured on this machine when it is opened: some seconds."))
+    return (
+        f'<!doctype html><html lang="{language()}"><meta charset="utf-8">'
+        "<title>tvmscope learn</title>"
+        f"<h1>tvmscope learn</h1><p>{note}</p><ul>{items}</ul></html>"
+    )
+
+
+def site_server(folder: Path, port: int) -> ThreadingHTTPServer:
+    """Of a built site."""
+    return ThreadingHTTPServer((HOST, port), partial(_Site, directory=str(folder)))
+
+
+def lesson_server(lessons: Mapping[str, Lesson], make: Make, port: int) -> ThreadingHTTPServer:
+    """Of the lessons alone, where no site was built."""
+    return ThreadingHTTPServer((HOST, port), partial(_Lessons, lessons, make, {}, Lock()))
