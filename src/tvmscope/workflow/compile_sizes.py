@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.dynamic import Dynamic, DynamicRange, parse_dynamic
 from tvmscope.core.model import Prepared
+from tvmscope.core.prepared.dynamic import Dynamic, DynamicRange, parse_dynamic
 from tvmscope.errors import BuildError, UsageError
 from tvmscope.measure.remote import remote
 from tvmscope.measure.worker import run_within

@@ -1,1 +1,1 @@
-"""What is kept beside a prepared model: its operators' names, its sensitivity to rounding."""
+"""What is kept beside a prepared model: operators' names, sensitivity to rounding, sizes."""
