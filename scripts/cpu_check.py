@@ -37,9 +37,9 @@ from tvmscope.progress import Silent
 from tvmscope.runtime.artifact import read, read_kernels
 from tvmscope.stages.job import Job, begin
 from tvmscope.stages.options import Options
+from tvmscope.stages.planning.rows import PlannedRow, unbuilt_entry
 from tvmscope.stages.profile import profile_entries
 from tvmscope.stages.race import by_framework, race
-from tvmscope.stages.rows import PlannedRow, unbuilt_entry
 
 OURS, PEER = "tvmscope", "onnxruntime"
 FIRST = "resnet50"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.command import TORCH_NET
+from tvmscope.machine.cpu_features import usable_cores
+from tvmscope.measure.fork_server import ForkServer
+from tvmscope.stages.preload import fork_server
 
 os.environ["TVMSCOPE_COMPILE_CACHE"] = "off"  # a test of the compiler must not find its result
 
@@ -37,3 +41,10 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("net") / "net.py"
     file.write_text(TORCH_NET)
     return file
+
+
+@pytest.fixture(scope="session")
+def worker_server() -> Iterator[ForkServer]:
+    """Forks workers: it has imported TVM and PyTorch already."""
+    with fork_server(usable_cores()) as server:
+        yield server

@@ -26,6 +26,7 @@ NEEDS_TVM = {
     "learn": ("learn", "split"),
     "profile": ("profile", "resnet50"),
     "run": ("run", "artifact"),
+    "suite": ("suite", "resnet50"),
     "tune": ("tune", "resnet50"),
 }
 SOMETIMES = [

@@ -25,7 +25,7 @@ from tvmscope.compiler.kernels.scatter import boxes
 from tvmscope.compiler.kernels.scatter.plan import Box, copied_rows
 from tvmscope.compiler.kernels.selection import sort
 from tvmscope.compiler.manifest.context import Context
-from tvmscope.compiler.rewrites import fast_math, split_batch
+from tvmscope.compiler.rewrites.cpu import fast_math, split_batch
 from tvmscope.compiler.rewrites.cuda.compile_units import packed_name
 from tvmscope.compiler.schedules import cpu, cuda
 from tvmscope.compiler.schedules.apply import finished

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from support.paired_graph import Graph, Node
-from tvmscope.compiler.rewrites.block_layout import block_layout
+from tvmscope.compiler.rewrites.cpu.block_layout import block_layout
 from tvmscope.core.target import Target
 
 CHANNELS = (7, 16, 31, 32)

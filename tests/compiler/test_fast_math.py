@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 
 from support.paired_graph import Graph
-from tvmscope.compiler.rewrites.fast_math import fast_math
+from tvmscope.compiler.rewrites.cpu.fast_math import fast_math
 from tvmscope.core.target import Target
 
 Array = np.ndarray[Any, Any]

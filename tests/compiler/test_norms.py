@@ -13,7 +13,7 @@ from tvm import relax
 from support.graph_passes import check, const, module
 from tvmscope.compiler import in_memory
 from tvmscope.compiler.describe.sources import Imported
-from tvmscope.compiler.rewrites.norm_rows import norm_rows
+from tvmscope.compiler.rewrites.cpu.norm_rows import norm_rows
 from tvmscope.core.options import CompileOptions
 
 Array = np.ndarray[Any, Any]

@@ -12,10 +12,10 @@ from support.rows import key
 from tvmscope.backends import all_backends
 from tvmscope.backends.api import LoadRequest
 from tvmscope.compiler.build import build
-from tvmscope.core import operators
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT32
+from tvmscope.core.prepared import operators
 from tvmscope.core.profile import Profile
 from tvmscope.core.target import Target
 from tvmscope.errors import RunError

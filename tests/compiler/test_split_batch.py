@@ -13,7 +13,7 @@ from tvm import relax
 from support.paired_graph import Graph, Node
 from support.references import PREPARE
 from tvmscope.compiler.build import build
-from tvmscope.compiler.rewrites.split_batch import PARTS, split_batch
+from tvmscope.compiler.rewrites.cpu.split_batch import PARTS, split_batch
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target

@@ -13,7 +13,7 @@ from tvmscope.backends import all_backends, onnxruntime, torch_module
 from tvmscope.backends.api import LoadRequest
 from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, TF32, Precision
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import plan_rows
+from tvmscope.stages.planning.plan import plan_rows
 
 PEERS = ("torch", "torch-compile", "torch-compile-max-autotune", "onnxruntime")
 

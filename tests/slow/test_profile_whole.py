@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from support.references import PREPARE
-from tvmscope.core import operators
 from tvmscope.core.options import LoadOptions
+from tvmscope.core.prepared import operators
 from tvmscope.measure.worker import run_isolated
 from tvmscope.stages.options import Options
 from tvmscope.workflow.profile import profile

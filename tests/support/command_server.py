@@ -2,7 +2,8 @@
 
 Most of a short command's time is Python's start and imports. A forked process has an exit code,
 streams, a folder and an end of its own, as the installed command has; it only skips the imports.
-This file runs as the server's main program; `support.command` is its client.
+Its workers come from a fork server that serves all commands, for the same reason. This file runs
+as the server's main program; `support.command` is its client.
 """
 
 from __future__ import annotations
@@ -26,17 +27,33 @@ def preload() -> None:
             importlib.import_module(info.name)
 
 
+def started_workers() -> object:
+    """A fork server for the workers of all commands, as `tvmscope suite` has one for its problems.
+
+    It is this process's child: a command, which is forked from here, must not wait for it.
+    """
+    from tvmscope.machine.cpu_features import usable_cores
+    from tvmscope.stages.preload import fork_server
+
+    server = fork_server(usable_cores())
+    server.start()
+    server._process = None
+    return server
+
+
 def serve(connection: socket.socket) -> None:
     """Answer each request with the process id, then with how the process ended."""
+    workers = None
     while True:
         message, descriptors, _flags, _address = socket.recv_fds(connection, 1 << 16, 2)
         if not message:
             return
         request = json.loads(message)
+        workers = workers or started_workers()
         child = os.fork()
         if child == 0:
             connection.close()
-            become(request, descriptors)
+            become(request, descriptors, workers)
         for descriptor in descriptors:
             os.close(descriptor)
         connection.send(json.dumps(child).encode())
@@ -44,9 +61,10 @@ def serve(connection: socket.socket) -> None:
         connection.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
 
 
-def become(request: dict[str, object], descriptors: list[int]) -> None:
+def become(request: dict[str, object], descriptors: list[int], workers: object) -> None:
     """Be the command; does not return."""
     from tvmscope.cli.main import main
+    from tvmscope.measure import confinement
 
     for number, descriptor in zip((1, 2), descriptors, strict=True):
         os.dup2(descriptor, number)
@@ -54,7 +72,8 @@ def become(request: dict[str, object], descriptors: list[int]) -> None:
     os.chdir(str(request["cwd"]))
     sys.argv[1:] = request["args"]
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.exit(main())
+    with confinement.confined(confinement.Confinement(server=workers)):
+        sys.exit(main())
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial, TuningTask
+from tvmscope.measure.confinement import Confinement, confined
+from tvmscope.measure.fork_server import ForkServer
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
 from tvmscope.tuning.records import lookup as records
@@ -23,6 +25,13 @@ from tvmscope.tuning.trials.runners import LocalRunner
 from tvmscope.tuning.trials.workshop import Setting, Workshop
 
 TIMEOUT_S = 4.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forked_workers(worker_server: ForkServer) -> Iterator[None]:
+    """Workers skip the imports, which are most of what a small network costs."""
+    with confined(Confinement(server=worker_server)):
+        yield
 
 
 @pytest.fixture(scope="session")

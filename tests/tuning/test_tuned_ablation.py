@@ -13,7 +13,7 @@ from tvmscope.core.session import load
 from tvmscope.core.tuning import Candidate
 from tvmscope.runtime.artifact import read_kernels
 from tvmscope.stages.options import Options
-from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.stages.targets import resolve_targets
 from tvmscope.tuning.records.database import Database
 from tvmscope.workflow.ablating import ablate

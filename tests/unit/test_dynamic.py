@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvmscope.core.dynamic import Dynamic, parse_dynamic
+from tvmscope.core.prepared.dynamic import Dynamic, parse_dynamic
 from tvmscope.errors import UsageError
 from tvmscope.runtime.dynamic import LoadedDynamic
 

@@ -25,7 +25,7 @@ from tvmscope.errors import BuildError, UsageError
 from tvmscope.progress import Silent
 from tvmscope.stages.job import Job
 from tvmscope.stages.options import Options
-from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.workflow.fixing import calibration, fix
 
 SLOW, MIDDLE, FAST = {"run_s": 40e-3}, {"run_s": 20e-3}, {"run_s": 2e-3}

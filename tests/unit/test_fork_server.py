@@ -46,6 +46,18 @@ def test_a_worker_has_what_the_server_imported_and_one_thread(server: ForkServer
         assert worker.pid != server.pid
 
 
+def test_a_worker_has_its_parents_folder_and_variables(
+    any_server: ForkServer | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if any_server is not None:
+        any_server.start()  # somewhere else, and without the variable
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SET_LATER", "3")
+    with confined(Confinement(server=any_server)), Worker("w") as worker:
+        assert worker.call(here(evil.places))[0] == str(tmp_path)
+        assert worker.call(here(evil.environment), "SET_LATER") == "3"
+
+
 def test_outside_of_a_confinement_workers_are_spawned() -> None:
     with Worker("w") as worker:
         assert worker.call(here(evil.has_marker)) == (False, 1)

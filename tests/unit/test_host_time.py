@@ -19,8 +19,8 @@ from tvmscope.backends.profilers.onnxruntime import read_events
 from tvmscope.backends.profilers.openvino import OpenVinoProfiler
 from tvmscope.backends.profilers.openvino_host import LINKS, HostCost, calibrate, frame, in_turns
 from tvmscope.backends.profilers.torch import TorchProfiler
-from tvmscope.core import operators
-from tvmscope.core.operators import Operators
+from tvmscope.core.prepared import operators
+from tvmscope.core.prepared.operators import Operators
 from tvmscope.core.profile import Profile
 from tvmscope.profiling.kernels import profile_runner
 

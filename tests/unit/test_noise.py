@@ -12,7 +12,7 @@ from tvmscope.benchmark import differences
 from tvmscope.benchmark.noise import FACTOR
 from tvmscope.benchmark.verify import verify
 from tvmscope.core.measurement import Accuracy
-from tvmscope.core.sensitivity import MASK, MAX, RMS, TRUTH
+from tvmscope.core.prepared.sensitivity import MASK, MAX, RMS, TRUTH
 from tvmscope.storage.files import write_npz
 
 Arrays = dict[str, Any]

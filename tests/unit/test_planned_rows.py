@@ -17,10 +17,11 @@ from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.errors import UsageError
 from tvmscope.progress import Silent
 from tvmscope.runtime.artifact import save_kernels
-from tvmscope.stages import plan, profile, tuned_rows
+from tvmscope.stages import profile
 from tvmscope.stages.job import Job
 from tvmscope.stages.options import Options
-from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.planning import plan, tuned_rows
+from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.tuning.records.matching import Found
 
 CHOICES = {"conv": Choice(candidate=Candidate(), source="a.jsonl", cpu="x", threads=2, date="")}

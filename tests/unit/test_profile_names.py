@@ -15,8 +15,8 @@ from tvmscope.backends.profilers.openvino import OpenVinoProfiler, without_first
 from tvmscope.backends.profilers.openvino_host import HostCost
 from tvmscope.backends.profilers.torch import find_sources
 from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
-from tvmscope.core import operators
-from tvmscope.core.operators import Operators
+from tvmscope.core.prepared import operators
+from tvmscope.core.prepared.operators import Operators
 
 node = helper.make_node
 

@@ -29,9 +29,9 @@ from tvmscope.stages import build, job
 from tvmscope.stages.artifact import inputs_for
 from tvmscope.stages.build import build_rows
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import plan_rows
+from tvmscope.stages.planning.plan import plan_rows
+from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.stages.race import Expected, not_yet, race
-from tvmscope.stages.rows import PlannedRow
 from tvmscope.tuning.records.matching import Found
 
 READY = Prepared(Path("nowhere"), samples.MODEL)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tvmscope.benchmark.differences import Array, difference
-from tvmscope.core.sensitivity import MASK, MAX, RMS, TRUTH
+from tvmscope.core.prepared.sensitivity import MASK, MAX, RMS, TRUTH
 from tvmscope.storage.files import map_npz
 
 FACTOR = 8.0

@@ -10,8 +10,8 @@ from tvmscope.benchmark.plan import Entry
 from tvmscope.benchmark.verify import verify
 from tvmscope.core.measurement import Accuracy, Cause, GpuUse, Measurement, Result, Status
 from tvmscope.core.options import MeasureOptions
+from tvmscope.core.prepared.sensitivity import UNIT
 from tvmscope.core.row import Device, RowKey
-from tvmscope.core.sensitivity import UNIT
 from tvmscope.core.stats import cov, spread
 from tvmscope.errors import BackendUnavailable, TvmscopeError, one_line
 from tvmscope.machine.gpu_state import GpuState

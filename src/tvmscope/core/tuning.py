@@ -66,9 +66,9 @@ class TuningTask:
     """How often a run of the model calls it."""
     flops: float | None
     bytes: float | None
-    """Of one call."""
+    """The work of one call."""
     lowerings: tuple[Lowering, ...]
-    """The first one is what is compiled without records."""
+    """The kernel's lowerings; the first one is compiled if there are no records."""
     candidates: tuple[Candidate, ...] = ()
     """The rule's own search space, the untuned candidate (no params) first."""
     source_ops: tuple[str, ...] = ()
@@ -107,12 +107,12 @@ class Trial:
     rule_from: str | None = None
     """The distribution that brought the rule, and its version; None for a built-in one."""
     date: str = ""
-    """UTC, ISO 8601."""
+    """The time in UTC, ISO 8601."""
     seed: int | None = None
     stage: Literal["search", "validated"] = "search"
     """`validated` trials were measured again, interleaved with the untuned kernel."""
     baseline_s: tuple[float, ...] = ()
-    """Of a validated trial: the untuned kernel's times in the same interleaved run."""
+    """For a validated trial: the untuned kernel's times in the same interleaved run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,9 +167,9 @@ class TuningPoint:
     trial: int
     """How many candidates of the task had been tried, earlier runs included."""
     elapsed_s: float
-    """Since this search began."""
+    """Seconds since this search began."""
     best_s: float
-    """Of one call, on the bench."""
+    """The best time of one call, on the bench."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +182,7 @@ class Part:
     factor: float | None = None
     """The time without it over the time with it, in interleaved runs."""
     interval: tuple[float, float] | None = None
-    """95 % of `factor`."""
+    """The 95 % interval of `factor`."""
     reason: Text | None = None
     """Why it could not be taken back: what was left could not be built, or was wrong."""
 
@@ -196,34 +196,34 @@ class TunedTask:
     rule: str | None
     calls: int
     total_s: float
-    """Of all calls in a run of the untuned model, as profiled."""
+    """The time of all calls in a run of the untuned model, as profiled."""
     share: float
-    """Of the untuned model's time."""
+    """The share of the untuned model's time."""
     least_s: float
     """What the roof allows for all calls; 0 where no roof is known."""
     flops: float | None
-    """Of one call."""
+    """The work of one call."""
     candidates: int
     """The size of the rule's own space."""
     expected_s: float | None = None
     """What a search may hope to save in a run; an assumption (see `tuning.plan`)."""
     expected_per_minute_s: float | None = None
     trials: int = 0
-    """Of this run."""
+    """Trials of this run."""
     earlier: int = 0
-    """Of earlier runs; they were not repeated."""
+    """Trials of earlier runs, which were not repeated."""
     failed: int = 0
     wrong: int = 0
     untuned_s: float | None = None
     best_s: float | None = None
-    """Of one call, on the bench of the search."""
+    """The time of one call, on the bench of the search."""
     points: tuple[TuningPoint, ...] = ()
     chosen: Candidate | None = None
     """What the tuned model uses; None where the untuned kernel stays."""
     speedup: float | None = None
-    """Of the chosen kernel over the untuned one, in interleaved runs."""
+    """The speed-up of the chosen kernel over the untuned one, in interleaved runs."""
     interval: tuple[float, float] | None = None
-    """95 % of `speedup`."""
+    """The 95 % interval of `speedup`."""
     own: Params = field(default_factory=dict)
     """What the rule itself takes for the chosen parameters, where that is known."""
     steps: tuple[str, ...] = ()

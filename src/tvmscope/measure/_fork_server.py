@@ -44,13 +44,15 @@ class Server:
                 data, fds, _, _ = socket.recv_fds(self.control, 1 << 20, _FDS)
                 if not data:
                     return
-                self.fork(pickle.loads(data), *fds)
+                self.fork(*pickle.loads(data), *fds)
 
-    def fork(self, env: dict[str, str], connection: int, log: int, status: int) -> None:
+    def fork(
+        self, env: dict[str, str], folder: str, connection: int, log: int, status: int
+    ) -> None:
         """Start a worker and tell its process id."""
         pid = os.fork()
         if pid == 0:
-            self.become_worker(env, connection, log, status)
+            self.become_worker(env, folder, connection, log, status)
         os.setpgid(pid, pid)  # here: the parent may want to kill the group at once
         os.close(connection)
         os.close(log)
@@ -58,7 +60,9 @@ class Server:
         with contextlib.suppress(BrokenPipeError):
             os.write(status, WORD.pack(pid))
 
-    def become_worker(self, env: dict[str, str], connection: int, log: int, status: int) -> None:
+    def become_worker(
+        self, env: dict[str, str], folder: str, connection: int, log: int, status: int
+    ) -> None:
         """The forked process; never returns."""
         code = 1
         try:
@@ -72,6 +76,7 @@ class Server:
             os.dup2(log, 2)
             os.close(log)
             os.environ.update(env)
+            os.chdir(folder)
             faulthandler.enable()
             die_with_parent(self.pid)
             _child.attend(Connection(connection))

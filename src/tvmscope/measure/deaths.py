@@ -14,7 +14,7 @@ DeathKind = Literal["crash", "hang", "exit", "memory", "time", "disk"]
 
 
 def describe_exit(code: int, tail: list[str]) -> tuple[DeathKind, Text]:
-    """What an exit code and the output before it say."""
+    """Describe an end from the exit code and the output before it."""
     if code >= 0:
         return "exit", msg("exited with code {code}", code=code)
     words = (signal.strsignal(-code) or "unknown").lower()
@@ -28,5 +28,5 @@ def describe_exit(code: int, tail: list[str]) -> tuple[DeathKind, Text]:
 
 
 def until_dump(lines: list[str]) -> Iterator[str]:
-    """The lines before Python's own crash dump."""
+    """Return the lines before Python's own crash dump."""
     return takewhile(lambda line: not line.startswith("Fatal Python error"), lines)

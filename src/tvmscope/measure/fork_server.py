@@ -96,8 +96,11 @@ class ForkServer:
         return None if self._process is None else self._process.pid
 
     def fork(self, connection: socket.socket, log: int, env: Mapping[str, str]) -> ForkedProcess:
-        """A worker that serves `connection` and writes to `log`."""
-        request = pickle.dumps(dict(env))
+        """A worker that serves `connection` and writes to `log`.
+
+        It has this process's folder and variables, as a spawned one would have.
+        """
+        request = pickle.dumps((dict(environment(env)), os.getcwd()))
         for attempt in (1, 2):
             with self._lock:
                 control = self._started()

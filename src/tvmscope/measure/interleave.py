@@ -69,7 +69,7 @@ class Pace:
 
 @dataclass
 class Lane:
-    """One subject and what was measured of it; a failure takes it out, the others go on."""
+    """One subject and its measurements; a failure removes it, the others continue."""
 
     name: str
     subject: Subject
@@ -77,7 +77,7 @@ class Lane:
     pace: Pace | None = None
     run_s: float | None = None
     cost_s: float | None = None
-    """Wall time per run with all that surrounds it, such as emptying the caches."""
+    """Wall time per run including everything around it, such as emptying the caches."""
     used_s: float = 0.0
     warmups_s: tuple[float, ...] = ()
     rounds_s: list[tuple[float, ...]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Lane:
     failure: TvmscopeError | None = None
     notes: tuple[Text, ...] = ()
     watch: Callable[[], object] | None = None
-    """Called right after each round: the machine is still as it was."""
+    """Called right after each round, while the machine is still in the same state."""
 
 
 def interleave(

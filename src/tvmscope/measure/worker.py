@@ -195,7 +195,7 @@ class Worker:
         self._paused = True
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let the process continue."""
         self._signal(signal.SIGCONT)
         self._paused = False
 
@@ -317,13 +317,13 @@ class Worker:
 
 
 def run_isolated(function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
-    """Run one function in a process of its own and return its result."""
+    """Run one function in a separate process and return its result."""
     with Worker(str(function)) as worker:
         return worker.call(function, *args, **kw)
 
 
 def run_within(timeout_s: float, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
-    """The same with a limit of its own for the time that it may take."""
+    """Do the same with a time limit of its own."""
     with Worker(str(function), timeout_s=timeout_s) as worker:
         return worker.call(function, *args, **kw)
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tvmscope.core import operators
 from tvmscope.core.model import Model, TensorSpec
-from tvmscope.core.operators import Operators
 from tvmscope.core.options import LoadOptions
+from tvmscope.core.prepared import operators
+from tvmscope.core.prepared.operators import Operators
 from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.extras import install
 from tvmscope.messages import Text, msg

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tvmscope.core.sensitivity import MASK, MAX, RMS, TRUTH
+from tvmscope.core.prepared.sensitivity import MASK, MAX, RMS, TRUTH
 from tvmscope.models.folder import read_prepared
 from tvmscope.storage.files import map_npz, write_npz
 

@@ -21,7 +21,7 @@ from tvmscope.measure.worker import Worker
 from tvmscope.messages import Text, msg
 
 BUDGET_S = 3.0
-"""Aimed time of all runs together; a model that takes longer than this runs once each way."""
+"""Target time of all runs together; a model that takes longer runs once in each mode."""
 _LEAST_TURNS, _MOST_TURNS = 5, 40
 _WARM_UP_S = 0.3
 
@@ -36,18 +36,18 @@ def profile_row(
     budget_s: float = BUDGET_S,
     log_path: Path | None = None,
 ) -> Profile:
-    """Load a row in a worker of its own and profile it there."""
+    """Load a row in a separate worker and profile it there."""
     with Worker(key.label, env=env, timeout_s=timeout_s, log_path=log_path) as worker:
         worker.load(load, request)
         return worker.apply(PROFILE, key, budget_s)
 
 
 def profile_runner(runner: Any, key: RowKey, budget_s: float) -> Profile:
-    """Called in the worker, on its loaded runner."""
+    """Profile the loaded runner; called in the worker."""
     plain_s = _warm_up(runner.run)
     profiler: Profiler = runner.profiler()
     slow = plain_s > budget_s / 4
-    if not slow:  # the first instrumented run sets things up; its trace is dropped
+    if not slow:  # the first instrumented run initialises the instrument; its trace is dropped
         profiler.run()
     plain: list[float] = []
     profiled: list[float] = []
@@ -71,12 +71,13 @@ PROFILE = here(profile_runner)
 
 
 def _turn(run: Callable[[], float], slow: bool) -> list[float]:
-    """Two runs: after the other kind's, the first finds its data and threads gone."""
+    """Do two runs: after runs of the other kind, the first finds cold caches and sleeping
+    threads."""
     return [run() for _ in range(1 if slow else 2)]
 
 
 def _warm_up(run: Callable[[], None]) -> float:
-    """Run until warm; the shortest time, as others may disturb."""
+    """Run until warm; return the shortest time, because other processes may disturb a run."""
     start, times = time.perf_counter(), [_timed(run)]
     while time.perf_counter() - start < _WARM_UP_S:
         times.append(_timed(run))

@@ -20,10 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tvmscope import plugins
-from tvmscope.core import operators
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
+from tvmscope.core.prepared import operators
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError
 from tvmscope.runtime import artifact as artifacts

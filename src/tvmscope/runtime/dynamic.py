@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.dynamic import Dynamic
+from tvmscope.core.prepared.dynamic import Dynamic
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts

@@ -22,7 +22,7 @@ from tvmscope.models.inputs import seeded
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages.job import begin
 from tvmscope.stages.options import Options
-from tvmscope.stages.rows import items_per_run
+from tvmscope.stages.planning.rows import items_per_run
 from tvmscope.stages.targets import threads_of
 from tvmscope.storage.files import write_npz
 

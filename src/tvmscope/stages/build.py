@@ -19,10 +19,10 @@ from tvmscope.measure.worker import WorkerDied
 from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress
 from tvmscope.runtime.artifact import read_kernels
-from tvmscope.stages import tuned_rows
 from tvmscope.stages.builder import Builder
 from tvmscope.stages.options import Options
-from tvmscope.stages.rows import PlannedRow, unbuilt_entry
+from tvmscope.stages.planning import tuned_rows
+from tvmscope.stages.planning.rows import PlannedRow, unbuilt_entry
 from tvmscope.stages.targets import threads_of
 
 CORES_PER_CHAIN = 2

@@ -25,7 +25,7 @@ from tvmscope.runtime.artifact import cpu_problem
 from tvmscope.stages import places
 from tvmscope.stages.job import Job
 from tvmscope.stages.options import Options
-from tvmscope.stages.rows import PlannedRow, built_entry
+from tvmscope.stages.planning.rows import PlannedRow, built_entry
 
 _ROOFS = here(roofs.measure)
 ROOFS_TIMEOUT_S = 60.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tvmscope.benchmark.verify import mismatch
-from tvmscope.core.dynamic import SizeCost
+from tvmscope.core.prepared.dynamic import SizeCost
 from tvmscope.messages import Text
 from tvmscope.runtime import dynamic
 

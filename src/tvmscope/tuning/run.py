@@ -11,7 +11,7 @@ from tvmscope.core.profile import Profile
 from tvmscope.core.target import Target
 from tvmscope.stages.builder import Builder
 from tvmscope.stages.job import Job
-from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.stages.targets import threads_of
 from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.trials.workshop import Workshop

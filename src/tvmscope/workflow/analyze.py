@@ -18,10 +18,10 @@ from tvmscope.stages.build import build_rows
 from tvmscope.stages.facts import diagnosed
 from tvmscope.stages.job import Job, begun
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import plan_rows, without_needless_export
+from tvmscope.stages.planning.plan import plan_rows, without_needless_export
+from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.stages.profile import profile_rows
 from tvmscope.stages.race import by_framework, not_yet, race
-from tvmscope.stages.rows import PlannedRow
 from tvmscope.stages.targets import resolve_targets
 from tvmscope.tuning.job.stock import with_searched
 from tvmscope.tuning.job.tune import tune

@@ -19,7 +19,7 @@ from tvmscope.stages import places
 from tvmscope.stages.builder import Builder, known_artifact, remember_source
 from tvmscope.stages.load import loaded
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import with_export
+from tvmscope.stages.planning.plan import with_export
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.job.tune import tune
 from tvmscope.tuning.records.lookup import find_choices

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tvmscope.core.artifact import Artifact
-from tvmscope.core.dynamic import Dynamic, DynamicRange, parse_dynamic
 from tvmscope.core.model import Prepared
+from tvmscope.core.prepared.dynamic import Dynamic, DynamicRange, parse_dynamic
 from tvmscope.errors import BuildError, UsageError
 from tvmscope.measure.remote import remote
 from tvmscope.measure.worker import run_within
@@ -22,7 +22,7 @@ from tvmscope.runtime.artifact import read
 from tvmscope.stages.builder import Builder
 from tvmscope.stages.load import prepared
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import with_export
+from tvmscope.stages.planning.plan import with_export
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.records.lookup import find_choices
 from tvmscope.units import format_s

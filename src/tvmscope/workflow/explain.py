@@ -27,7 +27,8 @@ _MOST_NAMES = 8
 
 
 def explain(path: Path) -> Session:
-    """The session at `path` with the findings of today's rules; an artifact has only kernels."""
+    """Return the session at `path` with the findings of today's rules; an artifact has only
+    kernels."""
     return diagnosed(_of_artifact(path) if _is_artifact(path) else load(path))
 
 
@@ -36,7 +37,7 @@ def _is_artifact(path: Path) -> bool:
 
 
 def _of_artifact(folder: Path) -> Session:
-    """What an artifact says of itself: model, target and kernels, and nothing measured."""
+    """Return what an artifact knows about itself: model, target and kernels, no measurements."""
     from tvmscope.runtime import artifact as artifacts
     from tvmscope.stages.artifact import session_of
     from tvmscope.stages.options import Options
@@ -98,7 +99,7 @@ class Kernels:
 
 
 def kernels_at(path: Path) -> Kernels:
-    """The kernels of what is saved at `path`."""
+    """Return the kernels of the session or artifact at `path`."""
     session = explain(path)
     ops: dict[tuple[RowKey | None, str], set[str]] = {}
     for profile in session.profiles:

@@ -19,7 +19,7 @@ from tvmscope.stages.build import build_rows
 from tvmscope.stages.job import begin
 from tvmscope.stages.load import loaded
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import plan_rows, without_needless_export
+from tvmscope.stages.planning.plan import plan_rows, without_needless_export
 from tvmscope.stages.profile import profile_entries, warned
 from tvmscope.stages.targets import resolve_targets
 from tvmscope.tuning.records.lookup import records_of

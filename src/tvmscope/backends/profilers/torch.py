@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.backends.profilers.cupti import Activity, Recording
-from tvmscope.core import operators
+from tvmscope.core.prepared import operators
 from tvmscope.messages import Text, msg
 
 if TYPE_CHECKING:

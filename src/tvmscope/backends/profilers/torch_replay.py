@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tvmscope.backends.api import Span, Trace
 from tvmscope.backends.profilers import cupti
 from tvmscope.backends.profilers.torch import TorchProfiler, kind_of
-from tvmscope.core import operators
+from tvmscope.core.prepared import operators
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
 

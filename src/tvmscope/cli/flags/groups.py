@@ -287,30 +287,32 @@ def compilation(
 
 
 _TIME = msg("How to measure")
+Iterations = Annotated[
+    int | None,
+    option(
+        _TIME,
+        "--iterations",
+        metavar="N",
+        min=1,
+        help=msg("Time exactly this many runs per backend."),
+    ),
+]
+Warmup = Annotated[
+    int | None,
+    option(
+        _TIME,
+        "--warmup",
+        metavar="N",
+        min=0,
+        help=msg("Do exactly this many warm-up runs."),
+        default=msg("until steady"),
+    ),
+]
 
 
 def measurement(
-    iterations: Annotated[
-        int | None,
-        option(
-            _TIME,
-            "--iterations",
-            metavar="N",
-            min=1,
-            help=_("Time exactly this many runs per backend."),
-        ),
-    ] = None,
-    warmup: Annotated[
-        int | None,
-        option(
-            _TIME,
-            "--warmup",
-            metavar="N",
-            min=0,
-            help=_("Do exactly this many warm-up runs."),
-            default=_("until steady"),
-        ),
-    ] = None,
+    iterations: Iterations = None,
+    warmup: Warmup = None,
     duration: Annotated[
         str | None,
         option(

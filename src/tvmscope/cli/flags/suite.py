@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tvmscope.cli.flags.groups import Iterations, Warmup
 from tvmscope.cli.flags.option import given, option
 from tvmscope.messages import _, msg
 from tvmscope.parsing import parse_duration_s
@@ -121,27 +122,8 @@ Profile = Annotated[
 
 
 def brief(
-    iterations: Annotated[
-        int | None,
-        option(
-            _TIME,
-            "--iterations",
-            metavar="N",
-            min=1,
-            help=_("Time exactly this many runs per backend."),
-        ),
-    ] = None,
-    warmup: Annotated[
-        int | None,
-        option(
-            _TIME,
-            "--warmup",
-            metavar="N",
-            min=0,
-            help=_("Do exactly this many warm-up runs."),
-            default=_("until steady"),
-        ),
-    ] = None,
+    iterations: Iterations = None,
+    warmup: Warmup = None,
     duration: Annotated[
         str | None,
         option(

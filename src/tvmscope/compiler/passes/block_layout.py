@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(context: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.block_layout import block_layout
+    from tvmscope.compiler.rewrites.cpu.block_layout import block_layout
 
     winograd = bool(context.options.overrides.get("winograd", True))
     return block_layout(context.target, winograd=winograd, knobs=context.knobs)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(_: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.fast_math import fast_math
+    from tvmscope.compiler.rewrites.cpu.fast_math import fast_math
 
     return fast_math()
 

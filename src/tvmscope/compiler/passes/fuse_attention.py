@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(context: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.fuse_attention import fuse_attention
+    from tvmscope.compiler.rewrites.cpu.fuse_attention import fuse_attention
 
     return fuse_attention(context.target)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def make(_: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.split_batch import join_batch
+    from tvmscope.compiler.rewrites.cpu.split_batch import join_batch
 
     return join_batch()
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def make(_: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.norm_rows import norm_rows
+    from tvmscope.compiler.rewrites.cpu.norm_rows import norm_rows
 
     return norm_rows()
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(context: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.pack_matmul import pack_matmul
+    from tvmscope.compiler.rewrites.cpu.pack_matmul import pack_matmul
 
     return pack_matmul(context.target, context.knobs)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(_: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.row_kernels import row_kernels
+    from tvmscope.compiler.rewrites.cpu.row_kernels import row_kernels
 
     return row_kernels()
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def make(context: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.split_batch import split_batch
+    from tvmscope.compiler.rewrites.cpu.split_batch import split_batch
 
     return split_batch(context.target)
 

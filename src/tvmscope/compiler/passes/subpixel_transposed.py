@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(_: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.subpixel_transposed import subpixel_transposed
+    from tvmscope.compiler.rewrites.cpu.subpixel_transposed import subpixel_transposed
 
     return subpixel_transposed()
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(_: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.write_in_place import write_in_place
+    from tvmscope.compiler.rewrites.cpu.write_in_place import write_in_place
 
     return write_in_place()
 

@@ -24,7 +24,7 @@ from tvmscope.compiler.codegen.linkers import link, linker_for
 from tvmscope.compiler.describe import kernel_work, sources
 from tvmscope.compiler.describe.kernel_ir import RULE
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
-from tvmscope.compiler.rewrites.split_batch import parts_of
+from tvmscope.compiler.rewrites.cpu.split_batch import parts_of
 from tvmscope.compiler.schedules import rule_named, rules
 from tvmscope.compiler.schedules.apply import (
     finished,

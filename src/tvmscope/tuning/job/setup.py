@@ -21,8 +21,8 @@ from tvmscope.machine import cpu_features
 from tvmscope.messages import Text, msg
 from tvmscope.stages.builder import Builder
 from tvmscope.stages.places import cache_folder
+from tvmscope.stages.planning.rows import built_entry
 from tvmscope.stages.profile import profile_entries
-from tvmscope.stages.rows import built_entry
 from tvmscope.tuning.farm.remote import RemoteRunner
 from tvmscope.tuning.farm.tracker import Device, parse_address
 from tvmscope.tuning.plan import PlannedTask, make_plan, merged, profile_of

@@ -20,7 +20,7 @@ from tvmscope.errors import TvmscopeError
 from tvmscope.messages import Seconds, Text, msg
 from tvmscope.stages.builder import Builder
 from tvmscope.stages.job import Job
-from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.tuning.job import setup
 from tvmscope.tuning.job.view import progress_line
 from tvmscope.tuning.plan import PlannedTask

@@ -23,7 +23,7 @@ from tvmscope.progress import Progress, Silent
 from tvmscope.stages.facts import informed
 from tvmscope.stages.job import begun
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import (
+from tvmscope.stages.planning.plan import (
     can_cross_compile,
     candidates,
     plan_rows,

@@ -17,8 +17,8 @@ from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Choice, Part, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.messages import Text, msg, word
+from tvmscope.stages.planning.rows import PlannedRow, built_entry
 from tvmscope.stages.race import Raced, by_framework, race
-from tvmscope.stages.rows import PlannedRow, built_entry
 from tvmscope.tuning.proof.parts import weigh
 from tvmscope.tuning.proof.validate import DURATION_S, Validator, Verdict, best
 from tvmscope.tuning.records.matching import Host, choose

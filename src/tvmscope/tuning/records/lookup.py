@@ -13,7 +13,7 @@ from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.stages.places import TUNING_LOGS
-from tvmscope.stages.tuned_rows import Records
+from tvmscope.stages.planning.tuned_rows import Records
 from tvmscope.tuning.records.database import SHIPPED, SHIPPED_NAME, Database
 from tvmscope.tuning.records.matching import Found, Host, choose
 

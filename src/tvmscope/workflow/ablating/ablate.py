@@ -19,14 +19,14 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import Text, clauses, msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.stages import tuned_rows
 from tvmscope.stages.build import build_row
 from tvmscope.stages.builder import Builder
 from tvmscope.stages.job import Job, begun
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import candidates, plan_rows, with_export
+from tvmscope.stages.planning import tuned_rows
+from tvmscope.stages.planning.plan import candidates, plan_rows, with_export
+from tvmscope.stages.planning.rows import PlannedRow, unbuilt_entry
 from tvmscope.stages.race import by_framework, not_yet, race
-from tvmscope.stages.rows import PlannedRow, unbuilt_entry
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.records import lookup as records
 from tvmscope.workflow.ablating import switches

@@ -30,7 +30,7 @@ from tvmscope.report.terminal.bisection import headline
 from tvmscope.stages import places
 from tvmscope.stages.load import loaded
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import with_export
+from tvmscope.stages.planning.plan import with_export
 from tvmscope.stages.targets import resolve_targets
 from tvmscope.workflow.bisecting import divergence
 from tvmscope.workflow.bisecting.divergence import Divergence

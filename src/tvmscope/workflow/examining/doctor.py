@@ -44,7 +44,7 @@ Status = Literal["ok", "warn", "fail", "info"]
 
 @dataclass(frozen=True)
 class Check:
-    """One line: what was looked at, how it is, and what to do about it."""
+    """One line: what was checked, its state, and what to do about it."""
 
     name: Text
     status: Status

@@ -1,4 +1,4 @@
-"""What there is of each kind of thing that can be added, and who brought it."""
+"""Lists what there is of each kind of thing that can be added, and which package brought it."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from tvmscope.core.options import MeasureOptions
 from tvmscope.messages import Text, msg, word
 from tvmscope.models.resolve import classify
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import plan_rows
-from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.planning.plan import plan_rows
+from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.records.lookup import find_choices, records_of
 from tvmscope.workflow.compile import check_one

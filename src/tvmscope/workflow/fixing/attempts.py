@@ -1,4 +1,4 @@
-"""What a tried fix makes of a session: the promise, the verdict, and the rows that it changes."""
+"""How a tried fix changes a session: the prediction, the verdict, and the rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvmscope.messages import Message, Seconds, Text, msg, word
 
 
 def promise(finding: Finding, key: RowKey) -> Attempt:
-    """What a finding's fix is to bring to a row, before anything is built."""
+    """Predict what a finding's fix will save in a row, before anything is built."""
     return Attempt(
         rule=finding.rule,
         title=finding.title,
@@ -28,7 +28,7 @@ def promise(finding: Finding, key: RowKey) -> Attempt:
 
 
 def judge(attempt: Attempt, old: Result, new: Result) -> Attempt:
-    """Keep what is right and surely faster."""
+    """Keep a fix if its result is correct and significantly faster."""
     if new.status == "wrong":
         return undone(attempt, msg("wrong result: {why}", why=new.reason or ""))
     for row in (new, old):
@@ -80,7 +80,7 @@ def superseded(session: Session, gone: RowKey | None, target: Target, result: Re
 
 
 def without_profile(session: Session, gone: RowKey | None) -> Session:
-    """Without what was said of a row's kernels."""
+    """Return the session without what was known about a row's kernels."""
     if gone is None:
         return session
     return replace(
@@ -91,7 +91,7 @@ def without_profile(session: Session, gone: RowKey | None) -> Session:
 
 
 def without_stale(session: Session, results: Sequence[Result]) -> Session:
-    """Without the profiles of rows that now run on another number of threads."""
+    """Return the session without the profiles of rows whose number of threads has changed."""
     threads = {r.key: r.task.threads for r in results}
     stale = {r.key for r in session.results if threads.get(r.key, r.task.threads) != r.task.threads}
     kept = tuple(p for p in session.profiles if p.key not in stale)
@@ -99,7 +99,7 @@ def without_stale(session: Session, results: Sequence[Result]) -> Session:
 
 
 def with_results(session: Session, results: Sequence[Result]) -> Session:
-    """Rows in place of those with their keys, or after them."""
+    """Return the session with rows replaced by key, or appended."""
     new = {r.key: r for r in results}
     old = {r.key: r for r in session.results}
     rows = tuple((old | new).values())

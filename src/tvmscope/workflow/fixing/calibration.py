@@ -1,4 +1,4 @@
-"""How good predictions have been on this machine: a line of JSON per fix that was tried."""
+"""How good predictions were on this machine: a line of JSON per tried fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvmscope.storage.codec import decode, encode
 
 
 def file() -> Path:
-    """Where the lines are kept."""
+    """Return the file of these lines."""
     return data_folder() / "calibration.jsonl"
 
 

@@ -28,10 +28,10 @@ from tvmscope.stages.build import build_rows
 from tvmscope.stages.facts import diagnosed
 from tvmscope.stages.job import Job
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import plan_rows
+from tvmscope.stages.planning.plan import plan_rows
+from tvmscope.stages.planning.rows import PlannedRow, built_entry
 from tvmscope.stages.profile import profile_entries
 from tvmscope.stages.race import Raced, by_framework, race
-from tvmscope.stages.rows import PlannedRow, built_entry
 from tvmscope.stages.targets import threads_of
 from tvmscope.workflow.fixing import attempts, calibration
 
@@ -54,7 +54,7 @@ class Version:
 
     @property
     def group(self) -> tuple[tuple[str, Precision], int]:
-        """Rows that agree in these are compared."""
+        """Rows that agree in these values are compared."""
         return self.key.group, threads_of(self.options)
 
 
@@ -207,7 +207,7 @@ def fix_rows(job: Job, rows: Sequence[PlannedRow]) -> Iterator[Session]:
 
 
 def _next(session: Session, now: Version) -> Finding | None:
-    """The finding whose fix promises most, of those that were not tried."""
+    """Return the untried finding whose fix promises most."""
     tried = {(a.rule, a.title) for a in session.fixes if a.key and a.key.device == now.key.device}
     about = view.about(session, now.key, now.row.target)
     found = [f for f in diagnosed(about).findings if f.fix and f.saving_s != 0]
@@ -216,7 +216,7 @@ def _next(session: Session, now: Version) -> Finding | None:
 
 
 def _changed(now: Version, fix: Mapping[str, Any], model_format: str) -> Version:
-    """The row that a fix makes of the present one."""
+    """Return the row that a fix makes of the present one."""
     options = applied(now.options, fix)
     cores = threads_of(options)
     if "target" in fix:

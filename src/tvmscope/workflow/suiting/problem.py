@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tvmscope.core import operators
+from tvmscope.core.prepared import operators
 from tvmscope.core.session import FILE_NAME, Session
 from tvmscope.core.suite import SuiteRow
 from tvmscope.machine import environment
@@ -18,7 +18,7 @@ from tvmscope.progress import Progress, Silent
 from tvmscope.stages.facts import diagnosed
 from tvmscope.stages.job import begun
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import without_needless_export
+from tvmscope.stages.planning.plan import without_needless_export
 from tvmscope.stages.profile import profile_rows
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.workflow.analyze import build_and_race

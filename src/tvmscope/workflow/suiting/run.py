@@ -18,7 +18,7 @@ from tvmscope.messages import msg, word
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages import places
 from tvmscope.stages.options import Options
-from tvmscope.stages.plan import candidates
+from tvmscope.stages.planning.plan import candidates
 from tvmscope.stages.preload import fork_server
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.workflow.suiting.cluster import Cluster, run_on_cluster

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvmscope.core import operators
+from tvmscope.core.prepared import operators
 
 if TYPE_CHECKING:
     import onnx

@@ -25,7 +25,7 @@ from tvmscope.compiler.graph.rewrite import (
 )
 from tvmscope.compiler.kernels.attention import Shape, attention
 from tvmscope.compiler.kernels.blocked import pack_panels
-from tvmscope.compiler.rewrites.row_kernels import guarded_softmax
+from tvmscope.compiler.rewrites.cpu.row_kernels import guarded_softmax
 from tvmscope.core.target import Target
 
 

@@ -14,8 +14,8 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg
 from tvmscope.runtime.artifact import cpu_problem
 from tvmscope.stages.options import Options
-from tvmscope.stages.rows import PlannedRow
-from tvmscope.stages.tuned_rows import Records, no_records, with_records
+from tvmscope.stages.planning.rows import PlannedRow
+from tvmscope.stages.planning.tuned_rows import Records, no_records, with_records
 
 
 def known_backends(options: Options) -> dict[str, Backend]:

@@ -16,7 +16,7 @@ from tvmscope.core.tuning import Choice
 from tvmscope.messages import Text, clauses, msg
 from tvmscope.runtime.artifact import read_kernels
 from tvmscope.stages.options import Options
-from tvmscope.stages.rows import PlannedRow
+from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.stages.targets import threads_of
 
 NO_RECORD = msg("there are no tuning records for it; see tvmscope tune")

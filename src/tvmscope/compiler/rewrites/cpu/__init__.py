@@ -1,0 +1,1 @@
+"""Rewrites for CPUs: channel blocks, column panels, row kernels, batches in parts."""

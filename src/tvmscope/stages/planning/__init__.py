@@ -1,0 +1,1 @@
+"""Plans the rows of a job: which backends, targets, precisions and tuning records make one."""
