@@ -17,6 +17,7 @@ from tvmscope.backends.api import Span, Trace
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.row import Task
 from tvmscope.errors import BackendUnavailable, RunError, UsageError
+from tvmscope.measure import telling
 from tvmscope.measure.remote import here
 
 ENV = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
@@ -144,6 +145,12 @@ def load_device(request: dict[str, Any]) -> FakeRunner:
 
 def add(a: int, b: int = 0) -> int:
     return a + b
+
+
+def tell_of_steps(count: int) -> int:
+    for number in range(count):
+        telling.tell(number, count, f"step {number}")
+    return count
 
 
 def say_and_exit(text: str, code: int) -> None:

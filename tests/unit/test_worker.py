@@ -216,3 +216,13 @@ def test_no_worker_outlives_a_killed_parent(how: str) -> None:
     done = subprocess.run([sys.executable, "-c", ORPHAN, how], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL
     wait_for(int(done.stdout), "gone Z")
+
+
+def test_work_over_there_says_how_far_it_is() -> None:
+    seen: list[Any] = []
+    with worker() as w:
+        w.on_step = seen.append
+        assert w.call(here(fakes.tell_of_steps), 2) == 2
+        assert w.call(here(fakes.add), 1) == 1
+    assert seen == [(0, 2, "step 0"), (1, 2, "step 1")]
+    fakes.tell_of_steps(1)  # nobody listens here
