@@ -75,8 +75,9 @@ def cached(prepared: Path, output: Path, threads: int) -> Times:
     from tvmscope.core.options import CompileOptions
     from tvmscope.models.folder import read_prepared
     from tvmscope.stages.builder import Builder
+    from tvmscope.stages.places import cache_folder
 
-    target = targets.host_target(cores=threads)
+    target = targets.host_target(cores=threads, cache=cache_folder())
     with Builder(read_prepared(prepared), threads) as builder:
         builder.build(output, target, CompileOptions())
     heavy = [name for name in ("tvm", "torch") if name in sys.modules]
