@@ -28,11 +28,11 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import torch  # noqa: E402
 from cuda_measure import _compute, _draw  # noqa: E402
 
-from tvmscope.cuda.compile_pool import Failure, Job, compile_many  # noqa: E402
 from tvmscope.cuda.config import Config  # noqa: E402
+from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many  # noqa: E402
+from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel  # noqa: E402
 from tvmscope.cuda.driver import Kernel  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
-from tvmscope.cuda.kernel_compiler import CompiledKernel  # noqa: E402
 from tvmscope.cuda.packing import pack_weight  # noqa: E402
 from tvmscope.cuda.records import Records, load_records  # noqa: E402
 from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Pool, Unit  # noqa: E402

@@ -37,8 +37,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from tvmscope.cuda import config as configs  # noqa: E402
 from tvmscope.cuda import units as unit_types  # noqa: E402
-from tvmscope.cuda.compile_pool import Failure, Job, Outcome, compile_many  # noqa: E402
 from tvmscope.cuda.cost import Estimate, best, estimate  # noqa: E402
+from tvmscope.cuda.cubins.compile_pool import Failure, Job, Outcome, compile_many  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
 from tvmscope.cuda.library.call import why_not  # noqa: E402
 from tvmscope.cuda.plan import read_plan, write_plan  # noqa: E402

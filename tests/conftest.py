@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+os.environ["TVMSCOPE_COMPILE_CACHE"] = "off"  # a test of the compiler must not find its result
+
 from support.command import TORCH_NET
 from tvmscope.machine.cpu_features import usable_cores
 from tvmscope.measure.fork_server import ForkServer
 from tvmscope.stages.preload import fork_server
-
-os.environ["TVMSCOPE_COMPILE_CACHE"] = "off"  # a test of the compiler must not find its result
 
 FOLDERS = ("tuning", "compiler", "cli", "models", "browser")
 """Those whose files take long, in the order in which they run; all others come after them."""

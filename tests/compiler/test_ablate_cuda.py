@@ -18,7 +18,7 @@ from tvmscope.compiler.units import choose, emit
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16, FLOAT32
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.kernel_compiler import compile_kernel
+from tvmscope.cuda.cubins.kernel_compiler import compile_kernel
 from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Unit
 from tvmscope.stages.options import Options
 from tvmscope.workflow.ablating import ablate, switches

@@ -38,7 +38,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Choice
-from tvmscope.cuda.compile_pool import Failure, Job, compile_many
+from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many
 from tvmscope.cuda.units import View
 
 op = relax.op

@@ -8,13 +8,13 @@ from pathlib import Path
 import draws
 import pytest
 
-from tvmscope.cuda.compile_pool import Failure, Job, compile_many
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cost import best
-from tvmscope.cuda.cubin import resources
+from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many
+from tvmscope.cuda.cubins.cubin import resources
+from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel, compile_kernel, matrix_instruction
 from tvmscope.cuda.driver import _Attribute, _LaunchConfig
 from tvmscope.cuda.gpus import gpu_of
-from tvmscope.cuda.kernel_compiler import CompiledKernel, compile_kernel, matrix_instruction
 from tvmscope.cuda.plan import read_plan, write_plan
 from tvmscope.cuda.space import configs
 from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Matmul, Unit
@@ -123,7 +123,7 @@ def test_failed_kernel_is_a_reason_and_costs_no_other(triton: None) -> None:
 
 
 def test_slow_kernel_is_ended(triton: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tvmscope.cuda.compile_pool.START_S", 0.0)
+    monkeypatch.setattr("tvmscope.cuda.cubins.compile_pool.START_S", 0.0)
     jobs = [Job(unit=CONV, config=TILE, arch="sm_80")]
     (outcome,) = compile_many(jobs, workers=1, timeout_s=0.01)
     assert isinstance(outcome, Failure)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from interpreted import draw
 
-from tvmscope.cuda.compile_pool import Failure
 from tvmscope.cuda.config import Config, to_json
+from tvmscope.cuda.cubins.compile_pool import Failure
 from tvmscope.cuda.library.call import config as call_config
 from tvmscope.cuda.records import Record, Records, load_records
 from tvmscope.cuda.reference import reference

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvmscope.cuda.compile_pool import Failure
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compile_pool import Failure
+from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.plan import read_plan
 from tvmscope.cuda.reference import norm_sum, output_values, reference

@@ -13,10 +13,10 @@ import pytest
 from interpreted import draw
 
 from support import fake_cublaslt
-from tvmscope.cuda import kernel_file
 from tvmscope.cuda.binding import bind
 from tvmscope.cuda.config import Config, from_json, to_json
 from tvmscope.cuda.cost import best
+from tvmscope.cuda.cubins import kernel_file
 from tvmscope.cuda.gpus import gpu_of
 from tvmscope.cuda.library import cublaslt
 from tvmscope.cuda.library.call import call_of, config, configs, why_not

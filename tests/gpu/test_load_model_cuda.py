@@ -18,7 +18,7 @@ from support.torch_nets import two_convolutions
 from tvmscope.backends import tvm as tvm_backend
 from tvmscope.backends.api import LoadRequest
 from tvmscope.core.precision import FLOAT16
-from tvmscope.cuda.cubin import _sections
+from tvmscope.cuda.cubins.cubin import _sections
 from tvmscope.machine import cuda_device
 
 pytestmark = [

@@ -16,7 +16,7 @@ from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.precision import FLOAT16
 from tvmscope.core.tuning import Candidate, Choice, TuningTask
 from tvmscope.cuda import config as configs
-from tvmscope.cuda import kernel_file
+from tvmscope.cuda.cubins import kernel_file
 from tvmscope.cuda.units import Conv2d
 from tvmscope.measure.worker import run_isolated
 from tvmscope.tuning.records.validity import identity

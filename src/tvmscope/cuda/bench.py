@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from tvmscope.cuda.binding import bind
+from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
 from tvmscope.cuda.driver import Kernel, call
-from tvmscope.cuda.kernel_compiler import CompiledKernel
 from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.cuda.library.cublaslt import Library, LibraryError, Product
 from tvmscope.cuda.units import Unit

@@ -19,7 +19,7 @@ from tvm import tirx
 from tvmscope.compiler.targets import host_target, to_tvm
 from tvmscope.compiler.units import emit
 from tvmscope.core.artifact import Artifact
-from tvmscope.cuda import disassemble, kernel_compiler
+from tvmscope.cuda.cubins import disassemble, kernel_compiler
 from tvmscope.errors import BackendUnavailable, BuildError, UsageError, one_line
 from tvmscope.messages import Text, msg
 from tvmscope.runtime import artifact as artifacts

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tvmscope.core.profile import KernelIR, Loop, MachineCode
+from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
 from tvmscope.cuda.gpus import GPUS, Gpu
-from tvmscope.cuda.kernel_compiler import CompiledKernel
 
 _WARP = 32
 _SM_REGISTERS = 65536

@@ -40,7 +40,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, Params, TuningTask
-from tvmscope.cuda import kernel_file
+from tvmscope.cuda.cubins import kernel_file
 from tvmscope.errors import BuildError, one_line
 from tvmscope.messages import marked, msg
 from tvmscope.runtime import tvm_compat

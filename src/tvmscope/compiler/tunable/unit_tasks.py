@@ -13,9 +13,10 @@ from tvmscope.compiler.units import emit
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.cuda import config as configs
-from tvmscope.cuda import cost, gpus, kernel_file, units
+from tvmscope.cuda import cost, gpus, units
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.kernel_compiler import compile_kernel
+from tvmscope.cuda.cubins import kernel_file
+from tvmscope.cuda.cubins.kernel_compiler import compile_kernel
 from tvmscope.cuda.library.call import call_of
 from tvmscope.cuda.library.call import configs as library_configs
 from tvmscope.cuda.units import Unit

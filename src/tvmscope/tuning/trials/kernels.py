@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tvmscope.cuda import kernel_file
+from tvmscope.cuda.cubins import kernel_file
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import here
 from tvmscope.messages import msg

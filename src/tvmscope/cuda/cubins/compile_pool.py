@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.kernel_compiler import CompiledKernel, compile_kernel
+from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel, compile_kernel
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.remote import here

@@ -18,7 +18,7 @@ from typing import Any
 
 from tvmscope.cuda.binding import PARAMETERS, Binding, bind
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.cubin import resources
+from tvmscope.cuda.cubins.cubin import resources
 from tvmscope.cuda.gpus import gpu_of
 from tvmscope.cuda.units import Tensor, Unit
 from tvmscope.errors import BackendUnavailable, BuildError, UsageError, one_line

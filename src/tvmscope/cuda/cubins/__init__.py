@@ -1,0 +1,1 @@
+"""From a unit and a configuration to machine code: compiled, kept in a file, read back."""
