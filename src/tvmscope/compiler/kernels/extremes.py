@@ -34,15 +34,12 @@ def _extreme(name: str, reducer: Callable[..., tirx.Expr]) -> _Legalize:
         rank = len(x.shape)
         axes = list(range(rank)) if axis is None else sorted(int(a) % rank for a in axis)
         ranges = {a: te.reduce_axis((0, x.shape[a]), name=f"k{a}") for a in axes}
-        kept = [1 if a in ranges else x.shape[a] for a in range(rank)]
-        shape = kept if keepdims else [size for a, size in enumerate(kept) if a not in ranges]
+        sizes = [1 if a in ranges else x.shape[a] for a in range(rank)]
+        shape = sizes if keepdims else [size for a, size in enumerate(sizes) if a not in ranges]
 
         def element(*places: tirx.Var) -> tirx.Expr:
-            left = iter(places)
-            index = []
-            for a in range(rank):
-                place = None if a in ranges and not keepdims else next(left)
-                index.append(ranges.get(a, place))
+            kept = iter(p for n, p in enumerate(places) if not (keepdims and n in ranges))
+            index = [ranges[a] if a in ranges else next(kept) for a in range(rank)]
             return reducer(x(*index), axis=list(ranges.values()))
 
         return te.compute(shape, element, name=f"{name}_red")
