@@ -161,8 +161,8 @@ def test_missing_backends_are_unavailable_with_the_reason(bench: Bench) -> None:
 
 
 def test_a_clear_difference_is_called(bench: Bench) -> None:
-    options = MeasureOptions(duration_s=1.0, warmup=1)
-    rows = bench.run(entry("tvmscope", run_s=0.02), entry("b", run_s=0.04), options=options)
+    options = MeasureOptions(duration_s=0.5, warmup=1)
+    rows = bench.run(entry("tvmscope", run_s=0.008), entry("b", run_s=0.016), options=options)
     (found,) = compare_all(tuple(rows.values()))
     assert found.verdict == "faster"
     assert 1.5 < found.speedup < 2.2
