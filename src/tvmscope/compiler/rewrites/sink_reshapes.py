@@ -22,7 +22,7 @@ UNARY = tuple(
 
 
 def _source(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
-    """What `value` is a reshape of."""
+    """Return the value that was reshaped to `value`."""
     call = bound_call(rewriter, value, "reshape")
     return None if call is None else call.args[0]
 
@@ -64,6 +64,6 @@ HANDLERS = dict.fromkeys(UNARY, _sink) | {
 
 
 def sink_reshapes() -> tvm.transform.Pass:
-    """The pass; what became another name of a value is that value afterwards."""
+    """Return the pass; aliases of a value are replaced by the value afterwards."""
     rewrite = rewrite_calls("SinkReshapes", HANDLERS)
     return tvm.transform.Sequential([rewrite, relax.transform.CanonicalizeBindings()])
