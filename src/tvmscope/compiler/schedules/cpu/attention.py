@@ -60,7 +60,7 @@ def schedule_attention(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
 
 
 def _multiply(sch: s_tir.Schedule, block: Block) -> None:
-    """Rows x one panel in registers."""
+    """Keep rows x one panel in registers."""
     rows, panels, columns, k = sch.get_loops(block)[-4:]
     vectors, lanes = sch.split(columns, factors=[None, CHANNEL_BLOCK])
     sch.reorder(panels, k, rows, vectors, lanes)
