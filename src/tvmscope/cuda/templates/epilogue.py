@@ -1,4 +1,4 @@
-"""What follows a sum inside the same kernel: bias, residual, activation, cast and store."""
+"""The operators after a sum inside the same kernel: bias, residual, activation, cast and store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tile a block computes, its products, and the sum of split-K parts inside one kernel."""
+"""Selects the tile of a block, multiplies tiles, and sums split-K parts inside one kernel."""
 
 from __future__ import annotations
 
