@@ -32,11 +32,9 @@ _MOST_ELEMENTS = 2**31 - 1  # kernels compute addresses in 32 bits
 @dataclass(frozen=True, kw_only=True)
 class Epilogue:
     """The operators between a sum and its store: bias, residual "before", activation, residual
-    "after", cast to `output` (None: the unit's type). The bias is float32, the residual has the
-    unit's type and the output's shape.
+    "after", cast to `output` (None: the unit's type).
 
-    The bias is float32, the residual has the unit's type and the output's shape.
-    """
+    The bias is float32, the residual has the unit's type and the output's shape."""
 
     bias: bool = False
     residual: Literal["none", "before", "after"] = "none"
