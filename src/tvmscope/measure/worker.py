@@ -168,7 +168,7 @@ class Worker:
         return result
 
     def time(self, n: int, loops: int = 1, cold: bool = False) -> list[float]:
-        """`n` values in seconds, each the mean of `loops` runs; `cold` empties the caches first."""
+        """Return `n` values in seconds, each the mean of `loops` runs; `cold` clears the caches."""
         return list(self._ask("time", n, loops, cold))
 
     def time_device(self, n: int) -> list[float]:

@@ -1,1 +1,1 @@
-"""A session rendered for people and machines; sees only core/, so needs no TVM and no torch."""
+"""Renders a session for people and machines; imports only core/, so needs no TVM and no torch."""
