@@ -64,8 +64,8 @@ class _Grid:
 
 
 def schedule_tiles(sch: s_tir.Schedule, conv: Block, tile: Tile, target: Target) -> s_tir.Schedule:
-    """Schedule the tiles. The parameters follow from the shapes unless the block has them: the tiles
-    of pixels in a `group`, the input channels of a `chunk`, how many of them are `unroll`ed, and
+    """Schedule the tiles. Parameters follow from the shapes unless the block has them: the tiles of
+    pixels in a `group`, the input channels of a `chunk`, how many of them are `unroll`ed, and
     whether the weights of the next tiles are `prefetch`ed."""
     epilogue = inline_epilogue(sch, conv)
     schedule_copies(sch, before=conv)
