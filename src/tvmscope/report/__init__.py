@@ -1,1 +1,1 @@
-"""Renders a session for people and machines; imports only core/, so needs no TVM and no torch."""
+"""A session rendered for people and machines; sees only core/, so needs no TVM and no torch."""

@@ -1,4 +1,4 @@
-"""One file per model format: translates a prepared folder to a Relax module with named sources."""
+"""One file per model format: from a prepared folder to a Relax module with named sources."""
 
 from __future__ import annotations
 
