@@ -82,7 +82,7 @@ def _between(session: Session, ours: Profile, theirs: Profile) -> Waterfall:
 
 
 def _operators(ours: Profile, theirs: Profile) -> list[Bar]:
-    """A bar per group of source operators, the largest loss first.
+    """Return a bar per group of source operators, the largest loss first.
 
     Kernels of unknown origin get no bar: their time ends up in what is unexplained.
     """
@@ -124,7 +124,7 @@ def _beside_kernels(ours: Profile, theirs: Profile) -> list[Bar]:
 
 
 def _host_s(profile: Profile) -> float:
-    """The host time; time that no instrument measured stays unexplained."""
+    """Return the host time; time that no instrument measured stays unexplained."""
     return profile.host_s or 0.0
 
 

@@ -20,7 +20,7 @@ from tvmscope.messages import Text, msg
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _PLACE = "cuda"
-"""Where the CUDA provider keeps its tensors."""
+"""The device on which the CUDA provider keeps its tensors."""
 
 
 class _Runner:

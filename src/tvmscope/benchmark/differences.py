@@ -27,7 +27,7 @@ class Difference:
     scale: float
     """The largest finite magnitude in `b`."""
     cosine: float | None
-    """None where nothing is finite."""
+    """None if nothing is finite."""
     finite: int
     """How many elements of `b` are finite."""
     odd_result: int

@@ -53,7 +53,7 @@ class Noise:
         )
 
     def of(self, name: str, expected: Array) -> float:
-        """An output's noise as an error: its deviation over the largest magnitude."""
+        """Return an output's noise as an error: its deviation over the largest magnitude."""
         top = self.arrays.get(f"{MAX}{name}")
         finite = np.abs(expected[np.isfinite(expected)]) if expected.dtype.kind in "fc" else None
         scale = 0.0 if finite is None else float(finite.max(initial=0.0))

@@ -131,7 +131,7 @@ def _unfinished(folder: Path | None) -> list[Session]:
 
 
 def table_of(*titles: str) -> Table:
-    """An empty table without lines."""
+    """Return an empty table without lines."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")

@@ -16,7 +16,7 @@ class Target:
     features: tuple[str, ...] = ()
     """All features that the code may use."""
     enabled_features: tuple[str, ...] = ()
-    """Those of `features` that the architecture does not imply."""
+    """The features that the architecture does not imply."""
     disabled_features: tuple[str, ...] = ()
     """Features that the architecture implies but the code must not use."""
     cores: int = 1

@@ -33,7 +33,7 @@ class HostCost:
     node_s: float
 
     def of(self, nodes: int) -> float:
-        """The host time of a model that runs so many nodes."""
+        """Return the host time of a model that runs this many nodes."""
         return self.call_s + self.node_s * nodes
 
 

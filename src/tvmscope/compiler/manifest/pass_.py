@@ -97,7 +97,7 @@ class Pass:
             re.compile(self.shows.kernels)
 
     def devices_of(self, pipeline: str) -> tuple[str, ...]:
-        """The devices for which a pipeline of ours or TVM's runs it."""
+        """Return the devices for which a pipeline of ours or TVM's runs it."""
         if pipeline == "tvm-tuned" and self.searched is not None:
             return self.searched
         return self.theirs if pipeline in ("tvm", "tvm-tuned") else self.ours

@@ -41,10 +41,10 @@ def prefetch(pointers):
 
 @triton.jit
 def hold(values, EARLY: tl.constexpr):
-    """The same values, behind an instruction that the compiler does not move (EARLY 2).
+    """Return the same values, after an instruction that the compiler does not move (EARLY 2).
 
-    A value that is loaded early and used late would otherwise be brought into the layout of its use
-    right behind its load: everything in between would wait for it.
+    A value that is loaded early and used late would otherwise be converted to the layout of its use
+    directly after its load: everything in between would wait for it.
     """
     if EARLY < 2:
         return values

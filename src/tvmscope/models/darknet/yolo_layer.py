@@ -86,7 +86,7 @@ class Yolo(nn.Module):
         return torch.cat((centres, x[..., 2:4].exp() * shares, x[..., 4:].sigmoid()), -1)
 
     def _assign(self, x: Tensor, cells: tuple[Tensor, Tensor], shares: Tensor) -> Tensor:
-        """The same by assignment into slices, as many published models do it."""
+        """Do the same by assignment into slices, like many published models."""
         factor, corners = cells
         y = x.sigmoid()
         y[..., 0:2] = y[..., 0:2] * factor + corners

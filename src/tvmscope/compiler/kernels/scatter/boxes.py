@@ -82,7 +82,7 @@ def overwrite(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _group(count: int, length: int) -> int:
-    """How many rows are processed together: a divisor of their number."""
+    """Return how many rows are processed together: a divisor of their number."""
     return max(g for g in range(1, max(1, _RUN // length) + 1) if count % g == 0)
 
 
