@@ -57,7 +57,7 @@ class RegressionError(TvmscopeError):
 
 
 class BackendUnavailable(TvmscopeError):
-    """A library that was asked for is missing; the message says how to install it."""
+    """A requested library is missing; the message says how to install it."""
 
     exit_code = 5
 

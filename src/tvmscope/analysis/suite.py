@@ -105,7 +105,7 @@ class Move:
     before: str | None
     after: str | None
     against: str | None = None
-    """The backend that both runs measured in turns with ours: it stands for the machine."""
+    """The backend that both runs measured in turns with ours; it represents the machine's speed."""
     ratio: float | None = None
 
 

@@ -1,7 +1,7 @@
 """Splits the difference to the fastest profiled backend into operators and host time.
 
-Both sides are taken apart in the same way. A plain run is the sum over its kernels, plus the
-measured time between them, minus what the profiler added; what is then left over is unexplained.
+Both sides are split in the same way. A plain run is the sum over its kernels, plus the measured
+time between them, minus the profiler's overhead; the remainder is unexplained.
 """
 
 from __future__ import annotations

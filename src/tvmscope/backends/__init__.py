@@ -1,4 +1,4 @@
-"""Ways to run a model; each file carries its manifests in `BACKENDS`."""
+"""Ways to run a model; each file has its manifests in `BACKENDS`."""
 
 from __future__ import annotations
 

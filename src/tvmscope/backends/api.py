@@ -135,7 +135,7 @@ class Backend:
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
     searches: bool = False
     """Whether its schedules are searched before it is compiled: that takes a budget and the device
-    itself, so it is a row only where it is asked for."""
+    itself, so it is a row only if it is requested."""
     tuned: bool = False
     """Whether its artifact is compiled with tuning records; the row exists only if some records
     apply."""

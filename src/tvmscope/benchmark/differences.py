@@ -1,6 +1,6 @@
 """Measures how two arrays differ, piece by piece: files larger than memory can be compared.
 
-What is no number means something too: NaN stands for NaN and an infinity for the same infinity.
+Non-finite values are compared, too: NaN equals NaN, and an infinity the same infinity.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Some models amplify rounding: their framework, run twice with another order of sums, differs from
 itself by more than any tolerance. `models.sensitivity` estimates that noise; a result is within it
-if it is no further from the truth than some times what the framework's own results are.
+if its distance from the truth is at most a few times that of the framework's own results.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class DeviceTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Kernel times of one row of the table, from a run of its own."""
+    """Kernel times of one row of the table, from a separate run."""
 
     key: RowKey
     kernels: tuple[KernelTime, ...]

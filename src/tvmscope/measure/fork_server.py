@@ -3,9 +3,9 @@
     parent ── control socket ──> server (one thread, libraries imported) ── fork ──> worker
        └──────────────── the worker's own socket ─────────────────────────────────────┘
 
-The server forks and reaps, and does nothing else. A worker's exit status comes back through a pipe
-of its own. When the parent ends, however it ends, the control socket closes: the server exits, and
-the kernel kills its workers.
+The server forks and reaps, and does nothing else. A worker's exit status comes back through its own
+pipe. When the parent ends, in any way, the control socket closes: the server exits, and the kernel
+kills its workers.
 """
 
 from __future__ import annotations

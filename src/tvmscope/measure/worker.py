@@ -102,7 +102,7 @@ class Worker:
         self.name = name
         self.timeout_s = timeout_s
         self.on_step: Listener | None = None
-        """Is shown how far a call is, where what runs there tells."""
+        """Receives the progress of a call, if the called function reports it."""
         self._paused = False
         self._death: WorkerDied | None = None
         self._ended = False

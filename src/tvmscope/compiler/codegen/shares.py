@@ -1,7 +1,7 @@
-"""Generates machine code for a module's kernels on all cores: each share is a module of its own.
+"""Generates machine code for a module's kernels on all cores: each share is a separate module.
 
-LLVM works on one module in one thread. TVM lets go of Python's lock while it calls LLVM, so threads
-are enough. The shares end up in one library: the first goes with the virtual machine's program, the
+LLVM works on one module in one thread. TVM releases Python's lock while it calls LLVM, so threads
+suffice. All shares become one library: the first goes with the virtual machine's program, the
 others are object files that are linked to it.
 """
 

@@ -1,11 +1,11 @@
-"""Which part of a dense convolution's result is kept in registers at a time, by the core's ports.
+"""Chooses the tile of a dense convolution's result that is kept in registers, by the core's ports.
 
 A tile is `blocks` of channels x `rows` x `columns` of the image. There are three forms:
 - `14`: a row's columns x one block, as `schedules.cpu.conv2d` computes whole rows
 - `2x1x14`: blocks x rows x columns
-- `2x14`: blocks x pixels of a 1x1 convolution, counted on over the ends of rows
-One multiply-add a cycle on vectors as wide as a block is fed by the first; all other cores take
-what the model predicts to be fastest of the others.
+- `2x14`: blocks x pixels of a 1x1 convolution, numbered across the ends of rows
+The first suffices for one multiply-add a cycle on vectors as wide as a block; all other cores use
+the fastest of the others according to the model.
 """
 
 from __future__ import annotations

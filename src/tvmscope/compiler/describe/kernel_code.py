@@ -1,8 +1,8 @@
-"""The code of a kernel of an artifact: as TIR, and what the code generators make of it.
+"""Returns the code of a kernel of an artifact: as TIR, and as generated from it.
 
-An artifact keeps its kernels' TIR as it went into code generation. The same TVM makes the same code
-of it again, without the model, its framework or the device that it is for. The instructions of a
-generated CUDA kernel are read from the artifact itself.
+An artifact stores its kernels' TIR as it was before code generation. The same TVM generates the
+same code from it again, without the model, its framework or the target device. The instructions of
+a generated CUDA kernel are read from the artifact itself.
 """
 
 from __future__ import annotations

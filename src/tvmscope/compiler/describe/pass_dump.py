@@ -1,7 +1,7 @@
 """Writes the IR after each phase or pass into a folder, and what each pass changed.
 
-Each pass gets three things: the module behind it, a `.diff` of the functions that it changed, and a
-section of `passes.md` with its sentence. A pass that changes nothing has only the section.
+For each pass it writes three things: the module after it, a `.diff` of the functions that it
+changed, and a section of `passes.md` with its sentence; without changes, only the section.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class PassDump:
     def passed(
         self, ran: Ran, before: tvm.IRModule, after: tvm.IRModule, *, ends_phase: bool
     ) -> None:
-        """Write what is known behind a pass; without `each_pass` only where its phase ends."""
+        """Write the state after a pass; without `each_pass` only at the end of its phase."""
         self._count += 1
         if not self._each_pass:
             if ends_phase:

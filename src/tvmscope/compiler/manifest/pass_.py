@@ -42,8 +42,8 @@ class Shows:
     kernels: str
     """A pattern of the kernels' names."""
     only_unscheduled: bool = False
-    """Whether only kernels that no special schedule rule took show it, because the pass makes
-    kernels for a rule of their own."""
+    """Whether only kernels without a specific schedule rule show it, because the pass makes kernels
+    for a specific rule."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,9 +6,9 @@
     reductions with duplicates          -> chains of updates in place of the table
     scatter_elements, index_put and slice_scatter likewise
 
-TVM walks the indices of scatter_nd one by one: on a GPU with one thread where they name single
-elements, as exporters write the assignment to a slice. What these kernels do fuses with what
-surrounds it.
+TVM processes the indices of scatter_nd one by one: on a GPU with one thread if they name single
+elements, as exporters write the assignment to a slice. These kernels fuse with the operators around
+them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     (x - mean) / deviation * scale + shift  ->  x * a + b
 
-That is what is left of a batch norm that no convolution precedes, as in dense blocks. A division
+This remains of a batch norm without a convolution before it, as in dense blocks. A division
 by a constant becomes a multiplication, which stays in channel blocks and takes a tenth of the time.
 """
 

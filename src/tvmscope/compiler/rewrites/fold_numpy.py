@@ -1,9 +1,9 @@
 """Folds constant arithmetic with numpy.
 
 Relax's own FoldConstant compiles a kernel with LLVM for every constant operation: for the 50
-folded batch norms of a ResNet that is 450 compilations. The arithmetic that batch-norm folding and
-importers leave behind is a handful of operators, which numpy evaluates at once. What is not in the
-table stays for FoldConstant.
+folded batch norms of a ResNet that is 450 compilations. Batch-norm folding and importers leave
+arithmetic of a few operators, which numpy evaluates at once. Operators that are not in the table
+are left to FoldConstant.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     matmul(x, broadcast_to(w, (n, k, m)))  ->  matmul(x, w)
 
-PyTorch writes a linear layer so whose input does not lie in order. Folded, the copies would be
-constants: as many times the weight as there are matrices.
+PyTorch writes a linear layer like this if its input is not contiguous. Folded, the copies would be
+constants: one copy of the weight per matrix.
 """
 
 from __future__ import annotations

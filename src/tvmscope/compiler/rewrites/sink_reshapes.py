@@ -1,8 +1,8 @@
-"""Moves reshapes behind elementwise operators, so that these fuse into what computed their input.
+"""Moves reshapes after elementwise operators, so that these fuse into their input's kernel.
 
     unary(reshape(x))   -> reshape(unary(x))
-    reshape(reshape(x)) -> reshape(x), or x itself where its shape is the one asked for
-    broadcast_to(x)     -> x where it has that shape already
+    reshape(reshape(x)) -> reshape(x), or x itself if it has the requested shape
+    broadcast_to(x)     -> x if it already has that shape
     permute(permute(x)) -> one permute, or x itself
 
 Operator fusion ends a matmul's epilogue at a reshape; exporters put one before every activation.

@@ -21,7 +21,7 @@ class Graph:
 
     def __init__(self, function: relax.Function, *, fused: bool = True) -> None:
         self.fused = fused
-        """Whether a unit may take what follows it."""
+        """Whether a unit may include the operators after it."""
         self.bindings = [
             b for block in function.body.blocks for b in block.bindings
             if isinstance(b, relax.VarBinding)
@@ -29,16 +29,16 @@ class Graph:
         self.values = {b.var: b.value for b in self.bindings}
         self.order = {b.var: index for index, b in enumerate(self.bindings)}
         self.readers: dict[relax.Var, list[relax.Var | None]] = defaultdict(list)
-        """Variables whose values are computed from a variable; None stands for the function."""
+        """Variables that are computed from a variable; None means that the function returns it."""
         for b in self.bindings:
             for var in variables(b.value):
                 self.readers[var].append(b.var)
         for var in variables(function.body.body):
             self.readers[var].append(None)
         self.needed: set[relax.Var] = set()
-        """What found units read: these values have to be there."""
+        """Values that found units read, which must be computed."""
         self.hidden: set[relax.Var] = set()
-        """What lies inside found units: these values are never stored."""
+        """Values inside found units, which are never stored."""
 
     def call(self, value: relax.Expr, *names: str) -> relax.Call | None:
         """Return the call that produces `value`, if it calls one of the operators `names`."""

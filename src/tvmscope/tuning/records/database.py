@@ -169,7 +169,7 @@ class Database:
         self._all: dict[bytes, array[int]] = {}
         self._validated: dict[bytes, array[int]] = {}
         self.rejected: Counter[str] = Counter()
-        """Lines that hold no record, by the reason."""
+        """Lines without a record, by reason."""
 
     def append(self, trial: Trial, *, function: str | None = None) -> None:
         """Add a trial; `function` is the kernel before scheduling (TVM's JSON), which the export of

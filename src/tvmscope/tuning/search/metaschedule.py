@@ -33,7 +33,7 @@ class Proposer:
         self.failures: dict[str, str] = {}
         """Why a task's search ended, by task."""
         self.remarks: dict[str, str] = {}
-        """Why a task's search did without some of what its rule had found, by task."""
+        """Why a task's search did not use some of its rule's results, by task."""
         self._worker: Worker | None = None
 
     def propose(

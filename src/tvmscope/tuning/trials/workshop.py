@@ -86,7 +86,7 @@ class Workshop:
         self.take_turns = take_turns
         self._clock = clock
         self._plain: dict[Path, Future[Built]] = {}
-        """The builds of the functions as they are."""
+        """The builds of the unscheduled functions."""
         self._references: dict[Path, _Reference | TuneError] = {}
         self._lock, self._referring = Lock(), Lock()
         # a worker process lives no longer than the thread that made it, so this one stays

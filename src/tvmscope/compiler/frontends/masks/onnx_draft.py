@@ -30,7 +30,7 @@ class Draft:
         self.added: list[TensorProto] = []
         self.replaced: set[str] = set()
         self.like = ""
-        """What the next new nodes are named after."""
+        """The tensor after which the next new nodes are named."""
 
     def finished(self) -> onnx.ModelProto | None:
         """Return the new model, or None if nothing was replaced."""

@@ -63,7 +63,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         self.fixed = fixed
         self.kinds = kinds
         self.regions = regions
-        """None in a walk that only asks which nodes cannot be converted."""
+        """None in a walk that only checks which nodes cannot be converted."""
         self.refused: dict[str, Text] = {}
         self._depth = 0
         self.owned: list[tuple[relax.Expr, tuple[str, ...]]] = []

@@ -2,10 +2,10 @@
 
 Rules, for float tensors of four static dimensions:
 - a convolution with constant weights (dense, grouped or depthwise) takes blocked or plain data and
-  gives blocks; its weights are packed here, channels that do not fill a block filled up with zeros
+  returns blocks; its weights are packed here, and channels are padded with zeros to whole blocks
 - pooling, means over the image, channel concatenation and elementwise operators stay in blocks
 - anything else gets plain data; a value is converted at most once in each direction
-Filled-up channels carry finite values that no one reads: the weights that meet them are zero.
+Padded channels have finite values that are never used: they are multiplied by zero weights.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Computes a batch in parts where the activations of all its images would leave the caches.
+"""Computes a batch in parts if the activations of all its images would not fit the caches.
 
     split_batch   main(x[8, ...]) becomes main(x[1, ...]): all that follows sees one image
     join_batch    the main function calls that on slices and puts the results together
 
-Between the two an attribute of the function says how many parts there are. Only a graph in which
-every operator treats each image on its own is split; an operator that is not known to, ends it.
+Between the two passes an attribute of the function has the number of parts. A graph is split only
+if every operator is known to treat each image separately.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Turns transposed convolutions with constant weights into ordinary ones.
 
-With stride s, the outputs at one of the s x s positions within a step see every s-th weight only:
+With stride s, the outputs at one of the s x s positions within a step use every s-th weight only:
 a small convolution of the input. All of them together are one convolution with s x s times the
 outputs, whose result is then spread over the positions (depth to space). Nothing is multiplied by
 the zeros that the textbook definition puts between the inputs.

@@ -2,9 +2,9 @@
 
     z = scatter_copy(y, u), y not used after it  ->  y with u written over its part
 
-A slice that is assigned to is a small part of most models' tensors (the boxes of a YOLO: 4 of 85
-numbers); the copy of all the rest was the cost. It comes after the fusion, when the order of the
-kernels is settled and each of them is known to have a result of its own.
+An assigned slice is a small part of the tensor in most models (the boxes of a YOLO: 4 of 85
+numbers); copying the rest was the cost. The pass runs after fusion, when the order of the kernels
+is final and each of them is known to have its own result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compiles the kernels of all placed units, and lets their functions launch them.
 
-Kernels compile in processes of their own, several at once, without a GPU. A kernel that cannot be
+Kernels compile in separate processes, several at once, without a GPU. A kernel that cannot be
 compiled ends the build with its reason: its unit was chosen because it compiles. A unit that a
 library computes has nothing to compile: its function makes the library's call.
 """

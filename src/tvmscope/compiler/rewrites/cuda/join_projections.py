@@ -2,9 +2,9 @@
 
     q = x @ wq + bq,  k = x @ wk + bk,  v = x @ wv + bv   ->   y = x @ [wq wk wv] + [bq bk bv]
 
-Each result is then a part of every row of y, which attention reads where it lies: a third of the
-launches, and tiles enough for all of a GPU. Results that something else reads would have to be
-copied, and so they are left alone.
+Each result is then a part of every row of y, which attention reads in place: a third of the
+launches, and enough tiles for a whole GPU. Results with other readers would have to be copied, so
+they are not joined.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Lets generated kernels write into, and read from, parts of wider tensors.
 
     concat(conv(x), pool(y))  ->  one buffer; each kernel writes its own channels of it
-    conv(strided_slice(x))    ->  the kernel reads those channels of x where they lie
+    conv(strided_slice(x))    ->  the kernel reads those channels of x in place
 
-A concatenation of what kernels of ours have written then costs nothing, and neither does a slice
-that one of them reads. A concatenation whose operands are the first ones of a longer one shares the
-longer one's buffer (the blocks of a DenseNet).
+A concatenation of our kernels' results then costs nothing, and neither does a slice that one of
+them reads. A concatenation whose operands are the first ones of a longer one shares the longer
+one's buffer (the blocks of a DenseNet).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Moves rows behind the operators that treat each row alone, where the moves cancel or are read as
-views.
+"""Moves permutations of rows after the operators that treat each row separately, where they cancel
+or are read as views.
 
     matmul(move(x), w)  ->  move(matmul(x, w))          add(move(x), bias)  ->  move(add(x, bias))
 

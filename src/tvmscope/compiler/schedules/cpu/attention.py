@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def schedule_attention(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
-    """Takes functions with the annotated stages and elementwise blocks behind them."""
+    """Takes functions with the annotated stages and elementwise blocks after them."""
     sch = new_schedule(func)
     main, scores, mixed = (find_op(sch, f"attention{name}") for name in ("", "_scores", "_mixed"))
     if main is None or scores is None or mixed is None:

@@ -58,7 +58,7 @@ _SECOND_CACHE_BYTES = 1024 * 1024
 def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes functions with a blocked convolution and injective blocks around it.
 
-    Parameters, which follow from the shapes unless the block carries them: the tile's `columns`,
+    Parameters, which follow from the shapes unless the block has them: the tile's `columns`,
     whether each tile is `finish`ed at once, the input channels of a `chunk`, how many of them are
     `unroll`ed, the `order` of the tasks (`rows` or `channels` outermost), and whether they
     `prefetch` the weights of the next.

@@ -120,7 +120,7 @@ def _nms(node: Node) -> relax.Expr | None:
 def _ranked(builder: relax.BlockBuilder, scores: relax.Expr, least: float) -> relax.Expr:
     """Replace each score by its rank, from the number of boxes down to 1; 0 if not above `least`.
 
-    Suppression only asks which box scores higher.
+    Suppression only needs to know which box scores higher.
     """
     emit, op = builder.emit, relax.op
     order = emit(op.argsort(scores, -1, descending=True, dtype="int32"))
