@@ -86,7 +86,12 @@ class Step:
     anew: bool = False
     """Begin at the plain loops again, rather than where the step before ended."""
     params: Mapping[str, Number] = field(default_factory=dict)
-    """Numbers that differ from the lesson's here, in this step and in those it builds on."""
+    """Numbers that differ from the lesson's here, in this step and in those it builds on.
+
+    They are what the step is about, so that `--set` does not change them.
+    """
+    against: str | None = None
+    """The step that this one is compared with; None is the one before it."""
     source: str | None = None
     """What is shown as its primitives, where that is not the body of `apply`."""
     refused: bool = False
