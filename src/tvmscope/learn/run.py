@@ -17,7 +17,7 @@ from tvmscope.core.stats import ratio_interval
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.learn import workshop
-from tvmscope.learn.facts import Built, Exhibit, StepRun, Study, share_of
+from tvmscope.learn.facts import Built, Exhibit, StepRun, Study, with_shares
 from tvmscope.learn.lesson import Checked, Lesson, Step
 from tvmscope.learn.reasons import reasons
 from tvmscope.machine import caches, load
@@ -209,11 +209,14 @@ class Job:
     shown: dict[str, int]
     """The final values of the parameters that its primitives name."""
     threads: int
+    against: str | None = None
+    """The step that it is compared with; None is the one before it."""
 
     @classmethod
     def of(cls, lesson: Lesson, step: Step, study: Study, chosen: dict[str, int]) -> Job:
         own = {p.name: p.value(study.target) for p in lesson.parameters}
-        effective = {**own, **step.numbers(study.target), **chosen}
+        chosen = {name: value for name, value in chosen.items() if name not in step.params}
+        effective = {**own, **chosen, **step.numbers(study.target)}
         return cls(
             step=step.name,
             title=step.title,
@@ -223,6 +226,7 @@ class Job:
             chosen=chosen,
             shown={k: v for k, v in effective.items() if k in step.params or f'"{k}"' in step.code},
             threads=effective.get(THREADS, study.threads),
+            against=step.against,
         )
 
 
@@ -312,6 +316,7 @@ class Bench:
             note=job.note,
             params=job.shown,
             threads=job.threads,
+            against=job.against,
         )
         try:
             worker = self.worker(job.threads)
@@ -358,16 +363,26 @@ def explained(run: LessonRun, lesson: Lesson | None = None) -> LessonRun:
         step.name: step.says for step in (lesson.steps if lesson else ()) if step.says
     }
     before: StepRun | None = None
-    for step in run.steps:
-        step = replace(step, share=share_of(step, limits))
-        step = compared(step, before)
-        told = reasons(step, before, run.study)
-        if step.name in says and before is not None and step.seconds and before.seconds:
-            own = says[step.name](step, before, run.study)
+    for step in with_shares(run.steps, limits):
+        number, beside = _beside(step, steps)
+        if beside is None or beside is before:
+            number, beside = None, before
+        step = compared(replace(step, beside=number), beside)
+        told = reasons(step, beside, run.study)
+        if step.name in says and beside is not None and step.seconds and beside.seconds:
+            own = says[step.name](step, beside, run.study)
             told = (*((own,) if own else ()), *told)
         steps.append(replace(step, reasons=told))
         before = steps[-1] if step.measurement is not None else before
     return replace(run, steps=tuple(steps))
+
+
+def _beside(step: StepRun, before: Sequence[StepRun]) -> tuple[int | None, StepRun | None]:
+    """Return the measured step that a step asks to be compared with, and its number."""
+    for number, other in enumerate(before, start=1):
+        if other.name == step.against and other.measurement is not None:
+            return number, other
+    return None, None
 
 
 def compared(step: StepRun, before: StepRun | None) -> StepRun:
@@ -401,6 +416,7 @@ def as_json(run: LessonRun) -> dict[str, Any]:
                 "ci95_s": step.interval_s,
                 "gflops": step.gflops,
                 "share_of_roof": step.share,
+                "compared_with": step.beside and run.steps[step.beside - 1].name,
                 "ratio_to_step_before": step.ratio,
                 "ratio_ci95": step.ratio_ci95,
                 "verdict": step.verdict,
