@@ -139,7 +139,7 @@ class ResultLine:
             texts.append(_("{size} of GPU memory").format(size=size))
         tuned = (self.result.settings or {}).get(TUNED_KERNELS)
         if tuned and self.result.task.variant.change is None:  # an ablation says it once
-            texts.append(_("tuned kernels: {origins}").format(origins=tuned))
+            texts.append(_("tuned kernels: {origins}").format(origins=render(tuned)))
         return (*texts, *self.result.warnings)
 
     @property

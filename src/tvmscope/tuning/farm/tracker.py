@@ -7,7 +7,9 @@ behind its length. TVM's client for it waits for ever; this one has limits.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import socket
 import struct
 import time
@@ -222,7 +224,7 @@ def _exactly(stream: socket.socket, size: int) -> bytes:
     while len(data) < size:
         piece = stream.recv(size - len(data))
         if not piece:
-            raise ConnectionResetError("it closed the connection")
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         data += piece
     return data
 

@@ -17,20 +17,18 @@ from typing import BinaryIO, NamedTuple
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, TuneError
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.tuning.records import functions
 from tvmscope.tuning.records.lines import from_line, glimpse, to_line, workload_key
 from tvmscope.tuning.records.validity import outdated
 
 SHIPPED = Path(__file__).parent / "shipped"
 """The records that come with the package."""
-SHIPPED_NAME = "shipped"
-"""What each of their files is called."""
 LINE_LIMIT = 16 << 20
 """Longer lines are foreign; bounds the memory that a file without newlines can take."""
 _CHUNK = 1 << 20
 
-OnReject = Callable[[int, str], None]
+OnReject = Callable[[int, Text], None]
 """Receives the number of a line that holds no record, and the reason."""
 
 
@@ -66,7 +64,7 @@ def read(path: Path, on_reject: OnReject | None = None) -> Iterator[Trial]:
                 yield _parse(line)
             except SchemaError as e:
                 if on_reject:
-                    on_reject(line.number, str(e))
+                    on_reject(line.number, e.message)
 
 
 def _parse(line: Line) -> Trial:
@@ -168,7 +166,7 @@ class Database:
         self._end = 0
         self._all: dict[bytes, array[int]] = {}
         self._validated: dict[bytes, array[int]] = {}
-        self.rejected: Counter[str] = Counter()
+        self.rejected: Counter[Text] = Counter()
         """Lines that hold no record, by the reason."""
 
     def append(self, trial: Trial, *, function: str | None = None) -> None:
@@ -196,7 +194,7 @@ class Database:
                 try:
                     yield from_line(stream.readline(LINE_LIMIT))
                 except SchemaError as e:  # its ends looked right, its inside does not
-                    self.rejected[str(e)] += 1
+                    self.rejected[e.message] += 1
 
     def tried(
         self,
@@ -248,7 +246,7 @@ class Database:
                 except SchemaError as e:
                     if line.text and not line.text.endswith(b"\n"):
                         return  # perhaps being written just now: looked at again next time
-                    self.rejected[str(e)] += 1
+                    self.rejected[e.message] += 1
                     self._end = line.end
                     continue
                 key, validated = workload_key(trial.workload), trial.stage == "validated"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from tvmscope.core.tuning import Candidate, Lowering, Trial, TuningPoint, TuningTask
+from tvmscope.messages import Text
 from tvmscope.tuning.plan import PlannedTask
 
 BETTER = 0.99
@@ -35,7 +36,7 @@ class State:
     stale: int = 0
     """Batches in a row that brought nothing."""
     second_layer: bool = False
-    over: str | None = None
+    over: Text | None = None
     """Why it gets no further trials."""
 
     @property
