@@ -346,3 +346,17 @@ def test_the_chinese_readme_says_what_the_english_one_says() -> None:
     links = [set(found.pop("links")) for found in (english, chinese)]
     assert links[1] - {"docs/old-calls.md"} == links[0]
     assert chinese == english
+
+
+def test_a_catalogue_keeps_every_line_of_its_texts(catalogues, tmp_path: Path) -> None:
+    """Only the header's lines about dates and tools are left out."""
+    long = "Generated code, Report-Msgid-Bugs-To: and Last-Translator: are words, too. "
+    texts = [f"{first} {long * 2}" for first in ("Generated", "Report", "Last", "PO-Revision")]
+    catalogue = catalogues.Catalog(charset="utf-8", locale="zh")
+    for text in texts:
+        catalogue.add(text, string=text)
+    catalogues.write(tmp_path / "a.po", catalogue)
+    assert [m.id for m in catalogues.read(tmp_path / "a.po") if m.id] == texts
+    head = (tmp_path / "a.po").read_text().partition("\n\n")[0]
+    assert "Language: zh" in head
+    assert not re.search("Generated-By|Creation-Date|Revision-Date", head)
