@@ -37,7 +37,7 @@ KNOWN = frozenset(
     {
         # vocabularies whose words are marked beside them, and names that programs read
         "with nothing", "no effect", "one sample", "not measured", "its own first run",
-        "diagnosis rule", "cache misses", "row sums", "padded transpose", "conv2d in blocks",
+        "diagnosis rule", "row sums", "padded transpose", "conv2d in blocks",
         "tvm cuda", "an unknown distribution", "a server with key {}", "Usage: ",
         "timed out", "disk full", "speedup over {}", "schedule rule", "similar record",
         "kernel compiler", "farm client",

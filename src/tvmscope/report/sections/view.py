@@ -320,7 +320,10 @@ def notes(session: Session) -> list[str]:
     """Remarks about single rows; what holds for all of them is a warning instead."""
     shared, rows = _shared(session), measured(session)
     return [
-        f"{row.name}: {render(note)}" for row in rows for note in row.notes if note not in shared
+        _("{row}: {text}").format(row=row.name, text=render(note))
+        for row in rows
+        for note in row.notes
+        if note not in shared
     ]
 
 
