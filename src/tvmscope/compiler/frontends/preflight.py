@@ -10,7 +10,11 @@ from tvmscope.errors import ImportModelError
 from tvmscope.messages import Text, msg
 
 
-def refuse(model: str, unsupported: Counter[str], where: Mapping[str, str]) -> None:
+class Unsupported(ImportModelError):
+    """This form of an operator has no kernel here; the message says which form."""
+
+
+def refuse(model: str, unsupported: Counter[str], where: Mapping[str, Text]) -> None:
     """Raise if there are unsupported operators, naming each one."""
     if not unsupported:
         return

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from tvmscope.core.session import Session, to_json
 from tvmscope.core.vision import Answer
-from tvmscope.messages import _
+from tvmscope.messages import Message, _
+from tvmscope.messages import Text as Said
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.storage.codec import encode
 from tvmscope.units import format_s
@@ -39,10 +40,18 @@ def without_folders(answers: Sequence[Answer]) -> tuple[Answer, ...]:
         replace(
             answer,
             picture=(name := PurePath(answer.picture).name),
-            failure=answer.failure and answer.failure.replace(answer.picture, name),
+            failure=answer.failure and _renamed(answer.failure, answer.picture, name),
         )
         for answer in answers
     )
+
+
+def _renamed(text: Said, old: str, new: str) -> Said:
+    """The text with another name in it; a message stays one, which can be translated."""
+    if not isinstance(text, Message):
+        return text.replace(old, new)
+    told = {k: _renamed(v, old, new) if isinstance(v, str) else v for k, v in text.args.items()}
+    return Message(text.id, told, text.plural)
 
 
 def _block(answer: Answer) -> RenderableType:

@@ -7,7 +7,6 @@ problem goes to another one.
 from __future__ import annotations
 
 import ipaddress
-import json
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,13 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tvmscope.core.session import FILE_NAME
-from tvmscope.core.suite import Outcome, SuiteRow
+from tvmscope.core.suite import Outcome, SuiteRow, from_line
 from tvmscope.errors import RunError, UsageError, one_line
 from tvmscope.extras import require
 from tvmscope.machine import environment
 from tvmscope.messages import msg
 from tvmscope.progress import Progress
-from tvmscope.storage.codec import decode
 from tvmscope.storage.files import digest_file, write_text_atomic
 from tvmscope.workflow.suiting import cluster_worker
 from tvmscope.workflow.suiting.cluster_worker import Parcel
@@ -231,7 +229,7 @@ def _row(plan: Planned, future: Any, store: Store) -> SuiteRow:
     if session_text is not None:
         folder = store.session_folder(plan.problem.name)
         write_text_atomic(folder / FILE_NAME, session_text)
-    return decode(SuiteRow, json.loads(row_text))
+    return from_line(row_text)
 
 
 def _lost(plan: Planned) -> SuiteRow:

@@ -206,11 +206,11 @@ def check_supported(name: str, model: onnx.ModelProto) -> None:
     """Refuse a model with operators of a foreign domain or without a converter."""
     known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | _CONTROL | {"Constant"}
     unsupported: Counter[str] = Counter()
-    where: dict[str, str] = {}
+    where: dict[str, Text] = {}
     for index, node in enumerate(model.graph.node):
         if node.op_type in known and node.domain in DOMAINS:
             continue
         operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
         unsupported[operator] += 1
-        where.setdefault(operator, f"node '{node.name or index}'")
+        where.setdefault(operator, msg("node '{name}'", name=node.name or str(index)))
     preflight.refuse(name, unsupported, where)

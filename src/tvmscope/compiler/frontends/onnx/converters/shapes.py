@@ -12,12 +12,13 @@ from tvmscope.compiler.frontends.onnx.converters.node import (
     Array,
     Converter,
     Node,
-    Unsupported,
     const,
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.compiler.graph.rewrite import static_shape
+from tvmscope.messages import msg
 
 
 def _shape(node: Node) -> relax.Expr | None:
@@ -63,7 +64,7 @@ def _bounds(node: Node, rank: int) -> tuple[Sequence[int], ...]:
         arrays = [node.constant(index) for index in range(1, 5)]
         starts, ends, axes, steps = (None if a is None else a.tolist() for a in arrays)
     if starts is None or ends is None:
-        raise Unsupported("a slice without bounds")
+        raise Unsupported(msg("a slice without bounds"))
     axes = range(len(starts)) if axes is None else axes
     return starts, ends, axes, [1] * len(starts) if steps is None else steps
 
@@ -108,7 +109,7 @@ def _col_to_im(node: Node) -> relax.Expr:
     """Add blocks up to an image: a scatter with constant indices."""
     data, image, block = node.input(0), node.constant(1), node.constant(2)
     if image is None or block is None:
-        raise Unsupported("no image or block shape")
+        raise Unsupported(msg("no image or block shape"))
     rank = len(image)
     pads = list(node.get("pads", [0] * 2 * rank))
     strides, dilations = (list(node.get(n, [1] * rank)) for n in ("strides", "dilations"))
