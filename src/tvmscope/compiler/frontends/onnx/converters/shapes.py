@@ -73,6 +73,9 @@ def _split(node: Node) -> relax.Expr | None:
     """Split into parts of given sizes if one is empty; TVM converts all other splits."""
     data = node.input(0)
     sizes = node.constant(1) if node.opset >= 13 else node.get("split", None)
+    known = node.array(0)
+    if known is not None and known.ndim == 1:
+        return _split_sizes(known, sizes, node.results)
     if sizes is None or 0 not in list(sizes):
         return None
     axis = int(node.get("axis", 0)) % len(shape_of(data))
@@ -86,6 +89,24 @@ def _split(node: Node) -> relax.Expr | None:
         parts.append(part)
         start += size
     return relax.Tuple(parts)
+
+
+def _split_sizes(known: Array, sizes: Sequence[int] | Array | None, count: int) -> relax.Expr:
+    """A constant vector, mostly the sizes of a tensor: its parts are constants too."""
+    if sizes is None:
+        most = -(-known.size // count)
+        ends = [min(most * n, known.size) for n in range(1, count)]
+    else:
+        ends = np.cumsum([int(size) for size in sizes])[:-1].tolist()
+    return relax.Tuple([const(part, str(known.dtype)) for part in np.split(known, ends)])
+
+
+def _unsqueeze(node: Node) -> relax.Expr | None:
+    """Axes may also be one number instead of a list."""
+    axes = node.array(1) if node.opset >= 13 else None
+    if axes is None or axes.ndim > 0:
+        return None
+    return op.expand_dims(node.input(0), int(axes))
 
 
 def _reverse_sequence(node: Node) -> relax.Expr:
@@ -146,4 +167,5 @@ CONVERTERS: dict[str, Converter] = {
     "Size": _size,
     "Slice": _slice,
     "Split": _split,
+    "Unsqueeze": _unsqueeze,
 }
