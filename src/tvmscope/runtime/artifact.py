@@ -211,8 +211,16 @@ def _capability(arch: str) -> int:
 class LoadedArtifact:
     """A callable model: numpy arrays or DLPack tensors in, numpy arrays out, by output name."""
 
-    def __init__(self, artifact: Artifact, machine: VirtualMachine, device: Device) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        machine: VirtualMachine,
+        device: Device,
+        ways: Mapping[str, fallback.Way] | None = None,
+    ) -> None:
         self.artifact = artifact
+        self.ways = dict(ways or {})
+        """How the parts that run in a framework get their tensors."""
         self.device = device
         self.machine = machine
         self._main = machine["main"]
@@ -341,7 +349,7 @@ def load_callable(
         device = tvm.cuda(0)
     used = threads or cpu_features.usable_cores()
     parts = [(part, (folder / part.file).read_bytes()) for part in artifact.fallbacks]
-    fallback.register(parts, used)
+    ways = fallback.register(parts, used, None if artifact.target.kind == "llvm" else device)
     try:
         cubins.register(tvm, folder)
         library = tvm.runtime.load_module(str(folder / LIBRARY))
@@ -358,7 +366,7 @@ def load_callable(
         ) from e
     if artifact.stored:
         _bind_weights(machine, artifact, folder / WEIGHTS, arrays)
-    return LoadedArtifact(replace(artifact, path=folder), machine, device)
+    return LoadedArtifact(replace(artifact, path=folder), machine, device, ways)
 
 
 def _bind_weights(

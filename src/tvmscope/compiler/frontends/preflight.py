@@ -46,3 +46,21 @@ def in_framework(parts: Sequence[Fallback]) -> tuple[Text, ...]:
             reason=parts[0].reason,
         ),
     )
+
+
+def on_device(parts: Sequence[Fallback], device: str) -> tuple[Text, ...]:
+    """One line about how these parts run beside kernels on a GPU; none for the CPU."""
+    if not parts or device != "cuda":
+        return ()
+    where = (
+        msg("on the GPU if it has CUDA, else on the CPU with copies of its inputs and results")
+        if parts[0].framework == "torch"
+        else msg("on the CPU, with copies of its inputs and results")
+    )
+    return (
+        msg(
+            "{framework} runs outside CUDA graphs, {where}",
+            framework=FRAMEWORKS[parts[0].framework],
+            where=where,
+        ),
+    )

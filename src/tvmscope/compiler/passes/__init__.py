@@ -36,6 +36,7 @@ from tvmscope.compiler.passes import (
     narrow_results,
     nhwc,
     norm_rows,
+    outside_graph,
     pack_matmul,
     place_units,
     row_kernels,
@@ -113,6 +114,7 @@ PASSES = unique(
         tvm_own.DROP_PURITY,
         tvm_own.DESTINATION_PASSING,
         tvm_own.PLAN_MEMORY,
+        outside_graph.PASS,  # directly before what captures every packed call
         tvm_own.CUDA_GRAPH,
         tvm_own.LOWER_ALLOC,
         tvm_own.KILL_AFTER_USE,
