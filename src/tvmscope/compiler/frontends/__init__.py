@@ -1,4 +1,4 @@
-"""One file per model format: from a prepared folder to a Relax module with named sources."""
+"""One room per model format: from a prepared folder to a Relax module with named sources."""
 
 from __future__ import annotations
 
