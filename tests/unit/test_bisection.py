@@ -97,7 +97,7 @@ def wrong(build_s: float) -> Session:
 
 def suspected(session: Session, **more) -> tuple[str, ...]:
     options = Options.of(target="cpu", shapes={"x": (1, 3)}, **more)
-    return job.suspect(session, None, options, Path("out"), Silent())  # type: ignore[arg-type]
+    return job.explain_wrong_rows(session, None, options, Path("out"), Silent())  # type: ignore[arg-type]
 
 
 def test_a_model_that_compiles_slowly_is_not_bisected_unasked(

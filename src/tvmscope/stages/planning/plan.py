@@ -64,7 +64,7 @@ def _is_asked(backend: Backend, options: Options) -> bool:
     return backend.name in options.backends
 
 
-def without_needless_export(options: Options, where: Sequence[Target]) -> Options:
+def with_needed_export(options: Options, where: Sequence[Target]) -> Options:
     """Exporting to ONNX takes seconds: only for backends that want it and are here."""
     wanted = any(
         backend.needs_onnx and why_unavailable(backend, target) is None

@@ -36,7 +36,7 @@ _SMALL = 0.001
 """Tasks below this share of the work are left as TVM has them."""
 
 
-def with_searched(rows: Sequence[PlannedRow], job: Job) -> list[PlannedRow]:
+def search_rows(rows: Sequence[PlannedRow], job: Job) -> list[PlannedRow]:
     """The rows, those that want it with the schedules that a search finds for them."""
     return [_searched(row, job) if _wants(row) else row for row in rows]
 

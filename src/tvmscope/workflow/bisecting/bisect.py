@@ -85,7 +85,7 @@ def bisect_prepared(
             prefixes.close()
 
 
-def suspect(
+def explain_wrong_rows(
     session: Session, ready: Prepared, options: Options, folder: Path, progress: Progress
 ) -> tuple[Text, ...]:
     """For compiled rows that failed verification: the first operator that diverges, or how to ask.

@@ -18,8 +18,8 @@ from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress
 from tvmscope.stages.builder import IMPORT_WITHOUT_TORCH
+from tvmscope.stages.measure_rows import REFERENCES
 from tvmscope.stages.options import Options
-from tvmscope.stages.race import REFERENCES
 from tvmscope.stages.targets import threads_of
 
 if TYPE_CHECKING:
