@@ -165,6 +165,19 @@ def ratio_interval(a_rounds: Rounds, b_rounds: Rounds) -> RatioInterval:
     return RatioInterval(float(np.exp(centre)), float(np.exp(low)), float(np.exp(high)), detectable)
 
 
+def ratio_quotient(a: RatioInterval, b: RatioInterval) -> RatioInterval:
+    """The quotient of two independent ratios: half-widths of the logarithms add in quadrature."""
+    centre = float(np.log(a.ratio / b.ratio))
+    widths = []
+    for part in (a, b):
+        if part.lo is None or part.hi is None:
+            return RatioInterval(float(np.exp(centre)), None, None, None)
+        widths.append(float(np.log(part.hi / part.lo)) / 2)
+    half = float(np.hypot(*widths))
+    limits = float(np.exp(centre - half)), float(np.exp(centre + half))
+    return RatioInterval(float(np.exp(centre)), *limits, float(np.expm1(half)))
+
+
 def difference_interval(
     a_rounds: Rounds, b_rounds: Rounds
 ) -> tuple[float, tuple[float, float] | None]:
