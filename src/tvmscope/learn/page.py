@@ -21,9 +21,9 @@ from tvmscope.learn.run import LessonRun
 from tvmscope.learn.sweep import Sweep
 from tvmscope.messages import Text as Words
 from tvmscope.messages import _, msg, plural, render
+from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.escape import clean
 from tvmscope.report.terminal.explain import loop_tree
-from tvmscope.units import format_rate, format_s
 
 _VERDICTS = {"faster": "green", "slower": "red", "undecided": "yellow"}
 _SIDE_BY_SIDE = 120

@@ -17,6 +17,7 @@ from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_within
 from tvmscope.messages import msg
 from tvmscope.progress import Progress
+from tvmscope.quantities import format_s
 from tvmscope.runtime import dynamic as dynamics
 from tvmscope.runtime.artifact import read
 from tvmscope.stages.builder import Builder
@@ -26,7 +27,6 @@ from tvmscope.stages.planning.plan import with_export
 from tvmscope.stages.sizes import find_wrong_sizes, measure_size
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.records.lookup import find_choices
-from tvmscope.units import format_s
 
 _WRONG_SIZES = here(find_wrong_sizes)
 _TIMEOUT_S = 3600.0

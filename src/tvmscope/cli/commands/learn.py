@@ -14,8 +14,8 @@ from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.errors import UsageError
 from tvmscope.messages import _, msg, render
 from tvmscope.parsing import parse_assignments
+from tvmscope.quantities import format_s
 from tvmscope.stages.options import Options
-from tvmscope.units import format_s
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -15,8 +15,8 @@ from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.page import comparison
 from tvmscope.learn.run import LessonRun
 from tvmscope.messages import _, plural, render
+from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.sections.loops import nest
-from tvmscope.units import format_rate, format_s
 
 _MOST_CODE = 60
 """Lines of a program that are shown; the rest is counted."""
