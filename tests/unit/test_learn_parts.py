@@ -13,7 +13,7 @@ from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import Loop, Roof
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, UsageError
-from tvmscope.learn import catalog, page, pictures
+from tvmscope.learn import catalog, page, plots
 from tvmscope.learn import run as running
 from tvmscope.learn.facts import Access, Built, HotLoop, Memory, StepRun, Study
 from tvmscope.learn.lesson import Lesson
@@ -251,14 +251,14 @@ def test_shares_are_of_as_many_cores_as_steps_use() -> None:
 def test_plots_are_as_long_as_speeds() -> None:
     console = Console(file=StringIO(), width=100, color_system=None)
     failed = StepRun(name="z", title="z", failure="no")
-    console.print(pictures.Plot([_run(1.0, name="x"), _run(0.5, name="y"), failed]))
+    console.print(plots.Plot([_run(1.0, name="x"), _run(0.5, name="y"), failed]))
     first, second, third = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert second.count("█") == 2 * first.count("█") == 40
     assert "failed" in third
 
 
 def test_a_picture_is_svg_with_every_name() -> None:
-    document = pictures.svg("title", [_run(1.0, name="naive"), _run(0.5, name="tiled")], 0.004)
+    document = plots.svg("title", [_run(1.0, name="naive"), _run(0.5, name="tiled")], 0.004)
     assert document.startswith("<?xml")
     assert "naive" in document
     assert "tiled" in document

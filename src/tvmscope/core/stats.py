@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from math import hypot
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -173,7 +174,7 @@ def ratio_quotient(a: RatioInterval, b: RatioInterval) -> RatioInterval:
         if part.lo is None or part.hi is None:
             return RatioInterval(float(np.exp(centre)), None, None, None)
         widths.append(float(np.log(part.hi / part.lo)) / 2)
-    half = float(np.hypot(*widths))
+    half = hypot(*widths)
     limits = float(np.exp(centre - half)), float(np.exp(centre + half))
     return RatioInterval(float(np.exp(centre)), *limits, float(np.expm1(half)))
 

@@ -136,7 +136,7 @@ class Written:
 def _run(
     lesson: Lesson, setting: Setting, show: Show, files: Written, *, ir: bool, asm: bool
 ) -> int:
-    from tvmscope.learn import page, pictures
+    from tvmscope.learn import page, plots
     from tvmscope.learn.run import as_json
     from tvmscope.learn.run import run as go
 
@@ -147,7 +147,7 @@ def _run(
     if files.plot is not None:
         if not found.steps:
             raise UsageError(msg("this lesson has no plot to write"))
-        write(pictures.svg(render(lesson.title), found.steps, found.roof_gflops), files.plot)
+        write(plots.svg(render(lesson.title), found.steps, found.roof_gflops), files.plot)
     if files.page is not None:
         write(_page(lesson, found), files.page)
     if show.json:
@@ -199,7 +199,7 @@ def _sweep(
     output: Path | None,
     show: Show,
 ) -> int:
-    from tvmscope.learn import page, pictures
+    from tvmscope.learn import page, plots
     from tvmscope.learn.run import as_json
     from tvmscope.learn.sweep import sweep
 
@@ -207,7 +207,7 @@ def _sweep(
         found = sweep(lesson, replace(setting, chosen={}), values, progress)
     say(show, *page.swept(found))
     if output is not None:
-        write(pictures.svg(render(lesson.title), found.points, found.run.roof_gflops), output)
+        write(plots.svg(render(lesson.title), found.points, found.run.roof_gflops), output)
     if show.json:
         show.machine(as_json(found.run))
     return 0 if found.best is not None else 1

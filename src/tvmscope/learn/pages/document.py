@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tvmscope.core.profile import Loop
-from tvmscope.learn import pictures
+from tvmscope.learn import plots
 from tvmscope.learn.facts import StepRun
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.page import comparison
@@ -80,9 +80,9 @@ def blocks(run: LessonRun, lesson: Lesson, when: str) -> Iterator[Block]:
     if run.steps:
         yield Heading(2, _("All steps"))
         yield _table(run)
-        if any(pictures.speed(step) is not None for step in run.steps):
+        if any(plots.speed(step) is not None for step in run.steps):
             title = render(lesson.title)
-            yield Figure(pictures.svg(title, run.steps, run.roof_gflops), title)
+            yield Figure(plots.svg(title, run.steps, run.roof_gflops), title)
     yield from (Paragraph(render(text), quiet=True) for text in run.warnings)
     yield from _exercise(lesson)
 

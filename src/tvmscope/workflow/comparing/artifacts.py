@@ -16,13 +16,13 @@ from tvmscope.core.comparison import compare
 from tvmscope.core.measurement import Result
 from tvmscope.core.vision import HALF_LIKENESS, LIKENESS, Sighting
 from tvmscope.errors import Incomparable, PictureError, TvmscopeError, UsageError, one_line
+from tvmscope.images.match import match
 from tvmscope.messages import Text, msg
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress
 from tvmscope.stages.artifact import read_checked, with_inputs
 from tvmscope.stages.measure_rows import measure_rows, own_outputs
 from tvmscope.stages.options import Options
-from tvmscope.tasks.match import match
 from tvmscope.workflow import pictures
 
 SCATTER_FIX = "fast-scatter"
