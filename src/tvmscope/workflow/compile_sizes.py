@@ -30,7 +30,7 @@ from tvmscope.tuning.records.lookup import find_choices
 
 _WRONG_SIZES = here(find_wrong_sizes)
 _TIMEOUT_S = 3600.0
-_DURATION_S = 1.0
+_DURATION_S = 2.0
 """Of measuring, per size and side: what is measured are the calls around the kernels."""
 _SHARE = 1.3
 """Weights of all sizes together should not be larger than this, in units of those of one size."""

@@ -60,13 +60,14 @@ def lab(
 def _shown(
     file: Path, found: LabRun, output: Path | None, show: Show, *, ir: bool, asm: bool
 ) -> int:
-    from tvmscope.learn import page, plots
+    from tvmscope.learn import plots
+    from tvmscope.learn.pages import terminal
     from tvmscope.learn.run import as_json
 
     if found.sweep is not None:
-        say(show, *page.swept(found.sweep))
+        say(show, *terminal.swept(found.sweep))
     else:
-        say(show, *page.measured(found.run, ir=ir, asm=asm))
+        say(show, *terminal.measured(found.run, ir=ir, asm=asm))
     steps = found.run.steps
     if output is not None:
         write(plots.svg(file.name, steps, found.run.roof_gflops), output)

@@ -86,12 +86,13 @@ def learn(
     Each step shows the loops, checks the result against numpy, measures the time and says why it
     changed. --output writes the plot as an SVG picture.
     """
-    from tvmscope.learn import catalog, page
+    from tvmscope.learn import catalog
+    from tvmscope.learn.pages import terminal
 
     if serve:
         return _serve(port, options, show)
     if lesson is None:
-        say(show, *page.listing(catalog.lessons()))
+        say(show, *terminal.listing(catalog.lessons()))
         if show.json:
             show.machine({"lessons": {k: str(v.title) for k, v in catalog.lessons().items()}})
         return 0
@@ -136,14 +137,15 @@ class Written:
 def _run(
     lesson: Lesson, setting: Setting, show: Show, files: Written, *, ir: bool, asm: bool
 ) -> int:
-    from tvmscope.learn import page, plots
+    from tvmscope.learn import plots
+    from tvmscope.learn.pages import terminal
     from tvmscope.learn.run import as_json
     from tvmscope.learn.run import run as go
 
-    say(show, *page.opening(lesson))
+    say(show, *terminal.opening(lesson))
     with show.working() as progress:
         found = go(lesson, setting, progress)
-    say(show, *page.pages(found, lesson, ir=ir, asm=asm))
+    say(show, *terminal.pages(found, lesson, ir=ir, asm=asm))
     if files.plot is not None:
         if not found.steps:
             raise UsageError(msg("this lesson has no plot to write"))
@@ -199,13 +201,14 @@ def _sweep(
     output: Path | None,
     show: Show,
 ) -> int:
-    from tvmscope.learn import page, plots
+    from tvmscope.learn import plots
+    from tvmscope.learn.pages import terminal
     from tvmscope.learn.run import as_json
     from tvmscope.learn.sweep import sweep
 
     with show.working() as progress:
         found = sweep(lesson, replace(setting, chosen={}), values, progress)
-    say(show, *page.swept(found))
+    say(show, *terminal.swept(found))
     if output is not None:
         write(plots.svg(render(lesson.title), found.points, found.run.roof_gflops), output)
     if show.json:

@@ -16,9 +16,10 @@ from tvmscope import messages
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.options import MeasureOptions
 from tvmscope.errors import BuildError
-from tvmscope.learn import catalog, page
+from tvmscope.learn import catalog
 from tvmscope.learn.facts import StepRun
 from tvmscope.learn.lesson import Apply, Step
+from tvmscope.learn.pages import terminal
 from tvmscope.learn.run import (
     Job,
     LessonRun,
@@ -96,13 +97,13 @@ class NotebookBench:
 
     def summary(self) -> None:
         """All steps in one table."""
-        for part in page.summary(self._explained()):
+        for part in terminal.summary(self._explained()):
             self._console.print(part)
 
     def exhibits(self) -> None:
         """What the lesson shows before its steps."""
         for exhibit in exhibits_of(self.lesson, self._setting, self.study, Silent()):
-            for part in page.shown(exhibit):
+            for part in terminal.shown(exhibit):
                 self._console.print(part)
 
     def answer(self, text: str) -> None:
@@ -171,5 +172,5 @@ class NotebookBench:
 
     def _print(self, run: StepRun, number: int) -> None:
         before: Any = next((r for r in reversed(self._runs[:-1]) if r.built is not None), None)
-        for part in page.step_of(number, replace(run, code=""), before, ir=False, asm=False):
+        for part in terminal.step_of(number, replace(run, code=""), before, ir=False, asm=False):
             self._console.print(part)

@@ -12,14 +12,11 @@ from tvmscope.core.profile import Loop
 from tvmscope.learn import plots
 from tvmscope.learn.facts import StepRun
 from tvmscope.learn.lesson import Lesson
-from tvmscope.learn.page import comparison
+from tvmscope.learn.pages.terminal import MOST_CODE, comparison
 from tvmscope.learn.run import LessonRun
 from tvmscope.messages import _, plural, render
 from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.sections.loops import nest
-
-_MOST_CODE = 60
-"""Lines of a program that are shown; the rest is counted."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +163,7 @@ def _exercise(lesson: Lesson) -> Iterator[Block]:
 
 def _program(code: str, language: str) -> Iterator[Block]:
     lines = code.splitlines()
-    rest = len(lines) - _MOST_CODE
-    yield Code("\n".join(lines[:_MOST_CODE]), language)
+    rest = len(lines) - MOST_CODE
+    yield Code("\n".join(lines[:MOST_CODE]), language)
     if rest > 0:
         yield Paragraph(_("... and {n} more lines").format(n=rest), quiet=True)

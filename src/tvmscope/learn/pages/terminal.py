@@ -28,7 +28,7 @@ from tvmscope.report.terminal.explain import loop_tree
 _VERDICTS = {"faster": "green", "slower": "red", "undecided": "yellow"}
 _SIDE_BY_SIDE = 120
 """Columns of a terminal from which loops before and after stand beside each other."""
-_MOST_CODE = 60
+MOST_CODE = 60
 """Lines of a program that are shown; the rest is counted."""
 
 
@@ -280,8 +280,8 @@ def _machine_code(before: Built | None, after: Built) -> Iterator[RenderableType
 
 def _program(code: str, language: str) -> RenderableType:
     lines = code.splitlines()
-    rest = len(lines) - _MOST_CODE
-    text = "\n".join(lines[:_MOST_CODE])
+    rest = len(lines) - MOST_CODE
+    text = "\n".join(lines[:MOST_CODE])
     if rest > 0:
         text += "\n" + _("... and {n} more lines").format(n=rest)
     syntax = Syntax(text, language, theme=_theme(), background_color="default", word_wrap=True)
