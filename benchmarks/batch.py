@@ -26,7 +26,7 @@ from tvmscope.machine import cpu_features
 from tvmscope.measure.interleave import Lane, interleave
 from tvmscope.quantities import format_s
 from tvmscope.runtime import tvm_compat
-from tvmscope.runtime.artifact import load_callable
+from tvmscope.runtime.loaded_artifact import load_callable
 
 tvm = tvm_compat.import_tvm(torch=False)
 

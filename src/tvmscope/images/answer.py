@@ -25,7 +25,7 @@ from tvmscope.images.detect import detect
 from tvmscope.images.draw import draw, save
 from tvmscope.images.preprocess import CHANNELS, Placement, frame_of, preprocess
 from tvmscope.messages import msg
-from tvmscope.runtime.artifact import LoadedArtifact, load_callable
+from tvmscope.runtime.loaded_artifact import LoadedArtifact, load_callable
 from tvmscope.storage.files import write_npz
 
 

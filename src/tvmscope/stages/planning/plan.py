@@ -12,7 +12,7 @@ from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg
-from tvmscope.runtime.artifact import cpu_problem
+from tvmscope.runtime.check import cpu_problem
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.stages.planning.tuned_rows import Records, no_records, with_records
