@@ -99,7 +99,7 @@ def measure_size(
     beside = SizeRequest(folder=folder, ready=ready, threads=threads, direct=True)
     with (
         Worker(f"size {size}", timeout_s=options.timeout_s) as whole,
-        Worker(f"kernels of size {size}", timeout_s=options.timeout_s) as direct,
+        Worker(f"size {size}, direct", timeout_s=options.timeout_s) as direct,
     ):
         whole.load(here(load), request)
         direct.load(here(load), beside)
