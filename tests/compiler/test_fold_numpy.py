@@ -18,6 +18,9 @@ from tvmscope.compiler.rewrites.fold_numpy import MOST_ELEMENTS_GROWN, fold_nump
 
 op = relax.op
 X = np.linspace(0.5, 4, 15, dtype=np.float32).reshape(3, 5)
+Y = X[::-1].copy()
+"""Equal to X in the middle row only, larger above it and smaller below."""
+WITH_NAN = np.where(X > 2, np.float32(np.nan), X)
 FOLDED: dict[str, Build] = {
     "relax.add": lambda: op.add(const(X), const(X[0])),
     "relax.subtract": lambda: op.subtract(const(X), FloatImm("float32", 0.25)),
@@ -26,6 +29,20 @@ FOLDED: dict[str, Build] = {
     "relax.sqrt": lambda: op.sqrt(const(X)),
     "relax.rsqrt": lambda: op.rsqrt(const(X)),
     "relax.negative": lambda: op.negative(const(X)),
+    "relax.abs": lambda: op.abs(const(X - 2)),
+    "relax.maximum": lambda: op.maximum(const(X), const(Y)),
+    "relax.minimum": lambda: op.minimum(const(X), const(Y[0])),
+    "relax.isnan": lambda: op.isnan(const(WITH_NAN)),
+    "relax.where": lambda: op.where(const(X > 2, "bool"), const(X), const(Y[0])),
+    "relax.equal": lambda: op.equal(const(X), const(Y)),
+    "relax.not_equal": lambda: op.not_equal(const(X), const(Y)),
+    "relax.less": lambda: op.less(const(X), const(Y)),
+    "relax.less_equal": lambda: op.less_equal(const(X), const(Y)),
+    "relax.greater": lambda: op.greater(const(X), const(Y)),
+    "relax.greater_equal": lambda: op.greater_equal(const(X), const(Y)),
+    "relax.logical_and": lambda: op.logical_and(const(X > 1, "bool"), const(Y > 1, "bool")),
+    "relax.logical_or": lambda: op.logical_or(const(X > 3, "bool"), const(Y > 3, "bool")),
+    "relax.logical_not": lambda: op.logical_not(const(X > 2, "bool")),
     "relax.reshape": lambda: op.reshape(const(X), (5, 1, 3)),
     "relax.expand_dims": lambda: op.expand_dims(const(X), [0, 2]),
     "relax.squeeze": lambda: op.squeeze(const(X[None]), [0]),

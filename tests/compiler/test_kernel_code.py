@@ -16,7 +16,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16
 from tvmscope.core.target import Target
 from tvmscope.cuda import config as configs
-from tvmscope.cuda import disassemble
+from tvmscope.cuda.cubins import disassemble
 from tvmscope.errors import BackendUnavailable, UsageError
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import cuda_code

@@ -13,7 +13,8 @@ import pytest
 import tvm
 from onnx import numpy_helper
 
-from tvmscope.compiler import build, frontends, pipeline, targets
+from tvmscope.compiler import frontends, pipeline, targets
+from tvmscope.compiler.codegen import shares
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
@@ -104,8 +105,8 @@ def run(case: Any, folder: Path, host: Target) -> None:
     ready = Prepared(folder / "p", prepare(str(folder / "model.onnx"), str(folder / "p"), options))
     target = tvm.target.Target(targets.to_tvm(host))
     lowered = pipeline.run(frontends.import_model(ready).module, host, target, CompileOptions())
-    executable = build._generate(ready, lowered.module, target, CompileOptions())
-    machine = tvm.relax.VirtualMachine(executable, tvm.cpu())
+    made = shares.generate(lowered.module, target, "bytecode", folder, cores=1)
+    machine = tvm.relax.VirtualMachine(made.executable, tvm.cpu())
     result = machine["main"](*(tvm.runtime.tensor(a) for a in inputs.values()))
     values = [result] if hasattr(result, "numpy") else list(result)
     expected = [_array(e) for e in case.data_sets[0][1]][: len(model.graph.output)]
