@@ -15,12 +15,14 @@ from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, UsageError
 from tvmscope.learn import catalog, plots
 from tvmscope.learn import run as running
-from tvmscope.learn.facts import Access, Built, HotLoop, Memory, StepRun, Study
+from tvmscope.learn import setting as settings
+from tvmscope.learn.compare_steps import compared, explained
+from tvmscope.learn.facts import Access, Built, HotLoop, LessonRun, Memory, StepRun, Study
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.machine_code import hot_loop, same_code
 from tvmscope.learn.pages import terminal
 from tvmscope.learn.reasons import reasons
-from tvmscope.learn.run import LessonRun, Setting, compared, explained
+from tvmscope.learn.setting import Setting
 from tvmscope.learn.sweep import combinations, played_step
 from tvmscope.machine import caches, counters
 from tvmscope.parsing import parse_assignments
@@ -295,8 +297,8 @@ def test_a_machine_without_a_compiler_has_no_shares_but_every_step(
     def fails(*_: object, **__: object) -> None:
         raise BuildError("cc could not build the roof kernels")
 
-    monkeypatch.setattr(running, "run_within", fails)
-    roofs, (warning,) = running.known_roofs(TARGET, Silent())
+    monkeypatch.setattr(settings, "run_within", fails)
+    roofs, (warning,) = settings.known_roofs(TARGET, Silent())
     assert roofs == ()
     assert "roofs are unknown" in warning
     run = explained(LessonRun(lesson="x", size=1, study=STUDY, steps=(_run(1.0), _run(0.5))))
@@ -325,6 +327,7 @@ def test_what_cannot_be_shown_is_said_and_the_lesson_goes_on(
         raise BuildError("no C++ compiler found to link the artifact")
 
     monkeypatch.setattr(running, "run_within", fails)
+    monkeypatch.setattr(settings, "run_within", fails)
     lesson = catalog.find("profile")
     found = running.run(lesson, Setting(target=TARGET))
     said = " ".join(_printed(40, *terminal.pages(found, lesson)).split())

@@ -62,7 +62,7 @@ def _shown(
 ) -> int:
     from tvmscope.learn import plots
     from tvmscope.learn.pages import terminal
-    from tvmscope.learn.run import as_json
+    from tvmscope.learn.pages.json_ import as_json
 
     if found.sweep is not None:
         say(show, *terminal.swept(found.sweep))

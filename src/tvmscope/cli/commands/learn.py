@@ -20,8 +20,9 @@ from tvmscope.stages.options import Options
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from tvmscope.learn.facts import LessonRun
     from tvmscope.learn.lesson import Lesson
-    from tvmscope.learn.run import LessonRun, Setting
+    from tvmscope.learn.setting import Setting
 
 _SITE = Path("build") / "site"
 """Where `make docs` puts the site."""
@@ -119,7 +120,7 @@ def setting_of(
     options: Options, size: int | None, chosen: dict[str, int], *, live: bool = False
 ) -> Setting:
     """How a lesson, or the reader's own file, is run on this machine's CPU."""
-    from tvmscope.learn.run import Setting
+    from tvmscope.learn.setting import Setting
     from tvmscope.stages.targets import resolve_targets
 
     (target,) = resolve_targets(replace(options, targets=("cpu",)))
@@ -139,7 +140,7 @@ def _run(
 ) -> int:
     from tvmscope.learn import plots
     from tvmscope.learn.pages import terminal
-    from tvmscope.learn.run import as_json
+    from tvmscope.learn.pages.json_ import as_json
     from tvmscope.learn.run import run as go
 
     say(show, *terminal.opening(lesson))
@@ -203,7 +204,7 @@ def _sweep(
 ) -> int:
     from tvmscope.learn import plots
     from tvmscope.learn.pages import terminal
-    from tvmscope.learn.run import as_json
+    from tvmscope.learn.pages.json_ import as_json
     from tvmscope.learn.sweep import sweep
 
     with show.working() as progress:
@@ -230,7 +231,8 @@ def _answer(lesson: Lesson, setting: Setting, answer: str, show: Show) -> int:
 def _play(lesson: Lesson, setting: Setting, show: Show) -> int:
     from tvmscope import extras
     from tvmscope.learn.play import table
-    from tvmscope.learn.run import opened, study_of
+    from tvmscope.learn.setting import study_of
+    from tvmscope.learn.step_bench import opened
 
     if lesson.workload is None or lesson.workload.name != "matmul":
         raise UsageError(msg("only lessons on the matrix product can be played: try matmul"))

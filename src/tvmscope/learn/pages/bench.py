@@ -17,19 +17,13 @@ from tvmscope.core.measurement import Measurement
 from tvmscope.core.options import MeasureOptions
 from tvmscope.errors import BuildError
 from tvmscope.learn import catalog
-from tvmscope.learn.facts import StepRun
+from tvmscope.learn.compare_steps import explained
+from tvmscope.learn.facts import LessonRun, StepRun
 from tvmscope.learn.lesson import Apply, Step
 from tvmscope.learn.pages import terminal
-from tvmscope.learn.run import (
-    Job,
-    LessonRun,
-    Setting,
-    answering,
-    exhibits_of,
-    explained,
-    known_roofs,
-    study_of,
-)
+from tvmscope.learn.run import answering, exhibits_of
+from tvmscope.learn.setting import Setting, known_roofs, study_of
+from tvmscope.learn.step_bench import Job
 from tvmscope.learn.workshop import Request, Workshop
 from tvmscope.measure.interleave import Lane, interleave
 from tvmscope.progress import Silent

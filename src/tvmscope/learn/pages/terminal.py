@@ -13,11 +13,10 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tvmscope.learn.catalog import CHAPTERS
-from tvmscope.learn.facts import Built, Exhibit, StepRun
+from tvmscope.learn.facts import Built, Exhibit, LessonRun, StepRun
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.machine_code import same_code
 from tvmscope.learn.plots import NARROW, Plot
-from tvmscope.learn.run import LessonRun
 from tvmscope.learn.sweep import Sweep
 from tvmscope.messages import Text as Words
 from tvmscope.messages import _, msg, plural, render
