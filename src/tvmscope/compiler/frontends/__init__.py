@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tvmscope.core.model import Prepared
 
-if TYPE_CHECKING:  # other runtimes' profilers read ONNX graphs by this package, without TVM
+if TYPE_CHECKING:  # the room itself is imported without TVM
     from tvmscope.compiler.describe.sources import Imported
 
 
