@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tvmscope.core.session import FILE_NAME
-from tvmscope.core.suite import SuiteRow
+from tvmscope.core.suite import Outcome, SuiteRow
 from tvmscope.errors import RunError, UsageError, one_line
 from tvmscope.extras import require
 from tvmscope.machine import environment
@@ -155,17 +155,17 @@ class _Run:
         return self.files[key]
 
     def ended(self, machines: dict[str, list[str]]) -> Iterator[tuple[Planned, Any]]:
-        """The problems that ended, with their futures; with None where the worker is lost."""
+        """The problems that ended, with their futures; None instead if the worker is lost."""
         limit_s = 2 * self.how.timeout_s + PATIENCE_S
         for future, each in list(self.running.items()):
             lost = each.address not in machines.get(each.machine, ())
             late = time.monotonic() - each.since > limit_s
             if future.done() or lost or late:
                 del self.running[future]
-                whole = future.status == "finished"
-                if not whole:
+                answered = future.status == "finished" or _raised(future) is not None
+                if not answered:
                     future.cancel(force=True)
-                yield each.plan, future if whole else None
+                yield each.plan, future if answered else None
 
     def check_patience(self, machines: dict[str, list[str]]) -> None:
         """Give up where there is no worker for too long."""
@@ -214,8 +214,19 @@ def run_on_cluster(
                 time.sleep(_LOOK_S / 5)
 
 
+def _raised(future: Any) -> BaseException | None:
+    """The error with which a task ended on a worker that is still there."""
+    from distributed import CancelledError, KilledWorker
+
+    error: BaseException | None = future.exception() if future.status == "error" else None
+    return None if isinstance(error, KilledWorker | CancelledError) else error
+
+
 def _row(plan: Planned, future: Any, store: Store) -> SuiteRow:
     """The row of a problem that came back."""
+    if (error := _raised(future)) is not None:
+        reason = msg("the cluster could not run it: {reason}", reason=one_line(error))
+        return _ended(plan, RunError(reason), "failed")
     row_text, session_text = future.result()
     if session_text is not None:
         folder = store.session_folder(plan.problem.name)
@@ -224,15 +235,20 @@ def _row(plan: Planned, future: Any, store: Store) -> SuiteRow:
 
 
 def _lost(plan: Planned) -> SuiteRow:
+    reason = msg("{count} workers of the cluster were lost with it", count=ATTEMPTS)
+    return _ended(plan, RunError(reason), "crashed")
+
+
+def _ended(plan: Planned, error: RunError, outcome: Outcome) -> SuiteRow:
     return replace(
         failed_row(
-            RunError(msg("{count} workers of the cluster were lost with it", count=ATTEMPTS)),
+            error,
             problem=plan.problem.name,
             key=plan.key,
             took_s=0.0,
             environment=environment.collect(1),
         ),
-        outcome="crashed",
+        outcome=outcome,
     )
 
 

@@ -64,7 +64,7 @@ def _clip(node: Node) -> relax.Expr | None:
         return None
     low, high = (float(b) for b in bounds)
     if np.isfinite(low) and np.isfinite(high):
-        return node.emit(op.clip(data, low, high))
+        return node.emit(op.clip(data, min(low, high), high))  # ONNX: the upper bound wins
     for join, bound in ((op.maximum, low), (op.minimum, high)):
         if not np.isnan(bound):
             data = node.emit(join(data, const(bound, dtype_of(data))))
