@@ -33,7 +33,7 @@ def align(session: Session) -> tuple[Group[RowKey], ...]:
 
 
 def groups(kernels: Iterable[tuple[K, KernelTime]]) -> tuple[Group[K], ...]:
-    """The connected components of (side, kernel) pairs that share source operators."""
+    """Return the connected components of (side, kernel) pairs that share source operators."""
     pairs = list(kernels)
     leader: dict[str, str] = {}
 

@@ -44,7 +44,7 @@ class RowChange:
     ours: bool = True
     """See `Variant.is_ours`."""
     spreads: tuple[stats.Moments, stats.Moments] | None = None
-    """Of the times before and after."""
+    """Mean, median and spread of the times before and after."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +177,7 @@ def _times(row: Result) -> Measurement:
 
 
 def _speed(through: Pair | None) -> float:
-    """How many times slower the machine was after than before, according to the common backend."""
+    """Return how many times slower the machine became, according to the common backend."""
     if through is None:
         return 1.0
     return stats.median_s(_times(through[1])) / stats.median_s(_times(through[0]))

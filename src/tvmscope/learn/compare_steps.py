@@ -15,7 +15,7 @@ from tvmscope.messages import Text
 
 
 def explained(run: LessonRun, lesson: Lesson | None = None) -> LessonRun:
-    """Shares of the roof, ratios to the step before, and reasons."""
+    """Add shares of the roof, ratios to the previous step, and reasons."""
     limits = limits_of(run.study.roofs, "float32", run.roof_threads)
     steps: list[StepRun] = []
     says: dict[str, Callable[..., Text | None]] = {
@@ -35,7 +35,7 @@ def explained(run: LessonRun, lesson: Lesson | None = None) -> LessonRun:
 
 
 def compared(step: StepRun, before: StepRun | None) -> StepRun:
-    """With its ratio to another step, both measured in the same rounds."""
+    """Add its ratio to another step, both measured in the same rounds."""
     if before is None or before.measurement is None or step.measurement is None:
         return step
     if before.built and step.built and before.built.flops != step.built.flops:

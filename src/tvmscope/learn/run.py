@@ -1,4 +1,4 @@
-"""Runs a lesson: compiles its steps, checks them, times them in turns, and says why they differ."""
+"""Runs a lesson: compiles its steps, checks them, times them in turns, and explains differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMEOUT_S = 300.0
 
 
 def run(lesson: Lesson, setting: Setting, progress: Progress | None = None) -> LessonRun:
-    """A lesson from its exhibits to the reasons of its last step."""
+    """Run a lesson from its exhibits to the reasons of its last step."""
     progress = progress or Silent()
     check_parameters(lesson, setting)
     roofs, warnings = known_roofs(setting.target, progress)
@@ -45,7 +45,7 @@ def run(lesson: Lesson, setting: Setting, progress: Progress | None = None) -> L
 
 
 def _one_core(steps: Sequence[StepRun], target: Target) -> tuple[Text, ...]:
-    """What a machine with a single core cannot show."""
+    """Say what a machine with a single core cannot show."""
     if target.cores > 1 or not any(s.built is not None and s.built.launches for s in steps):
         return ()
     text = msg(
@@ -58,7 +58,7 @@ def _one_core(steps: Sequence[StepRun], target: Target) -> tuple[Text, ...]:
 def check_answer(
     lesson: Lesson, setting: Setting, answer: str, progress: Progress | None = None
 ) -> Checked:
-    """What becomes of an answer to the exercise."""
+    """Check an answer to the exercise."""
     with answering(lesson, setting, progress) as study:
         return lesson.exercise.check(answer, study)
 
@@ -67,7 +67,7 @@ def check_answer(
 def answering(
     lesson: Lesson, setting: Setting, progress: Progress | None = None
 ) -> Iterator[Study]:
-    """What an exercise is checked with: the machine, and a bench where it needs one."""
+    """Yield the machine, and a bench if needed, to check an exercise."""
     check_parameters(lesson, setting)
     roofs, _ = known_roofs(setting.target, progress or Silent())
     study = study_of(lesson, setting, roofs)
@@ -79,7 +79,7 @@ def answering(
 def exhibits_of(
     lesson: Lesson, setting: Setting, study: Study, progress: Progress
 ) -> tuple[Exhibit, ...]:
-    """What a lesson shows before its steps."""
+    """Return the exhibits that a lesson shows before its steps."""
     if lesson.exhibits is None:
         return ()
     progress.stage(msg("preparing"))

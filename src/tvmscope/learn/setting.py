@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _ROOFS = remote(lambda: tvmscope.profiling.roofs.measure)
 _ROOFS_TIMEOUT_S = 300.0
 THREADS = "threads"
-"""A parameter of every lesson: how many threads TVM's pool has."""
+"""A parameter of every lesson: the number of threads of TVM's pool."""
 DURATION_S = 0.7
-"""For each step over all rounds; a lesson of ten steps ends in half a minute."""
+"""The time for each step over all rounds; a lesson of ten steps takes half a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How to run: what the reader chose."""
+    """The reader's settings."""
 
     target: Target
     size: int | None = None
@@ -40,12 +40,12 @@ class Setting:
         default_factory=lambda: MeasureOptions(duration_s=DURATION_S, min_rounds=6)
     )
     live: bool = False
-    """Whether exhibits measure anew (`--run`) rather than show what is stored."""
+    """Whether exhibits are measured now (`--run`) or stored ones shown."""
     counters: bool = True
 
 
 def study_of(lesson: Lesson, setting: Setting, roofs: tuple[Roof, ...]) -> Study:
-    """The machine and the parameters, the reader's over the lesson's."""
+    """Return the machine and the parameters; the reader's override the lesson's."""
     params = {p.name: p.value(setting.target) for p in lesson.parameters}
     return Study(
         target=setting.target,
@@ -58,7 +58,7 @@ def study_of(lesson: Lesson, setting: Setting, roofs: tuple[Roof, ...]) -> Study
 
 
 def check_parameters(lesson: Lesson, setting: Setting) -> None:
-    """Refuse what no step would obey."""
+    """Raise if a parameter is unknown to all steps."""
     known = [p.name for p in lesson.parameters] + [THREADS]
     for name in setting.chosen:
         if name not in known:
@@ -75,7 +75,7 @@ def check_parameters(lesson: Lesson, setting: Setting) -> None:
 
 
 def known_roofs(target: Target, progress: Progress) -> tuple[tuple[Roof, ...], tuple[Text, ...]]:
-    """The machine's roofs, from the cache or measured now; none, with the reason, where not."""
+    """Return the machine's roofs, cached or measured now; none, with the reason, if it fails."""
     progress.stage(msg("roofs"))
     try:
         return run_within(_ROOFS_TIMEOUT_S, _ROOFS, target, cache_folder()), ()

@@ -31,11 +31,11 @@ class Job:
     code: str
     note: Text | None
     params: dict[str, int]
-    """The lesson's own; a step may set them differently."""
+    """The lesson's own parameters; a step may set them differently."""
     chosen: dict[str, int]
     """The reader's."""
     shown: dict[str, int]
-    """Those that hold in the end, of what its primitives name."""
+    """The final values of the parameters that its primitives name."""
     threads: int
 
     @classmethod
@@ -56,7 +56,7 @@ class Job:
 
 @dataclass
 class _Turn:
-    """One step of a workshop, as what `interleave` times."""
+    """One step of a workshop, timed by `interleave`."""
 
     worker: Worker
     number: int
@@ -76,7 +76,7 @@ class _Turn:
 
 
 class Bench:
-    """Workers, one for each number of threads, that hold the compiled steps."""
+    """Workers, one for each number of threads, with the compiled steps."""
 
     def __init__(self, lesson: str | None, file: Path | None, study: Study) -> None:
         self._lesson, self._file, self.study = lesson, file, study
@@ -84,7 +84,7 @@ class Bench:
         self._stack = ExitStack()
 
     def worker(self, threads: int) -> Worker:
-        """The one with so many threads, started when it is first needed."""
+        """Return the worker with this many threads; start it if needed."""
         if threads not in self._workers:
             env = {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": "1"}
             worker = Worker("lesson", env=env, timeout_s=_TIMEOUT_S)
@@ -102,18 +102,18 @@ class Bench:
         return self._workers[threads]
 
     def outline(self) -> tuple[str, dict[str, int], str]:
-        """Of the reader's file: its name, its parameters, and its schedule as text."""
+        """Return the name, the parameters and the schedule's text of the reader's file."""
         return self.worker(self.study.threads).apply(workshop.OUTLINE)
 
     def build(self, step: str, params: dict[str, int], chosen: dict[str, int]) -> Built:
-        """A step, compiled and checked, for those who only want to look."""
+        """Compile and check a step without timing it."""
         threads = chosen.get(THREADS, self.study.threads)
         return self.worker(threads).apply(workshop.BUILD, step, params, chosen)[1]
 
     def measured(
         self, jobs: Sequence[Job], setting: Setting, progress: Progress
     ) -> tuple[tuple[StepRun, ...], tuple[Text, ...]]:
-        """All jobs built, then timed in turns; a job that fails has its reason."""
+        """Build all jobs, then time them in turns; a job that fails has its reason."""
         progress.stage(msg("compiling"))
         made = []
         for done, job in enumerate(jobs):
@@ -167,7 +167,7 @@ class Bench:
 
 @contextmanager
 def opened(lesson: str | None, file: Path | None, study: Study) -> Iterator[Bench]:
-    """A bench whose workers end with the block."""
+    """Yield a bench whose workers end with the block."""
     bench = Bench(lesson, file, study)
     try:
         yield bench

@@ -20,7 +20,7 @@ WEIGHTS = "weights.bin"
 META = "meta.json"
 KERNELS = "kernels.json"
 LOADER = "load_model.py"
-"""Runs the artifact with TVM alone: a copy of the module of that name beside this one."""
+"""The script that runs the artifact with TVM alone: a copy of the module of that name here."""
 
 
 def save(artifact: Artifact, folder: Path) -> None:
@@ -32,18 +32,18 @@ def save(artifact: Artifact, folder: Path) -> None:
 
 
 def save_kernels(kernels: Iterable[KernelIR], folder: Path) -> None:
-    """Write kernels.json into `folder`: what profiles and reports say about each kernel."""
+    """Write kernels.json into `folder`: the data of profiles and reports about each kernel."""
     text = json.dumps([encode(kernel) for kernel in kernels], separators=(",", ":"))
     write_text_atomic(folder / KERNELS, text)
 
 
 def read_kernels(folder: Path) -> tuple[KernelIR, ...]:
-    """Read kernels.json; none where it is missing, as in artifacts of older versions."""
+    """Read kernels.json; none if it is missing, as in artifacts of older versions."""
     return read_table(KernelIR, folder / KERNELS)
 
 
 def read(folder: Path) -> Artifact:
-    """Read meta.json; refuses other schemas and files that are not artifacts."""
+    """Read meta.json; raise for other schemas and files that are not artifacts."""
     file = folder / META
     if not file.is_file():
         raise UsageError(

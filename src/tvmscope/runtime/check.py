@@ -25,7 +25,7 @@ def check(artifact: Artifact, *, weights_apart: bool = False) -> None:
 
 
 def check_files(artifact: Artifact, *, weights_apart: bool = False) -> None:
-    """Refuse an artifact that is not whole."""
+    """Raise if an artifact is incomplete."""
     _check_file(artifact.path / LIBRARY, artifact.library_digest)
     if artifact.stored_digest is not None and not weights_apart:
         _check_file(artifact.path / WEIGHTS, artifact.stored_digest)
@@ -67,7 +67,7 @@ def _check_cpu(artifact: Artifact) -> None:
 
 
 def cpu_problem(target: Target) -> Text | None:
-    """Why this machine cannot run code for a CPU target; None when it can."""
+    """Say why this machine cannot run code for a CPU target; None if it can."""
     machine = target.triple.split("-")[0] if target.triple else None
     if machine and machine.replace("arm64", "aarch64") != platform.machine():
         return msg("{machine}, this machine is {here}", machine=machine, here=platform.machine())
@@ -120,7 +120,7 @@ def _check_gpu(artifact: Artifact) -> None:
 
 
 def _runs_on(built: str, arch: str) -> bool:
-    """Machine code for sm_86 runs on 8.6 to 8.9, of sm_90a on 9.0 only."""
+    """Whether machine code can run: code for sm_86 runs on 8.6 to 8.9, for sm_90a on 9.0 only."""
     code, here = _capability(built), _capability(arch)
     if built.endswith("a"):
         return here == code

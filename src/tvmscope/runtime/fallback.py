@@ -1,4 +1,4 @@
-"""Parts of a model that run in a framework: the packed functions that compiled code calls for them.
+"""Runs parts of a model in a framework, through packed functions that compiled code calls.
 
 Tensors are shared, not copied: the framework reads the memory of TVM's tensors. ONNX Runtime writes
 into tensors that TVM has allocated; TVM reads the memory of PyTorch's results.
@@ -18,7 +18,7 @@ from tvmscope.extras import install
 from tvmscope.messages import msg
 
 FILES = "region_*"
-"""The models of an artifact's parts, in its folder."""
+"""Files with the models of an artifact's parts, in its folder."""
 
 
 def register(parts: Iterable[tuple[Fallback, bytes]], threads: int | None = None) -> None:
@@ -54,7 +54,7 @@ def _refused(part: Fallback, error: Exception) -> RunError:
 
 
 def _in_torch(part: Fallback, model: bytes, threads: int | None) -> Callable[..., Any]:
-    """Runs an exported program; its results are handed over without a copy."""
+    """Return a function that runs an exported program and passes its results on without a copy."""
     try:
         import torch
         from torch.utils.dlpack import from_dlpack
@@ -81,7 +81,7 @@ def _in_torch(part: Fallback, model: bytes, threads: int | None) -> Callable[...
                 arguments[place] = from_dlpack(tensor)
             owned = {arguments[place].data_ptr() for place in places}
             results = [_own(result, owned) for result in compute(*arguments)]
-        # without its deleter the memory would go with the result's last name
+        # without its deleter the memory would be freed with the result's last reference
         given = [runtime.from_dlpack(result) for result in results]
         return given[0] if len(given) == 1 else given
 
@@ -89,7 +89,7 @@ def _in_torch(part: Fallback, model: bytes, threads: int | None) -> Callable[...
 
 
 def _own(result: Any, owned: set[int]) -> Any:
-    """A contiguous result in memory of its own: TVM reuses that of the inputs."""
+    """Return a contiguous result in its own memory: TVM reuses that of the inputs."""
     if result.untyped_storage().data_ptr() in owned:
         return result.clone()
     return result.contiguous()
@@ -103,7 +103,7 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Calla
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads or 0
-    # threads that wait busily would take the cores from the kernels that follow
+    # spinning threads would take the cores from the kernels that follow
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -113,7 +113,7 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Calla
     outputs = [value.name for value in session.get_outputs()]
 
     def into(*tensors: Any) -> None:
-        """Inputs first, then where the results go."""
+        """Run with the inputs first, then the buffers of the results."""
         binding = session.io_binding()
         arrays = [_view(tensor) for tensor in tensors]
         for name, array in zip(inputs, arrays, strict=False):
@@ -123,7 +123,7 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Calla
         session.run_with_iobinding(binding)
 
     def giving(*tensors: Any) -> Any:
-        """Results of sizes that are known only now."""
+        """Return results whose sizes are known only now."""
         from tvm import runtime
 
         feeds = dict(zip(inputs, map(_view, tensors), strict=True))
@@ -134,7 +134,7 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Calla
 
 
 def _view(tensor: Any) -> np.ndarray[Any, Any]:
-    """The memory of a TVM tensor as an array; types that DLPack does not carry are copied."""
+    """Return the memory of a TVM tensor as an array; types that DLPack lacks are copied."""
     try:
         return np.from_dlpack(tensor)
     except (BufferError, RuntimeError, TypeError, ValueError):

@@ -77,7 +77,7 @@ class LoadedArtifact:
         return tensor if tensor.device == self.device else tensor.copyto(self.device)
 
     def _import(self, spec: TensorSpec, value: Any) -> Any:
-        """A view of the tensor where TVM can take one; else (unaligned, strided) a numpy array."""
+        """Return a view of the tensor if TVM can take one; else (unaligned, strided) an array."""
         if isinstance(value, np.ndarray):
             return value
         with contextlib.suppress(Exception):  # numpy's words below are the better ones
@@ -97,11 +97,11 @@ class LoadedArtifact:
             ) from e
 
     def run(self, placed: list[Any]) -> Any:
-        """One run on placed inputs; returns TVM tensors without waiting for a GPU."""
+        """Run once on placed inputs; return TVM tensors without waiting for a GPU."""
         return self._main(*placed)
 
     def name_outputs(self, result: Any) -> dict[str, np.ndarray[Any, Any]]:
-        """Results as numpy arrays by output name."""
+        """Return results as numpy arrays by output name."""
         values = [result] if hasattr(result, "numpy") else list(result)
         return {
             spec.name: value.numpy()
@@ -109,7 +109,7 @@ class LoadedArtifact:
         }
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, np.ndarray[Any, Any]]:
-        """Inputs by position or by name."""
+        """Run with inputs by position or by name."""
         if len(args) > len(self.artifact.inputs):
             raise UsageError(
                 msg(
@@ -134,7 +134,7 @@ def load_callable(
 ) -> LoadedArtifact:
     """Check an artifact and load it; `threads` defaults to all usable cores.
 
-    `arrays` are its weights, if they were loaded already.
+    `arrays` are its weights, if they are already loaded.
     """
     artifact = read(folder)
     check(artifact, weights_apart=arrays is not None)
@@ -183,7 +183,7 @@ def load_callable(
 def _bind_weights(
     machine: VirtualMachine, artifact: Artifact, file: Path, arrays: Sequence[Any] | None
 ) -> None:
-    """Let `main`, under its own name, take inputs only, with the weights bound behind them."""
+    """Replace `main` by a function that takes inputs only, with the weights bound after them."""
     from tvm import runtime
 
     try:

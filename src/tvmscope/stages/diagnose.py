@@ -8,5 +8,5 @@ from tvmscope.stages.facts import informed
 
 
 def diagnose_session(session: Session) -> Session:
-    """The session with the findings of today's rules."""
+    """Return the session with the findings of today's rules."""
     return diagnose(informed(session))

@@ -24,7 +24,7 @@ from tvmscope.stages.targets import threads_of
 
 @dataclass(kw_only=True)
 class Job:
-    """A job at work on one model: its session grows, and is on disk after each step."""
+    """A running job on one model: its session grows, and is saved after each step."""
 
     ready: Prepared
     options: Options
@@ -35,7 +35,7 @@ class Job:
 
     @property
     def artifacts(self) -> Path:
-        """Where the artifacts of its rows go."""
+        """The folder of the artifacts of its rows."""
         return self.folder / places.ARTIFACTS
 
     @property
@@ -44,7 +44,7 @@ class Job:
         return self.folder / "logs"
 
     def keep(self, session: Session) -> Session:
-        """Save the session as it now is."""
+        """Save the current session."""
         self.session = session
         save(session, self.folder)
         self.saved = True
@@ -57,7 +57,7 @@ class Job:
         return self.session
 
     def keep_measured(self, measured: MeasuredRows) -> Session:
-        """Save the session with what was measured so far."""
+        """Save the session with the measurements so far."""
         return self.keep(
             replace(self.session, results=measured.results, comparisons=measured.comparisons)
         )
@@ -101,7 +101,7 @@ def loaded_job(
 def begin(
     model: Model, options: Options, targets: Sequence[Target] = (), started: datetime | None = None
 ) -> Session:
-    """A session of a model with everything but results."""
+    """Return a session of a model with everything but results."""
     return Session(
         command=options.command,
         started=(started or datetime.now(UTC)).isoformat(timespec="seconds"),

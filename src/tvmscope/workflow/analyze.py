@@ -104,7 +104,7 @@ def explain_wrong(job: Job) -> None:
 
 
 def _tune_first(model: Any, job: Job) -> None:
-    """Tune in a session of its own; the records that it leaves become a row of this one."""
+    """Tune in a separate session; its records become a row of this one."""
     own = job.options.output / "tuning" if job.options.output else None
     tuned = tune(model, replace(job.options, output=own), job.progress)
     job.session = replace(job.session, tuning=tuned.tuning, warnings=tuned.warnings)

@@ -1,4 +1,4 @@
-"""Write a model as ONNX: the file that ONNX Runtime and OpenVINO are measured with."""
+"""Writes a model as ONNX: the file with which ONNX Runtime and OpenVINO are measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvmscope.stages.options import Options
 def export_onnx(
     model: Any, output: Path, options: Options, progress: Progress | None = None
 ) -> Path:
-    """The model with its weights and bound shapes in one file."""
+    """Write the model with its weights and bound shapes to one file."""
     progress = progress or Silent()
     if output.suffix != ".onnx" or output.is_dir():
         raise UsageError(msg("{output}: give a file that ends in .onnx", output=output))

@@ -36,20 +36,20 @@ class DeviceProfiler:
         self._recordings: list[Recording] = []
 
     def run(self) -> float:
-        """One run under the profiler."""
+        """Run once under the profiler."""
         seconds, recording = cupti.record(self._torch, self._run)
         self._recordings.append(recording)
         return seconds
 
     def traces(self) -> list[Trace]:
-        """A trace per run."""
+        """Return a trace per run."""
         return [trace(r, self._calls, self._described) for r in self._recordings]
 
 
 def trace(
     recording: Recording, calls: Sequence[KernelCall], described: Mapping[str, KernelIR]
 ) -> Trace:
-    """The run's kernels by the names of the artifact's functions, with their source operators."""
+    """Return the run's kernels by the artifact's functions, with their source operators."""
     found = match([a.name for a in recording.activities], calls, described)
     spans = []
     for activity, of in zip(recording.activities, found, strict=True):

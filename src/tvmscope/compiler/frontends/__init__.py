@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # the room itself is imported without TVM
 
 @lru_cache(maxsize=1)
 def import_model(prepared: Prepared, fallback: bool = False) -> Imported:
-    """Translate the prepared model by the frontend of its format; kept for the next variant.
+    """Translate the prepared model with its format's frontend; the next variant reuses the result.
 
     With `fallback`, operators without a kernel run in the model's own framework.
     """

@@ -1,4 +1,4 @@
-"""Before anything compiles: every unsupported operator, refused or run in a framework."""
+"""Lists all unsupported operators before compilation: refuses them, or runs them in a framework."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def refuse(model: str, unsupported: Counter[str], where: Mapping[str, str]) -> N
 
 
 def in_framework(parts: Sequence[Fallback]) -> tuple[Text, ...]:
-    """One line about all parts that are not compiled, with the reason of the first."""
+    """Return one line about all parts that are not compiled, with the reason of the first."""
     if not parts:
         return ()
     return (

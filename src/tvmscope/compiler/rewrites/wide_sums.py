@@ -56,7 +56,7 @@ def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 
 def wide_sums(target: Target) -> tvm.transform.Pass:
-    """The pass for `target`."""
+    """Return the pass for `target`."""
     handlers = dict.fromkeys(AVERAGES, _average)
     if target.device == "cpu":
         handlers |= {f"relax.nn.{name}": _convolution for name in CONVOLUTIONS}

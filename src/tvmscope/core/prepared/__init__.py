@@ -1,1 +1,1 @@
-"""What is kept beside a prepared model: operators' names, sensitivity to rounding, sizes."""
+"""The files beside a prepared model: operators' names, sensitivity to rounding, sizes."""

@@ -29,7 +29,7 @@ class CompiledKernel:
     hidden_pointers: int
     triton: str
     matrix: str | None = None
-    """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None where there is none."""
+    """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None if there is none."""
 
     def to_json(self) -> dict[str, Any]:
         """All but the cubin."""
@@ -38,5 +38,5 @@ class CompiledKernel:
 
     @staticmethod
     def from_json(data: dict[str, Any], cubin: bytes) -> CompiledKernel:
-        """The kernel of a JSON object and its cubin."""
+        """Read the kernel from a JSON object and its cubin."""
         return decode(CompiledKernel, {**data, "cubin": cubin})

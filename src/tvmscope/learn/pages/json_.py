@@ -9,7 +9,7 @@ from tvmscope.storage.codec import encode
 
 
 def as_json(run: LessonRun) -> dict[str, Any]:
-    """What `--json` prints: everything measured, without the texts of programs."""
+    """Return the output of `--json`: everything measured, without the texts of programs."""
     return {
         "lesson": run.lesson,
         "size": run.size,

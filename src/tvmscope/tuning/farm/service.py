@@ -23,7 +23,7 @@ LOOPBACK = "127.0.0.1"
 _WAIT = here(rpc_processes.wait)
 _START_TRACKER, _START_SERVER = here(rpc_processes.start_tracker), here(rpc_processes.start_server)
 _SHORT_S, _SHORT_LIVES = 10.0, 3
-"""So many lives in a row that were so short mean that it will not work."""
+"""This many short lives in a row mean that it cannot work."""
 _PAUSE_S = 1.0
 
 Say = Callable[[str], None]
@@ -31,7 +31,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """Where to listen: the first free port of a range."""
+    """The address to listen on: the first free port of a range."""
 
     host: str = LOOPBACK
     first: int
@@ -49,13 +49,13 @@ class Ports:
 
 
 def log_file(name: str) -> Path:
-    """Where a process of the farm writes what it does."""
+    """Return the log file of a farm process."""
     safe = re.sub(r"[^\w.-]+", "_", name)
     return cache_folder() / "logs" / f"farm-{safe}-{os.getpid()}.log"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach the host."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -81,9 +81,9 @@ def run_server(
     threads: int | None = None,
     public_host: str | None = None,
 ) -> None:
-    """Run a server until it is interrupted; it is started again whenever it ends.
+    """Run a server until it is interrupted; restart it whenever it ends.
 
-    A tracker that is not there yet, or goes away, is waited for.
+    It waits for a tracker that is missing or goes away.
     """
     if not re.fullmatch(r"[\w.-]+", key):
         raise UsageError(msg("key '{key}': use letters, digits, '.', '_' and '-'", key=key))

@@ -1,4 +1,4 @@
-"""Trace records as a plain MetaSchedule database, written by MetaSchedule itself."""
+"""Writes trace records as a plain MetaSchedule database, with MetaSchedule itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceRecord:
-    """A trace, its function's file (as TVM's JSON), and what was measured."""
+    """A trace, its function's file (as TVM's JSON), and the measurement."""
 
     function: str
     trace: str
@@ -28,7 +28,7 @@ class TraceRecord:
 def write(records: list[TraceRecord], folder: str) -> tuple[int, list[str]]:
     """Write `database_workload.json` and `database_tuning_record.json`; call it in a child process.
 
-    Returns how many were written, and why others were not.
+    Return how many were written, and why others were not.
     """
     tvm_compat.import_tvm(torch=False)
     tvm_compat.import_tensor_intrinsics()

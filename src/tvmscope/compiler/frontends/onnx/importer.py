@@ -1,4 +1,4 @@
-"""ONNX models: checked, simplified where it helps, then node by node into a Relax module."""
+"""Imports ONNX models: checks, simplifies where it helps, then translates node by node to Relax."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CONTROL = {"If", "Loop", "Scan"}
 def import_onnx(prepared: Prepared, fallback: bool = False) -> Imported:
     """Translate `model.onnx`.
 
-    Operators that nobody converts run in ONNX Runtime, or are refused with their list.
+    Operators without a converter run in ONNX Runtime, or are refused with their list.
     """
     model = onnx.load(prepared.onnx_path)
     with np.load(prepared.inputs_path) as archive:
@@ -52,7 +52,7 @@ def translate(
     *,
     fallback: bool = False,
 ) -> Imported:
-    """A model in memory, with its first set of inputs; `source` knows its operators' names."""
+    """Translate a model in memory, with its first inputs; `source` knows its operators' names."""
     for value in model.graph.input:
         if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
             raise ImportModelError(
@@ -109,7 +109,7 @@ def _walk(walker: Walker, model: onnx.ModelProto, name: str) -> tvm.IRModule:
 
 
 def _prepare(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Sizes of all inputs and a name for every node, in place: what cutting a graph needs."""
+    """Set the sizes of all inputs and name every node, in place: cutting a graph needs both."""
     for value in model.graph.input:
         if value.name in shapes and value.type.HasField("tensor_type"):
             kind = value.type.tensor_type.elem_type
@@ -135,7 +135,7 @@ def _specialised(fixed: Mapping[str, Array]) -> tuple[Text, ...]:
 
 
 def expanded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without calls of functions: its own ones, and ONNX's that nobody converts."""
+    """Return the model without function calls: its own ones, and ONNX's without a converter."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     opset = _opset(model)
@@ -155,7 +155,7 @@ def _opset(model: onnx.ModelProto) -> int:
 
 
 def _without_converter(graph: onnx.GraphProto, opset: int) -> list[str]:
-    """Operators that nobody converts and that ONNX defines by others."""
+    """Return the operators without a converter that ONNX defines by other operators."""
     known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | _CONTROL
     return sorted(
         {
@@ -178,14 +178,14 @@ def _has_body(operator: str, opset: int) -> bool:
 
 
 def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """Fold shape arithmetic away where there is some, and that of masks where it can be done.
+    """Fold shape arithmetic if there is some, and that of masks if possible.
 
     Other graphs keep their nodes and names.
     """
     nodes = model.graph.node
     nested = any(a.HasField("g") or a.graphs for node in nodes for a in node.attribute)
     if nested or not any(node.op_type in _SHAPE_ARITHMETIC for node in nodes):
-        return model, ()  # it loses names that bodies take from around them
+        return model, ()  # it loses names that bodies take from the outer graph
     import onnxslim
 
     inputs = list(model.graph.input)
@@ -196,14 +196,14 @@ def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
             "ONNX simplification failed ({reason}); imported without it", reason=one_line(e)
         )
         return fix_sizes(model), (remark,)
-    # It drops inputs that nothing reads any more; callers go on giving them, by position.
+    # It drops inputs that nothing reads any more; callers still pass them, by position.
     del slim.graph.input[:]
     slim.graph.input.extend(inputs)
     return fix_sizes(slim), ()
 
 
 def check_supported(name: str, model: onnx.ModelProto) -> None:
-    """The pre-flight: operators that nobody has a converter for, or of a foreign domain."""
+    """Refuse a model with operators of a foreign domain or without a converter."""
     known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | _CONTROL | {"Constant"}
     unsupported: Counter[str] = Counter()
     where: dict[str, str] = {}

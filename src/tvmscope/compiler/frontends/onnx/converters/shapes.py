@@ -21,7 +21,7 @@ from tvmscope.compiler.graph.rewrite import static_shape
 
 
 def _shape(node: Node) -> relax.Expr | None:
-    """A constant; what a mask selects has a size that only TVM's converter can express."""
+    """Convert Shape to a constant; only TVM's converter can express a mask selection's size."""
     shape = static_shape(node.input(0))
     if shape is None:
         return None
@@ -34,7 +34,7 @@ def _size(node: Node) -> relax.Expr:
 
 
 def _slice(node: Node) -> relax.Expr:
-    """Forward steps as a strided slice, backward ones by constant indices."""
+    """Convert Slice: forward steps to a strided slice, backward ones to constant indices."""
     data = node.input(0)
     shape = shape_of(data)
     starts, ends, axes, steps = _bounds(node, len(shape))
@@ -69,7 +69,7 @@ def _bounds(node: Node, rank: int) -> tuple[Sequence[int], ...]:
 
 
 def _split(node: Node) -> relax.Expr | None:
-    """Into parts of given sizes, empty ones among them; equal parts are TVM's."""
+    """Split into parts of given sizes if one is empty; TVM converts all other splits."""
     data = node.input(0)
     sizes = node.constant(1) if node.opset >= 13 else node.get("split", None)
     if sizes is None or 0 not in list(sizes):
@@ -88,7 +88,7 @@ def _split(node: Node) -> relax.Expr | None:
 
 
 def _reverse_sequence(node: Node) -> relax.Expr:
-    """Turns the first elements of each row round, as many as its length says."""
+    """Reverse the first elements of each row, as many as its length says."""
     data, lengths = node.input(0), node.input(1)
     shape = shape_of(data)
     batch, time = int(node.get("batch_axis", 1)), int(node.get("time_axis", 0))
@@ -105,7 +105,7 @@ def _reverse_sequence(node: Node) -> relax.Expr:
 
 
 def _col_to_im(node: Node) -> relax.Expr:
-    """Adds blocks up to an image: a scatter with constant places."""
+    """Add blocks up to an image: a scatter with constant indices."""
     data, image, block = node.input(0), node.constant(1), node.constant(2)
     if image is None or block is None:
         raise Unsupported("no image or block shape")
@@ -128,7 +128,7 @@ def _col_to_im(node: Node) -> relax.Expr:
 def _block_places(
     padded: list[int], block: list[int], strides: list[int], dilations: list[int]
 ) -> Array:
-    """For each element of a block and each block: the place in the flat padded image."""
+    """Return for each element of a block and each block the index in the flat padded image."""
     place = np.zeros((1, 1), np.int64)
     for size, count, step, apart in zip(padded, block, strides, dilations, strict=True):
         blocks = (size - apart * (count - 1) - 1) // step + 1
