@@ -14,7 +14,7 @@ import pytest
 
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cubins.compile_pool import Failure
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.plan import read_plan
 from tvmscope.cuda.reference import norm_sum, output_values, reference

@@ -12,12 +12,6 @@ from dataclasses import replace
 from tvmscope.compiler import passes, schedules
 from tvmscope.core.diagnosis.facts import PassFacts, RuleFacts
 from tvmscope.core.session import Session
-from tvmscope.diagnose.engine import diagnose
-
-
-def diagnosed(session: Session) -> Session:
-    """Return the session with the findings of today's rules."""
-    return diagnose(informed(session))
 
 
 def informed(session: Session) -> Session:

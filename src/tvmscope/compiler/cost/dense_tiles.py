@@ -154,12 +154,6 @@ def step_cycles(tile: Tile, target: Target) -> float:
     return max(busy, loads, core.latency) + _IDLE * (loads + core.latency)
 
 
-def loads_per_fma(tile: Tile, target: Target) -> float:
-    """Return the loads of weights and data for each multiply-add."""
-    vectors = tile.blocks * tiles.block_registers(target)
-    return (vectors + tile.pixels) / (vectors * tile.pixels)
-
-
 def _fits(tile: Tile, target: Target) -> bool:
     """Whether the registers suffice for the sums, the reused operands, and one more."""
     vectors = tile.blocks * tiles.block_registers(target)

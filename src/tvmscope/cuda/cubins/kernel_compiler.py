@@ -12,55 +12,22 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from tvmscope.cuda.binding import PARAMETERS, Binding, bind
 from tvmscope.cuda.config import Config
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.cubins.cubin import resources
 from tvmscope.cuda.gpus import gpu_of
-from tvmscope.cuda.units import Tensor, Unit
+from tvmscope.cuda.units import Unit
 from tvmscope.errors import BackendUnavailable, BuildError, UsageError, one_line
 from tvmscope.messages import msg
-from tvmscope.storage.codec import decode, encode
 
 OLDEST_TRITON = (3, 6)
 """From this version on, kernels end with two hidden pointers to scratch memory."""
 HIDDEN_POINTERS = 2
 _POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "int32": "*i32"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompiledKernel:
-    """A cubin and how to launch it: pointers in the order of `arguments`, then `hidden_pointers`
-    more, all null. Scratch memory is an argument, aligned to 128 bytes."""
-
-    unit_key: str
-    config: Config
-    arch: str
-    name: str
-    cubin: bytes = field(repr=False)
-    grid: tuple[int, int, int]
-    threads: int
-    shared_bytes: int
-    registers: int
-    local_bytes: int
-    arguments: tuple[Tensor, ...]
-    hidden_pointers: int
-    triton: str
-    matrix: str | None = None
-    """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None if there is none."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the cubin."""
-        names = (f.name for f in fields(self) if f.name != "cubin")
-        return {name: encode(getattr(self, name)) for name in names}
-
-    @staticmethod
-    def from_json(data: dict[str, Any], cubin: bytes) -> CompiledKernel:
-        """Read the kernel from a JSON object and its cubin."""
-        return decode(CompiledKernel, {**data, "cubin": cubin})
 
 
 def compile_kernel(

@@ -12,7 +12,7 @@ from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg
-from tvmscope.runtime.artifact import cpu_problem
+from tvmscope.runtime.check import cpu_problem
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.stages.planning.tuned_rows import Records, no_records, with_records
@@ -64,8 +64,8 @@ def _is_asked(backend: Backend, options: Options) -> bool:
     return backend.name in options.backends
 
 
-def without_needless_export(options: Options, where: Sequence[Target]) -> Options:
-    """Disable the export to ONNX, which takes seconds, unless an available backend needs it."""
+def with_needed_export(options: Options, where: Sequence[Target]) -> Options:
+    """Exporting to ONNX takes seconds: only for backends that want it and are here."""
     wanted = any(
         backend.needs_onnx and why_unavailable(backend, target) is None
         for target, _precision, backend in candidates(options, where)

@@ -13,12 +13,6 @@ from tvmscope.runtime import tvm_compat
 
 if TYPE_CHECKING:
     from tvm.s_tir.meta_schedule.database import JSONDatabase
-    from tvm.s_tir.schedule import Trace
-
-
-def trace_text(trace: Trace) -> str:
-    """Return a schedule's trace in a candidate's form; `as_json` leaves TVM's own numbers in it."""
-    return json.dumps(trace.as_json(), separators=(",", ":"), default=lambda number: number.value)
 
 
 @dataclass(frozen=True, kw_only=True)
