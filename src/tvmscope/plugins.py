@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GROUPS = {
     marked("backend"): "tvmscope.backends",
     marked("schedule rule"): "tvmscope.schedule_rules",
-    marked("pass"): "tvmscope.passes",
+    "pass": "tvmscope.passes",
     marked("diagnosis rule"): "tvmscope.diagnosis_rules",
     marked("format"): "tvmscope.formats",
     marked("model"): "tvmscope.models",
@@ -167,9 +167,11 @@ def merged(
 def taken(plugin: Plugin, name: str, owner: Plugin | None) -> PluginFailure:
     """Make the failure of a manifest whose name is taken."""
     whose = msg("is built in") if owner is None else msg("is brought by {who}", who=owner.origin)
+    # alone, "pass" is what a check does, and has the translation of that
+    kind = plugin.kind if plugin.kind == "pass" else word(plugin.kind)
     reason = msg(
         "the name '{name}' is taken: the {kind} of that name {whose}",
-        name=name, kind=word(plugin.kind), whose=whose,
+        name=name, kind=kind, whose=whose,
     )  # fmt: skip
     return PluginFailure(described(plugin), reason)
 

@@ -152,7 +152,7 @@ def _measure(
     if not lanes:
         return
     pids = [row.worker.pid for row in rows if row.worker is not None and row.lane is not None]
-    progress.stage("measure", msg("{count} in turns", count=len(lanes)))
+    progress.stage(msg("measure"), msg("{count} in turns", count=len(lanes)))
     with alone(progress.note):
         before = snapshot(pids)
         for _ in interleave(lanes, options):

@@ -93,7 +93,7 @@ class Result:
     cores_used: float | None = None
     """Cores that were busy on average during the timing."""
     gpu: GpuUse | None = None
-    settings: dict[str, str] | None = None
+    settings: dict[str, Text] | None = None
     warnings: tuple[Text, ...] = ()
     items: int | None = None
     """Throughput mode only: how many items one run computes (the batch size)."""

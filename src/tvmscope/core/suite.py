@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tvmscope.messages import Text, marked
+from tvmscope.storage import message_table
+from tvmscope.storage.codec import decode, encode
 
 Outcome = Literal[
     "correct", "noise", "wrong", "unsupported", "unloadable", "failed", "crashed", "timed out",
@@ -49,9 +52,9 @@ class SuiteRow:
     medians_s: dict[str, float] = field(default_factory=dict)
     """Median times by backend; only rows whose results are correct."""
     speedups: dict[str, Speedup] = field(default_factory=dict)
-    """Our row against each other backend."""
-    others: dict[str, str] = field(default_factory=dict)
-    """Backends without a time, and the reasons."""
+    """Ours against each other backend."""
+    others: dict[str, Text] = field(default_factory=dict)
+    """Backends without a time, and why."""
     error: float | None = None
     """max|a-b| / max|reference| of our row."""
     noise: float | None = None
@@ -83,3 +86,18 @@ class SuiteRow:
     def slowest_ratio(self) -> float | None:
         """The speed-up against the backend that is furthest ahead of us."""
         return min((s.value for s in self.speedups.values()), default=None)
+
+
+def to_line(row: SuiteRow) -> str:
+    """The row as one line of JSON, with what its texts are made of."""
+    data = encode(row)
+    if messages := message_table.table(data):
+        data[message_table.KEY] = messages
+    return json.dumps(data, allow_nan=False)
+
+
+def from_line(line: str | bytes) -> SuiteRow:
+    """The row that a line holds; a SchemaError or a ValueError says what is wrong with it."""
+    data = json.loads(line)
+    known = message_table.read(data.get(message_table.KEY)) if isinstance(data, dict) else {}
+    return decode(SuiteRow, data, known)

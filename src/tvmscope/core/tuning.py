@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tvmscope.core.target import Target
-from tvmscope.messages import Message, Text, msg
+from tvmscope.messages import Message, Text, clauses, marked, msg, msgn, word
 
 Params = dict[str, int | str]
 """A rule's parameters by name; the rule determines those that are missing."""
 
 TUNED_KERNELS = "tuned_kernels"
 """The setting of a compiled row that says where its tuned kernels come from."""
+
+SHIPPED_NAME = marked("shipped")
+"""The name of every database that comes with the package."""
 
 Status = Literal["ok", "failed", "wrong"]
 
@@ -94,7 +97,7 @@ class Trial:
     status: Status
     seconds: tuple[float, ...] = ()
     """Raw times of one call."""
-    reason: str | None = None
+    reason: Text | None = None
     cpu: str = ""
     """The CPU's or GPU's model name."""
     clock_hz: float | None = None
@@ -128,15 +131,16 @@ class Choice:
     """From the record: where, on how many threads and when the choice was validated."""
 
     @property
-    def origin(self) -> str:
-        """The origin, as far as it is known: `shipped (AMD EPYC, 2 threads, 2026-11-15)`."""
-        facts = (self.cpu, self.threads and f"{self.threads} threads", self.date[:10])
-        known = ", ".join(str(fact) for fact in facts if fact)
-        return f"{self.source} ({known})" if known else self.source
+    def origin(self) -> Text:
+        """`shipped (AMD EPYC, 2 threads, 2026-11-15)`, as far as it is known."""
+        source = word(self.source) if self.source == SHIPPED_NAME else self.source
+        threads = msgn("{count} thread", "{count} threads", self.threads) if self.threads else ""
+        known = [fact for fact in (self.cpu, threads, self.date[:10]) if fact]
+        return msg("{source} ({facts})", source=source, facts=known) if known else source
 
 
-def origins(choices: Iterable[Choice]) -> str:
-    """Describe where tuned kernels come from: `7 from shipped (...); 1 from my.jsonl (...)`.
+def origins(choices: Iterable[Choice]) -> Text:
+    """Describes where tuned kernels come from: `7 from shipped (...); 1 from my.jsonl (...)`.
 
     Of several dates the latest is shown; empty if nothing is tuned.
     """
@@ -144,7 +148,8 @@ def origins(choices: Iterable[Choice]) -> str:
     for choice in choices:
         groups.setdefault((choice.source, choice.cpu, choice.threads), []).append(choice)
     ordered = sorted(groups.values(), key=len, reverse=True)
-    return "; ".join(f"{len(g)} from {max(g, key=lambda c: c.date).origin}" for g in ordered)
+    latest = [(len(group), max(group, key=lambda c: c.date)) for group in ordered]
+    return clauses([msg("{count} from {origin}", count=n, origin=c.origin) for n, c in latest])
 
 
 def because(gist: Text, detail: Text) -> Message:

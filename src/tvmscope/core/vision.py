@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tvmscope.core.model import Prepared
+from tvmscope.messages import Text
 from tvmscope.storage.codec import decode
 
 
@@ -50,7 +51,7 @@ class Sighting:
     labels_before: tuple[Label, ...] = ()
     labels_after: tuple[Label, ...] = ()
     same: bool = True
-    failure: str | None = None
+    failure: Text | None = None
     """Why the image could not be processed."""
 
 
@@ -146,7 +147,7 @@ class Answer:
     boxes: tuple[Box, ...] = ()
     times_s: dict[str, float] = field(default_factory=dict)
     """Seconds of `decode`, `preprocess`, `inference` and `postprocess`."""
-    failure: str | None = None
+    failure: Text | None = None
 
 
 def vision_of(prepared: Prepared) -> Vision | None:

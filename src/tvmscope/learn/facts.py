@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tvmscope.analysis.roofline import Limits, limits_of
 from tvmscope.core.comparison import Verdict
@@ -113,6 +113,10 @@ class StepRun:
     measurement: Measurement | None = None
     counted: Counted | None = None
     threads: int = 1
+    against: str | None = None
+    """The step that it is to be compared with; None is the one before it."""
+    beside: int | None = None
+    """The number of the step that it was compared with, where that is not the one before it."""
     share: float | None = None
     """The share of the roof that limits it."""
     ratio: float | None = None
@@ -146,21 +150,36 @@ class StepRun:
         return min(self.threads, self.built.parallel) if self.built else 1
 
 
-def share_of(run: StepRun, limits: Limits) -> float | None:
-    """Return the share of the limiting roof that a step reaches."""
-    seconds = run.seconds
-    if seconds is None or run.built is None:
+def with_shares(runs: Sequence[StepRun], limits: Limits) -> tuple[StepRun, ...]:
+    """Add the share of the limiting roof that each step reaches.
+
+    Steps that compute the same have the same roof: the fastest of them shows which memory the
+    data can come from.
+    """
+    fastest: dict[tuple[float | None, float | None], float] = {}
+    for run in runs:
+        if run.built is not None and run.seconds is not None:
+            work = (run.built.flops, run.built.bytes)
+            fastest[work] = min(run.seconds, fastest.get(work, run.seconds))
+    return tuple(replace(run, share=_share(run, fastest, limits)) for run in runs)
+
+
+def _share(
+    run: StepRun, fastest: Mapping[tuple[float | None, float | None], float], limits: Limits
+) -> float | None:
+    if run.seconds is None or run.built is None:
         return None
+    flops, moved = run.built.flops, run.built.bytes
     work = KernelTime(
         name=run.name,
         source_ops=(),
         calls=1,
-        total_s=seconds,
-        flops=run.built.flops,
-        bytes=run.built.bytes,
+        total_s=fastest[flops, moved],
+        flops=flops,
+        bytes=moved,
     )
     least = limits.least_s(work)
-    return None if least is None else least / seconds
+    return None if least is None else least / run.seconds
 
 
 Builder = Callable[[str, dict[str, int]], Built]

@@ -86,7 +86,12 @@ class Step:
     anew: bool = False
     """Start from the plain loops again, not from the end of the previous step."""
     params: Mapping[str, Number] = field(default_factory=dict)
-    """Numbers that differ from the lesson's, in this step and in the steps it builds on."""
+    """Numbers that differ from the lesson's here, in this step and in those it builds on.
+
+    They are what the step is about, so that `--set` does not change them.
+    """
+    against: str | None = None
+    """The step that this one is compared with; None is the one before it."""
     source: str | None = None
     """The text that is shown as its primitives, if it is not the body of `apply`."""
     refused: bool = False

@@ -33,9 +33,13 @@ class _Line:
 
 
 def hot_loop(assembly: str) -> HotLoop | None:
-    """Return the innermost loop with the most arithmetic per iteration; None without arithmetic."""
+    """The innermost loop with the most arithmetic per turn; None where there is no arithmetic.
+
+    LLVM often makes two loops of a sum: one for its first term, one for the others, which also
+    reads what was summed so far. Both have the same arithmetic; the one that reads more runs more.
+    """
     found = [_count(lines) for lines in _innermost(assembly)]
-    best = max(found, key=lambda loop: (loop.flops, loop.math), default=None)
+    best = max(found, key=lambda loop: (loop.flops, loop.math, loop.loads), default=None)
     return best if best is not None and best.math else None
 
 

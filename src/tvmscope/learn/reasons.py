@@ -8,7 +8,7 @@ a measured difference, that is said, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvmscope.learn.facts import Built, HotLoop, StepRun, Study
 from tvmscope.learn.machine_code import same_code
@@ -19,7 +19,9 @@ FEW_SETS = 4
 WIDE = 1.5
 """An undecided ratio with a wider interval is noise."""
 NOTABLE = 1.3
-"""Smaller changes of a count are not mentioned."""
+"""Smaller changes of a count are not worth a sentence."""
+A_CAUSE = 32.0
+"""The weight of what brings the other changes about: it is told before them."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,26 @@ def reasons(now: StepRun, before: StepRun | None, study: Study, most: int = 3) -
         told = [c.text for c in (helping[:1] + hurting[:1])]
     if not told and now.verdict != "undecided":
         told = [_unexplained(now)]
+    elif not found and _alike(before.built.hot, now.built.hot):
+        told = [
+            msg(
+                "The innermost machine loop has as many instructions, loads and stores as before: "
+                "LLVM had made the same of it."
+            )
+        ]
     elif now.verdict == "undecided" and (helping or hurting):
         told.append(msg("On this machine and at this size that is worth nothing measurable."))
     return (*told, *neutral[:1], *_alone(now, study))
 
 
-# ---- sentences without a comparison ------------------------------------------------------------
+def _alike(a: HotLoop | None, b: HotLoop | None) -> bool:
+    """Whether two loops do the same by their counts."""
+    if a is None or b is None:
+        return False
+    return replace(a, text=()) == replace(b, text=())
+
+
+# ---- what is said without a comparison ---------------------------------------------------------
 
 
 def _wrong(built: Built) -> Text:
@@ -364,9 +380,9 @@ def _awkward(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) ->
             yield Change(text, True, 2.5)
     if b.guards > a.guards:
         text = msg("The factor does not divide the loop, so that a condition stands inside it.")
-        yield Change(text, False, 2.0)
+        yield Change(text, False, A_CAUSE)
     elif a.guards > b.guards:
-        yield Change(msg("The condition inside the loop is gone."), True, 2.0)
+        yield Change(msg("The condition inside the loop is gone."), True, A_CAUSE)
 
 
 def _instructions(

@@ -100,7 +100,7 @@ def swept(
         lesson=name, size=study.size, study=study, steps=steps, warnings=(*warnings, *disturbed)
     )
     limits = limits_of(study.roofs, "float32", run.roof_threads)
-    steps = tuple(replace(step, share=share_of(step, limits)) for step in steps)
+    steps = with_shares(steps, limits)
     names = tuple(name for name, tried in values.items() if len(tried) > 1) or tuple(values)
     found = Sweep(names=names, run=replace(run, steps=steps))
     best = found.best

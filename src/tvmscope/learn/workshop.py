@@ -298,7 +298,7 @@ def broken_rule(error: Exception) -> Text:
     primitive = re.search(r"schedule primitive '([\w-]+)'", text)
     _, _, reason = text.partition("Error message:")
     reason = re.split(r"\nThe pattern attempting to be matched:", reason)[0] + _mismatch(reason)
-    said = " ".join(reason.split())
+    said = _with_names(" ".join(reason.split()).removeprefix("ScheduleError: "), text)
     first = re.match(r".*?\.(?=\s|$)", said)
     rules = [found[0] for found in re.finditer(r"violates condition #(\d+) as a ([\w ]+)", said)]
     broken = "; ".join(f"{rule}: {_definition(said, rule)}" for rule in rules)
@@ -308,6 +308,17 @@ def broken_rule(error: Exception) -> Text:
         reason=" ".join(part for part in ((first[0] if first else said[:300]), broken) if part)
         or one_line(error),
     )
+
+
+def _with_names(said: str, text: str) -> str:
+    """Loops and blocks by their names: TVM calls them `tirx.For#0`, and marks them in the program.
+
+    A mark is a comment line above the loop or block.
+    """
+    marks = re.finditer(r"# ([\w.]+#\d+)\s+(?:for (\w+)|with T\.sblock\(\"([^\"]+)\")", text)
+    for mark in marks:
+        said = re.sub(rf"{re.escape(mark[1])}(?!\d)", mark[2] or mark[3], said)
+    return said
 
 
 def _mismatch(reason: str) -> str:

@@ -15,16 +15,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvmscope.messages import Text, msg
+from tvmscope.messages import Text, marked, msg, word
 
 _SYSCALL = {"x86_64": 298, "aarch64": 241}
 _HARDWARE, _CACHE = 0, 3
 _L1D_READ_MISS = 0 | (0 << 8) | (1 << 16)
 EVENTS = {
-    "instructions": (_HARDWARE, 1),
-    "cycles": (_HARDWARE, 0),
-    "L1 misses": (_CACHE, _L1D_READ_MISS),
-    "cache misses": (_HARDWARE, 3),
+    marked("instructions"): (_HARDWARE, 1),
+    marked("cycles"): (_HARDWARE, 0),
+    marked("L1 misses"): (_CACHE, _L1D_READ_MISS),
+    marked("cache misses"): (_HARDWARE, 3),
 }
 """By the displayed name: type and number in Linux's `perf_event_attr`."""
 _ATTRIBUTE_BYTES = 128
@@ -54,7 +54,7 @@ def count(run: Callable[[], None], runs: int = 1) -> Counted:
         except OSError as e:
             reason = msg(
                 "this machine does not let programs count {event} ({reason})",
-                event=name,
+                event=word(name),
                 reason=os.strerror(e.errno or 0),
             )
     return Counted(values=totals, missing=None if totals else reason)

@@ -20,6 +20,7 @@ from tvmscope.errors import one_line
 from tvmscope.measure import _child
 from tvmscope.measure.confinement import die_with_parent
 from tvmscope.measure.fork_server import WORD, settle_threads
+from tvmscope.messages import msg
 
 _PR_SET_CHILD_SUBREAPER = 36
 _FDS = 3
@@ -127,7 +128,8 @@ def main(descriptor: int) -> None:
         control.send(pickle.dumps(("error", one_line(e))))
         return
     if (threads := settle_threads()) > 1:
-        control.send(pickle.dumps(("error", f"it has {threads} threads after its imports")))
+        said = msg("it has {count} threads after its imports", count=threads)
+        control.send(pickle.dumps(("error", said)))
         return
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -28,7 +28,7 @@ from tvmscope import plugins
 from tvmscope.errors import RunError
 from tvmscope.measure.launch import command, environment
 from tvmscope.measure.remote import Remote
-from tvmscope.messages import msg
+from tvmscope.messages import Seconds, msg
 
 _COMMAND = command("tvmscope.measure._fork_server")
 START_S = 300.0
@@ -152,9 +152,9 @@ class ForkServer:
         ours.settimeout(START_S)
         try:
             said = ours.recv(1 << 16)
-            kind, text = pickle.loads(said) if said else ("error", "it ended")
+            kind, text = pickle.loads(said) if said else ("error", msg("it ended"))
         except TimeoutError:
-            kind, text = "error", f"not ready after {START_S:g} s"
+            kind, text = "error", msg("not ready after {time}", time=Seconds(START_S))
         if kind != "ready":
             ours.close()
             self._end()

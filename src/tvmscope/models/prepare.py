@@ -20,7 +20,7 @@ import numpy as np
 
 from tvmscope.core.model import Model, TensorSpec
 from tvmscope.core.options import LoadOptions
-from tvmscope.core.prepared import operators
+from tvmscope.core.prepared import operators, outside_weights
 from tvmscope.core.prepared.operators import Operators
 from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.extras import install
@@ -81,9 +81,10 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
     else:
         arrays = {s.name: make.seeded(s, options.seed, limits.get(s.name)) for s in specs}
     named = graph.name_nodes(model)
+    graph.copy_outside(model, file.parent, folder)
     data = graph.serialize(model, source.text)
-    reference, remarks = graph.run_reference(data, arrays, source.text)
     (folder / "model.onnx").write_bytes(data)
+    reference, remarks = graph.run_reference(folder / "model.onnx", arrays, source.text)
     nodes: dict[str, tuple[str, ...]] = {node: (name,) for node, name in named.items()}
     operators.write(Operators(names=tuple(named.values()), onnx=nodes), folder)
     write_npz(folder / INPUTS, arrays)
@@ -94,7 +95,7 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
         format="onnx",
         inputs=tuple(specs),
         outputs=_specs(reference),
-        digest=_bytes_digest(data, specs),
+        digest=_bytes_digest(data, folder, specs),
         weights="file",
         notes=remarks + _dead_notes(reference),
     )
@@ -268,8 +269,11 @@ def _specs(arrays: Mapping[str, make.Array]) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(n, tuple(a.shape), str(a.dtype)) for n, a in arrays.items())
 
 
-def _bytes_digest(data: bytes, specs: list[TensorSpec]) -> str:
+def _bytes_digest(data: bytes, folder: Path, specs: list[TensorSpec]) -> str:
     total = hashlib.sha256(data)
+    for file in sorted(folder.glob(outside_weights.FILES)):
+        with file.open("rb") as stream:
+            total.update(hashlib.file_digest(stream, "sha256").digest())
     total.update(repr([(s.name, s.shape, s.dtype) for s in specs]).encode())
     return total.hexdigest()
 

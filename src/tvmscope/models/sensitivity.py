@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tvmscope.core.prepared.outside_weights import is_outside
 from tvmscope.core.prepared.sensitivity import MASK, MAX, RMS, TRUTH
 from tvmscope.models.folder import read_prepared
 from tvmscope.storage.files import map_npz, write_npz
@@ -90,15 +91,21 @@ def _torch_runs(folder: Path, unit: float) -> Iterator[tuple[str, Outputs]]:
 
 
 def _onnx_runs(folder: Path, unit: float) -> Iterator[tuple[str, Outputs]]:
-    """Yield runs with changed inputs and weights, without the runtime's own optimisations."""
+    """With changed inputs and weights, and without the runtime's own optimisations.
+
+    Large weights in files beside the model stay as they are.
+    """
     import onnx
     import onnxruntime
     from onnx import numpy_helper
 
-    model = onnx.load(folder / "model.onnx")
+    model = onnx.load(folder / "model.onnx", load_external_data=False)
     inputs = map_npz(folder / "inputs.npz")
     names = [output.name for output in model.graph.output]
     settings = onnxruntime.SessionOptions()
+    settings.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(folder)
+    )
 
     def outputs(data: bytes, values: Outputs) -> Outputs:
         session = onnxruntime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
@@ -107,7 +114,7 @@ def _onnx_runs(folder: Path, unit: float) -> Iterator[tuple[str, Outputs]]:
     kept = [
         (tensor, numpy_helper.to_array(tensor))
         for tensor in model.graph.initializer
-        if tensor.data_type == onnx.TensorProto.FLOAT
+        if tensor.data_type == onnx.TensorProto.FLOAT and not is_outside(tensor)
     ]
     for number in range(DRAWS):
         draws = np.random.default_rng(number)

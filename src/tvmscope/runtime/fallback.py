@@ -1,14 +1,16 @@
 """Runs parts of a model in a framework, through packed functions that compiled code calls.
 
 Tensors are shared, not copied: the framework reads the memory of TVM's tensors. ONNX Runtime writes
-into tensors that TVM has allocated; TVM reads the memory of PyTorch's results.
+into tensors that TVM has allocated; TVM reads the memory of PyTorch's results. For a model on a GPU,
+`fallback_gpu` chooses between PyTorch on that GPU and copies to the host.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,13 +23,51 @@ FILES = "region_*"
 """Files with the models of an artifact's parts, in its folder."""
 
 
-def register(parts: Iterable[tuple[Fallback, bytes]], threads: int | None = None) -> None:
-    """Let compiled code find the functions of its parts."""
-    for part, model in parts:
-        import tvm_ffi
+Way = Literal["shared", "gpu", "copied"]
+"""How a part gets its tensors: the host's memory is shared, or the GPU's, or it is copied to the
+host and back."""
 
-        make = _in_torch if part.framework == "torch" else _in_onnx_runtime
-        tvm_ffi.register_global_func(part.name, make(part, model, threads), override=True)
+
+@dataclass(frozen=True)
+class Compute:
+    """A part on the host."""
+
+    call: Callable[..., Any]
+    writes: int = 0
+    """How many of its last arguments it writes; without any, it returns its results."""
+
+
+def register(
+    parts: Iterable[tuple[Fallback, bytes]], threads: int | None = None, device: Any = None
+) -> dict[str, Way]:
+    """Let compiled code find the functions of its parts; returns how each gets its tensors.
+
+    `device` is TVM's device that the tensors are on, the CPU where none is given.
+    """
+    import tvm_ffi
+
+    ways: dict[str, Way] = {}
+    for part, model in parts:
+        function, ways[part.name] = _function(part, model, threads, device)
+        tvm_ffi.register_global_func(part.name, function, override=True)
+    return ways
+
+
+def _function(
+    part: Fallback, model: bytes, threads: int | None, device: Any
+) -> tuple[Callable[..., Any], Way]:
+    from tvmscope.runtime import fallback_gpu
+
+    if device is not None and part.framework == "torch":
+        place = fallback_gpu.place_of(device)
+        run = fallback_gpu.in_torch(load_program(part, model), device, place) if place else None
+        if run is not None:
+            return run, "gpu"
+    make = _in_torch if part.framework == "torch" else _in_onnx_runtime
+    compute = make(part, model, threads)
+    if device is None:
+        return compute.call, "shared"
+    return fallback_gpu.through_host(part.name, compute, device), "copied"
 
 
 def _missing(part: Fallback, error: ImportError) -> RunError:
@@ -53,26 +93,39 @@ def _refused(part: Fallback, error: Exception) -> RunError:
     )
 
 
-def _in_torch(part: Fallback, model: bytes, threads: int | None) -> Callable[..., Any]:
-    """Return a function that runs an exported program and passes its results on without a copy."""
+def load_program(part: Fallback, model: bytes) -> Any:
+    """The exported program of a part in PyTorch."""
     try:
         import torch
-        from torch.utils.dlpack import from_dlpack
     except ImportError as e:
         raise _missing(part, e) from e
     try:
-        program = torch.export.load(io.BytesIO(model))
+        return torch.export.load(io.BytesIO(model))
     except Exception as e:  # torch raises its own and plain errors alike
         raise _refused(part, e) from e
+
+
+def _in_torch(part: Fallback, model: bytes, threads: int | None) -> Compute:
+    program = load_program(part, model)
+    import torch
+
     if threads is not None:
         torch.set_num_threads(threads)
+    return Compute(torch_call(program))
+
+
+def torch_call(program: Any) -> Callable[..., Any]:
+    """Runs an exported program; its results are handed over without a copy."""
+    import torch
+    from torch.utils.dlpack import from_dlpack
+    from tvm import runtime
+
     kind = torch.export.graph_signature.InputKind.USER_INPUT
     stored = {**program.state_dict, **program.constants}
     specs = program.graph_signature.input_specs
     held = [None if spec.kind is kind else stored[str(spec.target)] for spec in specs]
     places = [index for index, spec in enumerate(specs) if spec.kind is kind]
     compute = program.graph_module.forward
-    from tvm import runtime
 
     def run(*tensors: Any) -> Any:
         arguments: list[Any] = list(held)
@@ -95,7 +148,7 @@ def _own(result: Any, owned: set[int]) -> Any:
     return result.contiguous()
 
 
-def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Callable[..., Any]:
+def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Compute:
     try:
         import onnxruntime as ort
     except ImportError as e:
@@ -130,7 +183,7 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Calla
         results = [runtime.tensor(np.asarray(r, order="C")) for r in session.run(outputs, feeds)]
         return results[0] if len(results) == 1 else results
 
-    return into if part.fixed else giving
+    return Compute(into, len(outputs)) if part.fixed else Compute(giving)
 
 
 def _view(tensor: Any) -> np.ndarray[Any, Any]:

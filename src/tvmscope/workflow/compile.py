@@ -70,7 +70,9 @@ def _compiled(
 ) -> Artifact:
     threads = threads_of(options)
     with loaded(model, with_export(options, wanted=False), progress) as ready:
-        progress.stage("compile", f"{ready.model.name} for {target.label}")
+        progress.stage(
+            msg("compile"), msg("{model} for {target}", model=ready.model.name, target=target.label)
+        )
         with Builder(ready, threads, progress) as builder:
             artifact = builder.build(output, target, config)
         # weights that are random because a server was unreachable may be downloaded next time

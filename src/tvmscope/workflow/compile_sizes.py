@@ -15,7 +15,7 @@ from tvmscope.core.prepared.dynamic import Dynamic, DynamicRange, SizeCost, pars
 from tvmscope.errors import BuildError, UsageError
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_within
-from tvmscope.messages import msg
+from tvmscope.messages import msg, msgn
 from tvmscope.progress import Progress
 from tvmscope.quantities import format_s
 from tvmscope.runtime import dynamic as dynamics
@@ -48,7 +48,9 @@ def compile_sizes(model: Any, output: Path, options: Options, progress: Progress
         shapes = example.model.shapes
         ready: dict[int, Prepared] = {}
         for size in (*wanted.sizes, *_between(wanted)):
-            progress.stage("load", f"{example.model.name}, size {size}")
+            progress.stage(
+                msg("load"), msg("{model}, size {size}", model=example.model.name, size=size)
+            )
             load = replace(options.load, shapes=wanted.at(shapes, size), batch_size=None)
             ready[size] = stack.enter_context(prepared(model, replace(options, load=load)))
         base = shapes[wanted.places[0][0]][wanted.places[0][1]]
@@ -64,7 +66,13 @@ def compile_sizes(model: Any, output: Path, options: Options, progress: Progress
             choices=options.compile.choices or find_choices(options.db, target, threads).choices,
         )
         for size in wanted.sizes:
-            progress.stage("compile", f"{example.model.name} for {target.label}, size {size}")
+            told = msg(
+                "{model} for {target}, size {size}",
+                model=example.model.name,
+                target=target.label,
+                size=size,
+            )
+            progress.stage(msg("compile"), told)
             with Builder(ready[size], threads) as builder:
                 builder.build(dynamics.folder_of(output, plan, size), target, config)
         plan = replace(plan, weights_share=dynamics.share_weights(output, plan))
@@ -121,8 +129,8 @@ def _output_axes(ready: Mapping[int, Prepared]) -> dict[str, int | None]:
 def _examined(
     output: Path, plan: Dynamic, ready: Mapping[int, Prepared], options: Options, progress: Progress
 ) -> Dynamic:
-    """Add the cost of each size, and the method that is right for sizes between them."""
-    progress.stage("verify", f"{len(plan.range.sizes)} sizes")
+    """With what each size costs, and the way in which sizes between them are right."""
+    progress.stage(msg("verify"), msgn("{count} size", "{count} sizes", len(plan.range.sizes)))
     tolerance = options.tolerance or options.precisions[0].tolerance
     own = {size: ready[size].folder for size in plan.range.sizes}
     if problems := run_within(_TIMEOUT_S, _WRONG_SIZES, output, own, tolerance):

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from tvmscope.core.tuning import Trial
+from tvmscope.core.tuning import SHIPPED_NAME, Trial
 from tvmscope.errors import TuneError, UsageError
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
 from tvmscope.messages import msg
 from tvmscope.tuning.records import functions, trace_export, upkeep
 from tvmscope.tuning.records import lookup as records
-from tvmscope.tuning.records.database import SHIPPED_NAME, Database, read
+from tvmscope.tuning.records.database import Database, read
 from tvmscope.tuning.records.lines import to_line
 from tvmscope.tuning.records.trace_export import TraceRecord
 from tvmscope.tuning.records.upkeep import Fault, Moved, Pruned, Report

@@ -230,7 +230,7 @@ def _answer_all(requests: Sequence[Request], options: Options, progress: Progres
     one."""
     backend = all_backends()[0]["tvmscope"]
     answers: list[Answer] = []
-    progress.stage("run", requests[0].artifact)
+    progress.stage(msg("run"), requests[0].artifact)
     with ExitStack() as stack:
         worker: Worker | None = None
         deaths = 0
@@ -243,12 +243,12 @@ def _answer_all(requests: Sequence[Request], options: Options, progress: Progres
                 answers.append(worker.call(_ANSWER, request))
                 deaths = 0
             except PictureError as e:
-                answers.append(Answer(picture=request.picture, failure=str(e)))
+                answers.append(Answer(picture=request.picture, failure=e.message))
             except WorkerDied as e:
                 worker, deaths = None, deaths + 1
                 if deaths == _MOST_DEATHS:  # then the artifact is the cause, not the images
                     raise
-                answers.append(Answer(picture=request.picture, failure=str(e)))
+                answers.append(Answer(picture=request.picture, failure=e.message))
             progress.step(number + 1, len(requests), Path(request.picture).name)
     return answers
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +37,26 @@ class DeviceProfiler:
         self._recordings: list[Recording] = []
 
     def run(self) -> float:
-        """Run once under the profiler."""
-        seconds, recording = cupti.record(self._torch, self._run)
+        """One run under the profiler."""
+        with _parts_on_host(self._torch):
+            seconds, recording = cupti.record(self._torch, self._run)
         self._recordings.append(recording)
         return seconds
 
     def traces(self) -> list[Trace]:
         """Return a trace per run."""
         return [trace(r, self._calls, self._described) for r in self._recordings]
+
+
+@contextmanager
+def _parts_on_host(torch: Any) -> Iterator[None]:
+    """Let the recording show what frameworks compute on the host."""
+    before = fallback_gpu.observe
+    fallback_gpu.observe = lambda name: torch.profiler.record_function(f"{cupti.MARK}{name}")
+    try:
+        yield
+    finally:
+        fallback_gpu.observe = before
 
 
 def trace(

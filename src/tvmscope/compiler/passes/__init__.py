@@ -36,6 +36,7 @@ from tvmscope.compiler.passes import (
     narrow_results,
     nhwc,
     norm_rows,
+    outside_graph,
     pack_matmul,
     place_units,
     row_kernels,
@@ -51,6 +52,7 @@ from tvmscope.compiler.passes import (
     wide_sums,
     write_in_place,
 )
+from tvmscope.messages import Text, msg
 from tvmscope.plugins import Found, outside
 
 PASSES = unique(
@@ -112,6 +114,7 @@ PASSES = unique(
         tvm_own.DROP_PURITY,
         tvm_own.DESTINATION_PASSING,
         tvm_own.PLAN_MEMORY,
+        outside_graph.PASS,  # directly before what captures every packed call
         tvm_own.CUDA_GRAPH,
         tvm_own.LOWER_ALLOC,
         tvm_own.KILL_AFTER_USE,
@@ -151,9 +154,10 @@ def brought_by(name: str) -> str | None:
     return None if plugin is None else plugin.origin
 
 
-def _problem(tried: Sequence[Pass]) -> str | None:
-    """Say why a list with a pass from outside cannot be a pipeline; None if it can."""
+def _problem(tried: Sequence[Pass]) -> Text | None:
+    """Why a list with a pass from outside cannot be a pipeline."""
     if any(each.theirs for each in tried if each.before or each.after):
-        return "TVM's own pipeline takes no passes from other packages"
+        return msg("TVM's own pipeline takes no passes from other packages")
     places = [PHASES.index(each.phase) for each in tried]
-    return None if places == sorted(places) else "its phase is not that of the passes around it"
+    in_order = places == sorted(places)
+    return None if in_order else msg("its phase is not that of the passes around it")

@@ -46,6 +46,17 @@ def _mixed_precision(context: Context) -> tvm.transform.Pass:
     return ToMixedPrecision(out_dtype=context.options.precision.dtype)
 
 
+def _legalize(context: Context) -> tvm.transform.Pass:
+    """TVM's pipelines take TVM's kernels; ours has its own of some operators."""
+    from tvm.relax import transform
+
+    if context.options.pipeline != "tvmscope":
+        return transform.LegalizeOps()
+    from tvmscope.compiler.kernels.extremes import LEGALIZED
+
+    return transform.LegalizeOps(LEGALIZED)
+
+
 def _dlight(_: Context) -> tvm.transform.Pass:
     """Apply the wheel's own GPU schedules, in the wheel's own order."""
     from tvm.s_tir import dlight
@@ -130,7 +141,7 @@ LEGALIZE = Pass(
     name="legalize",
     phase="legalize",
     words=marked("Turns operators into kernels."),
-    make=_relax("LegalizeOps"),
+    make=_legalize,
     theirs=EVERYWHERE,
     required=True,
 )

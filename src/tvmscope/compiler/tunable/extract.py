@@ -42,7 +42,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, Params, TuningTask
 from tvmscope.cuda.cubins import kernel_file
 from tvmscope.errors import BuildError, one_line
-from tvmscope.messages import marked, msg
+from tvmscope.messages import Text, clauses, marked, msg
 from tvmscope.runtime import tvm_compat
 
 _WAYS: tuple[Params, ...] = (
@@ -290,7 +290,7 @@ def _taken(function: Path, candidate: Candidate, target: Target) -> tuple[str, s
     The untuned kernel is what a compilation makes, so a rule that raises leaves it to the next; a
     candidate with parameters would then be another kernel, and has failed.
     """
-    func, remarks = read_function(function), list[str]()
+    func, remarks = read_function(function), list[Text]()
     offered = [_AS_WRITTEN] if _STOCK in func.attrs else _rules(target)
     if candidate.trace is not None:
         offered = [replaying(candidate.trace)]
@@ -299,7 +299,8 @@ def _taken(function: Path, candidate: Candidate, target: Target) -> tuple[str, s
     with _tvm_target(target):
         taken = take(offered, func, "main", target, remarks)
     if taken is None or (remarks and candidate != Candidate()):
-        why = "; ".join(remarks) or f"no rule takes it with {json.dumps(candidate.params)}"
+        given = json.dumps(candidate.params)
+        why = clauses(remarks) or msg("no rule takes it with {params}", params=given)
         raise BuildError(msg("candidate {id}: {why}", id=candidate.id, why=why))
     return taken
 

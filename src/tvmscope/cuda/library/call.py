@@ -14,7 +14,7 @@ from typing import Any, Literal
 from tvmscope.cuda.config import LIBRARY, Config, Layout
 from tvmscope.cuda.units import ITEM_BYTES, Conv2d, Epilogue, Matmul, Matrix, Tensor, Unit, View
 from tvmscope.errors import UsageError
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.storage.codec import decode, encode
 
 ROLES = ("input", "weight", "second", "bias", "residual", "output", "workspace")
@@ -106,33 +106,33 @@ def config(algorithm: int, layout: Layout = "kn") -> Config:
     return Config(template=LIBRARY, m=0, n=0, stages=0, warps=0, layout=layout, algorithm=algorithm)
 
 
-def why_not(unit: Unit) -> str | None:
-    """Say why the library cannot compute a unit in one call; None if it can."""
+def why_not(unit: Unit) -> Text | None:
+    """Why the library cannot compute a unit in one call; None where it can."""
     if not isinstance(unit, Conv2d | Matmul):
-        return f"no library call computes {unit.kind}"
+        return msg("no library call computes {operator}", operator=unit.kind)
     if unit.dtype != "float32" and unit.math != "tensor":
-        return f"no library call multiplies {unit.dtype} as {unit.math}"
+        return msg("no library call multiplies {dtype} as {math}", dtype=unit.dtype, math=unit.math)
     if (why := _epilogue_illegal(unit.dtype, unit.epilogue)) is not None:
         return why
     if any(offset * ITEM_BYTES[unit.dtype] % _ALIGNED_BYTES for offset in _offsets(unit)):
-        return f"an operand does not begin at a multiple of {_ALIGNED_BYTES} bytes"
+        return msg("an operand does not begin at a multiple of {count} bytes", count=_ALIGNED_BYTES)
     if isinstance(unit, Conv2d):
         window = (unit.r, unit.s, *unit.stride, unit.groups)
         plain = window == (1, 1, 1, 1, 1) and not unit.padded
-        return None if plain else "a convolution with a window is no product of matrices"
+        return None if plain else msg("a convolution with a window is no product of matrices")
     return _matrices_illegal(unit)
 
 
-def _matrices_illegal(unit: Matmul) -> str | None:
+def _matrices_illegal(unit: Matmul) -> Text | None:
     written = (unit.matrix_y, *((unit.matrix_z,) if unit.epilogue.residual != "none" else ()))
     given = [(unit.matrix_a, unit.m, unit.k), (unit.matrix_b("kn"), unit.k, unit.n)]
     given += [(side, unit.m, unit.n) for side in written]
     if any(_by_rows(side, unit.m, unit.n) is not True for side in written):
-        return "the output is not stored by rows"
+        return msg("the output is not stored by rows")
     if any(_by_rows(*side) is None for side in given):
-        return "rows of a matrix overlap"
+        return msg("rows of a matrix overlap")
     if any(_stride(unit, side) is None for side, _, _ in given):
-        return "the batch has no single stride"
+        return msg("the batch has no single stride")
     return None
 
 
@@ -143,24 +143,28 @@ def _offsets(unit: Conv2d | Matmul) -> tuple[int, ...]:
     return tuple(side.offset for side in sides)
 
 
-def _epilogue_illegal(dtype: str, epilogue: Epilogue) -> str | None:
+def _epilogue_illegal(dtype: str, epilogue: Epilogue) -> Text | None:
     output = epilogue.output or dtype
     if epilogue.activation not in _ACTIVATIONS:
-        return f"the library has no {epilogue.activation}"
+        return msg("the library has no {activation}", activation=epilogue.activation)
     if epilogue.residual == "after" and epilogue.activation != "none":
-        return "the library adds before the activation"
+        return msg("the library adds before the activation")
     if output not in _OUTPUTS[dtype]:
-        return f"the library does not store {dtype} products as {output}"
+        return msg(
+            "the library does not store {dtype} products as {output}", dtype=dtype, output=output
+        )
     if epilogue.residual != "none" and output != dtype:
-        return "the library adds what has the output's type"
+        return msg("the library adds what has the output's type")
     return None
 
 
 def call_of(unit: Unit, config: Config) -> LibraryCall:
-    """Return the call that computes a unit; raise if there is none."""
-    why = f"{config.template} is no library" if config.template != LIBRARY else why_not(unit)
+    """The call that computes a unit; refused where there is none."""
+    why = why_not(unit)
+    if config.template != LIBRARY:
+        why = msg("{template} is no library", template=config.template)
     if why is not None or not isinstance(unit, Conv2d | Matmul):
-        raise UsageError(msg("{unit}: {why}", unit=unit.label, why=str(why)))
+        raise UsageError(msg("{unit}: {why}", unit=unit.label, why=why or ""))
     m, n, k, batches, (a, b, y, z) = _sides(unit, config)
     return LibraryCall(
         unit_key=unit.key,

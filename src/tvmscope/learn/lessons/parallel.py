@@ -12,7 +12,7 @@ from tvmscope.learn.lesson import Lesson, Parameter, Params, Step, lanes
 from tvmscope.learn.workloads import MATMUL
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
-from tvmscope.messages import msg
+from tvmscope.messages import msg, msgn
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -62,13 +62,13 @@ def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
         Exhibit(
             title=msg("TVM's own choice"),
             words=msg(
-                "This process may use {cores} cores. Left alone, TVM's pool has {own} thread(s): "
+                "This process may use {cores} cores. Left alone, TVM's pool has {own}: "
                 "on x86 it takes half of the processors it sees, because two of them are often one "
                 "core's hyper-threads, which share the vector units. Where they are cores of their "
                 "own, as in many virtual machines, half of the machine stands still. "
                 "TVM_NUM_THREADS says otherwise; it must be set before the pool starts.",
                 cores=target.cores,
-                own=own,
+                own=msgn("{count} thread", "{count} threads", count=own),
             ),
         ),
     )

@@ -62,13 +62,13 @@ def _says(now: StepRun, before: StepRun, study: Study) -> Text | None:
         return None
     if own < corner:
         return msg(
-            "{own:.2g} operations for each byte, below the {corner:.2g} at which main memory and "
+            "{own:.3g} operations for each byte, below the {corner:.2g} at which main memory and "
             "arithmetic take equally long: from main memory this cannot reach the arithmetic.",
             own=own,
             corner=corner,
         )
     return msg(
-        "{own:.2g} operations for each byte, above the {corner:.2g} at which main memory and "
+        "{own:.3g} operations for each byte, above the {corner:.2g} at which main memory and "
         "arithmetic take equally long: only the arithmetic limits it.",
         own=own,
         corner=corner,

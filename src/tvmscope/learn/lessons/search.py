@@ -22,7 +22,7 @@ from tvmscope.learn.lessons import matmul
 from tvmscope.learn.workloads import MATMUL
 from tvmscope.machine import cpu_features
 from tvmscope.measure.remote import here
-from tvmscope.messages import Text, msg
+from tvmscope.messages import Text, msg, msgn
 
 if TYPE_CHECKING:
     from tvm import tirx
@@ -55,10 +55,10 @@ def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
         Exhibit(
             title=msg("Two searches of {trials} trials each", trials=curves["trials"]),
             words=msg(
-                "The best GFLOP/s after so many trials; {size} x {size}, {threads} thread(s), "
+                "The best GFLOP/s after so many trials; {size} x {size}, {threads}, "
                 "{cpu}, {date}. --run measures a new one here.",
                 size=curves["size"],
-                threads=curves["threads"],
+                threads=msgn("{count} thread", "{count} threads", count=curves["threads"]),
                 cpu=curves["cpu"],
                 date=curves["date"],
             ),

@@ -41,6 +41,7 @@ LESSON = Lesson(
         Step(name="small", title=msg("The same with a tile of 4"), params={"tile": 4}),
         Step(
             name="large",
+            against="tiled",
             title=msg("The same with a tile of 776"),
             note=msg("A column of it has more lines than a first-level cache of 32 KiB."),
             params={"tile": 776},

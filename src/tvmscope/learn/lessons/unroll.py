@@ -58,6 +58,7 @@ LESSON = Lesson(
         ),
         Step(
             name="too-many",
+            against="unrolled",
             title=msg("A tile of 48 rows, unrolled"),
             note=msg("More sums than there are registers."),
             params={"rows": 48},

@@ -91,6 +91,7 @@ LESSON = Lesson(
         ),
         Step(
             name="rows",
+            against="columns",
             title=msg("vectorize over rows: the wrong axis"),
             apply=rows,
             anew=True,

@@ -118,7 +118,7 @@ class NotebookBench:
         job = Job.of(self.lesson, step, self.study, {})
         run = StepRun(
             name=job.step, title=job.title, code=job.code, note=job.note, params=job.shown,
-            threads=job.threads,
+            threads=job.threads, against=job.against,
         )  # fmt: skip
         workshop = self._opened(job.threads)
         workshop.lesson = self.lesson
@@ -128,7 +128,7 @@ class NotebookBench:
             return replace(run, failure=e.message)
         self._numbers[step.name] = number
         run = replace(run, built=built)
-        return replace(run, measurement=self._timed(step.name)) if built.right else run
+        return replace(run, measurement=self._timed(run)) if built.right else run
 
     def _opened(self, threads: int) -> Workshop:
         if self._workshop is None:
@@ -140,11 +140,12 @@ class NotebookBench:
             )  # fmt: skip
         return self._workshop
 
-    def _timed(self, name: str) -> Measurement:
-        """Time it in turns with the previous step, whose new times replace its old ones."""
+    def _timed(self, run: StepRun) -> Measurement:
+        """In turns with the step it is compared with, whose new times replace its old ones."""
         assert self._workshop is not None
-        timed = [r.name for r in self._runs if r.measurement is not None and r.name != name][-1:]
-        names = [*timed, name]
+        name = run.name
+        timed = [r.name for r in self._runs if r.measurement is not None and r.name != name]
+        names = [*([run.against] if run.against in timed else timed[-1:]), name]
         lanes = [Lane(each, _Turn(self._workshop, self._numbers[each])) for each in names]
         for _ in interleave(lanes, self._setting.measure):
             pass

@@ -94,9 +94,9 @@ def _step(number: int, step: StepRun) -> Iterator[Block]:
     yield Heading(2, f"{number}. {render(step.title)}")
     if step.note is not None:
         yield Paragraph(render(step.note))
-    if step.code:
+    if step.code or step.params:
         values = [f"# {name} = {value}" for name, value in step.params.items()]
-        yield from _program("\n".join([*values, step.code]), "python")
+        yield from _program("\n".join([*values, step.code]).rstrip(), "python")
     if step.failure is not None:
         yield Paragraph(render(step.failure))
         return
@@ -117,7 +117,7 @@ def _result(step: StepRun) -> str:
     assert step.built is not None
     if not step.built.right:
         return _("wrong")
-    parts = [_("right (differs from numpy by {error:.0e})").format(error=step.built.error)]
+    parts = [_("right") + exactness(step.built.error)]
     if step.seconds is not None:
         parts.append(format_s(step.seconds))
         if step.interval_s is not None:
@@ -141,7 +141,7 @@ def _table(run: LessonRun) -> Rows:
             format_s(step.seconds),
             "-" if step.gflops is None else format_rate(step.gflops),
             "-" if step.share is None else f"{step.share:.0%}",
-            "" if step.ratio is None else f"{step.ratio:.3g}x",
+            ratio_of(step),
         )
         for step in run.steps
     ]

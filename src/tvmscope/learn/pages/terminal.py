@@ -68,7 +68,8 @@ def measured(run: LessonRun, *, ir: bool, asm: bool) -> Iterator[RenderableType]
     """Show the steps, and all of them in one table."""
     before: StepRun | None = None
     for number, step in enumerate(run.steps, start=1):
-        yield from step_of(number, step, before, ir=ir, asm=asm)
+        beside = run.steps[step.beside - 1] if step.beside is not None else before
+        yield from step_of(number, step, beside, ir=ir, asm=asm)
         before = step if step.built is not None else before
     if run.steps:
         yield from summary(run)
@@ -108,9 +109,9 @@ def step_of(
         yield Text(render(step.note))
     if step.code:
         yield _program(step.code, "python")
-        if step.params:
-            values = ", ".join(f"{name} = {value}" for name, value in step.params.items())
-            yield Padding(Text(values, style="dim"), (0, 0, 0, 2))
+    if step.params:
+        values = ", ".join(f"{name} = {value}" for name, value in step.params.items())
+        yield Padding(Text(values, style="dim"), (0, 0, 0, 2))
     if step.failure is not None:
         yield Text(clean(render(step.failure), 1500), style="red")
         yield Text("")
@@ -159,8 +160,7 @@ def _result(step: StepRun) -> Text:
     line = Text("")
     if not step.built.right:
         return line.append(_("wrong"), "bold red")
-    line.append(_("right"), "green")
-    line.append(_(" (differs from numpy by {error:.0e})").format(error=step.built.error), "dim")
+    line.append(_("right"), "green").append(exactness(step.built.error), "dim")
     if step.seconds is None:
         return line
     line.append("  ").append(format_s(step.seconds), "bold")
@@ -178,17 +178,26 @@ def _result(step: StepRun) -> Text:
     return line
 
 
+def exactness(error: float) -> str:
+    """How far a right result is from numpy's."""
+    if error == 0:
+        return _(" (the same as numpy, bit for bit)")
+    return _(" (differs from numpy by {error:.0e})").format(error=error)
+
+
 def comparison(step: StepRun) -> str:
     """Format `2.1 times faster (2.0 to 2.2)`; if undecided, with the detectable difference."""
     if step.ratio is None or step.verdict is None:
         return ""
     ends = step.ratio_ci95
+    number = step.beside
+    other = msg("the step before") if number is None else msg("step {number}", number=number)
     if step.verdict == "undecided":
-        text: Words = msg("undecided against the step before")
+        text: Words = msg("undecided against {other}", other=other)
     elif step.verdict == "faster":
-        text = msg("{ratio:.3g} times faster than the step before", ratio=step.ratio)
+        text = msg("{ratio:.3g} times faster than {other}", ratio=step.ratio, other=other)
     else:
-        text = msg("{ratio:.3g} times slower than the step before", ratio=1 / step.ratio)
+        text = msg("{ratio:.3g} times slower than {other}", ratio=1 / step.ratio, other=other)
     if ends is None:
         return render(text)
     low, high = ends if step.verdict != "slower" else (1 / ends[1], 1 / ends[0])
@@ -240,8 +249,16 @@ class _Summary:
             format_s(step.seconds),
             "-" if step.gflops is None else format_rate(step.gflops),
             "-" if step.share is None else f"{step.share:.0%}",
-            "" if step.ratio is None else f"{step.ratio:.3g}x",
+            ratio_of(step),
         )
+
+
+def ratio_of(step: StepRun) -> str:
+    """`2.1x`, with the step that it was compared with, where that is not the one before."""
+    if step.ratio is None:
+        return ""
+    other = "" if step.beside is None else " " + _("(step {number})").format(number=step.beside)
+    return f"{step.ratio:.3g}x{other}"
 
 
 def swept(found: Sweep) -> Iterator[RenderableType]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
+from tvmscope.core.prepared import outside_weights
 from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.extras import hidden
 from tvmscope.messages import Text, msg
@@ -33,10 +35,9 @@ _RUNTIME_DOMAIN = "com.microsoft"
 
 
 def read(path: Path, text: str) -> onnx.ModelProto:
-    """Return the checked model with its external data inside."""
+    """The checked model with its external data inside, but for large weights over 2 GiB in all."""
     try:
-        model = onnx.load(path)
-        onnx.checker.check_model(model)
+        model = _load(path)
     except DecodeError as e:
         raise ImportModelError(
             msg(
@@ -67,6 +68,33 @@ def read(path: Path, text: str) -> onnx.ModelProto:
         model.graph.input.extend(kept)
         model.ir_version = max(model.ir_version, 4)  # from 4 on, weights need not be inputs
     return model
+
+
+def _load(path: Path) -> onnx.ModelProto:
+    model = onnx.load(path, load_external_data=False)
+    outside = outside_weights.outside(model.graph)
+    if sum(map(outside_weights.most_bytes, outside)) < outside_weights.MOST_BYTES:
+        onnx.external_data_helper.load_external_data_for_model(model, str(path.parent))
+        onnx.checker.check_model(model)
+        return model
+    onnx.checker.check_model(str(path))  # it also refuses data outside of the model's folder
+    for tensor in outside:
+        if outside_weights.most_bytes(tensor) < outside_weights.SMALL_BYTES:
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+    return model
+
+
+def copy_outside(model: onnx.ModelProto, source: Path, folder: Path) -> None:
+    """Copy the files of large weights into the prepared folder, and let the model name these."""
+    for stale in folder.glob(outside_weights.FILES):
+        stale.unlink()
+    outside = outside_weights.outside(model.graph)
+    names = outside_weights.files_of(outside)
+    for place, name in names.items():
+        shutil.copyfile(source / place, folder / name)
+    outside_weights.rename(outside, names)
 
 
 def bind(
@@ -160,13 +188,17 @@ def serialize(model: onnx.ModelProto, text: str) -> bytes:
         data: bytes = model.SerializeToString(deterministic=True)
     except (ValueError, EncodeError) as e:
         raise ImportModelError(
-            msg("'{text}' is over 2 GiB, more than one ONNX file can hold", text=text)
+            msg(
+                "'{text}' is over 2 GiB, more than one ONNX file can hold; save it with external "
+                "data",
+                text=text,
+            )
         ) from e
     return data
 
 
 def run_reference(
-    data: bytes, arrays: Mapping[str, Array], text: str
+    file: Path, arrays: Mapping[str, Array], text: str
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
     """Return outputs of ONNX Runtime with every graph optimisation off, and remarks about them.
 
@@ -179,11 +211,11 @@ def run_reference(
     options.log_severity_level = 3
     notes: tuple[str, ...] = ()
     try:
-        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
         outputs = dict(zip(names, session.run(names, dict(arrays)), strict=True))
     except ort.capi.onnxruntime_pybind11_state.NotImplemented as e:
-        outputs = _evaluate(data, arrays, text)
+        outputs = _evaluate(file, arrays, text)
         notes = (msg("verified by ONNX's own evaluator: {reason}", reason=one_line(e)),)
     except Exception as e:  # onnxruntime has a dozen error classes without a common base
         raise ImportModelError(
@@ -202,11 +234,11 @@ def run_reference(
     return outputs, notes
 
 
-def _evaluate(data: bytes, arrays: Mapping[str, Array], text: str) -> dict[str, Array]:
+def _evaluate(file: Path, arrays: Mapping[str, Array], text: str) -> dict[str, Array]:
     from onnx.reference import ReferenceEvaluator
 
     try:
-        evaluator = ReferenceEvaluator(onnx.load_from_string(data))
+        evaluator = ReferenceEvaluator(onnx.load(file))
         return dict(zip(evaluator.output_names, evaluator.run(None, dict(arrays)), strict=True))
     except Exception as e:  # it raises any error of numpy and of the operators' code
         raise ImportModelError(
@@ -327,12 +359,14 @@ def _fix(model: onnx.ModelProto, dims: dict[str, list[int | str]], symbols: dict
         make_dim_param_fixed(model.graph, symbol, size)
     for value in model.graph.input:
         make_input_shape_fixed(model.graph, value.name, _fixed(dims[value.name]))
+    taken = outside_weights.take_out(model.graph)  # a check there would look for their files
     try:
         fix_output_shapes(model)
     except Exception as e:  # shape inference raises RuntimeError or InferenceError by version
         raise ImportModelError(
             msg("shapes do not fit together: {reason}; check --shapes", reason=one_line(e))
         ) from e
+    outside_weights.put_back(model.graph, taken)
 
 
 def _fixed(dims: list[int | str]) -> Shape:

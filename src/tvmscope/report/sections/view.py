@@ -139,7 +139,7 @@ class ResultLine:
             texts.append(_("{size} of GPU memory").format(size=size))
         tuned = (self.result.settings or {}).get(TUNED_KERNELS)
         if tuned and self.result.task.variant.change is None:  # an ablation says it once
-            texts.append(_("tuned kernels: {origins}").format(origins=tuned))
+            texts.append(_("tuned kernels: {origins}").format(origins=render(tuned)))
         return (*texts, *self.result.warnings)
 
     @property
@@ -320,7 +320,10 @@ def notes(session: Session) -> list[str]:
     """Return remarks about single rows; a remark about all of them is a warning instead."""
     shared, rows = _shared(session), measured(session)
     return [
-        f"{row.name}: {render(note)}" for row in rows for note in row.notes if note not in shared
+        _("{row}: {text}").format(row=row.name, text=render(note))
+        for row in rows
+        for note in row.notes
+        if note not in shared
     ]
 
 

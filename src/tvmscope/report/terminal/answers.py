@@ -39,10 +39,18 @@ def without_folders(answers: Sequence[Answer]) -> tuple[Answer, ...]:
         replace(
             answer,
             picture=(name := PurePath(answer.picture).name),
-            failure=answer.failure and answer.failure.replace(answer.picture, name),
+            failure=answer.failure and _renamed(answer.failure, answer.picture, name),
         )
         for answer in answers
     )
+
+
+def _renamed(text: Said, old: str, new: str) -> Said:
+    """The text with another name in it; a message stays one, which can be translated."""
+    if not isinstance(text, Message):
+        return text.replace(old, new)
+    told = {k: _renamed(v, old, new) if isinstance(v, str) else v for k, v in text.args.items()}
+    return Message(text.id, told, text.plural)
 
 
 def _block(answer: Answer) -> RenderableType:

@@ -12,6 +12,7 @@ from tvmscope.backends.api import Backend, LoadRequest
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
+from tvmscope.core.prepared import outside_weights
 from tvmscope.core.row import RowKey, Task, Variant
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
@@ -98,7 +99,8 @@ def _need_bytes(ready: Prepared) -> int:
     """Return the bytes of inputs, outputs and the model with its weights, without activations."""
     model = ready.pt2_path if ready.model.format == "torch" else ready.onnx_path
     files = (ready.inputs_path, ready.reference_path, model)
-    return sum(file.stat().st_size for file in files if file.is_file())
+    inside = sum(file.stat().st_size for file in files if file.is_file())
+    return inside + outside_weights.bytes_beside(ready.folder)
 
 
 def built_entry(row: PlannedRow, ready: Prepared, options: Options, artifacts: Path) -> Entry:

@@ -20,7 +20,7 @@ import numpy as np
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import Remote, here
 from tvmscope.measure.worker import Worker, WorkerDied
-from tvmscope.messages import msg
+from tvmscope.messages import Text, clauses, msg
 from tvmscope.storage.codec import decode
 from tvmscope.tuning.farm import remote_kernel, tracker
 from tvmscope.tuning.farm.remote_kernel import Answer, Job
@@ -144,8 +144,8 @@ class RemoteRunner:
         *args: P.args,
         **kw: P.kwargs,
     ) -> Any:
-        """Ask one server after the other, until one answers or the kernel has used up its tries."""
-        lost: list[str] = []
+        """Ask one server after the other, until one answers or the kernel has had its tries."""
+        lost: list[Text] = []
         end = time.monotonic() + self.wait_s
         while not self._closed:
             with self._client() as client:
@@ -159,14 +159,14 @@ class RemoteRunner:
             if answer.lost is None:
                 return answer.value
             if answer.began:
-                lost.append(f"{place}: {answer.lost}")
+                lost.append(msg("{place}: {reason}", place=str(place), reason=answer.lost))
                 end = time.monotonic() + self.wait_s
             if len(lost) >= _TRIES:
                 raise RunError(
                     msg(
                         "the server was lost {count} times: {lost}",
                         count=len(lost),
-                        lost="; ".join(lost),
+                        lost=clauses(lost),
                     )
                 )
         raise RunError(msg("the farm's client was closed"))

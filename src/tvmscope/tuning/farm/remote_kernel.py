@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tvmscope.errors import RunError, one_line
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.tuning.farm.tracker import Place
 from tvmscope.tuning.trials.kernels import Arguments, changed, fill
@@ -47,7 +47,7 @@ class Answer:
     """The result, or how the connection was lost, which may not be the kernel's fault."""
 
     value: Any = None
-    lost: str | None = None
+    lost: Text | None = None
     began: bool = True
     """Whether the kernel was already loaded when the connection was lost."""
 
@@ -117,8 +117,8 @@ def _with_session(place: Place, timeout_s: float, work: Callable[[RPCSession], o
 
     try:
         session = rpc.connect(place.host, place.port, place.match_key, session_timeout=timeout_s)
-    except Exception as e:  # TVM has no specific class for it; it may be any of several
-        return Answer(lost=f"no connection: {one_line(e)}", began=False)
+    except Exception as e:  # TVM has no class of its own for it, and it may be any of several
+        return Answer(lost=msg("no connection: {reason}", reason=one_line(e)), began=False)
     try:
         return Answer(work(session))
     except RunError:

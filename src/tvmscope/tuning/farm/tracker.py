@@ -7,7 +7,9 @@ messages, each after its length. TVM's client for it waits forever; this one has
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import socket
 import struct
 import time
@@ -222,7 +224,7 @@ def _exactly(stream: socket.socket, size: int) -> bytes:
     while len(data) < size:
         piece = stream.recv(size - len(data))
         if not piece:
-            raise ConnectionResetError("it closed the connection")
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         data += piece
     return data
 

@@ -46,8 +46,8 @@ def _wants(row: PlannedRow) -> bool:
 
 
 def _searched(row: PlannedRow, job: Job) -> PlannedRow:
-    """Return the row with its schedules, or with the reason why it has none."""
-    job.progress.stage("search", row.key.label)
+    """The row with its schedules, or with the reason why it has none."""
+    job.progress.stage(msg("search"), row.key.label)
     try:
         search = _search(row, job)
     except TvmscopeError as e:
@@ -82,7 +82,7 @@ def _nothing(search: Search, tried: int) -> Text:
         "--tvm-budget",
         time=Seconds(search.elapsed_s),
         tried=tried,
-        why=f"; {next(iter(failures))}" if failures else "",
+        why=msg("; {reason}", reason=next(iter(failures))) if failures else "",
     )
 
 

@@ -14,6 +14,7 @@ from tvmscope.core.tuning import Candidate, Status, Trial, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.interleave import Lane, Subject, interleave
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import Text
 from tvmscope.tuning.trials.builders import Built
 from tvmscope.tuning.trials.kernels import LOAD, Arguments, KernelRequest
 from tvmscope.tuning.trials.runners import START_TIMEOUT_S, Runner
@@ -106,8 +107,8 @@ class Validator:
 
     def _problem(
         self, task: TuningTask, candidate: Candidate, built: Built
-    ) -> tuple[Status, str | None]:
-        """Say what is wrong: results on inputs other than the search's must also be right."""
+    ) -> tuple[Status, Text | None]:
+        """What is wrong with it: other inputs than those of the search must come out right too."""
         if built.failure is not None:
             return "failed", built.failure
         try:

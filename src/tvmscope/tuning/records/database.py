@@ -17,21 +17,19 @@ from typing import BinaryIO, NamedTuple
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, TuneError
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.tuning.records import functions
 from tvmscope.tuning.records.lines import from_line, glimpse, to_line, workload_key
 from tvmscope.tuning.records.validity import outdated
 
 SHIPPED = Path(__file__).parent / "shipped"
 """The records that come with the package."""
-SHIPPED_NAME = "shipped"
-"""The database name of each of these files."""
 LINE_LIMIT = 16 << 20
 """Longer lines are foreign; the limit bounds the memory for a file without newlines."""
 _CHUNK = 1 << 20
 
-OnReject = Callable[[int, str], None]
-"""Receives the number of a line without a record, and the reason."""
+OnReject = Callable[[int, Text], None]
+"""Receives the number of a line that holds no record, and the reason."""
 
 
 class Line(NamedTuple):
@@ -66,7 +64,7 @@ def read(path: Path, on_reject: OnReject | None = None) -> Iterator[Trial]:
                 yield _parse(line)
             except SchemaError as e:
                 if on_reject:
-                    on_reject(line.number, str(e))
+                    on_reject(line.number, e.message)
 
 
 def _parse(line: Line) -> Trial:
@@ -168,8 +166,8 @@ class Database:
         self._end = 0
         self._all: dict[bytes, array[int]] = {}
         self._validated: dict[bytes, array[int]] = {}
-        self.rejected: Counter[str] = Counter()
-        """Lines without a record, by reason."""
+        self.rejected: Counter[Text] = Counter()
+        """Lines that hold no record, by the reason."""
 
     def append(self, trial: Trial, *, function: str | None = None) -> None:
         """Add a trial; `function` is the kernel before scheduling (TVM's JSON), which the export of
@@ -195,8 +193,8 @@ class Database:
                 stream.seek(offset)
                 try:
                     yield from_line(stream.readline(LINE_LIMIT))
-                except SchemaError as e:  # its ends are right, its inside is not
-                    self.rejected[str(e)] += 1
+                except SchemaError as e:  # its ends looked right, its inside does not
+                    self.rejected[e.message] += 1
 
     def tried(
         self,
@@ -247,8 +245,8 @@ class Database:
                     trial = _parse(line)
                 except SchemaError as e:
                     if line.text and not line.text.endswith(b"\n"):
-                        return  # perhaps it is being written: read again next time
-                    self.rejected[str(e)] += 1
+                        return  # perhaps being written just now: looked at again next time
+                    self.rejected[e.message] += 1
                     self._end = line.end
                     continue
                 key, validated = workload_key(trial.workload), trial.stage == "validated"

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, TuneError
-from tvmscope.messages import msg
+from tvmscope.messages import Text, clauses, msg
+from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
 from tvmscope.tuning.records import older
 
@@ -43,10 +44,13 @@ def to_line(trial: Trial) -> bytes:
             msg(
                 "a trial of {workload} cannot be kept: {faults}",
                 workload=repr(trial.workload),
-                faults="; ".join(faults),
+                faults=clauses(faults),
             )
         )
-    return _dump({**encode(trial), "schema_version": SCHEMA_VERSION}) + b"\n"
+    data = encode(trial)
+    if messages := message_table.table(data):
+        data[message_table.KEY] = messages
+    return _dump({**data, "schema_version": SCHEMA_VERSION}) + b"\n"
 
 
 def from_line(line: bytes) -> Trial:
@@ -90,21 +94,21 @@ def workload_key(workload: str) -> bytes:
     return _dump(workload)
 
 
-def problems(trial: Trial) -> Iterator[str]:
-    """Yield the impossible values of a trial."""
+def problems(trial: Trial) -> Iterator[Text]:
+    """What a trial says that cannot be."""
     if not trial.workload:
-        yield "no workload"
+        yield msg("no workload")
     if trial.threads < 1:
-        yield f"{trial.threads} threads"
+        yield msg("{count} threads", count=trial.threads)
     if trial.clock_hz is not None and not _positive(trial.clock_hz):
-        yield f"a clock of {trial.clock_hz} Hz"
+        yield msg("a clock of {clock} Hz", clock=trial.clock_hz)
     for name, times in (("seconds", trial.seconds), ("baseline_s", trial.baseline_s)):
         if wrong := [t for t in times if not _positive(t)]:
-            yield f"{name} holds {wrong[0]}"
+            yield msg("{name} holds {value}", name=name, value=wrong[0])
     if trial.status == "ok" and not trial.seconds:
-        yield "status ok without seconds"
+        yield msg("status ok without seconds")
     if trial.status == "ok" and trial.stage == "validated" and not trial.baseline_s:
-        yield "validated without the untuned kernel's times"
+        yield msg("validated without the untuned kernel's times")
 
 
 def _positive(value: float) -> bool:
@@ -118,7 +122,8 @@ def _dump(value: Any) -> bytes:
 def _decoded(data: dict[str, Any]) -> Trial:
     """Return the trial; its target, which nearly all lines share, is decoded once."""
     target = _target(json.dumps(data.get("target")))
-    return replace(decode(Trial, {**data, "target": _STAND_IN}), target=target)
+    messages = message_table.read(data.get(message_table.KEY))
+    return replace(decode(Trial, {**data, "target": _STAND_IN}, messages), target=target)
 
 
 @lru_cache(maxsize=256)

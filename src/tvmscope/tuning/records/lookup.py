@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from tvmscope.core.target import Target
+from tvmscope.core.tuning import SHIPPED_NAME
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.stages.places import TUNING_LOGS
 from tvmscope.stages.planning.tuned_rows import Records
-from tvmscope.tuning.records.database import SHIPPED, SHIPPED_NAME, Database
+from tvmscope.tuning.records.database import SHIPPED, Database
 from tvmscope.tuning.records.matching import Found, Host, choose
 
 OFF = "none"

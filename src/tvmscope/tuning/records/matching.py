@@ -16,10 +16,10 @@ from statistics import median
 from typing import NamedTuple
 
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import Choice, Trial
+from tvmscope.core.tuning import SHIPPED_NAME, Choice, Trial
 from tvmscope.machine.cpu_features import ARM_FLAGS
 from tvmscope.messages import Text, msg
-from tvmscope.tuning.records.database import SHIPPED_NAME, Database
+from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.records.validity import outdated
 
 WORTH = 0.01

@@ -12,7 +12,7 @@ from statistics import median
 
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, UsageError
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.tuning.records import functions
 from tvmscope.tuning.records.database import append, read, replace_with, scan
 from tvmscope.tuning.records.lines import from_line, is_current, to_line
@@ -64,7 +64,7 @@ class Fault:
     """A line with an error."""
 
     line: int
-    what: str
+    what: Text
 
 
 @dataclass(kw_only=True)
@@ -79,8 +79,8 @@ class Report:
     """Trials of a search whose candidate had been measured before, on the same CPU: allowed in
     merged files, but a resumed search makes none."""
 
-    def fault(self, line: int, what: str) -> None:
-        """Note a fault."""
+    def fault(self, line: int, what: Text) -> None:
+        """Note one."""
         self.faults += 1
         if len(self.listed) < _LISTED:
             self.listed.append(Fault(line=line, what=what))
@@ -98,14 +98,14 @@ def verify(path: Path) -> Report:
                     raise SchemaError(msg("too long to be a record"))
                 trial = from_line(line.text)
             except SchemaError as e:
-                report.fault(line.number, str(e))
+                report.fault(line.number, e.message)
                 continue
             report.records += 1
             if not line.text.endswith(b"\n"):
-                report.fault(line.number, "the last line has no end")
+                report.fault(line.number, msg("the last line has no end"))
             content = _digest(line.text) if is_current(line.text) else _content(trial)
             if content in lines:
-                report.fault(line.number, f"the same record as line {lines[content]}")
+                report.fault(line.number, msg("the same record as line {n}", n=lines[content]))
             lines.setdefault(content, line.number)
             if trial.stage == "search":
                 report.remeasured += (identity := _identity(trial)) in measured
@@ -166,8 +166,8 @@ def merge(sources: Iterable[Path], path: Path) -> Moved:
     rejected: list[Fault] = []
 
     def trials_of(source: Path) -> Iterator[Trial]:
-        def reject(line: int, why: str) -> None:
-            rejected.append(Fault(line=line, what=f"{source}: {why}"))
+        def reject(line: int, why: Text) -> None:
+            rejected.append(Fault(line=line, what=msg("{file}: {why}", file=source, why=why)))
 
         for trial in read(source, reject):
             functions.carry(source, path, trial)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate
-from tvmscope.errors import one_line
+from tvmscope.errors import TuneError, one_line
+from tvmscope.messages import Text, msg
 from tvmscope.runtime import tvm_compat
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Generation:
     """The proposals, and the errors with seeds when the search began."""
 
     traces: tuple[str, ...]
-    remark: str | None = None
+    remark: Text | None = None
 
 
 class Evolution:
@@ -102,7 +103,7 @@ class Evolution:
         self.model = ms.cost_model.CostModel.create(
             "xgb", num_tuning_cores=begin.threads, num_warmup_samples=_WARMUP
         )
-        self.remark: str | None = None
+        self.remark: Text | None = None
         self._pending: dict[str, MeasureCandidate] = {}
         self._order: list[MeasureCandidate] = []
         self._of_rule: dict[int, tuple[float, ...]] = {}
@@ -127,8 +128,8 @@ class Evolution:
                 trace = self._seed_trace(candidate, varied=index < _SEEDS)
                 sch = self._processed(trace)
             except Exception as e:  # TVM raises many types; the others can still be seeds
-                seed = candidate.params or "the untuned schedule"
-                self.remark = self.remark or f"{seed}: {one_line(e)}"
+                seed = str(candidate.params) if candidate.params else msg("the untuned schedule")
+                self.remark = self.remark or msg("{seed}: {reason}", seed=seed, reason=one_line(e))
                 continue
             told[trace] = self.ms.search_strategy.MeasureCandidate(sch, self.args)
             times[trace] = self._of_rule[_hash(sch.mod)] = (seconds,)
@@ -154,7 +155,7 @@ class Evolution:
         assert space is not None  # it was set when the context was made
         for step in space.postprocs:
             if not step.apply(sch):
-                raise ValueError(f"{type(step).__name__} refuses it")
+                raise TuneError(msg("{step} refuses it", step=type(step).__name__))
         return sch
 
     def propose(self) -> list[str]:
@@ -221,7 +222,7 @@ def propose(key: str, begin: Begin) -> Generation:
     except Exception as e:  # TVM raises many types; without seeds the search may still work
         if not begin.first_layer or (key in _SEARCHES and not _SEARCHES[key].begin.first_layer):
             raise
-        remark = f"a variant of a rule's schedule was refused: {one_line(e)}"
+        remark = msg("a variant of a rule's schedule was refused: {reason}", reason=one_line(e))
         _SEARCHES[key] = search = Evolution(replace(begin, first_layer=()))
         search.remark, proposed = remark, search.propose()
     return Generation(tuple(proposed), search.remark)

@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Protocol
 
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
+from tvmscope.messages import msg, msgn
 from tvmscope.tuning.plan import TRIAL_S, PlannedTask
 from tvmscope.tuning.records.database import same_target
 from tvmscope.tuning.records.validity import outdated
 from tvmscope.tuning.search.metaschedule import Proposer
 from tvmscope.tuning.search.proposals import next_of
 from tvmscope.tuning.search.state import UNTUNED, State
-from tvmscope.tuning.trials.workshop import NO_REFERENCE, Pair, Workshop
+from tvmscope.tuning.trials.workshop import Pair, Workshop, lacks_reference
 
 SECOND_LAYER = 2
 """The number of halvings of MetaSchedule's priority after a rule's turn: from the plain loops it
 rarely comes near a rule's schedule."""
 
+_ALL_TRIED = msg("every candidate was tried")
 _UNTUNED_SHARE = 0.25
 """The share of the time within which all untuned kernels are measured first."""
 
@@ -150,9 +152,9 @@ class Search:
     def _is_over(self, state: State) -> bool:
         stop, most = self.limits.early_stopping, self.limits.per_task
         if state.over is None and stop is not None and state.without_progress >= stop:
-            state.over = f"no progress in {state.without_progress} trials"
+            state.over = msg("no progress in {count} trials", count=state.without_progress)
         if state.over is None and most is not None and len(state.tried) >= most:
-            state.over = f"{len(state.tried)} trials"
+            state.over = msgn("{count} trial", "{count} trials", len(state.tried))
         return state.over is not None
 
     def _advance(self, state: State) -> None:
@@ -180,7 +182,7 @@ class Search:
         self._try([(state.task, candidate) for candidate in fresh[:count]])
         self.proposer.tell(state.task, state.traces(lowering))
         if not fresh:
-            state.over = self.proposer.failures.get(state.task.key, "every candidate was tried")
+            state.over = self.proposer.failures.get(state.task.key, _ALL_TRIED)
 
     def _change_layer(self, state: State) -> None:
         """Switch from the rule's own space, once exhausted, to MetaSchedule's, if requested."""
@@ -188,7 +190,7 @@ class Search:
         if state.second_layer or any(c.id not in state.tried for c in space):
             return
         if self.proposer is None or not state.task.loops:
-            state.over = state.over or "every candidate was tried"
+            state.over = state.over or _ALL_TRIED
             return
         state.second_layer = True
         state.stale += SECOND_LAYER if len(space) > 1 else 0
@@ -208,7 +210,7 @@ class Search:
         before_s = self._trying_s
         for task, trial in self.workshop.try_all(pairs, self.limits.deadline):
             state = self.states[task.key]
-            if not (trial.reason or "").startswith(NO_REFERENCE):
+            if not lacks_reference(trial):
                 self.records.append(trial, function=_function(task, trial))
             state.add(trial, self.elapsed_s)
             self.new += 1

@@ -10,6 +10,7 @@ from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.errors import TvmscopeError
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import Text
 from tvmscope.tuning.search import evolution
 from tvmscope.tuning.search.evolution import Begin, FirstLayer, Times
 
@@ -30,10 +31,10 @@ class Proposer:
         self.seed = seed
         self.count = count
         self.threads = threads
-        self.failures: dict[str, str] = {}
+        self.failures: dict[str, Text] = {}
         """Why a task's search ended, by task."""
-        self.remarks: dict[str, str] = {}
-        """Why a task's search did not use some of its rule's results, by task."""
+        self.remarks: dict[str, Text] = {}
+        """Why a task's search did without some of what its rule had found, by task."""
         self._worker: Worker | None = None
 
     def propose(
@@ -74,7 +75,7 @@ class Proposer:
             self._over(task, e)
 
     def _over(self, task: TuningTask, error: TvmscopeError) -> None:
-        self.failures[task.key] = str(error)
+        self.failures[task.key] = error.message
         if isinstance(error, WorkerDied):
             self._worker = None  # the other tasks start again, from their records
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from tvmscope.core.tuning import Candidate, Lowering, Trial, TuningPoint, TuningTask
+from tvmscope.messages import Text
 from tvmscope.tuning.plan import PlannedTask
 
 BETTER = 0.99
@@ -35,8 +36,8 @@ class State:
     stale: int = 0
     """Batches in a row without progress."""
     second_layer: bool = False
-    over: str | None = None
-    """Why the task gets no further trials."""
+    over: Text | None = None
+    """Why it gets no further trials."""
 
     @property
     def task(self) -> TuningTask:

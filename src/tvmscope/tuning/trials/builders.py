@@ -14,7 +14,7 @@ from tvmscope.core.tuning import Candidate
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.tuning.trials.kernels import WARM, Arguments
 from tvmscope.tuning.trials.runners import START_TIMEOUT_S
 
@@ -59,7 +59,7 @@ class Built:
     """The result of a job: a library, or the reason why there is none."""
 
     job: Job
-    failure: str | None = None
+    failure: Text | None = None
 
 
 class Builders:
@@ -127,11 +127,11 @@ class Builders:
                 args = (job.function, job.candidate, job.target, job.output)
                 self._ask(self._tunables.build_candidate, *args)
         except WorkerDied as e:
-            return Built(job, f"building: {e.reason}")
+            return Built(job, _building(e.reason))
         except TvmscopeError as e:
-            return Built(job, f"building: {one_line(e)}")
+            return Built(job, _building(one_line(e)))
         if not job.output.is_file():
-            return Built(job, "building: no library was written")
+            return Built(job, _building(msg("no library was written")))
         return Built(job)
 
     def _ask(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
@@ -162,3 +162,7 @@ class Builders:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _building(reason: Text) -> Text:
+    return msg("building: {reason}", reason=reason)

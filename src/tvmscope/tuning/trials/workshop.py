@@ -19,6 +19,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, Status, Trial, TuningTask
 from tvmscope.errors import TuneError, TvmscopeError, one_line
 from tvmscope.measure.worker import WorkerDied
+from tvmscope.messages import Message, Text, marked, msg
 from tvmscope.tuning.records.validity import identity
 from tvmscope.tuning.trials.builders import Builders, Built, Job
 from tvmscope.tuning.trials.kernels import Arguments, widened
@@ -27,8 +28,8 @@ from tvmscope.tuning.trials.runners import Arrays, Runner
 _TOLERANCES = {"float16": 5e-2, "bfloat16": 1e-1}
 """Relative to the reference's largest value. Kernels may sum in halves: 4,608 are off by 2.6e-2."""
 _TOLERANCE = 1e-4
-NO_REFERENCE = "no reference: "
-"""Prefix of the reason of trials that failed through no fault of the candidate; not recorded."""
+_NO_REFERENCE = marked("no reference: {reason}")
+"""The reason of trials that failed for no fault of the candidate; they are not recorded."""
 
 Pair = tuple[TuningTask, Candidate]
 _Came = tuple[TuningTask, Trial | None] | BaseException
@@ -141,8 +142,10 @@ class Workshop:
         """Return the arguments of the candidate's kernel."""
         return self._reference(task.lowering_for(candidate)).args
 
-    def check(self, task: TuningTask, candidate: Candidate, library: Path, seed: int) -> str | None:
-        """Say why a library's results are wrong on another seed's inputs; None if they are not."""
+    def check(
+        self, task: TuningTask, candidate: Candidate, library: Path, seed: int
+    ) -> Text | None:
+        """Why a library's results are wrong on the inputs of another seed; None if they are not."""
         lowering = task.lowering_for(candidate)
         reference = self._reference(lowering)
         plain = self._build_plain(Path(lowering.function)).result()
@@ -247,10 +250,12 @@ class Workshop:
                 timeout_s=s.timeout_s,
             )
         except TuneError as e:
-            return self.trial(task, candidate, "failed", reason=str(e))
+            return self.trial(task, candidate, "failed", reason=e.message)
         except TvmscopeError as e:
             reason = e.reason if isinstance(e, WorkerDied) else one_line(e)
-            return self.trial(task, candidate, "failed", reason=f"running: {reason}")
+            return self.trial(
+                task, candidate, "failed", reason=msg("running: {reason}", reason=reason)
+            )
         return self.trial(task, candidate, "ok", seconds=seconds)
 
     def _reference(self, lowering: Lowering) -> _Reference:
@@ -262,7 +267,7 @@ class Workshop:
                 try:
                     self._references[function] = self._compute(function)
                 except TvmscopeError as e:
-                    failure = TuneError(NO_REFERENCE + one_line(e))
+                    failure = TuneError(Message(_NO_REFERENCE, {"reason": one_line(e)}))
                     if self.builders.timeout_s < self.setting.timeout_s:
                         raise failure from e
                     self._references[function] = failure
@@ -282,22 +287,38 @@ class Workshop:
         return _Reference(args, outputs)
 
 
+def lacks_reference(trial: Trial) -> bool:
+    """Whether it failed because there was nothing to check it against."""
+    return isinstance(trial.reason, Message) and trial.reason.id == _NO_REFERENCE
+
+
 def tolerance(args: Arguments) -> float:
     """Return the allowed error of a kernel."""
     return max(_TOLERANCES.get(dtype, _TOLERANCE) for _, dtype in args)
 
 
-def difference(outputs: Arrays, reference: Arrays, most: float = _TOLERANCE) -> str | None:
-    """Say why outputs differ from the reference; None if they are close enough."""
+def difference(outputs: Arrays, reference: Arrays, most: float = _TOLERANCE) -> Text | None:
+    """Why outputs are not those of the reference; None where they are close enough."""
     if [a.shape for a in outputs] != [b.shape for b in reference]:
-        return f"{len(outputs)} outputs of other shapes than the reference's {len(reference)}"
+        return msg(
+            "{count} outputs of other shapes than the reference's {wanted}",
+            count=len(outputs),
+            wanted=len(reference),
+        )
     for number, (got, wanted) in enumerate(zip(outputs, reference, strict=True)):
         with np.errstate(over="ignore"):  # a value that does not fit a half is infinite for both
             a, b = (x.astype(got.dtype).astype(np.float64) for x in (got, wanted))
         if not np.array_equal(np.isfinite(a), np.isfinite(b)):
-            return f"output {number}: not finite where the reference is, or the other way round"
+            return msg(
+                "output {number}: not finite where the reference is, or the other way round",
+                number=number,
+            )
         scale = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
         error = np.max(np.abs(a - b), initial=0.0, where=np.isfinite(b)) / max(scale, 1e-30)
         if error > most:
-            return f"output {number}: differs by {error:.1e} of the reference's largest value"
+            return msg(
+                "output {number}: differs by {error:.1e} of the reference's largest value",
+                number=number,
+                error=float(error),
+            )
     return None

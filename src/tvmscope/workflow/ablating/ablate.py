@@ -76,7 +76,7 @@ def _build(job: Job, rows: Sequence[PlannedRow], alone: bool) -> list[Entry]:
     with Builder(job.ready, threads_of(job.options)) as builder:
         skipping = _Skipping(alone, switches.of_device(rows[0].target.device))
         for number, row in enumerate(rows):
-            job.progress.stage("compile", row.key.label)
+            job.progress.stage(msg("compile"), row.key.label)
             build = partial(build_row, row, job.ready, job.options, job.artifacts, builder)
             entries[number] = skipping.made(row, entries[number], build)
             job.progress.step(number + 1, len(rows), row.key.label)

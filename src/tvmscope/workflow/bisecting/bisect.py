@@ -262,7 +262,7 @@ class _Search:
     def _shows(self, what: str, write: Callable[[str, float, str], None]) -> bool:
         """Write a reproducer and run it; return whether it shows the difference."""
         prefixes = self.prefixes
-        prefixes.progress.stage("reproduce", what)
+        prefixes.progress.stage(msg("reproduce"), what)
         try:
             write(str(self.folder), prefixes.tolerance, what)
         except TvmscopeError as e:

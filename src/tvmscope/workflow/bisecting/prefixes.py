@@ -63,7 +63,7 @@ class Prefixes:
             if self.ready.model.format != "torch":
                 self._worker.call(IMPORT_WITHOUT_TORCH)
             config = replace(self.options.compile, precision=self.precision, threads=threads)
-            self.progress.stage("lower", self.ready.model.name)
+            self.progress.stage(msg("lower"), self.ready.model.name)
             self.names, self.changed, self.sources = self._worker.call(
                 _START, self.ready, self.target, config, threads
             )
@@ -95,7 +95,7 @@ class Prefixes:
         return self._test(name, lambda outputs: self.call(_RUN_MIXED, low, high, some, outputs))
 
     def _test(self, name: Text, run: Callable[[str], None]) -> Accuracy | None:
-        self.progress.stage("test", name)
+        self.progress.stage(msg("test"), name)
         outputs = self.scratch / "outputs.npz"
         try:
             run(str(outputs))

@@ -7,7 +7,6 @@ problem goes to another one.
 from __future__ import annotations
 
 import ipaddress
-import json
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,13 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tvmscope.core.session import FILE_NAME
-from tvmscope.core.suite import Outcome, SuiteRow
+from tvmscope.core.suite import Outcome, SuiteRow, from_line
 from tvmscope.errors import RunError, UsageError, one_line
 from tvmscope.extras import require
 from tvmscope.machine import environment
 from tvmscope.messages import msg
 from tvmscope.progress import Progress
-from tvmscope.storage.codec import decode
 from tvmscope.storage.files import digest_file, write_text_atomic
 from tvmscope.workflow.suiting import cluster_worker
 from tvmscope.workflow.suiting.cluster_worker import Parcel
@@ -132,7 +130,7 @@ class _Run:
                 Parcel.of(plan, self.how, self._digest(plan)),
                 self._file(plan, addresses[0]),
                 key=f"tvmscope-{plan.key}-{attempt}",
-                workers=[addresses[0]],  # only we decide about another try
+                workers=[addresses[0]],  # we decide about another try
                 allow_other_workers=False,
                 pure=False,
             )
@@ -148,14 +146,14 @@ class _Run:
         digest = self._digest(plan)
         if digest is None or plan.problem.file is None:
             return None
-        key = f"{digest} {address}"  # what another worker holds is lost with it
+        key = f"{digest} {address}"  # the data of another worker are lost with it
         if key not in self.files:
             content = plan.problem.file.read_bytes()
             self.files[key] = self.client.scatter(content, workers=[address], hash=False)
         return self.files[key]
 
     def ended(self, machines: dict[str, list[str]]) -> Iterator[tuple[Planned, Any]]:
-        """The problems that ended, with their futures; None instead if the worker is lost."""
+        """Yield the problems that ended, with their futures; with None if the worker is lost."""
         limit_s = 2 * self.how.timeout_s + PATIENCE_S
         for future, each in list(self.running.items()):
             lost = each.address not in machines.get(each.machine, ())
@@ -231,7 +229,7 @@ def _row(plan: Planned, future: Any, store: Store) -> SuiteRow:
     if session_text is not None:
         folder = store.session_folder(plan.problem.name)
         write_text_atomic(folder / FILE_NAME, session_text)
-    return decode(SuiteRow, json.loads(row_text))
+    return from_line(row_text)
 
 
 def _lost(plan: Planned) -> SuiteRow:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import tempfile
 import threading
@@ -12,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tvmscope.core.session import FILE_NAME
+from tvmscope.core.suite import to_line
 from tvmscope.errors import RunError
 from tvmscope.machine.environment import package_versions
 from tvmscope.measure.fork_server import ForkServer
@@ -20,7 +20,6 @@ from tvmscope.progress import Silent
 from tvmscope.stages.options import Options
 from tvmscope.stages.preload import fork_server
 from tvmscope.stages.targets import threads_of
-from tvmscope.storage.codec import encode
 from tvmscope.workflow.suiting.options import SuiteOptions
 from tvmscope.workflow.suiting.plans import Planned
 from tvmscope.workflow.suiting.problem import examine, run_problem
@@ -68,7 +67,7 @@ def measure(parcel: Parcel, content: bytes | None) -> tuple[str, str | None]:
         )
         session = store.session_folder(problem.name) / FILE_NAME
         text = session.read_text(encoding="utf-8") if session.is_file() else None
-        return json.dumps(encode(row), allow_nan=False), text
+        return to_line(row), text
 
 
 def _unpacked(parcel: Parcel, content: bytes | None, folder: Path) -> Problem:

@@ -13,7 +13,7 @@ from tvmscope.core.stats import median_s
 from tvmscope.core.suite import Outcome, Speedup, SuiteRow
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.worker import WorkerDied
-from tvmscope.messages import Text
+from tvmscope.messages import Text, word
 from tvmscope.runtime import artifact as artifacts
 
 _OUTCOMES: dict[Cause, Outcome] = {
@@ -52,7 +52,7 @@ def row_of(
         medians_s={r.key.name: median_s(r.measurement) for r in right if r.measurement},
         speedups=_speedups(session.comparisons, ours),
         others={
-            r.key.name: str(r.reason or r.status)
+            r.key.name: r.reason or word(r.status)
             for r in session.results
             if r not in right and r is not ours
         },

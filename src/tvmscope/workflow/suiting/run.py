@@ -78,7 +78,7 @@ def _one_by_one(
                 count=len(todo),
                 name=plan.problem.name,
             )
-            progress.stage("suite", place)
+            progress.stage(msg("suite"), place)
             yield run_problem(
                 plan.problem, plan.key, plan.options, how, store, server, progress, examiner
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -13,10 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tvmscope.core.suite import SuiteRow
-from tvmscope.errors import SchemaError, UsageError
+from tvmscope.core.suite import SuiteRow, from_line, to_line
+from tvmscope.errors import SchemaError, UsageError, one_line
 from tvmscope.messages import msg
-from tvmscope.storage.codec import decode, encode
 
 RESULTS = "results.jsonl"
 _LOCK = ".lock"
@@ -48,7 +46,7 @@ class Store:
     def append(self, row: SuiteRow) -> None:
         """Add a row; it is on the disk when this returns."""
         self.rows[row.problem] = row
-        line = json.dumps(encode(row), allow_nan=False) + "\n"
+        line = to_line(row) + "\n"
         with (self.folder / RESULTS).open("ab") as stream:
             stream.write(line.encode())
             stream.flush()
@@ -92,14 +90,14 @@ def read(folder: Path) -> list[SuiteRow]:
         if not line.strip():
             continue
         try:
-            row = decode(SuiteRow, json.loads(line))
+            row = from_line(line)
         except (ValueError, SchemaError) as e:
             raise SchemaError(
                 msg(
                     "{file}, line {number}, is no row of a suite: {reason}",
                     file=file,
                     number=number,
-                    reason=str(e),
+                    reason=one_line(e),
                 )
             ) from e
         rows[row.problem] = row

@@ -18,9 +18,14 @@ import numpy as np
 from tvm import relax
 from tvm.tirx import IntImm
 
+from tvmscope.compiler.frontends.preflight import Unsupported
+from tvmscope.messages import msg
+
 Emit = Callable[[relax.Expr], relax.Var]
 """The `emit` of a block builder."""
-_UNKNOWN_SIZE = "its size is the number of elements that a mask selects: known at run time only"
+_UNKNOWN_SIZE = msg(
+    "its size is the number of elements that a mask selects: known at run time only"
+)
 
 
 def is_mask(index: relax.Expr | None) -> bool:
@@ -31,7 +36,7 @@ def is_mask(index: relax.Expr | None) -> bool:
 def refuse_masks(indices: list[relax.Expr | None]) -> None:
     """Raise if an index is a mask: the size of its selection is known at run time only."""
     if any(map(is_mask, indices)):
-        raise ValueError(_UNKNOWN_SIZE)
+        raise Unsupported(_UNKNOWN_SIZE)
 
 
 def put_mask(
@@ -63,7 +68,7 @@ def _over_mask(emit: Emit, values: relax.Expr, mask: relax.Expr, after: int) -> 
         return values
     *before, chosen = shape[: len(shape) - after]
     if not isinstance(chosen, IntImm):
-        raise ValueError(_UNKNOWN_SIZE)
+        raise Unsupported(_UNKNOWN_SIZE)
     axes = [1] * mask.ty.ndim
     if int(chosen) != 1:
         axes = list(mask.ty.shape)
@@ -85,7 +90,7 @@ def _picked(
     enough = not exactly and size >= elements
     dtype = str(values.ty.dtype)
     if not size or not (enough or "float" in dtype):
-        raise ValueError(_UNKNOWN_SIZE)
+        raise Unsupported(_UNKNOWN_SIZE)
     numbers = emit(op.astype(emit(op.reshape(mask, (elements,))), "int64"))
     before = emit(op.cumsum(numbers, 0, exclusive=True))
     before = emit(op.minimum(before, relax.const(size - 1, "int64")))

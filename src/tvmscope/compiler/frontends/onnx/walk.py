@@ -17,16 +17,16 @@ from tvmscope.compiler.frontends.onnx.converters import CONVERTERS
 from tvmscope.compiler.frontends.onnx.converters.node import (
     Array,
     Node,
-    Unsupported,
     array_of,
     dtype_of,
     shape_of,
 )
 from tvmscope.compiler.frontends.onnx.regions import DOMAIN as REGION
 from tvmscope.compiler.frontends.onnx.regions import described
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.core.artifact import Fallback
 from tvmscope.errors import one_line
-from tvmscope.messages import Text
+from tvmscope.messages import Text, msg, msgn
 
 DOMAINS = ("", "ai.onnx")
 _MOST_STEPS = 64
@@ -94,9 +94,9 @@ class Walker(onnx_frontend.ONNXGraphImporter):
     def _output(self, name: str) -> relax.Expr:
         value: relax.Expr = self._nodes[name]
         if value is _NO_TENSOR:
-            raise Unsupported(f"output '{name}' is not a tensor")
+            raise Unsupported(msg("output '{name}' is not a tensor", name=name))
         if not isinstance(getattr(value, "ty", None), relax.TensorType):
-            raise Unsupported(f"output '{name}' is not a tensor")
+            raise Unsupported(msg("output '{name}' is not a tensor", name=name))
         return value
 
     def _construct_nodes(self, graph: onnx.GraphProto) -> None:
@@ -112,7 +112,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
             if output:
                 self._nodes[output] = result
         if sum(map(bool, node.output)) and len(results) < len(node.output):
-            raise Unsupported(f"only {len(results)} of its outputs are computed")
+            raise _incomplete(len(results))
         self.nodes.append(name)
         owner = self.operators.get(name, (f"{name}/{node.op_type}",))
         self.owned.append((relax.Tuple([r for r in results if isinstance(r, relax.Expr)]), owner))
@@ -123,10 +123,10 @@ class Walker(onnx_frontend.ONNXGraphImporter):
             return self._results(node, inputs)
         try:
             if any(value is _NO_TENSOR for value in inputs):
-                raise Unsupported("it reads something that is not a tensor")
+                raise Unsupported(msg("it reads something that is not a tensor"))
             results = self._results(node, inputs)
             if len(results) < len(node.output):
-                raise Unsupported(f"only {len(results)} of its outputs are computed")
+                raise _incomplete(len(results))
         except Exception as e:  # converters raise everything from KeyError to TVM's own errors
             self.refused[node.name] = one_line(e)
             return [self._stand_in(name) for name in node.output]
@@ -152,14 +152,14 @@ class Walker(onnx_frontend.ONNXGraphImporter):
     def _described(self, name: str) -> tuple[str, list[int] | int]:
         found = described(self.kinds, name)
         if found is None:
-            raise Unsupported(f"output '{name}' is not a tensor")
+            raise Unsupported(msg("output '{name}' is not a tensor", name=name))
         return found
 
     def _results(self, node: onnx.NodeProto, inputs: list[Any]) -> list[Any]:
         if node.domain == REGION:
             return self._region(node, inputs)
         if node.domain not in DOMAINS:
-            raise Unsupported(f"operator of {node.domain}")
+            raise Unsupported(msg("operator of {domain}", domain=node.domain))
         attributes = {a.name: _attribute(a) for a in node.attribute}
         match node.op_type:
             case "If":
@@ -199,7 +199,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
             result = ours(Node(self.bb, list(inputs), attrs, opset, count))
         if result is None:
             if op_name not in onnx_frontend._get_convert_map():
-                raise Unsupported("there is no converter")
+                raise Unsupported(msg("there is no converter"))
             result = super()._convert_operator(op_name, inputs, attrs, opset)
         if isinstance(result, relax.Call):
             result = self.bb.emit(result)
@@ -230,9 +230,9 @@ class Walker(onnx_frontend.ONNXGraphImporter):
     def _choice(self, condition: relax.Expr, then: Any, other: Any) -> relax.Expr:
         for value in (then, other):
             if not isinstance(getattr(value, "ty", None), relax.TensorType):
-                raise Unsupported("a branch gives something that is not a tensor")
+                raise Unsupported(msg("a branch gives something that is not a tensor"))
         if shape_of(then) != shape_of(other) or dtype_of(then) != dtype_of(other):
-            raise Unsupported("the branches give different shapes")
+            raise Unsupported(msg("the branches give different shapes"))
         scalar = self.bb.emit(relax.op.reshape(condition, ()))
         return self.bb.emit(relax.op.where(scalar, then, other))
 
@@ -241,18 +241,18 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         limit, condition, state = inputs[0], inputs[1], list(inputs[2:])
         most = None if limit is None else array_of(limit)
         if limit is not None and most is None:
-            raise Unsupported("the number of steps is known at run time only")
+            raise Unsupported(msg("the number of steps is known at run time only"))
         steps = _MOST_STEPS + 1 if most is None else int(most.item())
         count, collected = len(state), list[list[Any]]()
         step = 0
         while step < steps:
             alive = True if condition is None else array_of(condition)
             if alive is None:
-                raise Unsupported("the condition is known at run time only")
+                raise Unsupported(msg("the condition is known at run time only"))
             if not np.all(alive):
                 break
             if step == _MOST_STEPS:
-                raise Unsupported(f"more than {_MOST_STEPS} steps")
+                raise Unsupported(msg("more than {most} steps", most=_MOST_STEPS))
             given = [relax.const(np.asarray(step, np.int64), "int64")]
             given += [relax.const(np.asarray(True), "bool"), *state]
             condition, *values = self._inner(body, given)
@@ -260,13 +260,13 @@ class Walker(onnx_frontend.ONNXGraphImporter):
             collected.append(scanned)
             step += 1
         if not collected and len(body.output) - 1 > count:
-            raise Unsupported("a loop without steps")
+            raise Unsupported(msg("a loop without steps"))
         return state + [self._stacked([s[n] for s in collected], 0) for n in _count(collected)]
 
     def _scan(self, inputs: list[Any], attributes: dict[str, Any]) -> list[Any]:
         """Convert Scan (from opset 9 on) to a loop over the elements of its inputs."""
         if self.opset < 9:
-            raise Unsupported("Scan before opset 9")
+            raise Unsupported(msg("Scan before opset 9"))
         body, taken = attributes["body"], int(attributes["num_scan_inputs"])
         count = len(inputs) - taken
         state, scanned = list(inputs[:count]), inputs[count:]
@@ -280,7 +280,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         backwards = attributes.get("scan_input_directions", (0,) * taken)
         steps = shape_of(scanned[0])[axes[0]]
         if not 0 < steps <= _MOST_STEPS:
-            raise Unsupported(f"{steps} steps")
+            raise Unsupported(msgn("{count} step", "{count} steps", steps))
         collected = []
         for step in range(steps):
             given = [
@@ -333,6 +333,10 @@ _SEQUENCES = frozenset(
 
 _NO_TENSOR = object()
 """In a walk that only checks: the result is a sequence or an optional."""
+
+
+def _incomplete(computed: int) -> Unsupported:
+    return Unsupported(msg("only {computed} of its outputs are computed", computed=computed))
 
 
 def _type(dtype: str, sizes: list[int] | int) -> relax.TensorType:

@@ -15,7 +15,7 @@ from tvmscope.compiler.frontends.torch.regions import cut, source_name
 from tvmscope.compiler.frontends.torch.walk import Converters, Walker
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 
 
 def import_torch(prepared: Prepared, fallback: bool = False) -> Imported:
@@ -68,7 +68,7 @@ def translate(
 def check_supported(program: torch.export.ExportedProgram, name: str) -> None:
     """Refuse a program with operators that have no converter."""
     unsupported: Counter[str] = Counter()
-    where: dict[str, str] = {}
+    where: dict[str, Text] = {}
     for node in program.graph.nodes:
         if node.op == "call_function" and node.target.__name__ not in _converted():
             unsupported[node.target.__name__] += 1

@@ -18,7 +18,7 @@ from tvmscope.compiler.frontends.torch.converters.reductions import REDUCTIONS
 from tvmscope.compiler.frontends.torch.regions import Region, dtype_name, fixed_shape, planned
 from tvmscope.compiler.graph.rewrite import coordinates
 from tvmscope.errors import one_line
-from tvmscope.messages import Text
+from tvmscope.messages import Text, msg
 
 _REDUCTIONS = {None: "update", "sum": "add", "prod": "mul", "amin": "min", "amax": "max"}
 """PyTorch's names of reductions, and those of `scatter_elements`."""
@@ -72,7 +72,9 @@ class Converters(ExportedProgramImporter):
         reduction = _REDUCTIONS.get("sum" if adds else given.get("reduce"))
         if reduction is None or not given.get("include_self", True):
             how = ", ".join(f"{name}={value!r}" for name, value in given.items())
-            raise ValueError(f"{node.target.__name__} with {how}")
+            raise Unsupported(
+                msg("{operator} with {options}", operator=node.target.__name__, options=how)
+            )
         emit, op, shape = self.block_builder.emit, relax.op, list(index.ty.shape)
         zeros = [0] * len(shape)
         part = emit(op.strided_slice(values, list(range(len(shape))), zeros, shape))
@@ -161,7 +163,7 @@ class Walker(Converters):
         self.failing = str(node.target.__name__)
         try:
             if node.target.__name__ not in self.convert_map:
-                raise ValueError("there is no converter")
+                raise Unsupported(msg("there is no converter"))
             result = self._narrowed(node, self.convert_map[node.target.__name__](node))
             _check(node, result)
         except Exception as e:  # converters raise everything from KeyError to TVM's own errors
@@ -246,6 +248,10 @@ def _compare(found: Any, wanted: Any) -> None:
         a is None or a == b for a, b in zip(sizes, shape, strict=True)
     )
     if not fits or str(kind.dtype) != dtype_name(wanted):
-        raise ValueError(
-            f"imported as {kind.dtype}{sizes}, it is {dtype_name(wanted)}{list(shape)}"
+        raise Unsupported(
+            msg(
+                "imported as {found}, it is {wanted}",
+                found=f"{kind.dtype}{sizes}",
+                wanted=f"{dtype_name(wanted)}{list(shape)}",
+            )
         )

@@ -12,11 +12,12 @@ from tvm.relax import op
 from tvmscope.compiler.frontends.onnx.converters.node import (
     Converter,
     Node,
-    Unsupported,
     const,
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.frontends.preflight import Unsupported
+from tvmscope.messages import msg
 
 
 def _is_float(dtype: str) -> bool:
@@ -102,7 +103,7 @@ def _bit_cast(node: Node) -> relax.Expr:
     """Reinterpret the bits as another type of the same width."""
     data, wanted = node.input(0), str(tensor_dtype_to_np_dtype(node.get("to", 1)))
     if np.dtype(wanted).itemsize != np.dtype(dtype_of(data)).itemsize:
-        raise Unsupported("types of different widths")
+        raise Unsupported(msg("types of different widths"))
 
     def bits(x: te.Tensor) -> te.Tensor:
         return te.compute(x.shape, lambda *i: tirx.reinterpret(wanted, x(*i)), name="bit_cast")
@@ -117,7 +118,7 @@ def _cumulative(name: str) -> Converter:
         data = node.input(0)
         axis = node.constant(1)
         if axis is None:
-            raise Unsupported("no axis")
+            raise Unsupported(msg("no axis"))
         number = int(axis.item()) % len(shape_of(data))
         scan = op.cumsum if name == "CumSum" else op.cumprod
         held = node.emit(op.flip(data, number)) if node.get("reverse", 0) else data
@@ -142,7 +143,7 @@ def _dropout(node: Node) -> relax.Expr:
     data, ratio, training = node.input(0), node.constant(1), node.constant(2)
     drops = 0.5 if ratio is None else float(ratio.item())
     if training is not None and bool(training.item()) and drops > 0:
-        raise Unsupported("dropout in training mode")
+        raise Unsupported(msg("dropout in training mode"))
     kind = "bool" if node.opset >= 10 else dtype_of(data)
     return relax.Tuple([data, const(np.ones(shape_of(data)), kind)][: max(node.results, 1)])
 

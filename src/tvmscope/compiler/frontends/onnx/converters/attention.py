@@ -11,11 +11,12 @@ from tvm.relax import op
 from tvmscope.compiler.frontends.onnx.converters.node import (
     Converter,
     Node,
-    Unsupported,
     const,
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.frontends.preflight import Unsupported
+from tvmscope.messages import msg
 
 _AFTER_SOFTMAX = 3
 
@@ -63,7 +64,7 @@ def _by_head(node: Node, index: int) -> relax.Expr:
         return tensor
     heads = node.get("q_num_heads" if index == 0 else "kv_num_heads", None)
     if heads is None or len(shape) != 3:
-        raise Unsupported("an attention that does not say how many heads it has")
+        raise Unsupported(msg("an attention that does not say how many heads it has"))
     split = op.reshape(tensor, (shape[0], shape[1], heads, shape[2] // heads))
     return node.emit(op.permute_dims(node.emit(split), [0, 2, 1, 3]))
 

@@ -10,13 +10,11 @@ import numpy as np
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.compiler.graph.rewrite import static_shape
+from tvmscope.messages import msg
 
 Array = np.ndarray[Any, Any]
-
-
-class Unsupported(Exception):
-    """This form of an operator has no kernel here; the text says which form."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Node:
         """Return an input that the standard requires."""
         value = self.given(index)
         if value is None:
-            raise Unsupported(f"input {index} is missing")
+            raise Unsupported(msg("input {index} is missing", index=index))
         return value
 
     def array(self, index: int) -> Array | None:
@@ -56,7 +54,7 @@ class Node:
             return None
         found = array_of(value)
         if found is None:
-            raise Unsupported(f"input {index} is known at run time only")
+            raise Unsupported(msg("input {index} is known at run time only", index=index))
         return found
 
     def text(self, name: str, default: str) -> str:
@@ -82,7 +80,7 @@ def shape_of(value: relax.Expr) -> tuple[int, ...]:
     """Return a tensor's sizes, which must be known."""
     shape = static_shape(value)
     if shape is None:
-        raise Unsupported("a shape is known at run time only")
+        raise Unsupported(msg("a shape is known at run time only"))
     return tuple(int(d) for d in shape)
 
 

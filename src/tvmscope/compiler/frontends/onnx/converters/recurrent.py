@@ -12,12 +12,13 @@ from tvm.relax import op
 from tvmscope.compiler.frontends.onnx.converters.node import (
     Converter,
     Node,
-    Unsupported,
     const,
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.compiler.kernels.recurrence import GATES, Activation, Layer, recurrence
+from tvmscope.messages import msg
 
 Expr = tirx.Expr
 
@@ -64,7 +65,7 @@ def _activations(node: Node, kind: str, direction: int) -> tuple[Activation, ...
         alpha = alphas.pop(0) if alphas and name in (*_ALPHAS, "affine", "scaledtanh") else None
         beta = betas.pop(0) if betas and name in (*_BETAS, "affine", "scaledtanh") else None
         if name not in _ACTIVATIONS:
-            raise Unsupported(f"activation {name}")
+            raise Unsupported(msg("activation {name}", name=name))
         made.append(
             _ACTIVATIONS[name](
                 _ALPHAS.get(name, 1.0) if alpha is None else alpha,
@@ -78,7 +79,7 @@ def _layer(kind: str) -> Converter:
     def convert(node: Node) -> relax.Expr:
         data = node.input(0)
         if dtype_of(data) != "float32":
-            raise Unsupported(f"{kind} in {dtype_of(data)}")
+            raise Unsupported(msg("{operator} in {dtype}", operator=kind, dtype=dtype_of(data)))
         by_batch = bool(node.get("layout", 0))
         if by_batch:
             data = node.emit(op.permute_dims(data, [1, 0, 2]))

@@ -12,12 +12,13 @@ from tvmscope.compiler.frontends.onnx.converters.node import (
     Array,
     Converter,
     Node,
-    Unsupported,
     const,
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.compiler.graph.rewrite import static_shape
+from tvmscope.messages import msg
 
 
 def _shape(node: Node) -> relax.Expr | None:
@@ -63,7 +64,7 @@ def _bounds(node: Node, rank: int) -> tuple[Sequence[int], ...]:
         arrays = [node.constant(index) for index in range(1, 5)]
         starts, ends, axes, steps = (None if a is None else a.tolist() for a in arrays)
     if starts is None or ends is None:
-        raise Unsupported("a slice without bounds")
+        raise Unsupported(msg("a slice without bounds"))
     axes = range(len(starts)) if axes is None else axes
     return starts, ends, axes, [1] * len(starts) if steps is None else steps
 
@@ -72,6 +73,9 @@ def _split(node: Node) -> relax.Expr | None:
     """Split into parts of given sizes if one is empty; TVM converts all other splits."""
     data = node.input(0)
     sizes = node.constant(1) if node.opset >= 13 else node.get("split", None)
+    known = node.array(0)
+    if known is not None and known.ndim == 1:
+        return _split_sizes(known, sizes, node.results)
     if sizes is None or 0 not in list(sizes):
         return None
     axis = int(node.get("axis", 0)) % len(shape_of(data))
@@ -85,6 +89,24 @@ def _split(node: Node) -> relax.Expr | None:
         parts.append(part)
         start += size
     return relax.Tuple(parts)
+
+
+def _split_sizes(known: Array, sizes: Sequence[int] | Array | None, count: int) -> relax.Expr:
+    """A constant vector, mostly the sizes of a tensor: its parts are constants too."""
+    if sizes is None:
+        most = -(-known.size // count)
+        ends = [min(most * n, known.size) for n in range(1, count)]
+    else:
+        ends = np.cumsum([int(size) for size in sizes])[:-1].tolist()
+    return relax.Tuple([const(part, str(known.dtype)) for part in np.split(known, ends)])
+
+
+def _unsqueeze(node: Node) -> relax.Expr | None:
+    """Axes may also be one number instead of a list."""
+    axes = node.array(1) if node.opset >= 13 else None
+    if axes is None or axes.ndim > 0:
+        return None
+    return op.expand_dims(node.input(0), int(axes))
 
 
 def _reverse_sequence(node: Node) -> relax.Expr:
@@ -108,7 +130,7 @@ def _col_to_im(node: Node) -> relax.Expr:
     """Add blocks up to an image: a scatter with constant indices."""
     data, image, block = node.input(0), node.constant(1), node.constant(2)
     if image is None or block is None:
-        raise Unsupported("no image or block shape")
+        raise Unsupported(msg("no image or block shape"))
     rank = len(image)
     pads = list(node.get("pads", [0] * 2 * rank))
     strides, dilations = (list(node.get(n, [1] * rank)) for n in ("strides", "dilations"))
@@ -145,4 +167,5 @@ CONVERTERS: dict[str, Converter] = {
     "Size": _size,
     "Slice": _slice,
     "Split": _split,
+    "Unsqueeze": _unsqueeze,
 }

@@ -12,11 +12,12 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvmscope.compiler.frontends.onnx.converters.node import (
     Converter,
     Node,
-    Unsupported,
     const,
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.frontends.preflight import Unsupported
+from tvmscope.messages import msg
 
 
 def _max_pool(node: Node) -> relax.Expr | None:
@@ -151,7 +152,7 @@ def _extreme(reduce: Callable[..., relax.Expr], sign: int) -> Converter:
             return op.astype(node.emit(reduce(numbers, axes, keepdims=keep)), "bool")
         left = [1 if n in axes else d for n, d in enumerate(shape) if keep or n not in axes]
         if 0 in left:
-            raise Unsupported("an empty result")
+            raise Unsupported(msg("an empty result"))
         if dtype.startswith("float"):
             least: float = -sign * np.inf
         else:

@@ -10,7 +10,9 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.relax import op
 
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.compiler.kernels.recurrence import GATES, Activation, Layer, recurrence
+from tvmscope.messages import msg
 
 _ORDERS = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}
 """PyTorch's gates in the order of the kernel: a GRU's reset comes first there, a cell third."""
@@ -140,9 +142,9 @@ def layers(
     dtype, is_lstm = str(data.ty.dtype), stack.kind == "LSTM"
     ways, each = 2 if both_ways else 1, 4 if has_biases else 2
     if training and dropout:
-        raise ValueError("dropout while training")
+        raise Unsupported(msg("dropout in training mode"))
     if len(weights) != count * ways * each:
-        raise ValueError("a projection of the states")
+        raise Unsupported(msg("a projection of the states"))
     alone = data.ty.ndim == 2
     axes = [0 if batch_first else 1] if alone else []
     data = stack.single(stack.emit(op.expand_dims(data, axes)) if alone else data)
