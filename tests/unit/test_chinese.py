@@ -23,6 +23,7 @@ from tvmscope.core.suite import Outcome, Speedup, SuiteRow
 from tvmscope.core.tuning import Candidate, Choice, origins
 from tvmscope.core.vision import Answer
 from tvmscope.diagnose.engine import diagnose
+from tvmscope.errors import BuildError, one_line
 from tvmscope.learn import catalog
 from tvmscope.learn.pages import terminal
 from tvmscope.messages import msg, msgn, render

@@ -21,6 +21,7 @@ from tvmscope.learn.facts import Access, Built, HotLoop, LessonRun, Memory, Step
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.machine_code import hot_loop, same_code
 from tvmscope.learn.pages import terminal
+from tvmscope.learn.pages.json_ import as_json
 from tvmscope.learn.reasons import reasons
 from tvmscope.learn.setting import Setting
 from tvmscope.learn.sweep import combinations, played_step
@@ -282,10 +283,10 @@ def test_a_step_is_compared_with_the_one_it_names() -> None:
     run = explained(LessonRun(lesson="x", size=1, study=STUDY, steps=steps))
     last = run.steps[-1]
     assert last.beside == 2
-    assert page.comparison(last).startswith("2 times slower than step 2")
+    assert terminal.comparison(last).startswith("2 times slower than step 2")
     assert "a condition stands inside it" in str(last.reasons[0])
-    assert page.ratio_of(last) == "0.5x (step 2)"
-    assert [s["compared_with"] for s in running.as_json(run)["steps"]] == [None] * 3 + ["best"]
+    assert terminal.ratio_of(last) == "0.5x (step 2)"
+    assert [s["compared_with"] for s in as_json(run)["steps"]] == [None] * 3 + ["best"]
 
 
 def test_a_step_that_the_compiler_had_made_already_is_said_to_be_so() -> None:

@@ -85,6 +85,6 @@ def exhibits_of(
     progress.stage(msg("preparing"))
     try:
         return run_within(_TIMEOUT_S, lesson.exhibits, study.size, setting.target, setting.live)
-    except TvmscopeError as e:  # the rest of the lesson does without
+    except TvmscopeError as e:  # the rest of the lesson does not need them
         title = msg("What cannot be shown on this machine")
         return (Exhibit(title=title, words=e.message),)

@@ -37,11 +37,14 @@ class Job:
     shown: dict[str, int]
     """The final values of the parameters that its primitives name."""
     threads: int
+    against: str | None = None
+    """The step that it is compared with; None is the one before it."""
 
     @classmethod
     def of(cls, lesson: Lesson, step: Step, study: Study, chosen: dict[str, int]) -> Job:
         own = {p.name: p.value(study.target) for p in lesson.parameters}
-        effective = {**own, **step.numbers(study.target), **chosen}
+        chosen = {name: value for name, value in chosen.items() if name not in step.params}
+        effective = {**own, **chosen, **step.numbers(study.target)}
         return cls(
             step=step.name,
             title=step.title,
@@ -51,6 +54,7 @@ class Job:
             chosen=chosen,
             shown={k: v for k, v in effective.items() if k in step.params or f'"{k}"' in step.code},
             threads=effective.get(THREADS, study.threads),
+            against=step.against,
         )
 
 
@@ -66,7 +70,7 @@ class _Turn:
         return self.worker.time(n, loops, cold)
 
     def time_device(self, n: int) -> list[float]:
-        return []  # a step has no clock of its own
+        return []  # a step has no device clock
 
     def pause(self) -> None:
         self.worker.pause()
@@ -140,6 +144,7 @@ class Bench:
             note=job.note,
             params=job.shown,
             threads=job.threads,
+            against=job.against,
         )
         try:
             worker = self.worker(job.threads)

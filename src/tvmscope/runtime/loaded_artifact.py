@@ -30,8 +30,16 @@ if TYPE_CHECKING:
 class LoadedArtifact:
     """A callable model: numpy arrays or DLPack tensors in, numpy arrays out, by output name."""
 
-    def __init__(self, artifact: Artifact, machine: VirtualMachine, device: Device) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        machine: VirtualMachine,
+        device: Device,
+        ways: Mapping[str, fallback.Way] | None = None,
+    ) -> None:
         self.artifact = artifact
+        self.ways = dict(ways or {})
+        """How the parts that run in a framework get their tensors."""
         self.device = device
         self.machine = machine
         self._main = machine["main"]
@@ -80,7 +88,7 @@ class LoadedArtifact:
         """Return a view of the tensor if TVM can take one; else (unaligned, strided) an array."""
         if isinstance(value, np.ndarray):
             return value
-        with contextlib.suppress(Exception):  # numpy's words below are the better ones
+        with contextlib.suppress(Exception):  # numpy's error below is the better one
             from tvm import runtime
 
             return runtime.from_dlpack(value)
@@ -160,7 +168,7 @@ def load_callable(
         device = tvm.cuda(0)
     used = threads or cpu_features.usable_cores()
     parts = [(part, (folder / part.file).read_bytes()) for part in artifact.fallbacks]
-    fallback.register(parts, used)
+    ways = fallback.register(parts, used, None if artifact.target.kind == "llvm" else device)
     try:
         cubins.register(tvm, folder)
         library = tvm.runtime.load_module(str(folder / LIBRARY))
@@ -177,7 +185,7 @@ def load_callable(
         ) from e
     if artifact.stored:
         _bind_weights(machine, artifact, folder / WEIGHTS, arrays)
-    return LoadedArtifact(replace(artifact, path=folder), machine, device)
+    return LoadedArtifact(replace(artifact, path=folder), machine, device, ways)
 
 
 def _bind_weights(
@@ -190,7 +198,7 @@ def _bind_weights(
         found = weights.load(artifact.stored, file) if arrays is None else arrays
         tensors = [runtime.from_dlpack(array) for array in found]
         machine.save_function("main", "main", *tensors)
-    except Exception as e:  # numpy and TVM have their own types for what does not fit
+    except Exception as e:  # numpy and TVM have their own types for a mismatch
         raise RunError(
             msg(
                 "{file} cannot be loaded: {reason}; compile the model again",

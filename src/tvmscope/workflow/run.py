@@ -35,7 +35,7 @@ def run_artifact(
             )
         )
     with with_inputs([artifact], options) as (folder, (entry,)):
-        progress.stage("run", str(path))
+        progress.stage(msg("run"), str(path))
         expected = own_outputs(entry, options, ITSELF, folder / "outputs.npz")
         if save_outputs is not None:
             save_outputs.parent.mkdir(parents=True, exist_ok=True)

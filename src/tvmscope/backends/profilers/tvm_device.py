@@ -18,6 +18,7 @@ from tvmscope.backends.profilers import cupti
 from tvmscope.backends.profilers.cupti import Recording
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.profile import KernelIR
+from tvmscope.runtime import fallback_gpu
 from tvmscope.runtime.artifact import read_kernels
 from tvmscope.runtime.loaded_artifact import LoadedArtifact
 

@@ -167,5 +167,6 @@ class NotebookBench:
 
     def _print(self, run: StepRun, number: int) -> None:
         before: Any = next((r for r in reversed(self._runs[:-1]) if r.built is not None), None)
+        before = self._runs[run.beside - 1] if run.beside is not None else before
         for part in terminal.step_of(number, replace(run, code=""), before, ir=False, asm=False):
             self._console.print(part)

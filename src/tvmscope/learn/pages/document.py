@@ -12,7 +12,7 @@ from tvmscope.core.profile import Loop
 from tvmscope.learn import plots
 from tvmscope.learn.facts import LessonRun, StepRun
 from tvmscope.learn.lesson import Lesson
-from tvmscope.learn.pages.terminal import MOST_CODE, comparison
+from tvmscope.learn.pages.terminal import MOST_CODE, comparison, exactness, ratio_of
 from tvmscope.messages import _, plural, render
 from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.sections.loops import nest

@@ -26,6 +26,7 @@ def as_json(run: LessonRun) -> dict[str, Any]:
                 "ci95_s": step.interval_s,
                 "gflops": step.gflops,
                 "share_of_roof": step.share,
+                "compared_with": step.beside and run.steps[step.beside - 1].name,
                 "ratio_to_step_before": step.ratio,
                 "ratio_ci95": step.ratio_ci95,
                 "verdict": step.verdict,

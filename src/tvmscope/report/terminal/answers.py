@@ -13,7 +13,8 @@ from rich.text import Text
 
 from tvmscope.core.session import Session, to_json
 from tvmscope.core.vision import Answer
-from tvmscope.messages import _
+from tvmscope.messages import Message, _
+from tvmscope.messages import Text as Said
 from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.storage.codec import encode

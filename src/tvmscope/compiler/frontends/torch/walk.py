@@ -13,6 +13,7 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from tvm.tirx import IntImm
 
 from tvmscope.compiler.frontends.masks import torch_assignments as masks
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.compiler.frontends.torch.converters import recurrent
 from tvmscope.compiler.frontends.torch.converters.reductions import REDUCTIONS
 from tvmscope.compiler.frontends.torch.regions import Region, dtype_name, fixed_shape, planned
