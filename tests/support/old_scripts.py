@@ -15,11 +15,13 @@ graph, lib, params = relay.build_module.build(mod, target="llvm", params=params)
         {"gone", "generic-target", "untuned"},
     ),
     "2019-methods": (
-        "import tvm\ndef f(out, lib):\n    print(lib.imported_modules[0])\n    return out.asnumpy()\n",
+        "import tvm\n"
+        "def f(out, lib):\n    print(lib.imported_modules[0])\n    return out.asnumpy()\n",
         {"gone"},
     ),
     "2025-profiling-vm": (
-        "import tvm\nfrom tvm import relax\nvm = relax.VirtualMachine(ex, tvm.cpu(), profile=True)\n",
+        "import tvm\nfrom tvm import relax\n"
+        "vm = relax.VirtualMachine(ex, tvm.cpu(), profile=True)\n",
         {"gone"},
     ),
     "2019-relay-resnet": (
