@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator
 from io import BytesIO
@@ -27,8 +28,9 @@ LOCALE = PACKAGE / "locale"
 METHODS = [("**.py", "python"), ("**.j2", "jinja2.ext.babel_extract")]
 COMMANDS = "cli/commands"
 """Where a command's help is its function's docstring."""
-_UNSAID = tuple(
-    f'"{name}' for name in ("Report", "POT", "PO-", "Last", "Language-Team", "Generated")
+_UNSAID = re.compile(
+    r'"(Report-Msgid-Bugs-To|POT-Creation-Date|PO-Revision-Date|Last-Translator|Language-Team'
+    r'|Generated-By): [^\n]*\n(?:"[^:\n]*"\n)?'
 )
 """Lines of a header that change with every run, or say nothing."""
 KEYWORDS = {
@@ -71,9 +73,10 @@ def read(file: Path) -> Catalog:
 def write(file: Path, catalogue: Catalog) -> None:
     """Write it without what changes with every run."""
     stream = BytesIO()
-    write_po(stream, catalogue, width=100, no_location=True)
-    lines = stream.getvalue().decode().splitlines(keepends=True)
-    file.write_text("".join(line for line in lines if not line.startswith(_UNSAID)), "utf-8")
+    write_po(stream, catalogue, width=100, no_location=True, ignore_obsolete=True)
+    head, gap, texts = stream.getvalue().decode().partition("\n\n")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(_UNSAID.sub("", head + "\n") + gap[1:] + texts, "utf-8")
 
 
 def update(file: Path) -> None:

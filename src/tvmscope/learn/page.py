@@ -1,4 +1,4 @@
-"""A lesson for the terminal: the idea, each step with its loops and its time, the exercise."""
+"""Prints a lesson in the terminal: the idea, each step with loops and time, the exercise."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tvmscope.units import format_rate, format_s
 
 _VERDICTS = {"faster": "green", "slower": "red", "undecided": "yellow"}
 _SIDE_BY_SIDE = 120
-"""Columns of a terminal from which loops before and after stand beside each other."""
+"""From this terminal width on, the loops before and after are shown side by side."""
 _MOST_CODE = 60
-"""Lines of a program that are shown; the rest is counted."""
+"""Lines of a program that are shown; the others are counted."""
 
 
 def listing(lessons: Mapping[str, Lesson]) -> Iterator[RenderableType]:
-    """Every lesson with its title, by chapter."""
+    """Show every lesson with its title, by chapter."""
     for chapter, names in CHAPTERS:
         yield Text(render(chapter), style="bold")
         table = Table.grid(padding=(0, 2))
@@ -47,7 +47,7 @@ def listing(lessons: Mapping[str, Lesson]) -> Iterator[RenderableType]:
 
 
 def opening(lesson: Lesson) -> Iterator[RenderableType]:
-    """The title and the idea, to read while the lesson is being measured."""
+    """Show the title and the idea, to read during the measurement."""
     yield Text(render(lesson.title), style="bold underline")
     yield Text("")
     for paragraph in render(lesson.idea).split("\n\n"):
@@ -58,7 +58,7 @@ def opening(lesson: Lesson) -> Iterator[RenderableType]:
 def pages(
     run: LessonRun, lesson: Lesson, *, ir: bool = False, asm: bool = False
 ) -> Iterator[RenderableType]:
-    """What was measured, from the exhibits to the exercise."""
+    """Show the results, from the exhibits to the exercise."""
     for exhibit in run.exhibits:
         yield from shown(exhibit)
     yield from measured(run, ir=ir, asm=asm)
@@ -66,7 +66,7 @@ def pages(
 
 
 def measured(run: LessonRun, *, ir: bool, asm: bool) -> Iterator[RenderableType]:
-    """The steps, and all of them in one table."""
+    """Show the steps, and all of them in one table."""
     before: StepRun | None = None
     for number, step in enumerate(run.steps, start=1):
         beside = run.steps[step.beside - 1] if step.beside is not None else before
@@ -78,7 +78,7 @@ def measured(run: LessonRun, *, ir: bool, asm: bool) -> Iterator[RenderableType]
 
 
 def shown(exhibit: Exhibit) -> Iterator[RenderableType]:
-    """Something to look at."""
+    """Show an exhibit."""
     yield Text(f"── {clean(render(exhibit.title))} ──", style="bold")
     yield Text(clean(render(exhibit.words), 2000))
     if exhibit.code:
@@ -87,7 +87,7 @@ def shown(exhibit: Exhibit) -> Iterator[RenderableType]:
 
 
 def question(lesson: Lesson) -> Iterator[RenderableType]:
-    """The exercise, and how to answer."""
+    """Show the exercise, and how to answer."""
     yield Text(_("Exercise"), style="bold")
     yield Text(render(lesson.exercise.question))
     text = _("Answer with: tvmscope learn {name} --answer ...").format(name=lesson.name)
@@ -104,7 +104,7 @@ def question(lesson: Lesson) -> Iterator[RenderableType]:
 def step_of(
     number: int, step: StepRun, before: StepRun | None, *, ir: bool, asm: bool
 ) -> Iterator[RenderableType]:
-    """A step: its primitives, its loops, its time and the reasons."""
+    """Show a step: its primitives, its loops, its time and the reasons."""
     yield Text(f"── {number}. {render(step.title)} ──", style="bold")
     if step.note is not None:
         yield Text(render(step.note))
@@ -129,7 +129,7 @@ def step_of(
 
 
 class _Loops:
-    """The loop nest after a step, beside the one before it where there is room."""
+    """The loop nest after a step, beside the previous one if there is room."""
 
     def __init__(self, before: Built | None, after: Built) -> None:
         self._before, self._after = before, after
@@ -138,7 +138,7 @@ class _Loops:
         if self._before is None or self._before.tree == self._after.tree:
             yield _tree(self._after, _("loops"))
             return
-        if options.max_width < _SIDE_BY_SIDE:  # the step before has shown what was before
+        if options.max_width < _SIDE_BY_SIDE:  # the previous step has already shown it
             yield _tree(self._after, _("loops"))
             return
         trees = [_tree(self._before, _("before")), _tree(self._after, _("after"))]
@@ -156,7 +156,7 @@ def _tree(built: Built, label: str) -> Tree:
 
 
 def _result(step: StepRun) -> Text:
-    """Whether it is right, and how fast."""
+    """Show whether the result is correct, and its speed."""
     assert step.built is not None
     line = Text("")
     if not step.built.right:
@@ -187,7 +187,7 @@ def exactness(error: float) -> str:
 
 
 def comparison(step: StepRun) -> str:
-    """`2.1 times faster (2.0 to 2.2)`; undecided ones with what could have been seen."""
+    """Format `2.1 times faster (2.0 to 2.2)`; if undecided, with the detectable difference."""
     if step.ratio is None or step.verdict is None:
         return ""
     ends = step.ratio_ci95
@@ -206,7 +206,7 @@ def comparison(step: StepRun) -> str:
 
 
 def summary(run: LessonRun, against: str | None = None) -> Iterator[RenderableType]:
-    """All steps in one table and one plot; ratios are to the step before, or as `against` says."""
+    """Show all steps in a table and a plot; ratios are to the previous step, or to `against`."""
     yield _Summary(run, against or _("against before"))
     yield Text("")
     yield Plot(run.steps)
@@ -219,7 +219,7 @@ def summary(run: LessonRun, against: str | None = None) -> Iterator[RenderableTy
 
 
 class _Summary:
-    """All steps in a table; in a narrow terminal one under the other, with every number whole."""
+    """All steps in a table; in a narrow terminal one below the other, with all digits."""
 
     def __init__(self, run: LessonRun, against: str) -> None:
         roof = plural("of {n} core's roof", "of {n} cores' roof", run.roof_threads)
@@ -263,7 +263,7 @@ def ratio_of(step: StepRun) -> str:
 
 
 def swept(found: Sweep) -> Iterator[RenderableType]:
-    """A sweep: the loops at the best point, a plot, and why the others are behind."""
+    """Show a sweep: the loops at the best point, a plot, and why the others are slower."""
     best = found.best
     if best is not None and best.built is not None:
         yield Text(_("Best: {point}").format(point=render(best.title)), style="bold")
@@ -281,7 +281,7 @@ def swept(found: Sweep) -> Iterator[RenderableType]:
 
 
 def _machine_code(before: Built | None, after: Built) -> Iterator[RenderableType]:
-    """The innermost loop that changed, as instructions."""
+    """Show the instructions of the innermost loop that changed."""
     if after.hot is None:
         yield Text(_("no loop with arithmetic was found in the machine code"), style="dim")
         return
@@ -306,7 +306,7 @@ def _program(code: str, language: str) -> RenderableType:
 
 
 def _theme() -> str:
-    """The terminal's own colours, which its owner can read; some say whether they are light."""
+    """Return a theme of the terminal's own colours; some terminals say whether they are light."""
     background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     return "ansi_light" if background in ("7", "15") else "ansi_dark"
 

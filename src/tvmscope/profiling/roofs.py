@@ -43,7 +43,7 @@ _MOST_TRIES = 4
 """On a machine that is never quiet, measuring again would cost seconds for ever."""
 _FORM = 4  # of the kept file; roofs kept in another form are measured again
 LEVELS = {"L1": 16 << 10, "L2": 256 << 10, "L3": 4 << 20, "DRAM": 256 << 20}
-"""Bytes per thread that a read goes over; each fits the level it is named after."""
+"""Bytes per thread of a read; each fits the level it is named after."""
 
 
 def measure(target: Target, cache: Path | None = None, *, fresh: bool = False) -> tuple[Roof, ...]:
@@ -103,7 +103,7 @@ def _read(file: Path) -> _Kept | None:
         roofs = tuple(decode(Roof, item, texts) for item in data["roofs"])
         return _Kept(roofs, data["disturbed"])
     except (OSError, json.JSONDecodeError, SchemaError, TypeError, LookupError):
-        return None  # none yet, or of another version: measure again
+        return None  # none yet, or from another version: measure again
 
 
 def _measure(target: Target) -> tuple[Roof, ...]:
@@ -142,7 +142,7 @@ def _build(target: Target, folder: Path) -> ctypes.CDLL:
     library = folder / "roofs.so"
     command = [*linker_for(target), "-x", "c", "-O3", "-march=native", "-shared", "-fPIC"]
     if target.vector_bits < 512 and platform.machine().lower() in ("x86_64", "amd64"):
-        command.append("-mno-avx512f")  # the CPU may have it, the target (or a capped host) not
+        command.append("-mno-avx512f")  # the CPU may have it, but not the target (or a capped host)
     command += [f"-DVECTOR_BYTES={target.vector_bits // 8}", "-o", str(library), str(source)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode:
@@ -178,7 +178,7 @@ def _bytes_per_s(library: Any, size: int, threads: int) -> float:
 
 
 def _best_s(run: Callable[[int], object], threads: int) -> float:
-    """The shortest time in which all threads do the work once; ctypes lets go of the GIL."""
+    """Return the shortest time in which all threads do the work once; ctypes releases the GIL."""
     best = float("inf")
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(_REPEATS + 1):

@@ -1,4 +1,4 @@
-"""Compile a model for a dimension that varies: one artifact with kernels for several sizes."""
+"""Compiles a model for a dimension that varies: one artifact with kernels for several sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvmscope.core.prepared.dynamic import Dynamic, DynamicRange, parse_dynamic
 from tvmscope.errors import BuildError, UsageError
 from tvmscope.measure.remote import remote
 from tvmscope.measure.worker import run_within
-from tvmscope.messages import msg
+from tvmscope.messages import msg, msgn
 from tvmscope.progress import Progress
 from tvmscope.runtime import dynamic as dynamics
 from tvmscope.runtime.artifact import read
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 _EXAMINE = remote(lambda: tvmscope.stages.sizes.examine)
 _TIMEOUT_S = 3600.0
 _SHARE = 1.3
-"""Weights of all sizes together should not be larger than this, in units of those of one size."""
+"""The weights of all sizes together should not exceed this, relative to those of one size."""
 
 
 def compile_sizes(model: Any, output: Path, options: Options, progress: Progress) -> Artifact:
-    """Compile and verify each size that matters, then one between them; weights are shared."""
+    """Compile and verify each listed size, then one between them; weights are shared."""
     (target,) = resolve_targets(options)
     if target.kind != "llvm":
         raise UsageError(msg("--dynamic compiles for CPUs only; give --target cpu"))
@@ -48,7 +48,9 @@ def compile_sizes(model: Any, output: Path, options: Options, progress: Progress
         shapes = example.model.shapes
         ready: dict[int, Prepared] = {}
         for size in (*wanted.sizes, *_between(wanted)):
-            progress.stage("load", f"{example.model.name}, size {size}")
+            progress.stage(
+                msg("load"), msg("{model}, size {size}", model=example.model.name, size=size)
+            )
             load = replace(options.load, shapes=wanted.at(shapes, size), batch_size=None)
             ready[size] = stack.enter_context(prepared(model, replace(options, load=load)))
         base = shapes[wanted.places[0][0]][wanted.places[0][1]]
@@ -64,7 +66,13 @@ def compile_sizes(model: Any, output: Path, options: Options, progress: Progress
             choices=options.compile.choices or find_choices(options.db, target, threads).choices,
         )
         for size in wanted.sizes:
-            progress.stage("compile", f"{example.model.name} for {target.label}, size {size}")
+            told = msg(
+                "{model} for {target}, size {size}",
+                model=example.model.name,
+                target=target.label,
+                size=size,
+            )
+            progress.stage(msg("compile"), told)
             with Builder(ready[size], threads) as builder:
                 builder.build(dynamics.folder_of(output, plan, size), target, config)
         plan = replace(plan, weights_share=dynamics.share_weights(output, plan))
@@ -92,14 +100,14 @@ def _checked(wanted: DynamicRange, example: Prepared) -> DynamicRange:
 
 
 def _between(wanted: DynamicRange) -> tuple[int, ...]:
-    """A size without kernels of its own, in the widest gap."""
+    """Return a size without its own kernels, in the widest gap."""
     sizes = (wanted.low - 1, *wanted.sizes)
     low, high = max(pairwise(sizes), key=lambda pair: pair[1] - pair[0])
     return ((low + high) // 2,) if high - low > 1 else ()
 
 
 def _output_axes(ready: Mapping[int, Prepared]) -> dict[str, int | None]:
-    """The axis of each output along which it is as long as the size that varies."""
+    """Return the axis of each output whose length is the size that varies."""
     first, *others = ready
     axes: dict[str, int | None] = {}
     for spec in ready[first].model.outputs:
@@ -122,7 +130,7 @@ def _examined(
     output: Path, plan: Dynamic, ready: Mapping[int, Prepared], options: Options, progress: Progress
 ) -> Dynamic:
     """With what each size costs, and the way in which sizes between them are right."""
-    progress.stage("verify", f"{len(plan.range.sizes)} sizes")
+    progress.stage(msg("verify"), msgn("{count} size", "{count} sizes", len(plan.range.sizes)))
     tolerance = options.tolerance or options.precisions[0].tolerance
     own = {size: ready[size].folder for size in plan.range.sizes}
     costs, problems = run_within(_TIMEOUT_S, _EXAMINE, output, own, tolerance)

@@ -1,4 +1,4 @@
-"""Run an artifact alone: its own inputs or given ones, timed by the same rules as everything."""
+"""Runs an artifact alone, on its own inputs or given ones, timed by the same rules as all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_artifact(
             )
         )
     with with_inputs([artifact], options) as (folder, (entry,)):
-        progress.stage("run", str(path))
+        progress.stage(msg("run"), str(path))
         expected = by_itself(entry, options, ITSELF, folder / "outputs.npz")
         if save_outputs is not None:
             save_outputs.parent.mkdir(parents=True, exist_ok=True)

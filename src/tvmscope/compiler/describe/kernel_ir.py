@@ -102,7 +102,7 @@ def _generated(
 
 
 def _taken(choice: Choice | None, config: Config) -> Choice | None:
-    """The record, where the kernel is what it says: one that is not legal here is left aside."""
+    """Return the record if the kernel follows it; a record that is illegal here was not used."""
     if choice is None or not choice.candidate.params:
         return choice
     named = configs.from_json(dict(choice.candidate.params))

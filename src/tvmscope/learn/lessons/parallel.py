@@ -1,4 +1,4 @@
-"""Parallel: turns of a loop for several cores, and what a thread costs."""
+"""Parallel: the iterations of a loop on several cores, and the cost of a thread."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def inner(sch: Schedule, p: Params) -> None:
 
 
 def default_threads() -> int:
-    """What TVM's pool takes by itself; called in a process where nobody has said anything."""
+    """Return the default size of TVM's pool; called in a process without any setting of it."""
     import os
 
     os.environ.pop("TVM_NUM_THREADS", None)
@@ -51,12 +51,12 @@ def default_threads() -> int:
 
 @cache
 def tvms_own_choice() -> int:
-    """The same, asked in a process of its own."""
+    """Return the same, determined in a separate process."""
     return run_isolated(here(default_threads))
 
 
 def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
-    """How many threads TVM takes, beside how many cores there are."""
+    """Show how many threads TVM uses, and how many cores there are."""
     own = tvms_own_choice()
     return (
         Exhibit(

@@ -1,4 +1,4 @@
-"""Reductions: decompose_reduction takes the zeros out of the loop, rfactor makes several sums."""
+"""Reductions: decompose_reduction moves the zeros out of the loop, rfactor makes several sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tile: work on a part of the data that fits a cache until it is done."""
+"""Tile: finish the work on a part of the data that fits a cache before the next part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unroll: a loop written out, so that its values can live in registers."""
+"""Unroll: write a loop out, so that its values can stay in registers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a lesson's notebook calls: compiles the reader's primitives in the notebook's own process,
-checks them against numpy, times them in turns with the step before, and says why they differ."""
+"""The functions of a lesson's notebook: compile the reader's primitives in the notebook's process,
+check them against numpy, time them in turns with the previous step, and explain the difference."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from tvmscope.measure.interleave import Lane, interleave
 from tvmscope.progress import Silent
 
 _SECONDS = 0.3
-"""For each of the two steps that take turns."""
+"""The duration for each of the two steps that take turns."""
 
 
 class _Turn:
-    """One step of this process's workshop, as what `interleave` times."""
+    """One step of this process's workshop, timed by `interleave`."""
 
     def __init__(self, workshop: Workshop, number: int) -> None:
         self._workshop, self._number = workshop, number
@@ -62,7 +62,7 @@ class _Turn:
 
 
 class NotebookBench:
-    """A lesson on a bench; each `step` prints what a lesson in the terminal prints."""
+    """A lesson in a notebook; each `step` prints the same as a lesson in the terminal."""
 
     def __init__(self, lesson: str, *, size: int | None = None, language: str | None = None):
         from tvmscope.compiler.targets import host_target
@@ -95,12 +95,12 @@ class NotebookBench:
         self._print(last, len(self._runs))
 
     def summary(self) -> None:
-        """All steps in one table."""
+        """Print all steps in one table."""
         for part in page.summary(self._explained()):
             self._console.print(part)
 
     def exhibits(self) -> None:
-        """What the lesson shows before its steps."""
+        """Print the exhibits before the steps."""
         for exhibit in exhibits_of(self.lesson, self._setting, self.study, Silent()):
             for part in page.shown(exhibit):
                 self._console.print(part)
@@ -112,7 +112,7 @@ class NotebookBench:
         self._console.print(Text(messages.render(checked.words)))
 
     def _known(self, apply: Apply) -> Apply:
-        """The reader's function, in which names of the lesson's own file are known too."""
+        """Let the reader's function use the names of the lesson's own file."""
         if not isinstance(apply, FunctionType):
             return apply
         own = next(s.apply for s in catalog.find(self.lesson.name).steps if s.apply is not None)

@@ -1,4 +1,4 @@
-"""A lesson's run as a document: headings, paragraphs, programs, tables and figures, in words.
+"""A lesson's run as a document: headings, paragraphs, programs, tables and figures.
 
 Texts are in the reader's language when the blocks are made; writers only lay them out.
 """
@@ -19,7 +19,7 @@ from tvmscope.report.sections.loops import nest
 from tvmscope.units import format_rate, format_s
 
 _MOST_CODE = 60
-"""Lines of a program that are shown; the rest is counted."""
+"""Lines of a program that are shown; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Text; quiet ones are remarks."""
+    """A paragraph; quiet ones are remarks."""
 
     text: str
     quiet: bool = False
@@ -56,7 +56,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG document, and what it shows in words."""
+    """An SVG document, and its description."""
 
     svg: str
     words: str
@@ -66,7 +66,7 @@ Block = Heading | Paragraph | Code | Rows | Figure
 
 
 def blocks(run: LessonRun, lesson: Lesson, when: str) -> Iterator[Block]:
-    """The whole lesson as it went; `when` and the machine stand below the title."""
+    """Yield the whole lesson with its results; `when` and the machine are below the title."""
     yield Heading(1, render(lesson.title))
     yield Paragraph(_made(run, when), quiet=True)
     yield from (Paragraph(text) for text in render(lesson.idea).split("\n\n"))
