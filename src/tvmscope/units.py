@@ -1,10 +1,10 @@
-"""Prints quantities: seconds, bytes, rates, shapes."""
+"""Formats quantities: seconds, bytes, rates, shapes."""
 
 from __future__ import annotations
 
 
 def format_s(seconds: float | None) -> str:
-    """A time with three significant digits and a fitting unit."""
+    """Format a time with three significant digits and a suitable unit."""
     if seconds is None:
         return "-"
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")):
@@ -16,13 +16,13 @@ def format_s(seconds: float | None) -> str:
 
 
 def format_rate(per_s: float) -> str:
-    """Items per second with three significant digits, whole ones from a hundred on."""
+    """Format items per second with three significant digits, whole ones from a hundred on."""
     digits = 0 if per_s >= 99.95 else 1 if per_s >= 9.995 else 2
     return f"{per_s:,.{digits}f}"
 
 
 def format_bytes(count: float | None) -> str:
-    """A size in binary units."""
+    """Format a size in binary units."""
     if count is None:
         return "-"
     value = float(count)
@@ -34,5 +34,5 @@ def format_bytes(count: float | None) -> str:
 
 
 def format_shape(shape: tuple[int, ...]) -> str:
-    """`1x3x224x224`, or `scalar`."""
+    """Format `1x3x224x224`, or `scalar`."""
     return "x".join(str(d) for d in shape) or "scalar"

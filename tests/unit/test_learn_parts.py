@@ -77,6 +77,13 @@ def test_an_outer_loop_is_not_the_innermost() -> None:
     assert hot.instructions == 4
 
 
+def test_of_two_loops_of_one_sum_the_one_that_reads_it_is_hot() -> None:
+    first = VECTOR.replace("LBB4_4", "LBB4_2").replace("vmovaps\t(%r14), %zmm4", "nop")
+    found = hot_loop(first + VECTOR.replace("main_compute_:", ""))
+    assert found is not None
+    assert found.loads == 3  # as in VECTOR: the first term's loop has one less
+
+
 def test_arm_is_read_too() -> None:
     hot = hot_loop(ARM)
     assert hot is not None
@@ -246,6 +253,57 @@ def test_shares_are_of_as_many_cores_as_steps_use() -> None:
     assert [s.share for s in explained(run).steps] == pytest.approx([0.1, 0.2], rel=0.02)
     both = replace(run, steps=(_run(1.0), _run(0.5, _built(VECTOR, parallel=8))))
     assert explained(both).steps[1].share == pytest.approx(0.1, rel=0.02)
+
+
+def test_steps_of_one_computation_have_one_roof() -> None:
+    """The first is slow enough for the memory, the second is not: its data came from the cache."""
+    roofs = tuple(
+        Roof(dtype="float32", threads=1, flops_per_s=None, bytes_per_s=rate, how="", level=level)
+        for level, rate in (("DRAM", 1e4), ("L3", 1e5))
+    )
+    study = replace(STUDY, roofs=roofs)
+    run = LessonRun(lesson="x", size=1, study=study, steps=(_run(2.0), _run(0.2)))
+    slow, fast = explained(run).steps
+    assert slow.share is not None
+    assert fast.share is not None
+    assert fast.share / slow.share == pytest.approx(10)
+
+
+def test_a_step_is_compared_with_the_one_it_names() -> None:
+    steps = (
+        _run(1.0, name="plain"),
+        _run(0.2, _built(VECTOR), name="best"),
+        _run(0.8, _built(VECTOR, guards=1), name="small"),
+        replace(_run(0.4, _built(VECTOR * 2, guards=1), name="large"), against="best"),
+    )
+    run = explained(LessonRun(lesson="x", size=1, study=STUDY, steps=steps))
+    last = run.steps[-1]
+    assert last.beside == 2
+    assert page.comparison(last).startswith("2 times slower than step 2")
+    assert "a condition stands inside it" in str(last.reasons[0])
+    assert page.ratio_of(last) == "0.5x (step 2)"
+    assert [s["compared_with"] for s in running.as_json(run)["steps"]] == [None] * 3 + ["best"]
+
+
+def test_a_step_that_the_compiler_had_made_already_is_said_to_be_so() -> None:
+    other = VECTOR.replace("%r14", "%r15")
+    assert "LLVM had made the same of it" in _said(
+        _run(1.0, _built(VECTOR)), _run(1.0, _built(other))
+    )
+
+
+def test_a_number_that_a_step_is_about_is_not_changed_by_the_reader() -> None:
+    lesson = catalog.find("unroll")
+    jobs = [running.Job.of(lesson, step, STUDY, {"rows": 8}) for step in lesson.steps]
+    assert [job.shown.get("rows") for job in jobs] == [8, None, 2, 48]
+    assert "rows" not in jobs[-1].chosen
+
+
+def test_steps_are_compared_with_steps_before_them() -> None:
+    for lesson in catalog.lessons().values():
+        names = [step.name for step in lesson.steps]
+        for place, step in enumerate(lesson.steps):
+            assert step.against is None or step.against in names[:place], (lesson.name, step.name)
 
 
 def test_plots_are_as_long_as_speeds() -> None:

@@ -33,7 +33,7 @@ def align(session: Session) -> tuple[Group[RowKey], ...]:
 
 
 def groups(kernels: Iterable[tuple[K, KernelTime]]) -> tuple[Group[K], ...]:
-    """The connected components of (side, kernel) pairs that share source operators."""
+    """Return the connected components of (side, kernel) pairs that share source operators."""
     pairs = list(kernels)
     leader: dict[str, str] = {}
 
@@ -61,6 +61,6 @@ def groups(kernels: Iterable[tuple[K, KernelTime]]) -> tuple[Group[K], ...]:
 
 
 def attributed(profile: Profile) -> float:
-    """The share of kernel time whose source operators are known."""
+    """Return the share of kernel time whose source operators are known."""
     known = sum(k.total_s for k in profile.kernels if k.source_ops)
     return known / profile.total_s if profile.total_s else 0.0

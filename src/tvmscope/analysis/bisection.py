@@ -25,7 +25,7 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class Bisection:
-    """What was found, and the folder that shows it in one run."""
+    """The result of a bisection, and the folder that shows it in one run."""
 
     model: str
     target: str

@@ -45,7 +45,7 @@ class RowChange:
     ours: bool = True
     """See `Variant.is_ours`."""
     spreads: tuple[stats.Moments, stats.Moments] | None = None
-    """Of the times before and after."""
+    """Mean, median and spread of the times before and after."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ def _times(row: Result) -> Measurement:
 
 
 def _speed(through: Pair | None) -> float:
-    """How many times slower the machine was after than before, according to the common backend."""
+    """Return how many times slower the machine became, according to the common backend."""
     if through is None:
         return 1.0
     return stats.median_s(_times(through[1])) / stats.median_s(_times(through[0]))
@@ -208,7 +208,7 @@ def _row(old: Result, new: Result, through: Pair | None) -> RowChange:
 
 
 def _quotient(before: RatioInterval, after: RatioInterval) -> RatioInterval:
-    """The quotient of two independent ratios: half-widths of the logarithms add in quadrature."""
+    """Return the quotient of two independent ratios; half-widths of logs add in quadrature."""
     centre = math.log(before.ratio / after.ratio)
     widths = []
     for part in (before, after):

@@ -39,6 +39,8 @@ class _Runner:
         }
         if artifact.disabled_passes:
             self.settings["disabled_passes"] = ",".join(artifact.disabled_passes)
+        if self.loaded.ways:
+            self.settings["fallback"] = ", ".join(sorted(set(self.loaded.ways.values())))
         if artifact.plugins:
             self.settings["plugins"] = ", ".join(described(plugin) for plugin in artifact.plugins)
         self.settings |= {name: str(value) for name, value in artifact.overrides.items()}

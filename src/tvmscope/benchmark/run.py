@@ -42,7 +42,7 @@ def run(
     on_update: Callable[[Results], None],
     log_dir: Path | None = None,
 ) -> Results:
-    """One result per entry, in order; whatever happens to an entry is its result.
+    """Return one result per entry, in order; whatever happens to an entry is its result.
 
     `on_update` sees the results after each load and each round, rows that are not there yet as
     "interrupted". On Ctrl-C it sees them a last time before the interrupt is raised.

@@ -31,7 +31,7 @@ from tvmscope.messages import msg
 from tvmscope.plugins import Plugin, PluginFailure
 
 PIPELINES = ("tvm", "tvm-tuned", "tvmscope")
-"""Those that are read from the list of passes."""
+"""The pipelines that are read from the list of passes."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Step:
     name: str
     run: tvm.transform.Pass
     tracks: str = "bindings"
-    """As in `Pass`; a user's own passes leave the names on the bindings."""
+    """As in `Pass`; a user's own passes keep the names on the bindings."""
     words: str = ""
-    """As in `Pass`; nobody knows what a user's own pass does."""
+    """As in `Pass`; a user's own pass has no description."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A lesson for the terminal: the idea, each step with its loops and its time, the exercise."""
+"""Prints a lesson in the terminal: the idea, each step with loops and time, the exercise."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tvmscope.units import format_rate, format_s
 
 _VERDICTS = {"faster": "green", "slower": "red", "undecided": "yellow"}
 _SIDE_BY_SIDE = 120
-"""Columns of a terminal from which loops before and after stand beside each other."""
+"""From this terminal width on, the loops before and after are shown side by side."""
 _MOST_CODE = 60
-"""Lines of a program that are shown; the rest is counted."""
+"""Lines of a program that are shown; the others are counted."""
 
 
 def listing(lessons: Mapping[str, Lesson]) -> Iterator[RenderableType]:
-    """Every lesson with its title, by chapter."""
+    """Show every lesson with its title, by chapter."""
     for chapter, names in CHAPTERS:
         yield Text(render(chapter), style="bold")
         table = Table.grid(padding=(0, 2))
@@ -47,7 +47,7 @@ def listing(lessons: Mapping[str, Lesson]) -> Iterator[RenderableType]:
 
 
 def opening(lesson: Lesson) -> Iterator[RenderableType]:
-    """The title and the idea, to read while the lesson is being measured."""
+    """Show the title and the idea, to read during the measurement."""
     yield Text(render(lesson.title), style="bold underline")
     yield Text("")
     for paragraph in render(lesson.idea).split("\n\n"):
@@ -58,7 +58,7 @@ def opening(lesson: Lesson) -> Iterator[RenderableType]:
 def pages(
     run: LessonRun, lesson: Lesson, *, ir: bool = False, asm: bool = False
 ) -> Iterator[RenderableType]:
-    """What was measured, from the exhibits to the exercise."""
+    """Show the results, from the exhibits to the exercise."""
     for exhibit in run.exhibits:
         yield from shown(exhibit)
     yield from measured(run, ir=ir, asm=asm)
@@ -66,10 +66,11 @@ def pages(
 
 
 def measured(run: LessonRun, *, ir: bool, asm: bool) -> Iterator[RenderableType]:
-    """The steps, and all of them in one table."""
+    """Show the steps, and all of them in one table."""
     before: StepRun | None = None
     for number, step in enumerate(run.steps, start=1):
-        yield from step_of(number, step, before, ir=ir, asm=asm)
+        beside = run.steps[step.beside - 1] if step.beside is not None else before
+        yield from step_of(number, step, beside, ir=ir, asm=asm)
         before = step if step.built is not None else before
     if run.steps:
         yield from summary(run)
@@ -77,7 +78,7 @@ def measured(run: LessonRun, *, ir: bool, asm: bool) -> Iterator[RenderableType]
 
 
 def shown(exhibit: Exhibit) -> Iterator[RenderableType]:
-    """Something to look at."""
+    """Show an exhibit."""
     yield Text(f"── {clean(render(exhibit.title))} ──", style="bold")
     yield Text(clean(render(exhibit.words), 2000))
     if exhibit.code:
@@ -86,7 +87,7 @@ def shown(exhibit: Exhibit) -> Iterator[RenderableType]:
 
 
 def question(lesson: Lesson) -> Iterator[RenderableType]:
-    """The exercise, and how to answer."""
+    """Show the exercise, and how to answer."""
     yield Text(_("Exercise"), style="bold")
     yield Text(render(lesson.exercise.question))
     text = _("Answer with: tvmscope learn {name} --answer ...").format(name=lesson.name)
@@ -103,15 +104,15 @@ def question(lesson: Lesson) -> Iterator[RenderableType]:
 def step_of(
     number: int, step: StepRun, before: StepRun | None, *, ir: bool, asm: bool
 ) -> Iterator[RenderableType]:
-    """A step: its primitives, its loops, its time and the reasons."""
+    """Show a step: its primitives, its loops, its time and the reasons."""
     yield Text(f"── {number}. {render(step.title)} ──", style="bold")
     if step.note is not None:
         yield Text(render(step.note))
     if step.code:
         yield _program(step.code, "python")
-        if step.params:
-            values = ", ".join(f"{name} = {value}" for name, value in step.params.items())
-            yield Padding(Text(values, style="dim"), (0, 0, 0, 2))
+    if step.params:
+        values = ", ".join(f"{name} = {value}" for name, value in step.params.items())
+        yield Padding(Text(values, style="dim"), (0, 0, 0, 2))
     if step.failure is not None:
         yield Text(clean(render(step.failure), 1500), style="red")
         yield Text("")
@@ -128,7 +129,7 @@ def step_of(
 
 
 class _Loops:
-    """The loop nest after a step, beside the one before it where there is room."""
+    """The loop nest after a step, beside the previous one if there is room."""
 
     def __init__(self, before: Built | None, after: Built) -> None:
         self._before, self._after = before, after
@@ -137,7 +138,7 @@ class _Loops:
         if self._before is None or self._before.tree == self._after.tree:
             yield _tree(self._after, _("loops"))
             return
-        if options.max_width < _SIDE_BY_SIDE:  # the step before has shown what was before
+        if options.max_width < _SIDE_BY_SIDE:  # the previous step has already shown it
             yield _tree(self._after, _("loops"))
             return
         trees = [_tree(self._before, _("before")), _tree(self._after, _("after"))]
@@ -155,13 +156,12 @@ def _tree(built: Built, label: str) -> Tree:
 
 
 def _result(step: StepRun) -> Text:
-    """Whether it is right, and how fast."""
+    """Show whether the result is correct, and its speed."""
     assert step.built is not None
     line = Text("")
     if not step.built.right:
         return line.append(_("wrong"), "bold red")
-    line.append(_("right"), "green")
-    line.append(_(" (differs from numpy by {error:.0e})").format(error=step.built.error), "dim")
+    line.append(_("right"), "green").append(exactness(step.built.error), "dim")
     if step.seconds is None:
         return line
     line.append("  ").append(format_s(step.seconds), "bold")
@@ -179,17 +179,26 @@ def _result(step: StepRun) -> Text:
     return line
 
 
+def exactness(error: float) -> str:
+    """How far a right result is from numpy's."""
+    if error == 0:
+        return _(" (the same as numpy, bit for bit)")
+    return _(" (differs from numpy by {error:.0e})").format(error=error)
+
+
 def comparison(step: StepRun) -> str:
-    """`2.1 times faster (2.0 to 2.2)`; undecided ones with what could have been seen."""
+    """Format `2.1 times faster (2.0 to 2.2)`; if undecided, with the detectable difference."""
     if step.ratio is None or step.verdict is None:
         return ""
     ends = step.ratio_ci95
+    number = step.beside
+    other = msg("the step before") if number is None else msg("step {number}", number=number)
     if step.verdict == "undecided":
-        text: Words = msg("undecided against the step before")
+        text: Words = msg("undecided against {other}", other=other)
     elif step.verdict == "faster":
-        text = msg("{ratio:.3g} times faster than the step before", ratio=step.ratio)
+        text = msg("{ratio:.3g} times faster than {other}", ratio=step.ratio, other=other)
     else:
-        text = msg("{ratio:.3g} times slower than the step before", ratio=1 / step.ratio)
+        text = msg("{ratio:.3g} times slower than {other}", ratio=1 / step.ratio, other=other)
     if ends is None:
         return render(text)
     low, high = ends if step.verdict != "slower" else (1 / ends[1], 1 / ends[0])
@@ -197,7 +206,7 @@ def comparison(step: StepRun) -> str:
 
 
 def summary(run: LessonRun, against: str | None = None) -> Iterator[RenderableType]:
-    """All steps in one table and one plot; ratios are to the step before, or as `against` says."""
+    """Show all steps in a table and a plot; ratios are to the previous step, or to `against`."""
     yield _Summary(run, against or _("against before"))
     yield Text("")
     yield Plot(run.steps)
@@ -210,7 +219,7 @@ def summary(run: LessonRun, against: str | None = None) -> Iterator[RenderableTy
 
 
 class _Summary:
-    """All steps in a table; in a narrow terminal one under the other, with every number whole."""
+    """All steps in a table; in a narrow terminal one below the other, with all digits."""
 
     def __init__(self, run: LessonRun, against: str) -> None:
         roof = plural("of {n} core's roof", "of {n} cores' roof", run.roof_threads)
@@ -241,12 +250,20 @@ class _Summary:
             format_s(step.seconds),
             "-" if step.gflops is None else format_rate(step.gflops),
             "-" if step.share is None else f"{step.share:.0%}",
-            "" if step.ratio is None else f"{step.ratio:.3g}x",
+            ratio_of(step),
         )
 
 
+def ratio_of(step: StepRun) -> str:
+    """`2.1x`, with the step that it was compared with, where that is not the one before."""
+    if step.ratio is None:
+        return ""
+    other = "" if step.beside is None else " " + _("(step {number})").format(number=step.beside)
+    return f"{step.ratio:.3g}x{other}"
+
+
 def swept(found: Sweep) -> Iterator[RenderableType]:
-    """A sweep: the loops at the best point, a plot, and why the others are behind."""
+    """Show a sweep: the loops at the best point, a plot, and why the others are slower."""
     best = found.best
     if best is not None and best.built is not None:
         yield Text(_("Best: {point}").format(point=render(best.title)), style="bold")
@@ -264,7 +281,7 @@ def swept(found: Sweep) -> Iterator[RenderableType]:
 
 
 def _machine_code(before: Built | None, after: Built) -> Iterator[RenderableType]:
-    """The innermost loop that changed, as instructions."""
+    """Show the instructions of the innermost loop that changed."""
     if after.hot is None:
         yield Text(_("no loop with arithmetic was found in the machine code"), style="dim")
         return
@@ -289,7 +306,7 @@ def _program(code: str, language: str) -> RenderableType:
 
 
 def _theme() -> str:
-    """The terminal's own colours, which its owner can read; some say whether they are light."""
+    """Return a theme of the terminal's own colours; some terminals say whether they are light."""
     background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     return "ansi_light" if background in ("7", "15") else "ansi_dark"
 

@@ -1,4 +1,4 @@
-"""Plots of measured steps: bars in the terminal, and the same as an SVG picture."""
+"""Plots measured steps: as bars in the terminal, and as an SVG image."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tvmscope.units import format_rate, format_s
 
 _WIDTH = 40
 NARROW = 80
-"""Columns of a terminal below which a table of steps would lose their names."""
+"""In a narrower terminal, a table of steps would lose their names."""
 _PARTS = " ▏▎▍▌▋▊▉█"
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One bar for each step: its speed, or one over its time where there is no arithmetic.
+    """One bar for each step: its speed, or the inverse of its time if there is no arithmetic.
 
-    In a narrow terminal a step's name and number stand above its bar.
+    In a narrow terminal a step's name and number are above its bar.
     """
 
     runs: Sequence[StepRun]
@@ -50,14 +50,14 @@ class Plot:
 
 
 def speed(run: StepRun) -> float | None:
-    """What bars show: GFLOP/s, or runs per second."""
+    """Return the value of a bar: GFLOP/s, or runs per second."""
     if run.gflops is not None:
         return run.gflops
     return None if run.seconds is None else 1 / run.seconds
 
 
 def label(run: StepRun) -> str:
-    """A bar's number, in words where there is none."""
+    """Return a bar's number, or words if there is none."""
     if run.gflops is not None:
         return f"{format_rate(run.gflops)} GFLOP/s"
     if run.seconds is not None:
@@ -71,7 +71,7 @@ def _bar(length: float) -> str:
 
 
 def svg(title: str, runs: Sequence[StepRun], roof: float | None) -> str:
-    """The same bars as a document, with the roof as a line where the bars are GFLOP/s."""
+    """Return the same bars as a document, with the roof as a line if the bars are GFLOP/s."""
     timed = [run for run in runs if speed(run) is not None]
     arithmetic = all(run.gflops is not None for run in timed)
     return bars(

@@ -1,4 +1,4 @@
-"""Runs a lesson: compiles its steps, checks them, times them in turns, and says why they differ."""
+"""Runs a lesson: compiles its steps, checks them, times them in turns, and explains differences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvmscope.core.stats import ratio_interval
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, UsageError, one_line
 from tvmscope.learn import workshop
-from tvmscope.learn.facts import Built, Exhibit, StepRun, Study, share_of
+from tvmscope.learn.facts import Built, Exhibit, StepRun, Study, with_shares
 from tvmscope.learn.lesson import Checked, Lesson, Step
 from tvmscope.learn.reasons import reasons
 from tvmscope.machine import caches, load
@@ -35,14 +35,14 @@ _ROOFS = remote(lambda: tvmscope.profiling.roofs.measure)
 _ROOFS_TIMEOUT_S = 300.0
 _TIMEOUT_S = 300.0
 THREADS = "threads"
-"""A parameter of every lesson: how many threads TVM's pool has."""
+"""A parameter of every lesson: the number of threads of TVM's pool."""
 DURATION_S = 0.7
-"""For each step over all rounds; a lesson of ten steps ends in half a minute."""
+"""The time for each step over all rounds; a lesson of ten steps takes half a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LessonRun:
-    """A lesson as it went on this machine."""
+    """The results of a lesson on this machine."""
 
     lesson: str
     size: int
@@ -53,19 +53,19 @@ class LessonRun:
 
     @property
     def roof_threads(self) -> int:
-        """The roof is that of as many cores as the most parallel step can use."""
+        """The cores of the roof: as many as the most parallel step can use."""
         return max((step.uses for step in self.steps), default=1)
 
     @property
     def roof_gflops(self) -> float | None:
-        """What so many cores can compute at best."""
+        """The peak GFLOP/s of this many cores."""
         rate = limits_of(self.study.roofs, "float32", self.roof_threads).flops_per_s
         return None if rate is None else rate * 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """How to run: what the reader chose."""
+    """The reader's settings."""
 
     target: Target
     size: int | None = None
@@ -74,12 +74,12 @@ class Setting:
         default_factory=lambda: MeasureOptions(duration_s=DURATION_S, min_rounds=6)
     )
     live: bool = False
-    """Whether exhibits measure anew (`--run`) rather than show what is stored."""
+    """Whether exhibits are measured now (`--run`) or stored ones shown."""
     counters: bool = True
 
 
 def run(lesson: Lesson, setting: Setting, progress: Progress | None = None) -> LessonRun:
-    """A lesson from its exhibits to the reasons of its last step."""
+    """Run a lesson from its exhibits to the reasons of its last step."""
     progress = progress or Silent()
     check_parameters(lesson, setting)
     roofs, warnings = known_roofs(setting.target, progress)
@@ -103,7 +103,7 @@ def run(lesson: Lesson, setting: Setting, progress: Progress | None = None) -> L
 
 
 def _one_core(steps: Sequence[StepRun], target: Target) -> tuple[Text, ...]:
-    """What a machine with a single core cannot show."""
+    """Say what a machine with a single core cannot show."""
     if target.cores > 1 or not any(s.built is not None and s.built.launches for s in steps):
         return ()
     text = msg(
@@ -116,7 +116,7 @@ def _one_core(steps: Sequence[StepRun], target: Target) -> tuple[Text, ...]:
 def check_answer(
     lesson: Lesson, setting: Setting, answer: str, progress: Progress | None = None
 ) -> Checked:
-    """What becomes of an answer to the exercise."""
+    """Check an answer to the exercise."""
     with answering(lesson, setting, progress) as study:
         return lesson.exercise.check(answer, study)
 
@@ -125,7 +125,7 @@ def check_answer(
 def answering(
     lesson: Lesson, setting: Setting, progress: Progress | None = None
 ) -> Iterator[Study]:
-    """What an exercise is checked with: the machine, and a bench where it needs one."""
+    """Yield the machine, and a bench if needed, to check an exercise."""
     check_parameters(lesson, setting)
     roofs, _ = known_roofs(setting.target, progress or Silent())
     study = study_of(lesson, setting, roofs)
@@ -135,7 +135,7 @@ def answering(
 
 
 def study_of(lesson: Lesson, setting: Setting, roofs: tuple[Roof, ...]) -> Study:
-    """The machine and the parameters, the reader's over the lesson's."""
+    """Return the machine and the parameters; the reader's override the lesson's."""
     params = {p.name: p.value(setting.target) for p in lesson.parameters}
     return Study(
         target=setting.target,
@@ -148,7 +148,7 @@ def study_of(lesson: Lesson, setting: Setting, roofs: tuple[Roof, ...]) -> Study
 
 
 def check_parameters(lesson: Lesson, setting: Setting) -> None:
-    """Refuse what no step would obey."""
+    """Raise if a parameter is unknown to all steps."""
     known = [p.name for p in lesson.parameters] + [THREADS]
     for name in setting.chosen:
         if name not in known:
@@ -165,7 +165,7 @@ def check_parameters(lesson: Lesson, setting: Setting) -> None:
 
 
 def known_roofs(target: Target, progress: Progress) -> tuple[tuple[Roof, ...], tuple[Text, ...]]:
-    """The machine's roofs, from the cache or measured now; none, with the reason, where not."""
+    """Return the machine's roofs, cached or measured now; none, with the reason, if it fails."""
     progress.stage(msg("roofs"))
     try:
         return run_within(_ROOFS_TIMEOUT_S, _ROOFS, target, cache_folder()), ()
@@ -180,13 +180,13 @@ def known_roofs(target: Target, progress: Progress) -> tuple[tuple[Roof, ...], t
 def exhibits_of(
     lesson: Lesson, setting: Setting, study: Study, progress: Progress
 ) -> tuple[Exhibit, ...]:
-    """What a lesson shows before its steps."""
+    """Return the exhibits that a lesson shows before its steps."""
     if lesson.exhibits is None:
         return ()
     progress.stage(msg("preparing"))
     try:
         return run_within(_TIMEOUT_S, lesson.exhibits, study.size, setting.target, setting.live)
-    except TvmscopeError as e:  # the rest of the lesson does without
+    except TvmscopeError as e:  # the rest of the lesson does not need them
         title = msg("What cannot be shown on this machine")
         return (Exhibit(title=title, words=e.message),)
 
@@ -203,17 +203,20 @@ class Job:
     code: str
     note: Text | None
     params: dict[str, int]
-    """The lesson's own; a step may set them differently."""
+    """The lesson's own parameters; a step may set them differently."""
     chosen: dict[str, int]
-    """The reader's."""
+    """The reader's parameters."""
     shown: dict[str, int]
-    """Those that hold in the end, of what its primitives name."""
+    """The final values of the parameters that its primitives name."""
     threads: int
+    against: str | None = None
+    """The step that it is compared with; None is the one before it."""
 
     @classmethod
     def of(cls, lesson: Lesson, step: Step, study: Study, chosen: dict[str, int]) -> Job:
         own = {p.name: p.value(study.target) for p in lesson.parameters}
-        effective = {**own, **step.numbers(study.target), **chosen}
+        chosen = {name: value for name, value in chosen.items() if name not in step.params}
+        effective = {**own, **chosen, **step.numbers(study.target)}
         return cls(
             step=step.name,
             title=step.title,
@@ -223,12 +226,13 @@ class Job:
             chosen=chosen,
             shown={k: v for k, v in effective.items() if k in step.params or f'"{k}"' in step.code},
             threads=effective.get(THREADS, study.threads),
+            against=step.against,
         )
 
 
 @dataclass
 class _Turn:
-    """One step of a workshop, as what `interleave` times."""
+    """One step of a workshop, timed by `interleave`."""
 
     worker: Worker
     number: int
@@ -238,7 +242,7 @@ class _Turn:
         return self.worker.time(n, loops, cold)
 
     def time_device(self, n: int) -> list[float]:
-        return []  # a step has no clock of its own
+        return []  # a step has no device clock
 
     def pause(self) -> None:
         self.worker.pause()
@@ -248,7 +252,7 @@ class _Turn:
 
 
 class Bench:
-    """Workers, one for each number of threads, that hold the compiled steps."""
+    """Workers, one for each number of threads, with the compiled steps."""
 
     def __init__(self, lesson: str | None, file: Path | None, study: Study) -> None:
         self._lesson, self._file, self.study = lesson, file, study
@@ -256,7 +260,7 @@ class Bench:
         self._stack = ExitStack()
 
     def worker(self, threads: int) -> Worker:
-        """The one with so many threads, started when it is first needed."""
+        """Return the worker with this many threads; start it if needed."""
         if threads not in self._workers:
             env = {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": "1"}
             worker = Worker("lesson", env=env, timeout_s=_TIMEOUT_S)
@@ -274,18 +278,18 @@ class Bench:
         return self._workers[threads]
 
     def outline(self) -> tuple[str, dict[str, int], str]:
-        """Of the reader's file: its name, its parameters, and its schedule as text."""
+        """Return the name, the parameters and the schedule's text of the reader's file."""
         return self.worker(self.study.threads).apply(workshop.OUTLINE)
 
     def build(self, step: str, params: dict[str, int], chosen: dict[str, int]) -> Built:
-        """A step, compiled and checked, for those who only want to look."""
+        """Compile and check a step without timing it."""
         threads = chosen.get(THREADS, self.study.threads)
         return self.worker(threads).apply(workshop.BUILD, step, params, chosen)[1]
 
     def measured(
         self, jobs: Sequence[Job], setting: Setting, progress: Progress
     ) -> tuple[tuple[StepRun, ...], tuple[Text, ...]]:
-        """All jobs built, then timed in turns; a job that fails has its reason."""
+        """Build all jobs, then time them in turns; a job that fails has its reason."""
         progress.stage(msg("compiling"))
         made = []
         for done, job in enumerate(jobs):
@@ -312,6 +316,7 @@ class Bench:
             note=job.note,
             params=job.shown,
             threads=job.threads,
+            against=job.against,
         )
         try:
             worker = self.worker(job.threads)
@@ -339,7 +344,7 @@ class Bench:
 
 @contextmanager
 def opened(lesson: str | None, file: Path | None, study: Study) -> Iterator[Bench]:
-    """A bench whose workers end with the block."""
+    """Yield a bench whose workers end with the block."""
     bench = Bench(lesson, file, study)
     try:
         yield bench
@@ -351,27 +356,37 @@ def opened(lesson: str | None, file: Path | None, study: Study) -> Iterator[Benc
 
 
 def explained(run: LessonRun, lesson: Lesson | None = None) -> LessonRun:
-    """Shares of the roof, ratios to the step before, and reasons."""
+    """Add shares of the roof, ratios to the previous step, and reasons."""
     limits = limits_of(run.study.roofs, "float32", run.roof_threads)
     steps: list[StepRun] = []
     says: dict[str, Callable[..., Text | None]] = {
         step.name: step.says for step in (lesson.steps if lesson else ()) if step.says
     }
     before: StepRun | None = None
-    for step in run.steps:
-        step = replace(step, share=share_of(step, limits))
-        step = compared(step, before)
-        told = reasons(step, before, run.study)
-        if step.name in says and before is not None and step.seconds and before.seconds:
-            own = says[step.name](step, before, run.study)
+    for step in with_shares(run.steps, limits):
+        number, beside = _beside(step, steps)
+        if beside is None or beside is before:
+            number, beside = None, before
+        step = compared(replace(step, beside=number), beside)
+        told = reasons(step, beside, run.study)
+        if step.name in says and beside is not None and step.seconds and beside.seconds:
+            own = says[step.name](step, beside, run.study)
             told = (*((own,) if own else ()), *told)
         steps.append(replace(step, reasons=told))
         before = steps[-1] if step.measurement is not None else before
     return replace(run, steps=tuple(steps))
 
 
+def _beside(step: StepRun, before: Sequence[StepRun]) -> tuple[int | None, StepRun | None]:
+    """Return the measured step that a step asks to be compared with, and its number."""
+    for number, other in enumerate(before, start=1):
+        if other.name == step.against and other.measurement is not None:
+            return number, other
+    return None, None
+
+
 def compared(step: StepRun, before: StepRun | None) -> StepRun:
-    """With its ratio to another step, both measured in the same rounds."""
+    """Add its ratio to another step, both measured in the same rounds."""
     if before is None or before.measurement is None or step.measurement is None:
         return step
     if before.built and step.built and before.built.flops != step.built.flops:
@@ -382,7 +397,7 @@ def compared(step: StepRun, before: StepRun | None) -> StepRun:
 
 
 def as_json(run: LessonRun) -> dict[str, Any]:
-    """What `--json` prints: everything measured, without the texts of programs."""
+    """Return the output of `--json`: everything measured, without the texts of programs."""
     from tvmscope.storage.codec import encode
 
     return {
@@ -401,6 +416,7 @@ def as_json(run: LessonRun) -> dict[str, Any]:
                 "ci95_s": step.interval_s,
                 "gflops": step.gflops,
                 "share_of_roof": step.share,
+                "compared_with": step.beside and run.steps[step.beside - 1].name,
                 "ratio_to_step_before": step.ratio,
                 "ratio_ci95": step.ratio_ci95,
                 "verdict": step.verdict,

@@ -1,4 +1,4 @@
-"""What TVM 0.27 no longer has, by the name that scripts use, with what to write today.
+"""Lists what TVM 0.27 no longer has, by the name that scripts use, with its replacement.
 
 The rule `gone` and the table in the documentation both come from this list.
 """
@@ -12,15 +12,15 @@ from tvmscope.messages import Message, Text, msg
 
 @dataclass(frozen=True, kw_only=True)
 class OldCall:
-    """A module or function that is gone, and its successor."""
+    """A module or function that was removed, and its successor."""
 
     name: str
-    """As it resolves from the script's imports; what lies inside it is gone too."""
+    """The name resolved from the script's imports; everything inside it was removed, too."""
     was: Message
     today: Text
-    """The call to write."""
+    """The replacement."""
     names: tuple[str, ...] = ()
-    """What `today` uses of TVM; a test looks each of them up in the installed one."""
+    """The names of TVM that `today` uses; a test looks up each of them in the installed TVM."""
 
 
 _FRONTENDS = "from tvm.relax.frontend.onnx import from_onnx; mod = from_onnx(model)"
@@ -202,17 +202,17 @@ OLD_CALLS = (
         names=("tvm.topi",),
     ),
 )
-"""Longer names first: the first whose name fits is told."""
+"""Longer names first: the first matching name is reported."""
 
 
 def old_call(path: str) -> OldCall | None:
-    """The entry for a resolved name, the most exact one."""
+    """Return the most specific entry for a resolved name."""
     fitting = [c for c in OLD_CALLS if path == c.name or path.startswith(f"{c.name}.")]
     return max(fitting, key=lambda c: len(c.name), default=None)
 
 
 def table() -> str:
-    """All of them as a Markdown table, for the documentation."""
+    """Return all entries as a Markdown table, for the documentation."""
     lines = ["| then | what it was | today |", "|---|---|---|"]
     for call in OLD_CALLS:
         today = call.today.replace("|", "\\|")

@@ -37,7 +37,7 @@ WEIGHTS = "weights.bin"
 META = "meta.json"
 KERNELS = "kernels.json"
 LOADER = "load_model.py"
-"""Runs the artifact with TVM alone: a copy of the module of that name beside this one."""
+"""The script that runs the artifact with TVM alone: a copy of the module of that name here."""
 
 
 def save(artifact: Artifact, folder: Path) -> None:
@@ -49,18 +49,18 @@ def save(artifact: Artifact, folder: Path) -> None:
 
 
 def save_kernels(kernels: Iterable[KernelIR], folder: Path) -> None:
-    """Write kernels.json into `folder`: what profiles and reports say about each kernel."""
+    """Write kernels.json into `folder`: the data of profiles and reports about each kernel."""
     text = json.dumps([encode(kernel) for kernel in kernels], separators=(",", ":"))
     write_text_atomic(folder / KERNELS, text)
 
 
 def read_kernels(folder: Path) -> tuple[KernelIR, ...]:
-    """Read kernels.json; none where it is missing, as in artifacts of older versions."""
+    """Read kernels.json; none if it is missing, as in artifacts of older versions."""
     return read_table(KernelIR, folder / KERNELS)
 
 
 def read(folder: Path) -> Artifact:
-    """Read meta.json; refuses other schemas and files that are not artifacts."""
+    """Read meta.json; raise for other schemas and files that are not artifacts."""
     file = folder / META
     if not file.is_file():
         raise UsageError(
@@ -102,7 +102,7 @@ def check(artifact: Artifact, *, weights_apart: bool = False) -> None:
 
 
 def check_files(artifact: Artifact, *, weights_apart: bool = False) -> None:
-    """Refuse an artifact that is not whole."""
+    """Raise if an artifact is incomplete."""
     _check_file(artifact.path / LIBRARY, artifact.library_digest)
     if artifact.stored_digest is not None and not weights_apart:
         _check_file(artifact.path / WEIGHTS, artifact.stored_digest)
@@ -144,7 +144,7 @@ def _check_cpu(artifact: Artifact) -> None:
 
 
 def cpu_problem(target: Target) -> Text | None:
-    """Why this machine cannot run code for a CPU target; None when it can."""
+    """Say why this machine cannot run code for a CPU target; None if it can."""
     machine = target.triple.split("-")[0] if target.triple else None
     if machine and machine.replace("arm64", "aarch64") != platform.machine():
         return msg("{machine}, this machine is {here}", machine=machine, here=platform.machine())
@@ -197,7 +197,7 @@ def _check_gpu(artifact: Artifact) -> None:
 
 
 def _runs_on(built: str, arch: str) -> bool:
-    """Machine code for sm_86 runs on 8.6 to 8.9, of sm_90a on 9.0 only."""
+    """Whether machine code can run: code for sm_86 runs on 8.6 to 8.9, for sm_90a on 9.0 only."""
     code, here = _capability(built), _capability(arch)
     if built.endswith("a"):
         return here == code
@@ -211,8 +211,16 @@ def _capability(arch: str) -> int:
 class LoadedArtifact:
     """A callable model: numpy arrays or DLPack tensors in, numpy arrays out, by output name."""
 
-    def __init__(self, artifact: Artifact, machine: VirtualMachine, device: Device) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        machine: VirtualMachine,
+        device: Device,
+        ways: Mapping[str, fallback.Way] | None = None,
+    ) -> None:
         self.artifact = artifact
+        self.ways = dict(ways or {})
+        """How the parts that run in a framework get their tensors."""
         self.device = device
         self.machine = machine
         self._main = machine["main"]
@@ -258,10 +266,10 @@ class LoadedArtifact:
         return tensor if tensor.device == self.device else tensor.copyto(self.device)
 
     def _import(self, spec: TensorSpec, value: Any) -> Any:
-        """A view of the tensor where TVM can take one; else (unaligned, strided) a numpy array."""
+        """Return a view of the tensor if TVM can take one; else (unaligned, strided) an array."""
         if isinstance(value, np.ndarray):
             return value
-        with contextlib.suppress(Exception):  # numpy's words below are the better ones
+        with contextlib.suppress(Exception):  # numpy's error below is the better one
             from tvm import runtime
 
             return runtime.from_dlpack(value)
@@ -278,11 +286,11 @@ class LoadedArtifact:
             ) from e
 
     def run(self, placed: list[Any]) -> Any:
-        """One run on placed inputs; returns TVM tensors without waiting for a GPU."""
+        """Run once on placed inputs; return TVM tensors without waiting for a GPU."""
         return self._main(*placed)
 
     def name_outputs(self, result: Any) -> dict[str, np.ndarray[Any, Any]]:
-        """Results as numpy arrays by output name."""
+        """Return results as numpy arrays by output name."""
         values = [result] if hasattr(result, "numpy") else list(result)
         return {
             spec.name: value.numpy()
@@ -290,7 +298,7 @@ class LoadedArtifact:
         }
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, np.ndarray[Any, Any]]:
-        """Inputs by position or by name."""
+        """Run with inputs by position or by name."""
         if len(args) > len(self.artifact.inputs):
             raise UsageError(
                 msg(
@@ -315,7 +323,7 @@ def load_callable(
 ) -> LoadedArtifact:
     """Check an artifact and load it; `threads` defaults to all usable cores.
 
-    `arrays` are its weights, if they were loaded already.
+    `arrays` are its weights, if they are already loaded.
     """
     artifact = read(folder)
     check(artifact, weights_apart=arrays is not None)
@@ -341,7 +349,7 @@ def load_callable(
         device = tvm.cuda(0)
     used = threads or cpu_features.usable_cores()
     parts = [(part, (folder / part.file).read_bytes()) for part in artifact.fallbacks]
-    fallback.register(parts, used)
+    ways = fallback.register(parts, used, None if artifact.target.kind == "llvm" else device)
     try:
         cubins.register(tvm, folder)
         library = tvm.runtime.load_module(str(folder / LIBRARY))
@@ -358,20 +366,20 @@ def load_callable(
         ) from e
     if artifact.stored:
         _bind_weights(machine, artifact, folder / WEIGHTS, arrays)
-    return LoadedArtifact(replace(artifact, path=folder), machine, device)
+    return LoadedArtifact(replace(artifact, path=folder), machine, device, ways)
 
 
 def _bind_weights(
     machine: VirtualMachine, artifact: Artifact, file: Path, arrays: Sequence[Any] | None
 ) -> None:
-    """Let `main`, under its own name, take inputs only, with the weights bound behind them."""
+    """Replace `main` by a function that takes inputs only, with the weights bound after them."""
     from tvm import runtime
 
     try:
         found = weights.load(artifact.stored, file) if arrays is None else arrays
         tensors = [runtime.from_dlpack(array) for array in found]
         machine.save_function("main", "main", *tensors)
-    except Exception as e:  # numpy and TVM have their own types for what does not fit
+    except Exception as e:  # numpy and TVM have their own types for a mismatch
         raise RunError(
             msg(
                 "{file} cannot be loaded: {reason}; compile the model again",

@@ -1,7 +1,7 @@
-"""Puts into a session what there is to know of the passes and schedule rules that it names.
+"""Adds to a session the facts about the passes and schedule rules that it names.
 
-Diagnoses and reports read it there: they know nothing of the compiler. An older session, which
-carries none of it, is read with what today's manifests say.
+Diagnoses and reports read them there: they know nothing of the compiler. An older session without
+facts gets those of today's manifests.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tvmscope.diagnose.engine import diagnose
 
 
 def diagnosed(session: Session) -> Session:
-    """The session with the findings of today's rules."""
+    """Return the session with the findings of today's rules."""
     return diagnose(informed(session))
 
 
 def informed(session: Session) -> Session:
-    """The session with facts about every pass that a row lacks and every rule that it names.
+    """Return the session with facts about every pass that a row lacks and every rule that it names.
 
-    Facts that it carries stay: they are those of the manifests that it was made with.
+    Existing facts stay: they are those of the manifests with which it was made.
     """
     return replace(
         session,
@@ -45,7 +45,7 @@ def _rules(session: Session) -> Iterator[RuleFacts]:
     known = {rule.name for rule in session.rules}
     named = {ir.rule for ir in session.kernel_ir} | {task.rule for task in session.tuning}
     for rule in schedules.all_rules():
-        # a choice may lead to another rule than the untuned kernel's
+        # a choice may use another rule than the untuned kernel
         tunes = bool(session.tuning) and rule.space is not None
         if rule.name not in known and (rule.name in named or tunes):
             yield rule.facts(schedules.brought_by(rule.name))

@@ -24,7 +24,7 @@ from tvmscope.stages.targets import threads_of
 
 @dataclass(kw_only=True)
 class Job:
-    """A job at work on one model: its session grows, and is on disk after each step."""
+    """A running job on one model: its session grows, and is saved after each step."""
 
     ready: Prepared
     options: Options
@@ -35,16 +35,16 @@ class Job:
 
     @property
     def artifacts(self) -> Path:
-        """Where the artifacts of its rows go."""
+        """The folder of the artifacts of its rows."""
         return self.folder / places.ARTIFACTS
 
     @property
     def logs(self) -> Path:
-        """Where its workers write."""
+        """The folder of its workers' logs."""
         return self.folder / "logs"
 
     def keep(self, session: Session) -> Session:
-        """Save the session as it now is."""
+        """Save the current session."""
         self.session = session
         save(session, self.folder)
         self.saved = True
@@ -57,13 +57,13 @@ class Job:
         return self.session
 
     def keep_race(self, raced: Raced) -> Session:
-        """Save the session with what was measured so far."""
+        """Save the session with the measurements so far."""
         return self.keep(
             replace(self.session, results=raced.results, comparisons=raced.comparisons)
         )
 
     def finish(self) -> Session:
-        """Save the session as a whole one, and its reports beside it."""
+        """Save the complete session, and its reports beside it."""
         done = self.keep(informed(replace(self.session, complete=True)))
         reports.write(done, self.folder, self.progress, redacted=self.options.redact)
         return done
@@ -73,10 +73,10 @@ class Job:
 def begun(
     model: Any, options: Options, where: Sequence[Target], place: str, progress: Progress
 ) -> Iterator[Job]:
-    """A job with its model loaded; at the end, also after an error, the user is shown where it is
+    """Yield a job with its model loaded; at the end, also after an error, show the user where it is
     saved.
 
-    `place` goes into the folder's name, between the model's name and the time.
+    `place` is a part of the folder's name, between the model's name and the time.
     """
     started = datetime.now(UTC)
     if options.output is not None:
@@ -99,7 +99,7 @@ def begun(
 def begin(
     model: Model, options: Options, where: Sequence[Target] = (), started: datetime | None = None
 ) -> Session:
-    """A session of a model with everything but results."""
+    """Return a session of a model with everything but results."""
     return Session(
         command=options.command,
         started=(started or datetime.now(UTC)).isoformat(timespec="seconds"),

@@ -1,4 +1,4 @@
-"""The stage that measures: rows are loaded, verified, timed in turns and compared, in one call."""
+"""The stage that measures: it loads, verifies, times in turns and compares rows, in one call."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tvmscope.stages.options import Options
 from tvmscope.stages.sensitivity import Sensitivity
 
 REFERENCES = {"torch": "torch", "onnx": "onnxruntime"}
-"""Which framework's outputs a model of each format is verified against."""
+"""The framework whose outputs verify a model of each format."""
 
 Compare = Callable[[Results], tuple[Comparison, ...]]
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The outputs that rows are verified against, and whose they are."""
+    """The outputs against which rows are verified, and their origin."""
 
     outputs: Path
     name: str
     prepared: Path | None = None
-    """The model's folder, where the framework can say how sensitive the model is to rounding."""
+    """The model's folder, if the framework can estimate the model's sensitivity to rounding."""
 
 
 @dataclass(frozen=True)
 class Raced:
-    """A result per row, in order, and what they say of each other."""
+    """A result per row, in order, and their comparisons."""
 
     results: Results
     comparisons: tuple[Comparison, ...]
@@ -54,8 +54,8 @@ def race(
 ) -> Raced:
     """Load and verify every row, time all in interleaved rounds, and compare them.
 
-    Whatever happens to a row is its result. `on_update` sees what there is after each load and
-    each round, and a last time when the race is interrupted.
+    Whatever happens to a row is its result. `on_update` gets the results after each load and each
+    round, and once more if the race is interrupted.
     """
 
     def raced(results: Results) -> Raced:
@@ -81,17 +81,17 @@ def race(
 
 
 def not_yet(entries: Sequence[Entry]) -> Raced:
-    """What is known of rows before they are loaded."""
+    """Return the results of rows before they are loaded."""
     return Raced(pending(entries), ())
 
 
 def by_framework(ready: Prepared) -> Expected:
-    """What the framework computes that the model came from."""
+    """Return the outputs of the framework that the model came from."""
     return Expected(ready.reference_path, REFERENCES[ready.model.format], ready.folder)
 
 
 def by_itself(entry: Entry, options: Options, name: str, outputs: Path) -> Expected:
-    """What a row computes in a run of its own; the outputs go into a file."""
+    """Return the outputs of a row in a separate run; they are written to a file."""
     with Worker(entry.key.label, env=entry.env, timeout_s=options.measure.timeout_s) as worker:
         worker.load(entry.load, entry.request)
         worker.outputs(outputs)
@@ -99,7 +99,7 @@ def by_itself(entry: Entry, options: Options, name: str, outputs: Path) -> Expec
 
 
 def tolerance(options: Options, task: Task) -> float:
-    """The largest accepted error of a task's outputs."""
+    """Return the largest accepted error of a task's outputs."""
     if options.tolerance is not None:
         return options.tolerance
     return task.variant.precision.tolerance

@@ -1,4 +1,4 @@
-"""Runs an artifact of several sizes: is each size right, and what does it cost?"""
+"""Runs an artifact of several sizes to check each size and measure its cost."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ROUND_S = 0.01
 def examine(
     folder: Path, cases: Mapping[int, Path], tolerance: float
 ) -> tuple[tuple[SizeCost, ...], dict[int, Text]]:
-    """The costs of sizes with prepared inputs and references, and what is wrong with them.
+    """Return the costs of sizes with prepared inputs and references, and their errors.
 
-    A size is timed in turns with the artifact of this size alone, or of the next that there is.
+    A size is timed in turns with the artifact of this size alone, or of the next available one.
     """
     loaded = dynamic.load(folder)
     costs: list[SizeCost] = []
@@ -51,7 +51,7 @@ def examine(
 
 
 def _in_turns(*runs: Callable[[], object]) -> tuple[float, ...]:
-    """Seconds of each, the fastest of many rounds in turns: others may use the machine now."""
+    """Return the seconds of each, the best of many rounds in turns: the machine may be in use."""
     counts = []
     for run in runs:
         start = time.perf_counter()

@@ -1,1 +1,1 @@
-"""Images in, labels or boxes out: everything around a compiled vision model."""
+"""Code around a compiled vision model: from images to labels or boxes."""

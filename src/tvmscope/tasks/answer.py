@@ -31,15 +31,14 @@ from tvmscope.tasks.preprocess import CHANNELS, Placement, frame_of, preprocess
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One image, and what to keep of its result. It is plain data, so that it can be sent to the
-    worker."""
+    """One image, and what to keep of its result, as plain data that can be sent to the worker."""
 
     artifact: str
     picture: str
     vision: Vision
     threads: int
     warmup: int = 1
-    """Runs before the first image, so that its time is not that of a cold start."""
+    """Runs before the first image, so that its time does not include a cold start."""
     score_threshold: float = 0.25
     nms_iou: float = 0.45
     save_vis: str | None = None
@@ -49,7 +48,7 @@ class Request:
 
 @dataclass
 class Stopwatch:
-    """Seconds by the name of what was done."""
+    """Measures seconds, by the name of the step."""
 
     times_s: dict[str, float] = field(default_factory=dict)
 
@@ -61,7 +60,7 @@ class Stopwatch:
 
 
 def answer(request: Request) -> Answer:
-    """Decode, preprocess, run and interpret; an image that cannot be read raises."""
+    """Decode, preprocess, run and interpret; raise if an image cannot be read."""
     artifact = _load(request.artifact, request.threads, request.warmup)
     vision = request.vision
     task = task_of(artifact.artifact, vision)
@@ -106,7 +105,7 @@ def _load(path: str, threads: int, warmup: int) -> LoadedArtifact:
 
 
 def task_of(artifact: Artifact, vision: Vision) -> PictureTask:
-    """The task that was named, or the one that the outputs' shapes show."""
+    """Return the requested task, or the one that the outputs' shapes imply."""
     shapes = [spec.shape for spec in artifact.outputs]
     if vision.task == "detect" or (vision.task is None and head_of(shapes, vision)):
         if head_of(shapes, vision) is None:
@@ -132,7 +131,7 @@ def task_of(artifact: Artifact, vision: Vision) -> PictureTask:
 
 
 def head_of(shapes: list[tuple[int, ...]], vision: Vision) -> Head | None:
-    """The head that was named, or the one that the shapes show."""
+    """Return the requested head, or the one that the shapes imply."""
     return vision.head or heads.recognise(shapes, len(vision.labels) or None)
 
 
@@ -141,7 +140,7 @@ def _listed(artifact: Artifact) -> str:
 
 
 def picture_input(artifact: Artifact) -> TensorSpec:
-    """The input that takes the image: the one with four dimensions, of which one is colours."""
+    """Return the input for the image: the one with four dimensions, of which one is colours."""
     for spec in artifact.inputs:
         if len(spec.shape) == 4 and (spec.shape[1] in CHANNELS or spec.shape[3] in CHANNELS):
             return spec
@@ -156,7 +155,7 @@ def picture_input(artifact: Artifact) -> TensorSpec:
 def make_inputs(
     artifact: Artifact, image: Any, vision: Vision
 ) -> tuple[dict[str, np.ndarray], Placement]:
-    """The image's input, and (for graphs with NMS inside) its height and width beside it."""
+    """Return the image's input, and (for graphs with NMS inside) its height and width."""
     spec = picture_input(artifact)
     array, placement = preprocess(image, spec, vision.preprocess)
     arrays = {spec.name: array}

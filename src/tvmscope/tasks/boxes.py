@@ -6,13 +6,13 @@ import numpy as np
 
 
 def corners_of(centred: np.ndarray) -> np.ndarray:
-    """Centre x, centre y, width, height -> left, top, right, bottom (last axis)."""
+    """Convert centre x, centre y, width, height to left, top, right, bottom (last axis)."""
     centre, half = centred[..., :2], centred[..., 2:4] / 2
     return np.concatenate((centre - half, centre + half), -1)
 
 
 def overlap(box: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Intersection over union of one box with each of N; 0/0 of empty boxes counts as none."""
+    """Return intersection over union of one box with each of N; 0 if both are empty."""
     low = np.maximum(box[:2], others[:, :2])
     high = np.minimum(box[2:], others[:, 2:])
     shared = np.prod(np.clip(high - low, 0, None), -1)
@@ -27,17 +27,17 @@ def _area(boxes: np.ndarray) -> np.ndarray:
 def suppress(
     corners: np.ndarray, scores: np.ndarray, classes: np.ndarray, iou: float
 ) -> np.ndarray:
-    """Indices of the boxes that stay, best first.
+    """Return the indices of the boxes that stay, best first.
 
-    Greedy, as torchvision's `batched_nms`: the best box takes away those of its class that
-    overlap it by more than `iou`. One pass over arrays per box that stays.
+    The algorithm is greedy, like torchvision's `batched_nms`: the best box removes those of its
+    class that overlap it by more than `iou`. It needs one pass over arrays per box that stays.
     """
     order = np.argsort(-scores, kind="stable")
     kept: list[int] = []
     while order.size:
         best, rest = order[0], order[1:]
         kept.append(int(best))
-        # compared in double precision, as torchvision does: 0.2 in single is more than 0.2
+        # compared in double precision, like torchvision: 0.2 in single is more than 0.2
         covered = overlap(corners[best], corners[rest]).astype(np.float64) > iou
         order = rest[~(covered & (classes[rest] == classes[best]))]
     return np.array(kept, np.int64)

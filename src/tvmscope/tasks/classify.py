@@ -1,4 +1,4 @@
-"""From a classifier's output to its best classes by name."""
+"""Converts a classifier's output to its best classes by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmscope.core.vision import Label
 
 TOP = 5
 _SUM_TOLERANCE = 1e-2
-"""Half-precision probabilities of a thousand classes add up to 1 within this."""
+"""Half-precision probabilities of a thousand classes sum to 1 within this tolerance."""
 
 
 def is_scores(shape: tuple[int, ...]) -> bool:
@@ -19,14 +19,14 @@ def is_scores(shape: tuple[int, ...]) -> bool:
 
 
 def classify(output: np.ndarray, name: Callable[[int], str], top: int = TOP) -> tuple[Label, ...]:
-    """The `top` best classes, best first."""
+    """Return the `top` best classes, best first."""
     scores = probabilities(output.reshape(-1).astype(np.float64))
     best = np.argsort(-scores, kind="stable")[:top]
     return tuple(Label(index=int(i), name=name(int(i)), score=float(scores[i])) for i in best)
 
 
 def probabilities(values: np.ndarray) -> np.ndarray:
-    """Softmax of logits; values that are probabilities already stay as they are."""
+    """Apply softmax to logits; probabilities are returned unchanged."""
     if values.min() >= 0 and abs(float(values.sum()) - 1) < _SUM_TOLERANCE:
         return values
     grown = np.exp(values - values.max())

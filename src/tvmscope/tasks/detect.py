@@ -1,4 +1,4 @@
-"""From a detector's outputs to named boxes in the image's own pixels."""
+"""Converts a detector's outputs to named boxes in the image's own pixels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Names = Callable[[int | None], Callable[[int], str]]
 def detect(
     found: Candidates, placement: Placement, names: Names, *, score: float, iou: float
 ) -> tuple[Box, ...]:
-    """Boxes that score at least `score` and are left after suppression at `iou`, best first."""
+    """Return boxes that score at least `score` and survive suppression at `iou`, best first."""
     usable = (found.scores >= score) & np.isfinite(found.corners).all(1)
     corners, scores, classes = (
         values[usable] for values in (found.corners, found.scores, found.classes)
@@ -29,7 +29,7 @@ def detect(
     else:
         placed = placement.to_picture(placed)
     name = names(found.class_count)
-    seen = (placed[:, 2:] > placed[:, :2]).all(1)  # the others lie outside the picture
+    seen = (placed[:, 2:] > placed[:, :2]).all(1)  # the others lie outside the image
     rounded = [[round(float(c), 2) for c in box] for box in placed[seen]]
     return tuple(
         Box(

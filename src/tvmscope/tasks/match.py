@@ -14,7 +14,7 @@ LEAST_OVERLAP = 0.5
 
 
 def match(before: Answer, after: Answer, like: Likeness, threshold: float) -> Sighting:
-    """What the second answer keeps of the first; `threshold` is the least score of a box."""
+    """Compare the second answer with the first; `threshold` is the least score of a box."""
     failure = before.failure or after.failure
     if failure is not None:
         return Sighting(picture=before.picture, failure=failure, same=False)
@@ -31,7 +31,7 @@ def match(before: Answer, after: Answer, like: Likeness, threshold: float) -> Si
 def pair_boxes(
     before: Sequence[Box], after: Sequence[Box], like: Likeness, threshold: float
 ) -> tuple[BoxPair, ...]:
-    """One to one, the largest overlap first; boxes of one class before those of two."""
+    """Pair boxes one to one, the largest overlap first; boxes of one class before those of two."""
     overlaps = _overlaps(before, after)
     classes = np.array([box.index for box in after], np.int64)
     same_class = np.array([classes == box.index for box in before]).reshape(overlaps.shape)
@@ -69,7 +69,7 @@ def _pair(old: Box, new: Box, iou: float, like: Likeness) -> BoxPair:
 def same_labels(before: Sequence[Label], after: Sequence[Label], like: Likeness) -> bool:
     """Whether every class scores alike; one that only one side lists must be as weak as its last.
 
-    Two classes of nearly one score may so change places, and the last may fall off the list.
+    So two classes of nearly equal scores may swap, and the last may drop off the list.
     """
     old, new = ({label.index: label.score for label in side} for side in (before, after))
     if bool(old) != bool(new):

@@ -1,4 +1,4 @@
-"""Turns an image into a model's input, and boxes on that input back into the image's pixels."""
+"""Converts an image to a model's input, and boxes on that input back to the image's pixels."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ CHANNELS = (1, 3)
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the image lies on the input: input = image * scale + shift, in x and y."""
+    """The image's position on the input: input = image * scale + shift, in x and y."""
 
     scale: tuple[float, float]
     shift: tuple[float, float]
     width: int
     height: int
-    """The image's own size, at which boxes end."""
+    """The image's own size, to which boxes are clipped."""
 
     def to_picture(self, corners: np.ndarray) -> np.ndarray:
-        """Corners (N x 4, input pixels) in the image's pixels, cut at its edges."""
+        """Convert corners (N x 4, input pixels) to the image's pixels, clipped at its edges."""
         scale, shift = np.tile(self.scale, 2), np.tile(self.shift, 2)
         edges = np.array([self.width, self.height] * 2, np.float64)
         return np.asarray(np.clip((corners - shift) / scale, 0.0, edges))
@@ -48,7 +48,7 @@ class Frame:
 
 
 def frame_of(spec: TensorSpec, layout: Layout | None = None) -> Frame:
-    """Read the input's shape; the layout is recognised by where 3 (or 1) channels are."""
+    """Read the input's shape; the position of 3 (or 1) channels determines the layout."""
     shape = spec.shape
     if len(shape) == 4 and shape[0] == 1:
         if shape[1] in CHANNELS and layout != "NHWC":
@@ -69,7 +69,7 @@ def frame_of(spec: TensorSpec, layout: Layout | None = None) -> Frame:
 
 
 def recognise(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str | None:
-    """The preset of a classifier from a model zoo, by its shapes; None where they say nothing.
+    """Return the preset of a model zoo's classifier, by its shapes; None if they do not show it.
 
     One float input for an image, and one output of ImageNet's 1000 classes: exports from PyTorch
     have channels first and its normalisation, those from TensorFlow channels last, or a class for
@@ -88,7 +88,7 @@ def recognise(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> st
 
 
 def preprocess(image: Image, spec: TensorSpec, how: Preprocess) -> tuple[np.ndarray, Placement]:
-    """The input array for an RGB image, and where the image lies on it."""
+    """Return the input array for an RGB image, and the image's position on it."""
     frame = frame_of(spec, how.layout)
     fitted, placement = _fit(image, (frame.width, frame.height), how)
     pixels = np.asarray(fitted.convert("L") if frame.channels == 1 else fitted)
@@ -144,7 +144,7 @@ def _fit(image: Image, size: tuple[int, int], how: Preprocess) -> tuple[Image, P
 def _crop(
     image: Image, size: tuple[int, int], share: float, filter_: int
 ) -> tuple[Image, Placement]:
-    """The middle of the image in the input's own proportions."""
+    """Return the middle of the image in the input's own proportions."""
     (width, height), (wide, high) = image.size, size
     ratio = share * min(width / wide, height / high)
     cut = (max(1, round(wide * ratio)), max(1, round(high * ratio)))

@@ -1,8 +1,8 @@
 """The main job, from a model to a saved session. Read this file first: it is the product's plan.
 
 load -> plan the rows (and search, for stock TVM tuned) -> compile each -> verify, measure in turns
-and compare -> say what diverges first, where something does -> profile kernel by kernel -> diagnose
--> (fix, and measure again) -> save -> report
+and compare -> report the first divergence, if there is one -> profile each kernel -> diagnose ->
+(fix, and measure again) -> save -> report
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def analyze(model: Any, options: Options, progress: Progress | None = None) -> S
 
 
 def measure(job: Job) -> Session:
-    """What is done with a loaded model; each step is on disk, also when the next is interrupted."""
+    """Measure a loaded model; each step is saved, also if the next is interrupted."""
     options = job.options
     rows = build_and_race(job)
     _say_what_diverges(job)
@@ -76,13 +76,13 @@ def build_and_race(job: Job) -> list[PlannedRow]:
 
 
 def _tune_first(model: Any, job: Job) -> None:
-    """Tune in a session of its own; the records that it leaves become a row of this one."""
+    """Tune in a separate session; its records become a row of this one."""
     own = job.options.output / "tuning" if job.options.output else None
     tuned = tune(model, replace(job.options, output=own), job.progress)
     job.session = replace(job.session, tuning=tuned.tuning, warnings=tuned.warnings)
 
 
 def _say_what_diverges(job: Job) -> None:
-    """Warnings about rows that failed verification."""
+    """Add warnings about rows that failed verification."""
     found = suspect(job.session, job.ready, job.options, job.folder / "bisect", job.progress)
     job.keep(replace(job.session, warnings=(*job.session.warnings, *found)))

@@ -1,4 +1,4 @@
-"""Compile a model for a dimension that varies: one artifact with kernels for several sizes."""
+"""Compiles a model for a dimension that varies: one artifact with kernels for several sizes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 _EXAMINE = remote(lambda: tvmscope.stages.sizes.examine)
 _TIMEOUT_S = 3600.0
 _SHARE = 1.3
-"""Weights of all sizes together should not be larger than this, in units of those of one size."""
+"""The weights of all sizes together should not exceed this, relative to those of one size."""
 
 
 def compile_sizes(model: Any, output: Path, options: Options, progress: Progress) -> Artifact:
-    """Compile and verify each size that matters, then one between them; weights are shared."""
+    """Compile and verify each listed size, then one between them; weights are shared."""
     (target,) = resolve_targets(options)
     if target.kind != "llvm":
         raise UsageError(msg("--dynamic compiles for CPUs only; give --target cpu"))
@@ -100,14 +100,14 @@ def _checked(wanted: DynamicRange, example: Prepared) -> DynamicRange:
 
 
 def _between(wanted: DynamicRange) -> tuple[int, ...]:
-    """A size without kernels of its own, in the widest gap."""
+    """Return a size without its own kernels, in the widest gap."""
     sizes = (wanted.low - 1, *wanted.sizes)
     low, high = max(pairwise(sizes), key=lambda pair: pair[1] - pair[0])
     return ((low + high) // 2,) if high - low > 1 else ()
 
 
 def _output_axes(ready: Mapping[int, Prepared]) -> dict[str, int | None]:
-    """The axis of each output along which it is as long as the size that varies."""
+    """Return the axis of each output whose length is the size that varies."""
     first, *others = ready
     axes: dict[str, int | None] = {}
     for spec in ready[first].model.outputs:

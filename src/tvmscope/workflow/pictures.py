@@ -113,7 +113,7 @@ def ask(
 
 
 def _first_inputs(requests: Sequence[Request], answers: Sequence[Answer]) -> str | None:
-    """The file with the model's inputs of the first image that was answered."""
+    """Return the file with the model's inputs of the first image that has a result."""
     pairs = zip(requests, answers, strict=True)
     return next((r.save_inputs for r, a in pairs if a.failure is None), None)
 
@@ -127,7 +127,7 @@ def asks_for_times(options: Options) -> bool:
 
 
 def vision_for(artifact: Artifact, asked: PictureOptions) -> Vision:
-    """What the artifact knows, with what the user said on top."""
+    """Return the artifact's image settings, overridden by the user's."""
     known = artifact.vision or Vision(preprocess=PRESETS[_preset(artifact) or "raw"])
     vision = replace(known, preprocess=replace(known.preprocess, **asked.preprocess))
     if asked.labels is not None:
@@ -142,7 +142,7 @@ def _preset(artifact: Artifact) -> str | None:
 
 
 def _assumed(artifact: Artifact) -> Text:
-    """What is done with pixels where the artifact does not say how."""
+    """Say how pixels are preprocessed if the artifact does not say it."""
     preset = _preset(artifact)
     if preset is None:
         return _UNKNOWN
@@ -155,7 +155,7 @@ def _assumed(artifact: Artifact) -> Text:
 
 
 def _with_head(vision: Vision, text: str) -> Vision:
-    """`--head yolov8`, or `--head darknet:model.cfg` with the file that has the anchors."""
+    """Parse `--head yolov8`, or `--head darknet:model.cfg` with the file that has the anchors."""
     name, _, file = text.partition(":")
     if name not in heads.NAMES or (file and name != "darknet"):
         raise UsageError(
@@ -196,7 +196,7 @@ def _requests(
 
 
 def _drawings(place: Path | None, files: Sequence[Path]) -> list[str | None]:
-    """One image is written to a file, or like several into a folder (a path without a suffix)."""
+    """Return the files to draw: one image to a file, or like several into a folder (no suffix)."""
     if place is None:
         return [None] * len(files)
     if len(files) == 1 and place.suffix and not place.is_dir():
@@ -247,7 +247,7 @@ def _answer_all(requests: Sequence[Request], options: Options, progress: Progres
                 answers.append(Answer(picture=request.picture, failure=e.message))
             except WorkerDied as e:
                 worker, deaths = None, deaths + 1
-                if deaths == _MOST_DEATHS:  # then it is the artifact, not the pictures
+                if deaths == _MOST_DEATHS:  # then the artifact is the cause, not the images
                     raise
                 answers.append(Answer(picture=request.picture, failure=e.message))
             progress.step(number + 1, len(requests), Path(request.picture).name)
@@ -255,8 +255,8 @@ def _answer_all(requests: Sequence[Request], options: Options, progress: Progres
 
 
 def _gather(requests: Sequence[Request], answers: Sequence[Answer], place: Path) -> None:
-    """The outputs of one image keep their names; those of several are prefixed with the image's
-    name."""
+    """Write the outputs: those of one image keep their names; those of several are prefixed with
+    the image's name."""
     kept: dict[str, Array] = {}
     for request, said in zip(requests, answers, strict=True):
         if said.failure is None and request.save_outputs is not None:

@@ -26,7 +26,7 @@ from tvmscope.tuning.records.lookup import records_of
 
 
 def profile(model: Any, options: Options, progress: Progress | None = None) -> Session:
-    """Profile a model's backends (ours, unless others are asked for), or an artifact folder."""
+    """Profile a model's backends (ours, unless others are requested), or an artifact folder."""
     progress = progress or Silent()
     if isinstance(model, str | Path) and (Path(model) / META).is_file():
         return profile_artifact(Path(model), options, progress)
@@ -50,7 +50,7 @@ def profile(model: Any, options: Options, progress: Progress | None = None) -> S
 def _loadable(
     session: Session, built: Sequence[Entry], progress: Progress
 ) -> tuple[Session, list[Entry]]:
-    """The entries that can be loaded; why the others cannot is a warning."""
+    """Return the entries that can be loaded; the reasons of the others become warnings."""
     entries = []
     for entry in built:
         if problem := entry.failure or entry.unavailable:
@@ -64,7 +64,7 @@ def _loadable(
 def profile_artifact(
     path: Path, options: Options, progress: Progress, session: Session | None = None
 ) -> Session:
-    """An artifact's kernels, in a session of their own or added to the one that measured it."""
+    """Profile an artifact, in a separate session or added to the one that measured it."""
     artifact = read_checked(path)
     if options.backends:
         raise UsageError(msg("an artifact runs on TVM alone; --backends needs the model itself"))

@@ -1,4 +1,4 @@
-"""Run an artifact alone: its own inputs or given ones, timed by the same rules as everything."""
+"""Runs an artifact alone, on its own inputs or given ones, timed by the same rules as all."""
 
 from __future__ import annotations
 

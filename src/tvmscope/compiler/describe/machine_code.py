@@ -65,7 +65,7 @@ def _code(kernel: CompiledKernel) -> MachineCode:
 
 
 def resident(registers: int, shared_bytes: int, threads: int, gpu: Gpu | None) -> int | None:
-    """The blocks that fit a multiprocessor at once, by registers, shared memory and warps."""
+    """Return how many blocks fit a multiprocessor, by registers, shared memory and warps."""
     if gpu is None:
         return None
     warps = -(-threads // _WARP)

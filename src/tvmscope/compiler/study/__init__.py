@@ -1,1 +1,1 @@
-"""Looks into a model pass by pass: what a bisection asks, and the reproducers it writes."""
+"""Examines a model pass by pass, for a bisection, and writes its reproducers."""

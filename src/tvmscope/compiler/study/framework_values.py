@@ -1,4 +1,4 @@
-"""What the model's own framework computes at each of its operators, and one operator alone."""
+"""Computes each operator's results in the model's own framework, and cuts out one operator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def write_values(prepared: Prepared, nodes: Iterable[str], file: str) -> None:
 
 
 def write_operator(prepared: Prepared, node: str, folder: Path) -> None:
-    """A model of one operator, `model.onnx` or `model.pt2`, and the inputs that it met."""
+    """Write a model of one operator, `model.onnx` or `model.pt2`, and its inputs in the model."""
     if prepared.model.format == "onnx":
         _write_onnx_node(prepared, node, folder)
     else:
@@ -42,7 +42,7 @@ def write_operator(prepared: Prepared, node: str, folder: Path) -> None:
 
 
 def inputs_of(prepared: Prepared) -> dict[str, Array]:
-    """The model's own inputs, by name."""
+    """Return the model's own inputs, by name."""
     with np.load(prepared.inputs_path) as archive:
         return {spec.name: archive[spec.name] for spec in prepared.model.inputs}
 
@@ -51,7 +51,7 @@ def inputs_of(prepared: Prepared) -> dict[str, Array]:
 
 
 def _simplified(prepared: Prepared) -> onnx.ModelProto:
-    """The graph that is imported."""
+    """Return the graph that is imported."""
     import onnx
 
     from tvmscope.compiler.frontends.onnx.importer import expanded, simplify
@@ -60,7 +60,7 @@ def _simplified(prepared: Prepared) -> onnx.ModelProto:
 
 
 def _onnx_run(prepared: Prepared) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """The graph and each of its tensors, by ONNX Runtime with all optimisations off."""
+    """Return the graph and each of its tensors, from ONNX Runtime with all optimisations off."""
     import onnx
     import onnxruntime as ort
 
@@ -105,7 +105,7 @@ def _write_onnx_node(prepared: Prepared, name: str, folder: Path) -> None:
     model, tensors = _onnx_run(prepared)
     node = next(n for n in model.graph.node if n.name == name)
     weights = {w.name: w for w in model.graph.initializer}
-    for other in model.graph.node:  # importers want to know constants, so they stay constants
+    for other in model.graph.node:  # importers need the values of constants, so they stay constants
         if other.op_type == "Constant":
             value = tensors[other.output[0]]
             weights[other.output[0]] = numpy_helper.from_array(value, other.output[0])
@@ -137,7 +137,7 @@ def _write_onnx_node(prepared: Prepared, name: str, folder: Path) -> None:
 
 
 def _torch_run(prepared: Prepared) -> tuple[Any, dict[str, Any]]:
-    """The program that is imported, and the value of each of its nodes in eager PyTorch."""
+    """Return the program that is imported, and the value of each of its nodes in eager PyTorch."""
     import torch
 
     from tvmscope.compiler.frontends.torch.importer import read_program
@@ -186,7 +186,7 @@ def _write_torch_node(prepared: Prepared, name: str, folder: Path) -> None:
     inputs: dict[str, Any] = {}
     made: dict[Any, Any] = {}
     for used in node.all_input_nodes:
-        if used.name in weights:  # importers treat constants in their own way, so they stay so
+        if used.name in weights:  # importers treat constants specially, so they stay constants
             root.register_buffer(used.name, seen[used.name].detach())
             made[used] = graph.get_attr(used.name)
         else:

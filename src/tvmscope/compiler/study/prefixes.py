@@ -1,8 +1,8 @@
-"""Runs a model as it is after each pass, and shows the values inside it: what a bisection asks.
+"""Runs a model as it is after each pass, and shows the values inside it, for a bisection.
 
-A prefix of the pipeline is finished by TVM's own required lowering and nothing else, so that what
-it computes is the work of the prefix. Every function here works on the model that `start` was
-given, which stays in the process.
+A prefix of the pipeline is finished by TVM's own required lowering and nothing else, so that its
+results depend on the prefix alone. Every function here works on the model that `start` was given,
+which stays in the process.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class State:
 
 @dataclass(frozen=True)
 class Study:
-    """A model on its way through a pipeline; state 0 is as imported, state i after i passes."""
+    """A model in a pipeline; state 0 is the imported module, state i the module after i passes."""
 
     prepared: Prepared
     imported: sources.Imported
@@ -58,13 +58,13 @@ class Study:
     states: tuple[State, ...]
 
     def finishing(self, count: int) -> list[str]:
-        """The required passes that `count` passes of the pipeline have not run, by TVM's names."""
+        """Return the required passes that `count` passes have not run yet, by TVM's names."""
         if count == len(self.passes):
             return []
         ran = {str(p.info.name) for p in self.passes[:count]}
         needed = set(required())
         if "FuseOps" in ran:
-            needed.add("fuse-tir")  # a fused function that is no kernel yet cannot be called
+            needed.add("fuse-tir")  # a fused function cannot be called before it is a kernel
         context = Context(self.target, self.options)
         steps = (p.make(context) for p in all_passes() if p.name in needed and p.theirs)
         return [str(p.info.name) for p in steps if str(p.info.name) not in ran]
@@ -72,7 +72,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Value:
-    """A binding of the main function whose value can be looked at."""
+    """A binding of the main function whose value can be examined."""
 
     index: int
     sources: tuple[int, ...]
@@ -86,9 +86,9 @@ _study: Study | None = None
 def start(
     prepared: Prepared, target: Target, options: CompileOptions, threads: int
 ) -> tuple[tuple[str, ...], tuple[bool, ...], tuple[tuple[str, ...], ...]]:
-    """Import and lower a model; the passes by name, which of them changed it, and its sources.
+    """Import and lower a model; return the passes, which of them changed it, and its sources.
 
-    A batch stays whole: between the passes that part and join it, a module takes other inputs.
+    A batch stays whole: between the passes that split and join it, a module takes other inputs.
     """
     global _study
     options = replace(options, disabled_passes=(*options.disabled_passes, "split-batch"))
@@ -120,19 +120,19 @@ def start(
 
 
 def study() -> Study:
-    """What `start` has made."""
+    """Return the model that `start` imported."""
     if _study is None:
         raise BuildError(msg("no model is under study in this process"))
     return _study
 
 
 def run_prefix(count: int, outputs: str) -> None:
-    """Run the model after `count` passes on its own inputs; outputs go into a file, by name."""
+    """Run the model after `count` passes on its own inputs; write the outputs to a file."""
     _write_outputs(study().states[count].module, count, outputs)
 
 
 def run_mixed(low: int, high: int, kernels: Sequence[str], outputs: str) -> None:
-    """Run state `low` with the kernels named in the form that they have in state `high`."""
+    """Run state `low` with the named kernels in the form that they have in state `high`."""
     here = study()
     module, after = here.states[low].module, here.states[high].module
     functions = dict(module.functions_items())
@@ -143,9 +143,9 @@ def run_mixed(low: int, high: int, kernels: Sequence[str], outputs: str) -> None
 
 
 def changed_kernels(low: int, high: int) -> tuple[str, ...]:
-    """The kernels that differ between two states, in the order of their first call.
+    """Return the kernels that differ between two states, in the order of their first call.
 
-    Empty where more than kernels differs: the main function, or which kernels there are.
+    Empty if more than kernels differs: the main function, or the set of kernels.
     """
     before, after = study().states[low].module, study().states[high].module
     names = {v.name_hint for v in before.get_global_vars()}
@@ -159,7 +159,7 @@ def changed_kernels(low: int, high: int) -> tuple[str, ...]:
 
 
 def kernel_facts(count: int, kernel: str) -> tuple[str | None, tuple[int, ...], int | None]:
-    """A kernel's schedule rule, the sources that it computes, and its first call's binding."""
+    """Return a kernel's schedule rule, the sources it computes, and its first call's binding."""
     state = study().states[count]
     attributes = state.module[kernel].attrs
     calls = state.calls or sources.kernel_calls(state.module)
@@ -184,7 +184,7 @@ def _write_outputs(module: tvm.IRModule, count: int, outputs: str) -> None:
 def run(
     module: tvm.IRModule, finishing: Sequence[str], inputs: Sequence[Array] | None = None
 ) -> list[Array]:
-    """Finish, build and run a module; without inputs on the model's own."""
+    """Finish, build and run a module; by default on the model's own inputs."""
     here = study()
     if inputs is None:
         with np.load(here.prepared.inputs_path) as archive:
@@ -196,7 +196,7 @@ def run(
             executable = relax.build(module, here.tvm_target, relax_pipeline=None)
         machine = relax.VirtualMachine(executable, tvm.cpu(0))
         result = machine["main"](*(tvm.runtime.tensor(np.asarray(a, order="C")) for a in inputs))
-    except Exception as e:  # TVM raises many types; what cannot be run cannot be judged
+    except Exception as e:  # TVM raises many types; a module that cannot be run cannot be judged
         raise BuildError(msg("this prefix cannot run: {reason}", reason=one_line(e))) from e
     return [value.numpy() for value in _flat(result)]
 
@@ -237,9 +237,9 @@ def _vars(shown: Sequence[tuple[int, relax.Var]]) -> list[relax.Var]:
 
 
 def cut(count: int, index: int, known: Iterable[int]) -> tuple[tvm.IRModule, list[int | str]]:
-    """The module that computes one binding of a state from bindings whose values are known.
+    """Return the module that computes one binding of a state from bindings with known values.
 
-    Also what its parameters are: bindings by their number, inputs of the model by their name.
+    Also return its parameters: bindings by their number, inputs of the model by their name.
     """
     module = rx.ToNonDataflow()(study().states[count].module)
     main, rows = module["main"], sources.bindings(module["main"])
@@ -279,7 +279,7 @@ def apply(module: tvm.IRModule, low: int, high: int) -> tvm.IRModule:
 
 
 def transplant(module: tvm.IRModule, kernel: str, high: int) -> tvm.IRModule:
-    """The module with one kernel in the form that it has in another state."""
+    """Return the module with one kernel in the form that it has in another state."""
     functions = dict(module.functions_items())
     for var in functions:
         if var.name_hint == kernel:

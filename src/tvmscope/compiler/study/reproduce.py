@@ -1,6 +1,6 @@
 """Writes a folder that shows a difference in one run: a script, its inputs, and the smallest model.
 
-Called in the process that has the model under study (see `prefixes`).
+These functions run in the process that has the model under study (see `prefixes`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _SCRIPTS = Path(__file__).parent / "reproducers"
 
 
 def framework(file: str) -> None:
-    """Write what the framework computes at each source: `i.j` is result j of source i."""
+    """Write the framework's results of each source: `i.j` is result j of source i."""
     here = prefixes.study()
     framework_values.write_values(here.prepared, here.imported.nodes, file)
 
 
 def write_operator(source: int, folder: str, tolerance: float, what: str) -> None:
-    """The framework's operator of a source alone, to be imported by TVM."""
+    """Write the framework's operator of a source alone, to be imported by TVM."""
     here, place = prefixes.study(), Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     try:
@@ -44,7 +44,7 @@ def write_operator(source: int, folder: str, tolerance: float, what: str) -> Non
 
 
 def write_model(folder: str, tolerance: float, what: str) -> None:
-    """The whole model, where no operator alone shows the difference."""
+    """Write the whole model, if no operator alone shows the difference."""
     here, place = prefixes.study(), Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     form = here.prepared.model.format
@@ -67,9 +67,9 @@ def write_pair(
     tolerance: float,
     what: str,
 ) -> None:
-    """One binding of state `low`, cut out at known values, before and after the passes to `high`.
+    """Write one binding of state `low`, cut out at known values, before and after passes to `high`.
 
-    Without an index the whole model; with a `kernel` only that is taken from state `high`.
+    Without an index, write the whole model; with a `kernel`, only that is taken from state `high`.
     """
     here, place = prefixes.study(), Path(folder)
     place.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def write_pair(
             after = here.states[high].module
         else:
             after = prefixes.apply(before, low, high)
-    except Exception as e:  # a pass may want more of the model than one operator
+    except Exception as e:  # a pass may need more of the model than one operator
         raise BuildError(
             msg("the operator cannot be extracted: {reason}", reason=one_line(e))
         ) from e

@@ -1,4 +1,4 @@
-"""Compile a unit's kernel to a cubin with Triton: no GPU and no driver are touched."""
+"""Compiles a unit's kernel to a cubin with Triton; needs no GPU and no driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tvmscope.messages import msg
 from tvmscope.storage.codec import decode, encode
 
 OLDEST_TRITON = (3, 6)
-"""From here on kernels end with two hidden pointers to scratch memory."""
+"""From this version on, kernels end with two hidden pointers to scratch memory."""
 HIDDEN_POINTERS = 2
 _POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "int32": "*i32"}
 
@@ -50,26 +50,26 @@ class CompiledKernel:
     hidden_pointers: int
     triton: str
     matrix: str | None = None
-    """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None where there is none."""
+    """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None if there is none."""
 
     def to_json(self) -> dict[str, Any]:
-        """All but the cubin."""
+        """Return everything but the cubin."""
         names = (f.name for f in fields(self) if f.name != "cubin")
         return {name: encode(getattr(self, name)) for name in names}
 
     @staticmethod
     def from_json(data: dict[str, Any], cubin: bytes) -> CompiledKernel:
-        """The kernel of a JSON object and its cubin."""
+        """Read the kernel from a JSON object and its cubin."""
         return decode(CompiledKernel, {**data, "cubin": cubin})
 
 
 def compile_kernel(
     unit: Unit, config: Config, arch: str, portable: str | None = None
 ) -> CompiledKernel:
-    """The kernel of `unit` by `config` for `arch` (`sm_90`); a failure is a `BuildError`.
+    """Compile the kernel of `unit` by `config` for `arch` (`sm_90`); raise `BuildError` on failure.
 
-    `portable` is an older architecture: the kernel is generated for that one, as code that must run
-    on several is, and then assembled for `arch`.
+    `portable` is an older architecture: the kernel is generated for that one, like code that must
+    run on several, and then assembled for `arch`.
     """
     gpu, binding = gpu_of(arch), bind(unit, config)
     if config.pdl and not gpu.has_dependent_launch:
@@ -148,14 +148,14 @@ def compile_kernel(
         registers=used.registers,
         local_bytes=used.local_bytes,
         arguments=binding.arguments,
-        hidden_pointers=HIDDEN_POINTERS - len(given),  # the first of them is to scratch memory
+        hidden_pointers=HIDDEN_POINTERS - len(given),  # the first of them points to scratch memory
         triton=_version(),
         matrix=matrix_instruction(compiled.asm["ptx"]),
     )
 
 
 def stages(unit: Unit, config: Config, arch: str, portable: str | None = None) -> Mapping[str, str]:
-    """What the kernel is on its way to machine code: `triton` (source), `llvm`, `ptx`."""
+    """Return the kernel's stages of compilation: `triton` (source), `llvm`, `ptx`."""
     binding, capability = bind(unit, config), gpu_of(portable or arch).capability
     with tempfile.TemporaryDirectory() as cache:
         compiled = _triton_compile(_name(unit, config), binding, config, capability, cache)
@@ -168,18 +168,18 @@ def stages(unit: Unit, config: Config, arch: str, portable: str | None = None) -
 
 
 def _name(unit: Unit, config: Config) -> str:
-    """What the device's profiler calls the kernel."""
+    """Return the kernel's name in the device's profiler."""
     return f"{config.template}_{unit.key.rpartition('-')[2]}_{config.slug}"
 
 
 def _template(binding: Binding) -> Any:
-    """The function, written in Triton, that a unit's kernel is made from."""
+    """Return the Triton function from which a unit's kernel is made."""
     module, _, template = binding.function.partition(":")
     return getattr(importlib.import_module(module), template)
 
 
 def _assemble(ptx: str, arch: str) -> bytes:
-    """Machine code of PTX, by the assembler that comes with Triton."""
+    """Assemble PTX to machine code with the assembler that comes with Triton."""
     knobs: Any = importlib.import_module("triton.knobs")
     with tempfile.TemporaryDirectory() as folder:
         source, output = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
@@ -198,7 +198,7 @@ def _assemble(ptx: str, arch: str) -> bytes:
 
 
 def matrix_instruction(ptx: str) -> str | None:
-    """The first product of matrices in a kernel, by its kind and shape."""
+    """Return the first matrix product in a kernel, by its kind and shape."""
     found = re.search(r"\b(wgmma|mma|tcgen05)\.(?:mma_async|sync|mma)\b[\w.:]*", ptx)
     if found is None:
         return None
@@ -207,7 +207,7 @@ def matrix_instruction(ptx: str) -> str | None:
 
 
 def _entry(ptx: str) -> str:
-    """The declaration of the one kernel, with its parameters."""
+    """Return the declaration of the one kernel, with its parameters."""
     found = re.search(r"\.visible\s+\.entry[^(]*\(([^)]*)\)", ptx)
     if found is None:
         raise BuildError(msg("the generated PTX has no kernel"))
@@ -233,15 +233,15 @@ def _version() -> str:
 def _triton_compile(
     name: str, binding: Binding, config: Config, capability: int, cache: str
 ) -> Any:
-    """Triton's compiled kernel. Its cache is a folder of ours that goes: a worker's results travel
-    as values. What it prints (a failed kernel's whole PTX) is dropped, and so are line tables,
-    which point to this source."""
+    """Compile with Triton. Its cache is a temporary folder of ours: a worker returns its results as
+    values. Its output (a failed kernel's whole PTX) is dropped, and so are line tables, which refer
+    to this source."""
     _version()
     compiler: Any = importlib.import_module("triton.compiler")
     targets: Any = importlib.import_module("triton.backends.compiler")
     knobs: Any = importlib.import_module("triton.knobs")
     function = _template(binding)
-    function._repr = lambda _: name  # as triton.jit(repr=) would; profilers show it
+    function._repr = lambda _: name  # like triton.jit(repr=); profilers show it
     if os.environ.get("TRITON_INTERPRET", "0") == "1":
         raise UsageError(msg("TRITON_INTERPRET is set: kernels cannot be compiled in this process"))
     source = compiler.ASTSource(fn=function, **_source(function.arg_names, binding))
@@ -259,7 +259,7 @@ def _triton_compile(
                     "launch_pdl": config.pdl > 0,
                 },
             )
-        except Exception as e:  # Triton raises what its passes and ptxas raise; all are one failure
+        except Exception as e:  # Triton raises many types; all are one failure
             reason = next((x for x in str(e).splitlines() if ": error" in x or "fatal" in x), "")
             raise BuildError(
                 msg(
@@ -272,7 +272,7 @@ def _triton_compile(
 
 
 def _source(names: list[str], binding: Binding) -> dict[str, Any]:
-    """Signature, constants and alignment: every pointer is a multiple of 16 bytes."""
+    """Return signature, constants and alignment: every pointer is a multiple of 16 bytes."""
     constants = {**binding.constants, **dict.fromkeys(binding.absent)}
     named = [t for t in binding.arguments if PARAMETERS[t.role]]
     pointers = {PARAMETERS[t.role]: _POINTERS[t.dtype] for t in named}

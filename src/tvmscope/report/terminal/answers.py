@@ -1,4 +1,4 @@
-"""Results for images as a table for the terminal, and as machine output."""
+"""Shows results for images as a table for the terminal, and as machine output."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tvmscope.units import format_s
 
 
 def render(answers: Sequence[Answer]) -> RenderableType:
-    """A block per image: what was found, and where the time went."""
+    """Return a block per image: the results, and the times."""
     return Group(*(_block(answer) for answer in answers))
 
 
 def machine(answers: Sequence[Answer], session: Session | None) -> dict[str, Any]:
-    """The JSON form; `session` is null unless the artifact was measured in the same call."""
+    """Return the JSON form; `session` is null unless the artifact was measured in the same call."""
     return {
         "schema_version": 1,
         "pictures": encode(answers),
@@ -35,7 +35,7 @@ def machine(answers: Sequence[Answer], session: Session | None) -> dict[str, Any
 
 
 def without_folders(answers: Sequence[Answer]) -> tuple[Answer, ...]:
-    """The same without the folders of the images."""
+    """Return the same without the folders of the images."""
     return tuple(
         replace(
             answer,

@@ -25,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 _LLVM_HOST, _WAIT = here(host.llvm_host), here(rpc_processes.wait)
 _START_TRACKER, _START_SERVER = here(rpc_processes.start_tracker), here(rpc_processes.start_server)
 _SHORT_S, _SHORT_LIVES = 10.0, 3
-"""So many lives in a row that were so short mean that it will not work."""
+"""This many short lives in a row mean that it cannot work."""
 _PAUSE_S = 1.0
 
 Say = Callable[[str], None]
@@ -33,7 +33,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """Where to listen: the first free port of a range."""
+    """The address to listen on: the first free port of a range."""
 
     host: str = LOOPBACK
     first: int
@@ -51,17 +51,17 @@ class Ports:
 
 
 def log_file(name: str) -> Path:
-    """Where a process of the farm writes what it does."""
+    """Return the log file of a farm process."""
     safe = re.sub(r"[^\w.-]+", "_", name)
     return cache_folder() / "logs" / f"farm-{safe}-{os.getpid()}.log"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach the host."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
-        return False  # a name: who knows where it leads
+        return False  # a name: it may resolve to any address
 
 
 def run_tracker(ports: Ports, say: Say) -> None:
@@ -83,9 +83,9 @@ def run_server(
     threads: int | None = None,
     public_host: str | None = None,
 ) -> None:
-    """Run a server until it is interrupted; it is started again whenever it ends.
+    """Run a server until it is interrupted; restart it whenever it ends.
 
-    A tracker that is not there yet, or goes away, is waited for.
+    It waits for a tracker that is missing or goes away.
     """
     if not re.fullmatch(r"[\w.-]+", key):
         raise UsageError(msg("key '{key}': use letters, digits, '.', '_' and '-'", key=key))
@@ -112,7 +112,7 @@ def run_server(
 
 
 def _this_device(threads: int) -> Device:
-    # asked here, not in the server: a process that has talked to CUDA must not fork
+    # read here, not in the server: a process that has used CUDA must not fork
     gpu = cuda_device.find()
     return Device(
         cpu=cpu_features.model_name(),
@@ -124,7 +124,7 @@ def _this_device(threads: int) -> Device:
 
 
 def target_of(device: Device, kind: str = "cpu") -> Target:
-    """What to compile for a server's machine; unlike our own, it is not proven by a kernel."""
+    """Return the target of a server's machine; unlike our own, no kernel has proven it."""
     if kind == "cuda":
         if device.gpu_arch is None:
             raise UsageError(msg("the server ({cpu}) has no GPU", cpu=device.cpu))
@@ -178,5 +178,5 @@ def _keep_running(
 
 
 def status(address: Address, *, timeout_s: float) -> Summary:
-    """Who is there."""
+    """Return the servers of a tracker."""
     return tracker.summary(address, timeout_s=timeout_s)

@@ -1,7 +1,7 @@
 """One trial as one line of JSON: how it is written, read, checked and found.
 
 A line that we wrote begins with its workload and ends with the schema version, so that its two ends
-show whether it is complete and whose it is, without parsing it.
+show whether it is complete and has our format, without parsing it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _STAND_IN = {"kind": "llvm", "arch": ""}
 
 
 class Glimpse(NamedTuple):
-    """What a line shows at its ends."""
+    """The data visible at a line's ends."""
 
     workload: bytes
-    """As JSON."""
+    """The workload as JSON."""
     validated: bool
 
 
 def to_line(trial: Trial) -> bytes:
-    """The trial as a line with its newline; one that says something impossible is refused."""
+    """Return the trial as a line with its newline; raise if its values are impossible."""
     if faults := list(problems(trial)):
         raise TuneError(
             msg(
@@ -54,7 +54,7 @@ def to_line(trial: Trial) -> bytes:
 
 
 def from_line(line: bytes) -> Trial:
-    """The trial that a line holds; a SchemaError says what is wrong with it."""
+    """Return the trial in a line; a SchemaError says what is wrong with it."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as e:
@@ -77,7 +77,7 @@ def from_line(line: bytes) -> Trial:
 
 
 def glimpse(line: bytes) -> Glimpse | None:
-    """What a whole line of ours shows; None where it must be parsed to be known."""
+    """Return the visible data of a complete line of ours; None if it must be parsed."""
     if not (line.startswith(_START) and line.rstrip(b"\n").endswith((_END, _EARLIER_END))):
         return None
     end = line.find(_NEXT)
@@ -85,12 +85,12 @@ def glimpse(line: bytes) -> Glimpse | None:
 
 
 def is_current(line: bytes) -> bool:
-    """Whether a line is just what `to_line` writes today, as far as its ends show."""
+    """Whether a line has the current format of `to_line`, judged by its ends."""
     return line.startswith(_START) and line.rstrip(b"\n").endswith(_END)
 
 
 def workload_key(workload: str) -> bytes:
-    """A workload as `glimpse` shows it."""
+    """Return a workload in the form of `glimpse`."""
     return _dump(workload)
 
 
@@ -120,7 +120,7 @@ def _dump(value: Any) -> bytes:
 
 
 def _decoded(data: dict[str, Any]) -> Trial:
-    """The trial; its target, most of the work and shared by nearly all lines, is decoded once."""
+    """Return the trial; its target, which nearly all lines share, is decoded once."""
     target = _target(json.dumps(data.get("target")))
     messages = message_table.read(data.get(message_table.KEY))
     return replace(decode(Trial, {**data, "target": _STAND_IN}, messages), target=target)

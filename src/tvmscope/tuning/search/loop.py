@@ -19,12 +19,12 @@ from tvmscope.tuning.search.state import UNTUNED, State
 from tvmscope.tuning.trials.workshop import Pair, Workshop, lacks_reference
 
 SECOND_LAYER = 2
-"""By how many halvings MetaSchedule's candidates stand back where a rule has had its turn: from
-the plain loops it rarely comes near a rule's schedule."""
+"""The number of halvings of MetaSchedule's priority after a rule's turn: from the plain loops it
+rarely comes near a rule's schedule."""
 
 _ALL_TRIED = msg("every candidate was tried")
 _UNTUNED_SHARE = 0.25
-"""Of the time: untuned kernels are all measured first where that takes no more."""
+"""The share of the time within which all untuned kernels are measured first."""
 
 
 class Records(Protocol):
@@ -37,22 +37,22 @@ class Records(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """When to stop."""
+    """The limits of the search."""
 
     deadline: float = float("inf")
-    """By the search's clock."""
+    """The end, by the search's clock."""
     trials: int | None = None
-    """New ones, in this run."""
+    """New trials in this run."""
     per_task: int | None = None
-    """With those of earlier runs."""
+    """Trials per task, including those of earlier runs."""
     until: float = 0.0
-    """Stop when what could still be gained is a smaller share of the model's time."""
+    """Stop when the possible gain is a smaller share of the model's time."""
     early_stopping: int | None = None
-    """Leave a task after so many trials without progress."""
+    """Leave a task after this many trials without progress."""
 
 
 class Search:
-    """Gives batches of trials to tasks; every trial is recorded as soon as it ends."""
+    """Assigns batches of trials to tasks; every trial is recorded as soon as it ends."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Search:
 
     @property
     def model_s(self) -> float:
-        """The model's time as it would be now."""
+        """The model's predicted time now."""
         return self.rest_s + sum(state.predicted_s for state in self.states.values())
 
     def run(self) -> None:
@@ -104,10 +104,10 @@ class Search:
                 state.mark(self.elapsed_s)
 
     def _measure_untuned(self) -> None:
-        """Measure every untuned kernel before the first candidate, where time is plentiful.
+        """Measure every untuned kernel before the first candidate, if there is enough time.
 
-        Where it is not, each is measured with the first candidates of its task, so that a short
-        search of many tasks tries candidates of those with the most to gain.
+        Otherwise each is measured with the first candidates of its task, so that a short search of
+        many tasks tries candidates of those with the most to gain.
         """
         left = [state.task for state in self.states.values() if UNTUNED not in state.tried]
         while left and self._clock() < self.limits.deadline:
@@ -119,16 +119,16 @@ class Search:
 
     @property
     def trial_s(self) -> float:
-        """What one trial takes, as measured in this run; assumed until there is one."""
+        """The measured time of one trial in this run; an assumption before the first one."""
         return self._trying_s / self.new if self.new else TRIAL_S
 
     def _fitting(self) -> int:
-        """How many trials a batch may have so that all are measured in time; one at the least."""
+        """Return how many trials of a batch can be measured in time; at least one."""
         fitting = (self.limits.deadline - self._clock()) / self.trial_s
         return max(1, int(min(self.batch, fitting)))
 
     def _recall(self, state: State) -> None:
-        """Earlier trials on the same machine count, and are not repeated."""
+        """Add earlier trials on the same machine, which are not repeated."""
         s = self.workshop.setting
         for trial in self.records.trials(state.task.key):
             same = trial.threads == s.threads and trial.tvm == s.tvm and trial.cpu == s.cpu
@@ -145,7 +145,7 @@ class Search:
         )
 
     def _next(self) -> State | None:
-        """The task with the most to gain; what stops improving counts half, and half again."""
+        """Return the task with the most to gain; each stale batch halves a task's priority."""
         left = [state for state in self.states.values() if not self._is_over(state)]
         return max(left, key=lambda s: s.headroom_s * 0.5**s.stale, default=None)
 
@@ -158,7 +158,7 @@ class Search:
         return state.over is not None
 
     def _advance(self, state: State) -> None:
-        """One batch for one task."""
+        """Run one batch for one task."""
         first = [] if UNTUNED in state.tried else [Candidate()]
         before, count = state.best_s, self._allowed(state)
         if state.second_layer:
@@ -185,7 +185,7 @@ class Search:
             state.over = self.proposer.failures.get(state.task.key, _ALL_TRIED)
 
     def _change_layer(self, state: State) -> None:
-        """From the rule's own space, once it is used up, to MetaSchedule's, if that is wanted."""
+        """Switch from the rule's own space, once exhausted, to MetaSchedule's, if requested."""
         space = state.task.candidates
         if state.second_layer or any(c.id not in state.tried for c in space):
             return
@@ -219,7 +219,7 @@ class Search:
 
 
 def _function(task: TuningTask, trial: Trial) -> str | None:
-    """The kernel that a trace belongs to: without it no other tool could use the record."""
+    """Return the kernel that a trace belongs to: other tools need it to use the record."""
     if trial.candidate.trace is None:
         return None
     return Path(task.lowering_for(trial.candidate).function).read_text(encoding="utf-8")

@@ -15,15 +15,15 @@ from tvmscope.tuning.search import evolution
 from tvmscope.tuning.search.evolution import Begin, FirstLayer, Times
 
 _TIMEOUT_S = 300.0
-"""The first generation of a GPU kernel takes a minute where two slow cores sample it."""
+"""The first generation of a GPU kernel takes a minute on two slow cores."""
 _PROPOSE, _TELL = here(evolution.propose), here(evolution.tell)
 
 
 class Proposer:
-    """Evolutionary search in one process for all tasks, started by the first question.
+    """Evolutionary search in one process for all tasks, started by the first request.
 
     It uses all cores, so it runs while nothing is measured. A search that dies or raises is over:
-    that task gets no further proposals.
+    its task gets no further proposals.
     """
 
     def __init__(self, target: Target, *, seed: int, count: int, threads: int) -> None:
@@ -40,7 +40,7 @@ class Proposer:
     def propose(
         self, task: TuningTask, lowering: Lowering, known: Times, first_layer: FirstLayer = ()
     ) -> list[Candidate]:
-        """The next generation for a task, on one of its lowerings.
+        """Return the next generation for a task, on one of its lowerings.
 
         `known` are its trials there so far, seconds by trace; `first_layer` its rule's candidates.
         """
@@ -77,7 +77,7 @@ class Proposer:
     def _over(self, task: TuningTask, error: TvmscopeError) -> None:
         self.failures[task.key] = error.message
         if isinstance(error, WorkerDied):
-            self._worker = None  # the other tasks begin anew, from their records
+            self._worker = None  # the other tasks start again, from their records
 
     def _started(self) -> Worker:
         if self._worker is None:
@@ -86,7 +86,7 @@ class Proposer:
         return self._worker
 
     def pause(self) -> None:
-        """Keep it quiet while something is measured."""
+        """Stop it during a measurement."""
         if self._worker is not None:
             self._worker.pause()
 

@@ -1,4 +1,4 @@
-"""Turns candidates into trials: builds them, checks what they compute, and times them."""
+"""Turns candidates into trials: builds them, checks their results, and times them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _Came = tuple[TuningTask, Trial | None] | BaseException
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What every trial of a run has in common."""
+    """The common settings of all trials of a run."""
 
     target: Target
     threads: int
@@ -48,12 +48,11 @@ class Setting:
     repeat: int = 3
     min_repeat_ms: float = 20.0
     timeout_s: float = 15.0
-    """Of building one candidate, and of running one."""
+    """The time limit to build one candidate, and to run one."""
     weights_bytes: int = 0
-    """Of the whole model: see `KernelRequest`."""
+    """The size of the whole model's weights: see `KernelRequest`."""
     plain_target: Target | None = None
-    """What the unscheduled loops are compiled for, where that is not the target itself: no GPU can
-    run them."""
+    """The target of the unscheduled loops, if it is not the target itself: no GPU can run them."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +62,10 @@ class _Reference:
 
 
 class Workshop:
-    """Builders and a runner under one roof; a `checker` where plain loops run elsewhere.
+    """Builders and a runner together; a `checker` if plain loops run elsewhere.
 
-    Where they share cores they take turns: a batch is built, the builders are stopped, and then
-    it is measured. Where they do not, each candidate is measured as soon as it is built.
+    If they share cores they take turns: a batch is built, the builders are stopped, and then it is
+    measured. Otherwise each candidate is measured as soon as it is built.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Workshop:
         self.take_turns = take_turns
         self._clock = clock
         self._plain: dict[Path, Future[Built]] = {}
-        """The builds of the functions as they are."""
+        """The builds of the unscheduled functions."""
         self._references: dict[Path, _Reference | TuneError] = {}
         self._lock, self._referring = Lock(), Lock()
         # a worker process lives no longer than the thread that made it, so this one stays
@@ -97,7 +96,7 @@ class Workshop:
     def try_all(
         self, pairs: Sequence[Pair], deadline: float = float("inf")
     ) -> Iterator[tuple[TuningTask, Trial]]:
-        """A trial for each candidate, in the order in which they end.
+        """Yield a trial for each candidate, in the order in which they end.
 
         A candidate that is not measured by the deadline was not tried: there is no trial for it.
         """
@@ -122,7 +121,7 @@ class Workshop:
                 yield task, trial
 
     def libraries(self, pairs: Sequence[Pair]) -> list[Built]:
-        """Each candidate's library, built if it is not there, or why there is none."""
+        """Return each candidate's library, built if it is missing, or why there is none."""
         self.builders.timeout_s = self.setting.timeout_s
         found: list[Built | Future[Built]] = []
         for task, candidate in pairs:
@@ -133,14 +132,14 @@ class Workshop:
         return built
 
     def trace_of(self, task: TuningTask, candidate: Candidate) -> tuple[str, list[str]]:
-        """What a candidate does to its kernel: JSON of a trace, and Python's calls."""
+        """Return a candidate's trace: as JSON, and as Python calls."""
         file = Path(task.lowering_for(candidate).function)
         found = self.builders.trace_of(file, candidate, self.setting.target)
         self.builders.pause()
         return found
 
     def arguments(self, task: TuningTask, candidate: Candidate) -> Arguments:
-        """What the candidate's kernel is called with."""
+        """Return the arguments of the candidate's kernel."""
         return self._reference(task.lowering_for(candidate)).args
 
     def check(
@@ -155,7 +154,7 @@ class Workshop:
         return difference(got, wanted, task.tolerance or tolerance(reference.args))
 
     def trial(self, task: TuningTask, candidate: Candidate, status: Status, **more: Any) -> Trial:
-        """A trial as it is recorded, dated now."""
+        """Return a trial to record, dated now."""
         s = self.setting
         rule = None if candidate.trace is not None else task.lowering_for(candidate).rule
         return Trial(
@@ -196,7 +195,7 @@ class Workshop:
         )
 
     def _build_plain(self, function: Path) -> Future[Built]:
-        """Build a function as it is, once: several threads may ask. What failed is tried again:
+        """Build the unscheduled function once, even for several threads. A failure is tried again:
         near a deadline there is little time to build."""
         with self._lock:
             known = self._plain.get(function)
@@ -222,7 +221,7 @@ class Workshop:
                 trial = self._measure(task, future.result())
                 over = self._clock() > deadline and trial.status != "ok"
                 done.put((task, None if over else trial))
-            except BaseException as e:  # carried to the thread that waits
+            except BaseException as e:  # reported in the thread that waits
                 done.put(e)
 
         def too_late() -> None:
@@ -260,8 +259,8 @@ class Workshop:
         return self.trial(task, candidate, "ok", seconds=seconds)
 
     def _reference(self, lowering: Lowering) -> _Reference:
-        """What the unscheduled function computes; made once, and so is its failure, unless there
-        was little time for it."""
+        """Return the unscheduled function's results; computed once, and so is a failure, unless
+        there was little time for it."""
         function = Path(lowering.function)
         with self._referring:
             if function not in self._references:
@@ -294,7 +293,7 @@ def lacks_reference(trial: Trial) -> bool:
 
 
 def tolerance(args: Arguments) -> float:
-    """How far a kernel may be from its reference."""
+    """Return the allowed error of a kernel."""
     return max(_TOLERANCES.get(dtype, _TOLERANCE) for _, dtype in args)
 
 
@@ -307,7 +306,7 @@ def difference(outputs: Arrays, reference: Arrays, most: float = _TOLERANCE) -> 
             wanted=len(reference),
         )
     for number, (got, wanted) in enumerate(zip(outputs, reference, strict=True)):
-        with np.errstate(over="ignore"):  # what does not fit a half is infinite for both
+        with np.errstate(over="ignore"):  # a value that does not fit a half is infinite for both
             a, b = (x.astype(got.dtype).astype(np.float64) for x in (got, wanted))
         if not np.array_equal(np.isfinite(a), np.isfinite(b)):
             return msg(

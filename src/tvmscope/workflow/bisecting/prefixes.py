@@ -1,4 +1,4 @@
-"""A model after each of its passes, verified: the tests that a bisection is made of."""
+"""Verifies a model after each of its passes: the tests of a bisection."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Prefixes:
         self._worker: Worker | None = None
 
     def start(self) -> Worker:
-        """The worker with the lowered model."""
+        """Return the worker with the lowered model."""
         if self._worker is None:
             threads = threads_of(self.options)
             env = {"TVM_NUM_THREADS": str(threads)}
@@ -83,14 +83,14 @@ class Prefixes:
             self._worker.kill()
 
     def after(self, count: int) -> Accuracy | None:
-        """The model after `count` passes, finished plainly; None where that cannot be run."""
+        """Verify the model after `count` passes and plain lowering; None if it cannot be run."""
         name = msg("as imported")
         if count:
             name = msg("after {name}", name=self.names[count - 1])
         return self._test(name, lambda outputs: self.call(_RUN_PREFIX, count, outputs))
 
     def mixed(self, low: int, high: int, kernels: Sequence[str], name: Text) -> Accuracy | None:
-        """The model after `low` passes, with some kernels as they are after `high`."""
+        """Verify the model after `low` passes, with some kernels as they are after `high`."""
         some = tuple(kernels)
         return self._test(name, lambda outputs: self.call(_RUN_MIXED, low, high, some, outputs))
 
@@ -100,7 +100,7 @@ class Prefixes:
         try:
             run(str(outputs))
             found = self.check(outputs)
-        except WorkerDied as e:  # code that crashes is as wrong as code can be
+        except WorkerDied as e:  # code that crashes counts as wrong
             found = Accuracy(
                 reference=REFERENCES[self.ready.model.format], passed=False, max_abs=None,
                 error=None, cosine=None, tolerance=self.tolerance, detail=e.reason,
@@ -112,7 +112,7 @@ class Prefixes:
         return found
 
     def check(self, outputs: Path) -> Accuracy:
-        """Outputs against the framework's, as `verify` does it everywhere."""
+        """Compare outputs with the framework's, like `verify` everywhere."""
         return verify(
             outputs,
             self.ready.reference_path,
@@ -122,21 +122,21 @@ class Prefixes:
         )
 
     def between(self, low: int, high: int) -> tuple[str, ...]:
-        """The passes from `low` to `high` that changed something; all, where none did."""
+        """Return the passes from `low` to `high` that changed something; all if none did."""
         pairs = list(zip(self.names, self.changed, strict=True))[low:high]
         return tuple(name for name, changed in pairs if changed) or self.names[low:high]
 
     def operators(self, labels: Sequence[int]) -> tuple[str, ...]:
-        """The model's operators behind some sources."""
+        """Return the model's operators of some sources."""
         return tuple(dict.fromkeys(op for i in labels for op in self.sources[i]))
 
 
 def first_bad(
     count: int, judge: Callable[[int], Accuracy | None], tell: Callable[[int], None]
 ) -> tuple[int, int]:
-    """Bisect positions of which the first is good and the last bad: the last good, the first bad.
+    """Bisect positions, the first good and the last bad; return the last good and the first bad.
 
-    Where the judge has no answer for a position, the two may not be adjacent.
+    If the judge has no answer for a position, the two may not be adjacent.
     """
     low, high, unknown = 0, count - 1, set()
     while between := [i for i in range(low + 1, high) if i not in unknown]:

@@ -1,4 +1,4 @@
-"""The whole chain without any model file: two tiny graphs, compiled, run and checked by numpy."""
+"""Tests the whole chain without a model file: compiles, runs and checks two tiny graphs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tvmscope.workflow.examining.doctor import Check
 Array = npt.NDArray[Any]
 TOLERANCE = 1e-4
 _SHAPE, _FILTERS = (1, 3, 9, 11), 5
-"""Odd sizes, so that tails of vectors and tiles run too."""
+"""Odd sizes, so that the tails of vectors and tiles also run."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A graph of one node, and what numpy says that it computes."""
+    """A graph of one node, and its result in numpy."""
 
     name: Message
     node: str
@@ -40,7 +40,7 @@ class Case:
 
 
 def smoke(progress: Progress) -> list[Check]:
-    """A line per graph and target: CPU always, CUDA where there is a device."""
+    """Return a line per graph and target: CPU always, CUDA if there is a device."""
     targets = ["cpu", *(["cuda"] if cuda_device.find() else [])]
     checks = []
     for target in targets:
@@ -48,7 +48,7 @@ def smoke(progress: Progress) -> list[Check]:
             progress.stage(msg("smoke test"), _named(case, target))
             try:
                 checks.append(_check(case, target))
-            except TvmscopeError as e:  # the other targets still have to show what they can
+            except TvmscopeError as e:  # the other targets must still be checked
                 checks.append(Check(_named(case, target), "fail", one_line(e)))
     return checks
 

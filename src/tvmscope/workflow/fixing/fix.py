@@ -1,8 +1,7 @@
-"""The loop: a finding's fix is predicted, built, verified and measured, then kept or undone.
+"""The loop of fixes: a fix is predicted, built, verified and measured, then kept or undone.
 
-Each fix is measured in turns with the row as it was, and builds on those that were kept. After
-every fix that stays, the row is profiled and diagnosed again: the next prediction is about what is
-left.
+Each fix is measured in turns with the previous row, and builds on those that were kept. After every
+fix that stays, the row is profiled and diagnosed again: the next prediction is about the rest.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from tvmscope.workflow.fixing import attempts, calibration
 _KNOWN = ("target", "precision", "threads", "graph", "pipeline", "exec_mode", "disabled_passes",
           "winograd")  # fmt: skip
 _BLIND = ("exec_mode", "graph")
-"""What these make cannot be profiled, so that nothing could be found after them: they come last."""
+"""Their results cannot be profiled, so that nothing could be found after them: they come last."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """Our row at some point of the loop, and the options that it is compiled with."""
+    """Our row at some point of the loop, and the options with which it is compiled."""
 
     row: PlannedRow
     options: Options
@@ -54,12 +53,12 @@ class Version:
 
     @property
     def group(self) -> tuple[tuple[str, Precision], int]:
-        """Rows that agree in these values are compared."""
+        """The values in which compared rows must agree."""
         return self.key.group, threads_of(self.options)
 
 
 def applied(options: Options, fix: Mapping[str, Any]) -> Options:
-    """The options after a fix; a fix is data that may come from a file."""
+    """Return the options after a fix; a fix is data that may come from a file."""
     if unknown := [key for key in fix if key not in _KNOWN]:
         raise UsageError(
             msg("a fix cannot set {unknown}; it knows {known}", unknown=unknown, known=_KNOWN)
@@ -84,7 +83,7 @@ class FixLoop:
         self.job = job
 
     def run(self, session: Session, first: Version) -> Iterator[Session]:
-        """The session after each step; a prediction is in it before its fix is built."""
+        """Yield the session after each step; it has a prediction before the fix is built."""
         now = first
         while (finding := _next(session, now)) is not None:
             attempt = attempts.promise(finding, now.key)
@@ -106,7 +105,7 @@ class FixLoop:
     def _try(
         self, attempt: Attempt, now: Version, number: int
     ) -> tuple[Attempt, tuple[Version, Result] | None]:
-        """The attempt with its outcome; the new version and its row where it stays."""
+        """Return the attempt with its outcome; the new version and its row if it stays."""
         try:
             version = _changed(now, attempt.fix, self.job.ready.model.format)
             entry = self._built(version, number)
@@ -117,7 +116,7 @@ class FixLoop:
         return judged, (version, new) if judged.outcome == "kept" else None
 
     def _built(self, version: Version, number: int) -> Entry:
-        """Compile in a folder of its own: the row as it was must stay loadable."""
+        """Compile in a separate folder: the previous row must stay loadable."""
         (entry,) = build_rows(
             [version.row], self.job.ready, version.options, self._scratch(number), self.job.progress
         )
@@ -126,7 +125,7 @@ class FixLoop:
         return entry
 
     def _entry(self, version: Version) -> Entry:
-        """Of a row that is built."""
+        """Return the entry of a row that is built."""
         return built_entry(version.row, self.job.ready, version.options, self.job.artifacts)
 
     def _race(self, entries: Sequence[Entry], options: Options, logs: str) -> Raced:
@@ -142,9 +141,9 @@ class FixLoop:
         return session
 
     def _measured_again(self, session: Session, first: Version, now: Version) -> Iterator[Session]:
-        """All rows of this target in one run, peers under the fixed row's target and threads.
+        """Measure all rows of this target in one run, peers with the fixed row's target and cores.
 
-        Where a fix has changed those, the rows before it stay as they were measured together.
+        If a fix has changed those, the rows before it stay as they were measured together.
         """
         asked = replace(now.options, precisions=(now.row.variant.precision,), graph=None)
         planned = plan_rows(asked, [now.row.target], self.job.ready.model.format)
@@ -176,7 +175,7 @@ class FixLoop:
             shutil.rmtree(self.job.artifacts / now.key.folder_name)
         name = version.key.folder_name
         shutil.move(self._scratch(number) / name, self.job.artifacts / name)
-        if any(key in session.fixes[-1].fix for key in _BLIND):  # the kernels are as they were
+        if any(key in session.fixes[-1].fix for key in _BLIND):  # the kernels are unchanged
             return attempts.superseded(session, gone, version.row.target, result)
         session = attempts.superseded(
             attempts.without_profile(session, gone), gone, version.row.target, result
@@ -188,7 +187,7 @@ class FixLoop:
 
 
 def fix_rows(job: Job, rows: Sequence[PlannedRow]) -> Iterator[Session]:
-    """Try the fixes of every row of ours that is diagnosed; the session after each step."""
+    """Try the fixes of every diagnosed row of ours; yield the session after each step."""
     loop, session = FixLoop(job), job.session
     for subject in view.subjects(session):
         row = next((r for r in rows if r.key == subject.key), None)
@@ -216,7 +215,7 @@ def _next(session: Session, now: Version) -> Finding | None:
 
 
 def _changed(now: Version, fix: Mapping[str, Any], model_format: str) -> Version:
-    """Return the row that a fix makes of the present one."""
+    """Return the row that a fix makes from the present one."""
     options = applied(now.options, fix)
     cores = threads_of(options)
     if "target" in fix:

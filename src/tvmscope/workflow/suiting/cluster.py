@@ -1,7 +1,7 @@
 """Runs a suite's problems on a Dask cluster: one at a time on each machine, each on one machine.
 
-Files travel by their digest, rows and sessions come back. A worker that is lost costs nothing but
-time: its problem goes to another one.
+Files are sent by their digest, rows and sessions come back. A lost worker costs only time: its
+problem goes to another one.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from tvmscope.workflow.suiting.rows import failed_row
 from tvmscope.workflow.suiting.store import Store
 
 PATIENCE_S = 60.0
-"""How long to wait for a machine when there is none."""
+"""How long to wait for a machine if there is none."""
 ATTEMPTS = 2
-"""Workers that a problem may cost before its row says so."""
+"""Workers that a problem may lose before its row says so."""
 _LOOK_S = 1.0
 _MUST_MATCH = ("tvmscope", "apache-tvm", "torch", "onnxruntime")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Where the scheduler is, and who we are to it."""
+    """The scheduler's address, and our credentials."""
 
     scheduler: str
     tls_ca: Path | None = None
@@ -48,7 +48,7 @@ class Cluster:
     tls_key: Path | None = None
 
     def security(self) -> Any:
-        """What Dask needs for TLS; refuses an open connection to another machine."""
+        """Return Dask's TLS settings; raise for an open connection to another machine."""
         parts = urlsplit(self.scheduler)
         if parts.scheme == "tls":
             from distributed.security import Security
@@ -91,7 +91,7 @@ class _Running:
 
 
 class _Run:
-    """A connection with the problems that wait, and those that run."""
+    """A connection with the waiting and the running problems."""
 
     def __init__(self, client: Any, plans: Sequence[Planned], how: SuiteOptions) -> None:
         self.client = client
@@ -104,7 +104,7 @@ class _Run:
         self.without_since = time.monotonic()
 
     def machines(self) -> dict[str, list[str]]:
-        """The addresses of the workers of each machine, as the scheduler knows them now."""
+        """Return the current worker addresses of each machine, from the scheduler."""
         known = list(self.client.scheduler_info(n_workers=-1).get("workers", ()))
         if fresh := [address for address in known if address not in self.machine_of]:
             told = self.client.run(cluster_worker.describe, workers=fresh, on_error="ignore")
@@ -118,7 +118,7 @@ class _Run:
         return found
 
     def submit(self, machines: dict[str, list[str]]) -> None:
-        """A problem for each machine that has none."""
+        """Submit a problem to each idle machine."""
         busy = {each.machine for each in self.running.values()}
         for machine, addresses in machines.items():
             if machine in busy or not self.waiting:
@@ -130,7 +130,7 @@ class _Run:
                 Parcel.of(plan, self.how, self._digest(plan)),
                 self._file(plan, addresses[0]),
                 key=f"tvmscope-{plan.key}-{attempt}",
-                workers=[addresses[0]],  # only we decide about another try
+                workers=[addresses[0]],  # we decide about another try
                 allow_other_workers=False,
                 pure=False,
             )
@@ -142,18 +142,18 @@ class _Run:
         return None if plan.problem.file is None else digest_file(plan.problem.file)
 
     def _file(self, plan: Planned, address: str) -> Any:
-        """The file's content on the cluster; equal files travel once to a worker."""
+        """Return the file's content on the cluster; equal files are sent once to a worker."""
         digest = self._digest(plan)
         if digest is None or plan.problem.file is None:
             return None
-        key = f"{digest} {address}"  # what another worker holds is lost with it
+        key = f"{digest} {address}"  # the data of another worker are lost with it
         if key not in self.files:
             content = plan.problem.file.read_bytes()
             self.files[key] = self.client.scatter(content, workers=[address], hash=False)
         return self.files[key]
 
     def ended(self, machines: dict[str, list[str]]) -> Iterator[tuple[Planned, Any]]:
-        """The problems that ended, with their futures; None instead if the worker is lost."""
+        """Yield the problems that ended, with their futures; with None if the worker is lost."""
         limit_s = 2 * self.how.timeout_s + PATIENCE_S
         for future, each in list(self.running.items()):
             lost = each.address not in machines.get(each.machine, ())
@@ -166,7 +166,7 @@ class _Run:
                 yield each.plan, future if answered else None
 
     def check_patience(self, machines: dict[str, list[str]]) -> None:
-        """Give up where there is no worker for too long."""
+        """Raise if there is no worker for too long."""
         if machines:
             self.without_since = time.monotonic()
         elif time.monotonic() - self.without_since > PATIENCE_S:
@@ -180,7 +180,7 @@ def run_on_cluster(
     cluster: Cluster,
     progress: Progress,
 ) -> Iterator[SuiteRow]:
-    """The rows in the order in which they come; sessions are written into the store's folder."""
+    """Yield the rows as they come; sessions are written into the store's folder."""
     require("distributed", why="suite --scheduler")
     from distributed import Client
 
@@ -221,7 +221,7 @@ def _raised(future: Any) -> BaseException | None:
 
 
 def _row(plan: Planned, future: Any, store: Store) -> SuiteRow:
-    """The row of a problem that came back."""
+    """Return the row of a problem that came back."""
     if (error := _raised(future)) is not None:
         reason = msg("the cluster could not run it: {reason}", reason=one_line(error))
         return _ended(plan, RunError(reason), "failed")

@@ -28,12 +28,12 @@ from tvmscope.workflow.suiting.rows import failed_row, fallbacks_of, ours_of, ro
 from tvmscope.workflow.suiting.store import Store
 
 BEHIND = 0.9
-"""Below this speed-up a problem is profiled, so that its row can say why."""
+"""Below this speed-up a problem is profiled, so that its row can give a reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
-    """What a problem's session says, and what of its artifact its row needs."""
+    """A problem's session, and the artifact's data for its row."""
 
     session: Session
     fallbacks: tuple[str, ...] = ()
@@ -54,9 +54,9 @@ def run_problem(
     progress: Progress,
     examiner: Examiner,
 ) -> SuiteRow:
-    """The row of a problem. Only an interruption by the user goes on from here as an error."""
+    """Return the row of a problem. Only an interruption by the user is raised."""
     if server is not None:
-        server.start()  # again, where the last problem killed it: not on this one's time
+        server.start()  # restart it if the last problem killed it: not on this one's time
     started = time.monotonic()
     folder = store.session_folder(problem.name)
     shutil.rmtree(folder, ignore_errors=True)
@@ -77,7 +77,7 @@ def run_problem(
             operators=done.operators,
             folder=where,
         )
-    except Exception as e:  # a suite goes on whatever a problem does; the row has the error
+    except Exception as e:  # a suite continues after any error; the row has the error
         row = failed_row(
             e,
             problem=problem.name,
@@ -105,7 +105,7 @@ def _limits(how: SuiteOptions, scratch: Path, server: ForkServer | None) -> Conf
 
 
 def examine(profile: bool, source: str, options: Options, progress: Progress) -> Examined:
-    """Compile, verify, time and compare; with `profile` kernels are timed where another backend is
+    """Compile, verify, time and compare; with `profile`, time kernels if another backend is
     faster."""
     where = resolve_targets(options)
     options = without_needless_export(options, where)

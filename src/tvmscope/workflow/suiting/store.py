@@ -1,4 +1,4 @@
-"""A suite's folder: one line per problem that is done, written at once, read again by a rerun."""
+"""A suite's folder: one line per finished problem, written at once, read again by a rerun."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Store:
 
     @property
     def scratch(self) -> Path:
-        """What the problem at work may fill; removed after it."""
+        """The folder that the current problem may fill; removed after it."""
         return self.folder / _SCRATCH
 
     def session_folder(self, name: str) -> Path:
-        """Where a problem's session goes; any name gives a folder of its own inside the suite's."""
+        """Return the folder of a problem's session; any name gives a folder inside the suite's."""
         safe = re.sub(r"[^\w.+/-]+", "_", name).strip("/")
         parts = [part for part in safe.split("/") if part not in ("", ".", "..")]
         short = "/".join(part[:100] for part in parts[-4:])
@@ -53,13 +53,13 @@ class Store:
             os.fsync(stream.fileno())
 
     def clear_scratch(self) -> None:
-        """Remove what the last problem left, however it ended."""
+        """Remove the files of the last problem, however it ended."""
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Store]:
-    """The store in a folder, made where there is none; no other process may use it meanwhile."""
+    """Yield the store in a folder, made if needed; no other process may use it meanwhile."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("w") as lock:
@@ -81,7 +81,7 @@ def opened(folder: Path) -> Iterator[Store]:
 
 
 def read(folder: Path) -> list[SuiteRow]:
-    """The rows of a suite's folder or results file, one per problem."""
+    """Return the rows of a suite's folder or results file, one per problem."""
     file = folder / RESULTS if folder.is_dir() else folder
     rows: dict[str, SuiteRow] = {}
     if not file.is_file():
@@ -105,7 +105,7 @@ def read(folder: Path) -> list[SuiteRow]:
 
 
 def _drop_unfinished_line(file: Path) -> None:
-    """A process that was killed while it wrote leaves a line without an end."""
+    """Remove the incomplete line that a killed process leaves."""
     if not file.is_file():
         return
     data = file.read_bytes()
@@ -115,7 +115,7 @@ def _drop_unfinished_line(file: Path) -> None:
 
 
 def read_all(places: Iterable[Path]) -> list[SuiteRow]:
-    """The rows of several suites, such as the shards of one."""
+    """Return the rows of several suites, such as the shards of one."""
     found: list[SuiteRow] = []
     for place in places:
         rows = read(place)

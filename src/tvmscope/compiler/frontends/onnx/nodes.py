@@ -1,7 +1,7 @@
-"""Which source operators a node of an optimised ONNX graph computes: a runtime's, a simplifier's.
+"""Finds the source operators of each node of an ONNX graph that a runtime or simplifier optimised.
 
-Fused nodes mostly keep the name of the last tensor that they compute, and their inputs; what lies
-between the two in the model's graph is what was fused.
+Fused nodes mostly keep the name of the last tensor that they compute, and their inputs; the nodes
+between the two in the model's graph were fused.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     import onnx
 
 _VIEWS = ("ReorderInput", "ReorderOutput", "Reshape")
-"""Added by optimisers around the nodes they change; they compute nothing."""
+"""Nodes that optimisers add around the nodes they change; they compute nothing."""
 
 
 _SIZES = ("Shape", "Size")
-"""They read no values: what computed those is no part of what is made from their sizes."""
+"""They read no values, so the nodes that computed these are not part of their result."""
 _CONVOLUTIONS = ("Conv", "FusedConv")
 _SUM = 3
-"""Where a convolution takes what is added to its result, in ONNX Runtime's own operators."""
+"""The input of a convolution that is added to its result, in ONNX Runtime's own operators."""
 
 
 class SourceGraph:
-    """The graph that all runtimes are given, with the operators that each node stands for."""
+    """The graph that all runtimes are given, with the operators that each node represents."""
 
     def __init__(self, folder: Path) -> None:
         import onnx
@@ -49,15 +49,15 @@ class SourceGraph:
         self.given = self.weights | {value.name for value in graph.input}
 
     def operators_of(self, nodes: Iterable[onnx.NodeProto]) -> tuple[str, ...]:
-        """The operators that some of its nodes compute."""
+        """Return the operators that some of its nodes compute."""
         names = sorted({node.name for node in nodes}, key=lambda n: self._order.get(n, 0))
         return tuple(dict.fromkeys(op for name in names for op in self.named.get(name, ())))
 
     def find(self, name: str) -> onnx.NodeProto | None:
-        """The node of this name, or that makes the tensor of this name.
+        """Return the node of this name, or the one that makes the tensor of this name.
 
         Runtimes append to names (`conv1/WithoutBiases`, `relu_nchwc`): the longest known beginning
-        counts, up to such a mark.
+        counts, up to such a separator.
         """
         while name:
             node = self.nodes.get(name) or self.maker.get(name)
@@ -68,7 +68,7 @@ class SourceGraph:
         return None
 
     def between(self, tensor: str, stops: set[str]) -> list[onnx.NodeProto]:
-        """The nodes that make `tensor` from the `stops`."""
+        """Return the nodes that make `tensor` from the `stops`."""
         found: dict[int, onnx.NodeProto] = {}
         waiting = [tensor]
         while waiting:
@@ -82,7 +82,7 @@ class SourceGraph:
 
 
 def match(optimised: Iterable[onnx.NodeProto], source: SourceGraph) -> dict[str, tuple[str, ...]]:
-    """The source operators of each node of an optimised graph, by its name; nodes in order."""
+    """Return the source operators of each node of an optimised graph (in order), by its name."""
     value = {tensor: tensor for tensor in source.given}
     found: dict[str, tuple[str, ...]] = {}
     for node in optimised:
@@ -103,10 +103,10 @@ def match(optimised: Iterable[onnx.NodeProto], source: SourceGraph) -> dict[str,
 def _result(
     node: onnx.NodeProto, inputs: set[str], known: set[str], source: SourceGraph
 ) -> str | None:
-    """The source tensor that a node with a made-up output name computes.
+    """Return the source tensor that a node with a generated output name computes.
 
-    It starts at the node it is named after, and goes on while inputs are not used yet (a bias or
-    an addition was fused) and to the activation that the node says it applies.
+    The search starts at the node it is named after, and continues while inputs are unused (a bias
+    or an addition was fused) and to the activation that the node says it applies.
     """
     activations = inputs - source.weights
     if node.op_type in _VIEWS and len(activations) == 1:
@@ -132,7 +132,7 @@ def _result(
 def _next(
     tensor: str, source: SourceGraph, *, op_type: str | None = None, reads: set[str] | None = None
 ) -> str:
-    """What the one user of `tensor` makes that is of this type, or also reads one of these."""
+    """Return the output of the one user of `tensor` with this type, or that also reads these."""
     users = source.users.get(tensor, [])
     if op_type is not None:
         users = [user for user in users if user.op_type == op_type]

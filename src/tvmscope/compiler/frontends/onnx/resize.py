@@ -1,9 +1,9 @@
 """Imports ONNX's Resize: each axis separately, with indices and weights computed at import.
 
-TVM's importer rounds coordinates its own way, takes no `axes`, antialiasing or aspect ratio
-policy, and resizes two axes at most. Shapes are known here, so which elements an output is made of,
-and in which parts, are constants: nearest neighbours become a `take`, a few taps a sum of scaled
-takes, many taps a product with a matrix.
+TVM's importer rounds coordinates differently, takes no `axes`, antialiasing or aspect ratio policy,
+and resizes two axes at most. Shapes are known here, so the elements of each output and their
+weights are constants: nearest neighbours become a `take`, a few taps a sum of scaled takes, many
+taps a product with a matrix.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tvm import relax
 
 Array = np.ndarray[Any, Any]
 _MOST_TAKES = 4
-"""More taps than this are a matrix product."""
+"""More taps than this become a matrix product."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Axis:
     """One axis to resize, and how; the fields are ONNX's attributes."""
 
     size: int
-    """Of the input."""
+    """The input's size."""
     output: int
     scale: float
     roi: tuple[float, float] = (0.0, 1.0)
@@ -38,7 +38,7 @@ class Axis:
 
     @property
     def places(self) -> Array:
-        """The input coordinate of each output element."""
+        """Return the input coordinate of each output element."""
         x, width = np.arange(self.output, dtype=np.float64), self.scale * self.size
         start, end = self.roi
         middle = (x + 0.5) / self.scale - 0.5
@@ -61,13 +61,13 @@ class Axis:
 
     @property
     def outside(self) -> Array:
-        """Which output elements lie outside the input: only crops extend beyond it."""
+        """Return which output elements lie outside the input: only crops extend beyond it."""
         if self.coordinates != "tf_crop_and_resize":
             return np.zeros(self.output, bool)
         return (self.places < 0) | (self.places > self.size - 1)
 
     def neighbours(self) -> Array:
-        """The one input element that each output element is, in nearest mode."""
+        """Return the input element that each output element takes, in nearest mode."""
         places = self.places
         below = np.floor(places)
         part = places - below
@@ -80,7 +80,7 @@ class Axis:
         return np.asarray(np.clip(below + up, 0, self.size - 1), np.int64)
 
     def taps(self) -> tuple[Array, Array]:
-        """Output x taps: which input elements, and their weights."""
+        """Return arrays of output x taps: the indices of input elements, and their weights."""
         radius, kernel = (1, _linear) if self.mode == "linear" else (2, self._cubic)
         stretch = min(self.scale, 1.0) if self.antialias else 1.0
         reach = int(np.ceil(radius / stretch))
@@ -107,7 +107,7 @@ def _linear(x: Array) -> Array:
 def resize(
     builder: relax.BlockBuilder, data: relax.Expr, axes: dict[int, Axis], fill: float
 ) -> relax.Expr:
-    """`data` with some of its axes resized; what lies outside of a crop is `fill`."""
+    """Resize some axes of `data`; elements outside a crop become `fill`."""
     dtype = str(data.ty.dtype)
     nearest = all(axis.mode == "nearest" for axis in axes.values())
     wide = not nearest and not dtype.startswith("float")
@@ -123,7 +123,7 @@ def resize(
 
 
 def _whole_factors(axes: dict[int, Axis]) -> dict[int, int] | None:
-    """By axis: how often each element is repeated, where that is all there is to do."""
+    """Return by axis how often each element is repeated, if resizing only repeats elements."""
     factors = {}
     for number, axis in axes.items():
         factor = axis.output // axis.size if axis.output % axis.size == 0 else 0
@@ -134,7 +134,7 @@ def _whole_factors(axes: dict[int, Axis]) -> dict[int, int] | None:
 
 
 def _repeat(data: relax.Expr, factors: dict[int, int]) -> relax.Expr:
-    """In the form that keeps its layout among convolutions."""
+    """Repeat elements with an operator that keeps its layout among convolutions."""
     sizes = [int(data.ty.shape[n]) * factors.get(n, 1) for n in (2, 3)]
     return relax.op.image.resize2d(
         data,
@@ -162,7 +162,7 @@ def _along(builder: relax.BlockBuilder, data: relax.Expr, number: int, axis: Axi
         factor = relax.const(weights[:, n].reshape(shape).astype(dtype), dtype)
         part = builder.emit(relax.op.multiply(taken, factor))
         total = part if total is None else builder.emit(relax.op.add(total, part))
-    assert total is not None  # the weights of an element make 1 together
+    assert total is not None  # the weights of an element sum to 1
     return total
 
 
@@ -198,7 +198,7 @@ def _filled(
 
 
 def _narrow(builder: relax.BlockBuilder, data: relax.Expr, dtype: str) -> relax.Expr:
-    """Whole numbers again, cut off at the ends of their range."""
+    """Convert to whole numbers, clamped to their range."""
     limits = np.iinfo(dtype)
     low = builder.emit(relax.op.maximum(data, relax.const(float(limits.min), "float32")))
     both = builder.emit(relax.op.minimum(low, relax.const(float(limits.max), "float32")))

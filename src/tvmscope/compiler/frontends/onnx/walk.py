@@ -43,11 +43,11 @@ _ARITHMETIC = frozenset(
         "GatherElements", "GatherND", "ScatterND", "Flatten", "Xor", "Round",
     )
 )  # fmt: skip
-"""Operators that shape arithmetic consists of: of small constants they are computed at once."""
+"""Operators that shape arithmetic consists of; for small constants they are evaluated at once."""
 
 
 class Walker(onnx_frontend.ONNXGraphImporter):
-    """TVM's importer with our converters, and each node's result bound at once and remembered."""
+    """TVM's importer with our converters; each node's result is bound at once and remembered."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         self.fixed = fixed
         self.kinds = kinds
         self.regions = regions
-        """None in a walk that only asks which nodes cannot be converted."""
+        """None in a walk that only checks which nodes cannot be converted."""
         self.refused: dict[str, Text] = {}
         self._depth = 0
         self.owned: list[tuple[relax.Expr, tuple[str, ...]]] = []
@@ -72,7 +72,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         self.wanted: frozenset[str] = frozenset()
 
     def from_onnx(self, graph: onnx.GraphProto, opset: int) -> tvm.IRModule:
-        """The module; all of it is one dataflow block, as branches are both computed."""
+        """Return the module; it is one dataflow block, because both branches are computed."""
         self.opset = opset
         self.wanted = frozenset(value.name for value in graph.output)
         self._parse_graph_input(graph)
@@ -118,7 +118,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         self.owned.append((relax.Tuple([r for r in results if isinstance(r, relax.Expr)]), owner))
 
     def _results_or_stand_ins(self, node: onnx.NodeProto, inputs: list[Any]) -> list[Any]:
-        """In a walk that only asks: what cannot be converted is noted."""
+        """Convert a node; in a walk that only checks, record one that cannot be converted."""
         if self.regions is not None or self._depth:
             return self._results(node, inputs)
         try:
@@ -139,7 +139,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         return self.bb.emit(relax.op.call_pure_packed("stand_in", ty_args=_type(*found)))
 
     def _region(self, node: onnx.NodeProto, inputs: list[Any]) -> list[Any]:
-        """One call of a framework."""
+        """Emit one call of a framework."""
         part, _ = (self.regions or {})[node.name]
         kinds = [_type(*self._described(name)) for name in node.output]
         if part.fixed:
@@ -177,7 +177,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         )
 
     def _folded(self, node: onnx.NodeProto, inputs: list[Any]) -> Array | None:
-        """The value of shape arithmetic; what a model returns is left to the compiler."""
+        """Evaluate shape arithmetic; a result that the model returns is left to the compiler."""
         if node.op_type not in _ARITHMETIC or not self.wanted.isdisjoint(node.output):
             return None
         arrays = [array_of(value) for value in inputs if value is not None]
@@ -206,7 +206,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         return result
 
     def _fields(self, operator: str, result: Any) -> list[Any]:
-        """A node's outputs one by one; a sequence is one output."""
+        """Return a node's outputs one by one; a sequence is one output."""
         if operator in _SEQUENCES:
             return [result]
         if isinstance(result, relax.Tuple):
@@ -219,7 +219,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
     # ---- control flow ---------------------------------------------------------------------------
 
     def _if(self, condition: relax.Expr, attributes: dict[str, Any]) -> list[Any]:
-        """One branch where the condition is constant; else both, and a choice between them."""
+        """Convert one branch if the condition is constant; else both, and a choice between them."""
         known = array_of(condition)
         if known is not None:
             return self._inner(attributes["then_branch" if known.item() else "else_branch"], [])
@@ -237,7 +237,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         return self.bb.emit(relax.op.where(scalar, then, other))
 
     def _loop(self, inputs: list[Any], body: onnx.GraphProto) -> list[Any]:
-        """Steps one after the other; the number of them must be known."""
+        """Unroll the steps; their number must be known."""
         limit, condition, state = inputs[0], inputs[1], list(inputs[2:])
         most = None if limit is None else array_of(limit)
         if limit is not None and most is None:
@@ -264,7 +264,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         return state + [self._stacked([s[n] for s in collected], 0) for n in _count(collected)]
 
     def _scan(self, inputs: list[Any], attributes: dict[str, Any]) -> list[Any]:
-        """As a loop over the elements of its inputs (from opset 9 on)."""
+        """Convert Scan (from opset 9 on) to a loop over the elements of its inputs."""
         if self.opset < 9:
             raise Unsupported(msg("Scan before opset 9"))
         body, taken = attributes["body"], int(attributes["num_scan_inputs"])
@@ -307,7 +307,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         return self.bb.emit(relax.op.concat(apart, axis % rank))
 
     def _inner(self, graph: onnx.GraphProto, given: list[Any]) -> list[Any]:
-        """A body's results; it sees the names around it, and these do not see its own."""
+        """Return a body's results; it sees the outer names, but its own names stay inside."""
         outside, wanted, owned = dict(self._nodes), self.wanted, len(self.owned)
         self.wanted = frozenset()
         self._depth += 1
@@ -332,7 +332,7 @@ _SEQUENCES = frozenset(
 
 
 _NO_TENSOR = object()
-"""In a walk that only asks: a sequence or an optional."""
+"""In a walk that only checks: the result is a sequence or an optional."""
 
 
 def _incomplete(computed: int) -> Unsupported:
@@ -350,6 +350,6 @@ def _count(collected: list[list[Any]]) -> range:
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:
-    """As TVM's converters expect it: lists are tuples."""
+    """Return the attribute as TVM's converters expect it: lists are tuples."""
     value = helper.get_attribute_value(attribute)
     return tuple(value) if isinstance(value, list) else value

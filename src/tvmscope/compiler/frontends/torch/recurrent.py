@@ -52,17 +52,17 @@ class _Stack:
         return self.builder.emit(value)
 
     def single(self, value: relax.Expr) -> relax.Expr:
-        """The value in float32."""
+        """Return the value in float32."""
         if str(value.ty.dtype) == "float32":
             return value
         return self.emit(op.astype(value, "float32"))
 
     def turned(self, value: relax.Expr) -> relax.Expr:
-        """Steps backwards."""
+        """Reverse the steps."""
         return self.emit(op.flip(value, 0))
 
     def ordered(self, value: relax.Expr) -> relax.Expr:
-        """A weight or bias with its gates in the kernel's order."""
+        """Return a weight or bias with its gates in the kernel's order."""
         order = _ORDERS[self.kind]
         if len(order) == 1:
             return self.single(value)
@@ -74,7 +74,7 @@ class _Stack:
         return self.single(self.emit(op.concat(parts, 0)))
 
     def biases(self, weights: Sequence[relax.Expr], hidden: int) -> tuple[relax.Expr, relax.Expr]:
-        """What is added to all inputs, and what a GRU adds inside of its reset."""
+        """Return the bias added to all inputs, and the one that a GRU adds inside its reset."""
         width = GATES[self.kind] * hidden
         zeros = relax.const(np.zeros(3 * hidden, np.float32))
         if not self.has_biases:
@@ -94,7 +94,7 @@ class _Stack:
         weights: Sequence[relax.Expr],
         backwards: bool,
     ) -> list[relax.Expr]:
-        """All states, the last one and the last cell; data are steps x batch x width."""
+        """Return all states, the last one and the last cell; data are steps x batch x width."""
         steps, batch, width = (int(size) for size in data.ty.shape)
         hidden = int(weights[1].ty.shape[1])
         gates = GATES[self.kind] * hidden
@@ -137,7 +137,7 @@ def layers(
     both_ways: bool,
     batch_first: bool,
 ) -> relax.Expr:
-    """An RNN operator's outputs: all states of the last layer, and the last ones of all layers."""
+    """Return an RNN operator's outputs: the last layer's states, and every layer's last ones."""
     stack = _Stack(builder, operator, has_biases)
     dtype, is_lstm = str(data.ty.dtype), stack.kind == "LSTM"
     ways, each = 2 if both_ways else 1, 4 if has_biases else 2

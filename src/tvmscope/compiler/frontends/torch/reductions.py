@@ -14,7 +14,7 @@ Emit = Callable[[relax.Expr], relax.Expr]
 
 
 def _axes(data: relax.Expr, dim: int | Sequence[int] | None) -> list[int]:
-    """The axes that are named; none means all."""
+    """Return the named axes; none means all."""
     rank = len(data.ty.shape)
     named = [dim] if isinstance(dim, int) else list(dim or ())
     return [axis % rank for axis in named] or list(range(rank))
@@ -29,7 +29,7 @@ def amin(emit: Emit, data: relax.Expr, dim: Any = (), keepdim: bool = False) -> 
 
 
 def min_dim(emit: Emit, data: relax.Expr, dim: int, keepdim: bool = False) -> relax.Expr:
-    """The smallest elements, and where the first of them are."""
+    """Return the smallest elements, and the index of the first of each."""
     values = emit(op.min(data, [dim], keepdims=keepdim))
     places = emit(op.argmin(data, dim, keepdims=keepdim))
     return emit(relax.Tuple([values, places]))
@@ -40,7 +40,7 @@ def prod_dim(emit: Emit, data: relax.Expr, dim: int, keepdim: bool = False) -> r
 
 
 def any_of_all(emit: Emit, data: relax.Expr) -> relax.Expr:
-    """TVM has no maximum of booleans."""
+    """Compute any() with int8: TVM has no maximum of booleans."""
     zero = relax.const(np.zeros((), str(data.ty.dtype)), str(data.ty.dtype))
     found = data if str(data.ty.dtype) == "bool" else emit(op.not_equal(data, zero))
     return emit(op.astype(emit(op.max(emit(op.astype(found, "int8")))), "bool"))
@@ -54,7 +54,7 @@ def var_mean(
     correction: float | None = 1,
     keepdim: bool = False,
 ) -> relax.Expr:
-    """The variance around the mean, with `correction` less elements, and the mean."""
+    """Return the variance around the mean, divided by `correction` less elements, and the mean."""
     axes = _axes(data, dim)
     count = prod(int(data.ty.shape[axis]) for axis in axes)
     mean = emit(op.mean(data, axes, keepdims=True))
@@ -75,4 +75,4 @@ REDUCTIONS: dict[str, Callable[..., relax.Expr]] = {
     "prod.dim_int": prod_dim,
     "var_mean.correction": var_mean,
 }
-"""By the name of the operator in an exported program."""
+"""Reductions by the operator's name in an exported program."""

@@ -49,7 +49,7 @@ def run(module: tvm.IRModule, inputs: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def compare(expected: np.ndarray, actual: np.ndarray) -> float:
-    """The largest difference relative to the largest value; NaN where one has it alone."""
+    """Return the largest difference relative to the largest value; NaN if only one has a NaN."""
     if expected.size != actual.size:
         return float("inf")
     actual = actual.reshape(expected.shape)

@@ -31,7 +31,7 @@ def run(name: str) -> list[np.ndarray]:
 
 
 def compare(before: np.ndarray, after: np.ndarray) -> float:
-    """The largest difference relative to the largest value; NaN where one has it alone."""
+    """Return the largest difference relative to the largest value; NaN if only one has a NaN."""
     scale = float(np.abs(before[np.isfinite(before)]).max(initial=0)) or 1.0
     with np.errstate(invalid="ignore"):
         gap = np.abs(after.astype("float64") - before.astype("float64"))

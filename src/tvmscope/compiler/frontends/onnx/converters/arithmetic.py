@@ -25,7 +25,7 @@ def _is_float(dtype: str) -> bool:
 
 
 def _pow(node: Node) -> relax.Expr | None:
-    """The result has the base's type, whatever the exponent's is."""
+    """Convert Pow; the result has the base's type, whatever the exponent's type is."""
     base, exponent = node.input(0), node.input(1)
     kinds = dtype_of(base), dtype_of(exponent)
     if kinds[0] == kinds[1] and _is_float(kinds[0]):
@@ -48,9 +48,9 @@ def _is_inf(node: Node) -> relax.Expr | None:
 
 
 def _clip(node: Node) -> relax.Expr | None:
-    """Between constant bounds it is one operator, which layouts and fusion know.
+    """Convert Clip; with constant bounds it is one operator, which layouts and fusion handle.
 
-    A bound that is not a number is none.
+    A bound of NaN is no bound.
     """
     data = node.input(0)
     if node.opset < 11:
@@ -73,7 +73,7 @@ def _clip(node: Node) -> relax.Expr | None:
 
 
 def _hyperbolic(node: Node, join: Callable[..., relax.Expr]) -> relax.Expr:
-    """LLVM has no such intrinsic, and no library is linked: exponentials make it."""
+    """Compute it with exponentials: LLVM has no such intrinsic, and no library is linked."""
     data = node.input(0)
     there = node.emit(op.exp(data))
     back = node.emit(op.exp(node.emit(op.negative(data))))
@@ -85,7 +85,7 @@ def _cosh(node: Node) -> relax.Expr:
 
 
 def _sinh(node: Node) -> relax.Expr:
-    """Near zero the difference of exponentials is lost: there a series takes over."""
+    """Convert Sinh; near zero a series replaces the difference of exponentials, which cancels."""
     data = node.input(0)
     dtype = dtype_of(data)
     wide = _hyperbolic(node, op.subtract)
@@ -100,7 +100,7 @@ def _sinh(node: Node) -> relax.Expr:
 
 
 def _bit_cast(node: Node) -> relax.Expr:
-    """The same bits as another type of the same width."""
+    """Reinterpret the bits as another type of the same width."""
     data, wanted = node.input(0), str(tensor_dtype_to_np_dtype(node.get("to", 1)))
     if np.dtype(wanted).itemsize != np.dtype(dtype_of(data)).itemsize:
         raise Unsupported(msg("types of different widths"))
@@ -112,7 +112,7 @@ def _bit_cast(node: Node) -> relax.Expr:
 
 
 def _cumulative(name: str) -> Converter:
-    """CumSum and CumProd, also backwards and without the element itself."""
+    """Return a converter for CumSum or CumProd, also reversed and exclusive."""
 
     def convert(node: Node) -> relax.Expr:
         data = node.input(0)
@@ -139,7 +139,7 @@ def _eye_like(node: Node) -> relax.Expr:
 
 
 def _dropout(node: Node) -> relax.Expr:
-    """Nothing is dropped but in training, which is not compiled."""
+    """Convert Dropout to its input: elements are dropped only in training (not compiled)."""
     data, ratio, training = node.input(0), node.constant(1), node.constant(2)
     drops = 0.5 if ratio is None else float(ratio.item())
     if training is not None and bool(training.item()) and drops > 0:
@@ -149,7 +149,7 @@ def _dropout(node: Node) -> relax.Expr:
 
 
 def _sum_of(join: Callable[..., relax.Expr]) -> Converter:
-    """Operators of any number of inputs, in the inputs' own type."""
+    """Return a converter for an operator of any number of inputs, in the inputs' own type."""
 
     def convert(node: Node) -> relax.Expr:
         total = node.input(0)

@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM: products with the inputs at once, then a kernel with the loop over steps."""
+"""RNN, GRU and LSTM: one product for all inputs, then a kernel with the loop over steps."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _activations(node: Node, kind: str, direction: int) -> tuple[Activation, ...
     ]
     alphas, betas = list(node.get("activation_alpha", ())), list(node.get("activation_beta", ()))
     made = []
-    for name in names[: (direction + 1) * count]:  # parameters are listed for those that have some
+    for name in names[: (direction + 1) * count]:  # parameters are listed only where needed
         alpha = alphas.pop(0) if alphas and name in (*_ALPHAS, "affine", "scaledtanh") else None
         beta = betas.pop(0) if betas and name in (*_BETAS, "affine", "scaledtanh") else None
         if name not in _ACTIVATIONS:
@@ -107,7 +107,7 @@ def _layer(kind: str) -> Converter:
 def _direction(
     node: Node, kind: str, data: relax.Expr, number: int, backwards: bool, by_batch: bool
 ) -> list[relax.Expr]:
-    """All states, the last one and the last cell, without the axis of directions."""
+    """Return all states, the last one and the last cell, without the axis of directions."""
     steps, batch, width = shape_of(data)
     weight, inner = (_of(node, node.input(i), number) for i in (1, 2))
     hidden, gates = shape_of(inner)[1], GATES[kind]
@@ -152,7 +152,7 @@ def _direction(
 
 
 def _of(node: Node, value: relax.Expr, number: int) -> relax.Expr:
-    """One direction's part."""
+    """Return one direction's slice."""
     part = node.emit(op.strided_slice(value, [0], [number], [number + 1]))
     return node.emit(op.squeeze(part, [0]))
 
@@ -160,7 +160,7 @@ def _of(node: Node, value: relax.Expr, number: int) -> relax.Expr:
 def _biases(
     node: Node, bias: relax.Expr | None, number: int, width: int, linear: bool
 ) -> tuple[relax.Expr, relax.Expr] | None:
-    """What is added to all inputs, and what a GRU adds inside of its reset."""
+    """Return the bias added to all inputs, and the one that a GRU adds inside its reset."""
     if bias is None:
         return None
     both = _of(node, bias, number)
@@ -189,7 +189,7 @@ def _start(
 
 
 def _turned(node: Node, data: relax.Expr, lengths: relax.Expr) -> relax.Expr:
-    """Steps backwards, each row's own number of them."""
+    """Reverse the steps of each row, up to its own length."""
     shape = shape_of(data)
     place = const(np.arange(shape[0])[:, None], "int64")
     count = node.emit(op.expand_dims(node.emit(op.astype(lengths, "int64")), 0))
