@@ -31,6 +31,7 @@ from tvmscope.plugins import discover
 from tvmscope.report import suite
 from tvmscope.report.formats.console import to_text
 from tvmscope.report.renderers import renderer
+from tvmscope.report.sections import schedule
 from tvmscope.report.terminal.answers import without_folders
 
 ROOT = Path(__file__).parents[2]
@@ -375,3 +376,16 @@ def test_texts_inside_other_texts_and_calls_are_extracted(catalogues) -> None:
     code = "f'{_(\"Not right\")}'; _(WORDS.get(x, marked('left out'))); plural('a', 'b', n)"
     found = {ids for _line, ids in catalogues._called(catalogues.ast.parse(code))}
     assert found == {"Not right", "left out", ("a", "b")}
+
+
+@pytest.mark.usefixtures("_chinese")
+def test_loops_of_a_neighbouring_stage_have_short_labels() -> None:
+    trace = [
+        'b0 = sch.get_sblock(name="C", func_name="main")',
+        "b1, = sch.get_producers(block=b0)",
+        "l2, l3 = sch.get_loops(block=b1)",
+        "sch.parallel(loop=l2)",
+    ]
+    assert "input-of-C.1" in " ".join(schedule.in_words(trace))
+    messages.use_language("zh")
+    assert "C的输入.1" in " ".join(schedule.in_words(trace))
