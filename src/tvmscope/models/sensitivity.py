@@ -1,8 +1,8 @@
-"""Estimates how far a model's outputs move through rounding alone.
+"""Estimates how far rounding alone changes a model's outputs.
 
-Runs in a child process. The framework runs the model again with inputs and weights changed by one
-unit in the last place, and in float64 where it can; what comes out differs from the reference by
-the model's own noise.
+It runs in a child process. The framework runs the model again with inputs and weights changed by
+one unit in the last place, and in float64 if possible; the results differ from the reference by the
+model's own noise.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _note(found: Outputs, name: str, expected: Array, seen: Array, *, is_truth: 
 
 
 def nudged(array: Array, unit: float, draws: np.random.Generator) -> Array:
-    """Each element of a floating-point array one unit up, one down, or as it is."""
+    """Change each element of a floating-point array by one unit up, one down, or not at all."""
     if array.dtype.kind != "f":
         return array
     steps = draws.integers(-1, 2, size=array.shape).astype(array.dtype)

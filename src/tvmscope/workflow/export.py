@@ -1,4 +1,4 @@
-"""Write a model as ONNX: the file that ONNX Runtime and OpenVINO are measured with."""
+"""Writes a model as ONNX: the file with which ONNX Runtime and OpenVINO are measured."""
 
 from __future__ import annotations
 

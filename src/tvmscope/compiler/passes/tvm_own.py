@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _relax(name: str) -> Make:
-    """A pass of `tvm.relax.transform` that takes no arguments."""
+    """Make a pass of `tvm.relax.transform` that takes no arguments."""
 
     def make(_: Context) -> tvm.transform.Pass:
         from tvm.relax import transform
@@ -29,7 +29,7 @@ def _relax(name: str) -> Make:
 
 
 def _dispatch(name: str) -> Make:
-    """A pass of `tvm.relax.backend`."""
+    """Make a pass of `tvm.relax.backend`."""
 
     def make(_: Context) -> tvm.transform.Pass:
         from tvm.relax import backend
@@ -43,7 +43,9 @@ def _dispatch(name: str) -> Make:
 def _mixed_precision(context: Context) -> tvm.transform.Pass:
     from tvm.relax.transform import ToMixedPrecision
 
-    return ToMixedPrecision(out_dtype=context.options.precision.dtype)
+    from tvmscope.compiler.rewrites.framework_calls import around_framework_calls
+
+    return around_framework_calls(ToMixedPrecision(out_dtype=context.options.precision.dtype))
 
 
 def _legalize(context: Context) -> tvm.transform.Pass:
@@ -58,7 +60,7 @@ def _legalize(context: Context) -> tvm.transform.Pass:
 
 
 def _dlight(_: Context) -> tvm.transform.Pass:
-    """The wheel's own GPU schedules, in the wheel's own order."""
+    """Apply the wheel's own GPU schedules, in the wheel's own order."""
     from tvm.s_tir import dlight
 
     from tvmscope.runtime import tvm_compat
@@ -69,7 +71,7 @@ def _dlight(_: Context) -> tvm.transform.Pass:
     return dlight.ApplyDefaultSchedule(*(rule() for rule in rules))
 
 
-# ---- graph, precision, tidy: not part of TVM's default pipelines, but for mixed-precision ----
+# ---- graph, precision, tidy: not in TVM's default pipelines, except for mixed-precision ----
 
 FOLD_BATCH_NORM = Pass(
     name="fold-batch-norm",

@@ -19,9 +19,9 @@ from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.extras import hidden
 from tvmscope.messages import Text, msg
 from tvmscope.models.inputs import Array, Shape, check_batch, check_names
-from tvmscope.units import format_shape
+from tvmscope.quantities import format_shape
 
-with hidden("torch"):  # ONNX Runtime's tools would import it: two seconds, and nothing uses it here
+with hidden("torch"):  # ONNX Runtime's tools would import it: two seconds, and it is not used here
     from onnxruntime.tools.onnx_model_utils import (
         fix_output_shapes,
         make_dim_param_fixed,
@@ -102,9 +102,9 @@ def bind(
 ) -> list[TensorSpec]:
     """Fix every input's shape in place and return the inputs.
 
-    `--shapes` wins, then the shapes of given `arrays`, then the batch size (or 1) for dimension 0;
-    a symbol bound once is bound everywhere. `--shapes` may also change sizes that the file fixes,
-    where the graph allows it.
+    `--shapes` has priority, then the shapes of given `arrays`, then the batch size (or 1) for
+    dimension 0; a symbol bound once is bound everywhere. `--shapes` may also change sizes that the
+    file fixes, if the graph allows it.
     """
     _forget_anonymous(model.graph)
     inputs = {value.name: value for value in model.graph.input}
@@ -158,11 +158,11 @@ def _check_operators(model: onnx.ModelProto, text: str) -> None:
 
 
 def index_limits(model: onnx.ModelProto) -> dict[str, int]:
-    """For integer inputs that index a table of weights (token ids): the table's length."""
+    """Return the length of the table for integer inputs that index weights (token ids)."""
     tables = {tensor.name: tensor.dims for tensor in model.graph.initializer}
     origin = {value.name: value.name for value in model.graph.input}
     limits: dict[str, int] = {}
-    for node in model.graph.node:  # in topological order, by the standard
+    for node in model.graph.node:  # in topological order, as the standard requires
         if node.op_type in _FOLLOWED and node.input[0] in origin:
             origin[node.output[0]] = origin[node.input[0]]
         elif node.op_type == "Gather" and node.input[0] in tables and node.input[1] in origin:
@@ -173,7 +173,7 @@ def index_limits(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def name_nodes(model: onnx.ModelProto) -> dict[str, str]:
-    """Give every node a name of its own; returns operator names, `node/type`, by node."""
+    """Give every node a unique name; return operator names, `node/type`, by node."""
     named: dict[str, str] = {}
     for index, node in enumerate(model.graph.node):
         if not node.name or node.name in named:
@@ -183,7 +183,7 @@ def name_nodes(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def serialize(model: onnx.ModelProto, text: str) -> bytes:
-    """The model's bytes, the same for the same model."""
+    """Return the model's bytes, the same for the same model."""
     try:
         data: bytes = model.SerializeToString(deterministic=True)
     except (ValueError, EncodeError) as e:
@@ -200,9 +200,9 @@ def serialize(model: onnx.ModelProto, text: str) -> bytes:
 def run_reference(
     file: Path, arrays: Mapping[str, Array], text: str
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Outputs of ONNX Runtime with every graph optimisation off, and what to note about them.
+    """Return outputs of ONNX Runtime with every graph optimisation off, and remarks about them.
 
-    Where it has no kernel for an operator's type, ONNX's own evaluator in numpy stands in.
+    If it has no kernel for an operator's type, ONNX's own evaluator in numpy is used.
     """
     import onnxruntime as ort
 
@@ -240,7 +240,7 @@ def _evaluate(file: Path, arrays: Mapping[str, Array], text: str) -> dict[str, A
     try:
         evaluator = ReferenceEvaluator(onnx.load(file))
         return dict(zip(evaluator.output_names, evaluator.run(None, dict(arrays)), strict=True))
-    except Exception as e:  # it raises whatever numpy and each operator's code do
+    except Exception as e:  # it raises any error of numpy and of the operators' code
         raise ImportModelError(
             msg(
                 "'{text}' runs neither in ONNX Runtime nor in ONNX's evaluator ({reason})",
@@ -256,7 +256,7 @@ def _dims(value: Any) -> list[int | str]:
         raise ImportModelError(
             msg("input '{name}' is not a numeric tensor; remove it from the graph", name=value.name)
         )
-    return [  # a dimension without a name gets one of its own
+    return [  # a dimension without a name gets a unique one
         dim.dim_value
         if dim.HasField("dim_value") and dim.dim_value > 0
         else dim.dim_param or f"{value.name}.{axis}"
@@ -265,7 +265,7 @@ def _dims(value: Any) -> list[int | str]:
 
 
 def _forget_anonymous(graph: onnx.GraphProto) -> None:
-    """Exporters write `?` for sizes that they do not know: two of them are not one symbol."""
+    """Clear sizes that exporters write as `?`: two of them are not one symbol."""
     for value in (*graph.input, *graph.output, *graph.value_info):
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param and not re.search(r"\w", dim.dim_param):
@@ -273,7 +273,7 @@ def _forget_anonymous(graph: onnx.GraphProto) -> None:
 
 
 def _reshape(model: onnx.ModelProto, dims: dict[str, list[int | str]], misfit: Text) -> None:
-    """Infer all shapes again from other input shapes; refused where a node forbids them."""
+    """Infer all shapes again from other input shapes; raise if a node forbids them."""
     graph = model.graph
     del graph.value_info[:]
     for value in graph.output:
@@ -295,7 +295,7 @@ def _reshape(model: onnx.ModelProto, dims: dict[str, list[int | str]], misfit: T
 def _match(
     name: str, dims: list[int | str], shape: Shape, symbols: dict[str, int], changes: bool
 ) -> Iterator[Text]:
-    """Bind symbols to sizes; gives what to say of fixed sizes that change, if they may."""
+    """Bind symbols to sizes; yield remarks about fixed sizes that change, if they may."""
     pattern = "x".join(map(str, dims)) or "scalar"
     misfit = msg(
         "input '{name}' is {pattern} in the file; {shape} does not fit",

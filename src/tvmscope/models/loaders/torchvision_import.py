@@ -38,7 +38,7 @@ def make_importable() -> Any:
         try:
             torch.ops.load_library(str(compiled))
             return None
-        except OSError:  # built for another torch: what this module is for
+        except OSError:  # built for another torch: the case of this module
             continue
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
@@ -65,7 +65,7 @@ def _nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
 
 def import_torchvision() -> ModuleType:
-    """The torchvision package, with the shim in place."""
+    """Return the torchvision package, with the shim in place."""
     make_importable()
     try:
         import torchvision

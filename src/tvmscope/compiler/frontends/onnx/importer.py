@@ -1,4 +1,4 @@
-"""ONNX models: checked, simplified where it helps, then node by node into a Relax module."""
+"""Imports ONNX models: checks, simplifies where it helps, then translates node by node to Relax."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import tvm
 from onnx import helper
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from tvmscope.compiler.describe.onnx_nodes import SourceGraph, match
 from tvmscope.compiler.describe.sources import Imported, attach
 from tvmscope.compiler.frontends import preflight
 from tvmscope.compiler.frontends.masks.onnx_rewrite import fix_sizes
 from tvmscope.compiler.frontends.onnx.converters import CONVERTERS
-from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
 from tvmscope.compiler.frontends.onnx.regions import cut, types_of
 from tvmscope.compiler.frontends.onnx.specialise import deciding_inputs
 from tvmscope.compiler.frontends.onnx.walk import DOMAINS, Walker
@@ -37,7 +37,7 @@ _CONTROL = {"If", "Loop", "Scan"}
 def import_onnx(prepared: Prepared, fallback: bool = False) -> Imported:
     """Translate `model.onnx`.
 
-    Operators that nobody converts run in ONNX Runtime, or are refused with their list.
+    Operators without a converter run in ONNX Runtime, or are refused with their list.
     """
     model = onnx.load(prepared.onnx_path, load_external_data=False)
     with np.load(prepared.inputs_path) as archive:
@@ -130,7 +130,7 @@ def _walk(walker: Walker, model: onnx.ModelProto, name: str) -> tvm.IRModule:
 
 
 def _prepare(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Sizes of all inputs and a name for every node, in place: what cutting a graph needs."""
+    """Set the sizes of all inputs and name every node, in place: cutting a graph needs both."""
     for value in model.graph.input:
         if value.name in shapes and value.type.HasField("tensor_type"):
             kind = value.type.tensor_type.elem_type
@@ -156,7 +156,7 @@ def _specialised(fixed: Mapping[str, Array]) -> tuple[Text, ...]:
 
 
 def expanded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without calls of functions: its own ones, and ONNX's that nobody converts."""
+    """Return the model without function calls: its own ones, and ONNX's without a converter."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     opset = _opset(model)
@@ -176,7 +176,7 @@ def _opset(model: onnx.ModelProto) -> int:
 
 
 def _without_converter(graph: onnx.GraphProto, opset: int) -> list[str]:
-    """Operators that nobody converts and that ONNX defines by others."""
+    """Return the operators without a converter that ONNX defines by other operators."""
     known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | _CONTROL
     return sorted(
         {
@@ -199,14 +199,14 @@ def _has_body(operator: str, opset: int) -> bool:
 
 
 def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """Fold shape arithmetic away where there is some, and that of masks where it can be done.
+    """Fold shape arithmetic if there is some, and that of masks if possible.
 
     Other graphs keep their nodes and names.
     """
     nodes = model.graph.node
     nested = any(a.HasField("g") or a.graphs for node in nodes for a in node.attribute)
     if nested or not any(node.op_type in _SHAPE_ARITHMETIC for node in nodes):
-        return model, ()  # it loses names that bodies take from around them
+        return model, ()  # it loses names that bodies take from the outer graph
     import onnxslim
 
     taken = take_out(model.graph)
@@ -229,14 +229,14 @@ def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
 
 
 def check_supported(name: str, model: onnx.ModelProto) -> None:
-    """The pre-flight: operators that nobody has a converter for, or of a foreign domain."""
+    """Refuse a model with operators of a foreign domain or without a converter."""
     known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | _CONTROL | {"Constant"}
     unsupported: Counter[str] = Counter()
-    where: dict[str, str] = {}
+    where: dict[str, Text] = {}
     for index, node in enumerate(model.graph.node):
         if node.op_type in known and node.domain in DOMAINS:
             continue
         operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
         unsupported[operator] += 1
-        where.setdefault(operator, f"node '{node.name or index}'")
+        where.setdefault(operator, msg("node '{name}'", name=node.name or str(index)))
     preflight.refuse(name, unsupported, where)
