@@ -60,7 +60,7 @@ def _nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         high = torch.minimum(dets[best, 2:], dets[others, 2:])
         shared = (high - low).clamp(min=0).prod(1)
         overlap = shared / (areas[best] + areas[others] - shared)
-        order = others[~(overlap > iou_threshold)]
+        order = others[~(overlap.double() > iou_threshold)]  # as the compiled one compares
     return torch.tensor(kept, dtype=torch.int64)
 
 
