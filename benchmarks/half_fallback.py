@@ -23,7 +23,7 @@ from tvmscope.core.artifact import FALLBACK
 from tvmscope.core.session import Session
 from tvmscope.core.stats import median_s
 from tvmscope.parsing import parse_duration_s
-from tvmscope.units import format_s
+from tvmscope.quantities import format_s
 
 LIMIT = 1.10
 FNET = """

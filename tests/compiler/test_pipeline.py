@@ -114,7 +114,7 @@ def test_ir_is_dumped_per_phase(conv_net: Prepared, host: Target, tmp_path: Path
     options = CompileOptions(dump_ir=str(tmp_path / "ir"))
     pipeline.run(module, host, tvm.target.Target(targets.to_tvm(host)), options)
     phases = [file.stem.split("-", 1)[1] for file in sorted((tmp_path / "ir").iterdir())]
-    expected = "graph tidy layout dispatch legalize fuse schedule lower memory finish"
+    expected = "graph precision tidy layout dispatch legalize fuse schedule lower memory finish"
     assert phases == expected.split()
 
 

@@ -123,7 +123,8 @@ _HEAD = """# ONNX coverage
 `make test-onnx` runs all node tests of the pinned onnx package by ONNX's own runner and writes this
 page. A test counts where ONNX Runtime passes it in the same run. Strings and sequences cannot be
 inputs or outputs of a compiled model. Inputs that decide on shapes (axes, pads, sizes) are compiled
-for the values that they have.
+for the values that they have. The weights of a model over 2 GiB stay in the files beside it (ONNX's
+external data), inside its folder.
 
 """
 

@@ -6,8 +6,12 @@ would be -3.4e38: masks that ask whether a row has any open place would be told 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
+import tvm
+import tvm_ffi
 from tvm import relax, te, tirx, topi
 
 _Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
@@ -17,6 +21,28 @@ _LARGEST = te.comm_reducer(
 _SMALLEST = te.comm_reducer(
     lambda a, b: tirx.min(a, b), lambda dtype: tirx.infinity(dtype), name="smallest"
 )
+
+
+@cache
+def register() -> None:
+    """Let schedules split these reductions: `rfactor` knows a reduction by its first value."""
+    known = tvm.get_global_func("s_tir.schedule.RegisterReducer")
+    for join, sign in ((tirx.max, -1), (tirx.min, 1)):
+
+        def joined(
+            a: Sequence[tirx.Expr], b: Sequence[tirx.Expr], join: Callable[..., tirx.Expr] = join
+        ) -> list[tirx.Expr]:
+            return [join(a[0], b[0])]
+
+        def first(values: Sequence[tirx.Expr], sign: int = sign) -> list[tirx.Expr]:
+            infinite = tirx.infinity(str(values[0].ty.dtype))
+            return [infinite if sign > 0 else -infinite]
+
+        kept = [tvm_ffi.convert(joined), tvm_ffi.convert(first)]
+        for function in kept:
+            # TVM's registry outlives the interpreter, and would free them once it is gone
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(function))
+        known(1, *kept)
 
 
 def _extreme(name: str, reducer: Callable[..., tirx.Expr]) -> _Legalize:

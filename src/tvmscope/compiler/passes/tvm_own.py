@@ -54,9 +54,10 @@ def _legalize(context: Context) -> tvm.transform.Pass:
 
     if context.options.pipeline != "tvmscope":
         return transform.LegalizeOps()
-    from tvmscope.compiler.kernels.extremes import LEGALIZED
+    from tvmscope.compiler.kernels import extremes
 
-    return transform.LegalizeOps(LEGALIZED)
+    extremes.register()
+    return transform.LegalizeOps(extremes.LEGALIZED)
 
 
 def _dlight(_: Context) -> tvm.transform.Pass:

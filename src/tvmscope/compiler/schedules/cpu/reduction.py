@@ -36,6 +36,9 @@ _SHORTEST = 256
 
 def schedule_reduction(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes functions with one reduction, over trailing axes that fill vectors."""
+    from tvmscope.compiler.kernels import extremes
+
+    extremes.register()
     sch = new_schedule(func)
     main, axes = find_reduction(sch) or (None, 0)
     if main is None:
