@@ -27,8 +27,9 @@ class PlayApp(App[None]):
     """Choose a loop with the arrows, a number with + and -, and a primitive by its letter."""
 
     CSS = "#left { width: 60%; } #loops { height: auto; } #said { height: auto; color: $warning; }"
+    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "choose(-1)", "loop"),
+        Binding("up", "choose(-1)", "loop", key_display="↑ ↓"),
         Binding("down", "choose(1)", "loop", show=False),
         Binding("plus,equals_sign", "scale(1)", "number", key_display="+ -"),
         Binding("minus", "scale(-1)", "number", show=False),
@@ -53,7 +54,9 @@ class PlayApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self.query_one("#board", DataTable).add_columns("", _("time"), _("GFLOP/s"))
+        board = self.query_one("#board", DataTable)
+        board.can_focus = False  # the arrows choose a loop
+        board.add_columns("", _("time"), _("GFLOP/s"))
         self._draw()
 
     def action_choose(self, step: int) -> None:
