@@ -137,9 +137,10 @@ def _run(
     lesson: Lesson, setting: Setting, show: Show, files: Written, *, ir: bool, asm: bool
 ) -> int:
     from tvmscope.learn import page, pictures
-    from tvmscope.learn.run import as_json
+    from tvmscope.learn.run import as_json, check_parameters
     from tvmscope.learn.run import run as go
 
+    check_parameters(lesson, setting)
     say(show, *page.opening(lesson))
     with show.working() as progress:
         found = go(lesson, setting, progress)
