@@ -13,12 +13,14 @@ import pytest
 from tvmscope.compiler.targets import host_target
 from tvmscope.core.options import MeasureOptions
 from tvmscope.learn import catalog
+from tvmscope.learn.facts import LessonRun
 from tvmscope.learn.pages import server
 from tvmscope.learn.pages.document import blocks
 from tvmscope.learn.pages.markdown import to_markdown
 from tvmscope.learn.pages.notebook import to_notebook
 from tvmscope.learn.pages.web import to_html
-from tvmscope.learn.run import LessonRun, Setting, run
+from tvmscope.learn.run import run
+from tvmscope.learn.setting import Setting
 from tvmscope.stages.places import cache_folder
 
 

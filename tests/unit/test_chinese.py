@@ -16,6 +16,7 @@ from rich.console import Console
 from support import report_samples
 from support.diagnosis_samples import SITUATIONS
 from tvmscope import messages
+from tvmscope.analysis.suite import Move, Moves
 from tvmscope.cli.main import main
 from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.core.session import Session, load, save
@@ -24,12 +25,14 @@ from tvmscope.core.tuning import Candidate, Choice, origins
 from tvmscope.core.vision import Answer
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import BuildError, one_line
-from tvmscope.learn import catalog, page
+from tvmscope.learn import catalog
+from tvmscope.learn.pages import terminal
 from tvmscope.messages import msg, msgn, render
 from tvmscope.plugins import discover
 from tvmscope.report import suite
 from tvmscope.report.formats.console import to_text
 from tvmscope.report.renderers import renderer
+from tvmscope.report.sections import schedule
 from tvmscope.report.terminal.answers import without_folders
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +95,7 @@ def test_lessons_are_told_in_chinese() -> None:
     stream = StringIO()
     console = Console(file=stream, width=60, color_system=None)
     for lesson in catalog.lessons().values():
-        for part in (*page.opening(lesson), *page.question(lesson)):
+        for part in (*terminal.opening(lesson), *terminal.question(lesson)):
             console.print(part)
     text = stream.getvalue()
     assert "split：一层循环切成两层" in text
@@ -322,7 +325,15 @@ def test_a_suites_documents_are_in_chinese_and_its_table_for_programs_is_not(cat
     assert '<html lang="zh">' in page
     text = unescape(re.sub(r"<script.*?</script>|<style.*?</style>", " ", page, flags=re.DOTALL))
     assert _english_left(re.sub(r"<[^>]+>", "\n", text), catalogues) == []
-    assert "正确" in suite.as_markdown(rows, None)
+    moved = Moves(
+        moves=(Move(problem="nets/a.py", kind="outcome", before="wrong", after="correct"),),
+        compared=1, other_hosts=0,
+    )  # fmt: skip
+    text = suite.as_markdown(rows, moved)
+    assert _english_left(text, catalogues) == []
+    said = {cell.strip() for cell in text.split("|")}
+    assert {"正确", "错误", "结果状态"} <= said
+    assert not {"correct", "wrong", "outcome"} & said
 
 
 def _skeleton(readme: str) -> dict[str, list[str]]:
@@ -360,3 +371,22 @@ def test_a_catalogue_keeps_every_line_of_its_texts(catalogues, tmp_path: Path) -
     head = (tmp_path / "a.po").read_text().partition("\n\n")[0]
     assert "Language: zh" in head
     assert not re.search("Generated-By|Creation-Date|Revision-Date", head)
+
+
+def test_texts_inside_other_texts_and_calls_are_extracted(catalogues) -> None:
+    code = "f'{_(\"Not right\")}'; _(WORDS.get(x, marked('left out'))); plural('a', 'b', n)"
+    found = {ids for _line, ids in catalogues._called(catalogues.ast.parse(code))}
+    assert found == {"Not right", "left out", ("a", "b")}
+
+
+@pytest.mark.usefixtures("_chinese")
+def test_loops_of_a_neighbouring_stage_have_short_labels() -> None:
+    trace = [
+        'b0 = sch.get_sblock(name="C", func_name="main")',
+        "b1, = sch.get_producers(block=b0)",
+        "l2, l3 = sch.get_loops(block=b1)",
+        "sch.parallel(loop=l2)",
+    ]
+    assert "input-of-C.1" in " ".join(schedule.in_words(trace))
+    messages.use_language("zh")
+    assert "C的输入.1" in " ".join(schedule.in_words(trace))

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tvmscope.analysis.suite import BINS, Against, Moves, Summary, moves, summarize
 from tvmscope.core.suite import SuiteRow
-from tvmscope.messages import _, word
+from tvmscope.messages import _
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean, plain
 from tvmscope.report.escape import markdown as escape
 from tvmscope.report.formats.html import script_hash, templates
 from tvmscope.report.sections.markdown_parts import table
 from tvmscope.storage.files import write_text_atomic
-from tvmscope.units import format_s
 
 _NAME = 160
 FILES = ("summary.csv", "summary.md", "index.html")
@@ -67,7 +67,7 @@ def as_markdown(rows: Sequence[SuiteRow], moved: Moves | None = None) -> str:
         blocks += [f"## {_('Furthest behind')}", _slowest_table(whole)]
     if bad := [row for row in rows if not row.is_right]:
         lines = [
-            [escape(row.problem, _NAME), word(row.outcome), escape(row.reason or "")] for row in bad
+            [escape(row.problem, _NAME), _(row.outcome), escape(row.reason or "")] for row in bad
         ]
         blocks += [
             f"## {_('Not right')}",
@@ -131,7 +131,7 @@ def _headline(whole: Summary) -> str:
 
 
 def _outcome_table(whole: Summary) -> str:
-    lines = [[word(name), str(count)] for name, count in whole.outcomes.items() if count]
+    lines = [[_(name), str(count)] for name, count in whole.outcomes.items() if count]
     lines.append([_("right with operators in their framework"), str(whole.with_fallback)])
     return table([_("outcome"), _("problems")], lines)
 
@@ -157,7 +157,7 @@ def _doubts(rows: Sequence[SuiteRow]) -> list[str]:
 
 def _speed_line(each: Against) -> list[str]:
     shares = [f"{share:.0%}" for share in each.over.values()]
-    spread = f"{each.low:.2f}x to {each.high:.2f}x"
+    spread = _("{low} to {high}").format(low=f"{each.low:.2f}x", high=f"{each.high:.2f}x")
     return [
         escape(each.backend), str(each.problems), f"{each.mean:.2f}x", f"{each.median:.2f}x",
         spread, *shares,
@@ -184,7 +184,11 @@ def _moved(moved: Moves) -> list[str]:
     if not moved.moves:
         return [said, _("Nothing moved.")]
     lines = [
-        [escape(m.problem, _NAME), word(m.kind), m.before or "", m.after or "", m.against or ""]
+        [
+            escape(m.problem, _NAME),
+            *map(_, (m.kind, m.before or "", m.after or "")),
+            m.against or "",
+        ]
         for m in moved.moves
     ]
     return [said, table([_("problem"), _("change"), _("before"), _("after"), _("against")], lines)]

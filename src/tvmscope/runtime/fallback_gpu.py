@@ -2,24 +2,33 @@
 
 PyTorch with CUDA computes them on the same GPU, on the stream that TVM uses, and reads and writes
 the same memory. A framework that runs on the CPU only (PyTorch without CUDA, ONNX Runtime) gets
-copies of the inputs, and its results are copied to the GPU. Neither can happen while a CUDA graph is
-captured: the compiler keeps these calls outside of graphs.
+copies of the inputs, and its results are copied to the GPU. Neither can happen while a CUDA graph
+is captured: the compiler keeps these calls outside of graphs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-if TYPE_CHECKING:
-    from tvmscope.runtime.fallback import Compute
+from tvmscope.runtime.torch_call import torch_call
 
 _DEFAULT_STREAMS = (0, 1)
 """CUDA's handles of the default stream: none, and the one that is named so."""
 
 observe: Callable[[str], AbstractContextManager[Any]] = nullcontext
 """Entered with the part's name around each computation on the host; a profiler replaces it."""
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A part on the host."""
+
+    call: Callable[..., Any]
+    writes: int = 0
+    """How many of its last arguments it writes; without any, it returns its results."""
 
 
 def place_of(device: Any) -> str | None:
@@ -39,12 +48,10 @@ def place_of(device: Any) -> str | None:
 def in_torch(program: Any, device: Any, place: str) -> Callable[..., Any] | None:
     """The program on the GPU, weights included; None where an operator of it runs on the CPU only.
 
-    It computes on TVM's stream, so that neither waits for the other, and the memory that it frees is
-    used again only behind what still reads it.
+    It computes on TVM's stream, so that neither waits for the other, and the memory that it frees
+    is used again only behind what still reads it.
     """
     import torch
-
-    from tvmscope.runtime.fallback import torch_call
 
     if without_kernel(program, "CUDA"):
         return None

@@ -13,8 +13,8 @@ from textual.widgets import DataTable, Footer, Static
 from tvmscope.learn.play.game import Game
 from tvmscope.learn.play.moves import PRIMITIVES, Move
 from tvmscope.messages import _, render
+from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.terminal.explain import loop_tree
-from tvmscope.units import format_rate, format_s
 
 KEYS = {
     "s": "split", "i": "inward", "f": "fuse", "v": "vectorize",

@@ -8,6 +8,7 @@ of stage 2), the parts of a split loop with letters (2.4a, 2.4b), joined loops w
 from __future__ import annotations
 
 import ast
+import re
 import string
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -17,6 +18,8 @@ from tvmscope.messages import _, marked
 Names = dict[str, str]
 """The displayed text of each name in the trace."""
 _JOIN = "+"
+_CHINESE_GAP = re.compile(r" (?=[\u4e00-\u9fff])|(?<=[\u4e00-\u9fff]) ")
+"""The space between a Chinese word and a number, which a label does without."""
 
 
 def in_words(trace: Iterable[str]) -> list[str]:
@@ -134,7 +137,7 @@ def _name_neighbours(text: str) -> Callable[[_Call, Names], None]:
 def _name_loops(call: _Call, names: Names) -> None:
     stage = _shown(names, call.get("block"))
     stage = stage.removeprefix(_("stage {n}").format(n="")).removeprefix(_("the "))
-    stage = stage.replace(" ", "-")
+    stage = _CHINESE_GAP.sub("", stage).replace(" ", "-")
     for index, result in enumerate(call.results, start=1):
         names[result] = f"{stage}.{index}"
 

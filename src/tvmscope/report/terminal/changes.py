@@ -10,9 +10,9 @@ from rich.text import Text
 
 from tvmscope.analysis.changes import TOP, Changes, PartChange, RowChange
 from tvmscope.messages import _
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean
 from tvmscope.report.terminal import sightings
-from tvmscope.units import format_s
 
 _STYLES = {"faster": "green", "slower": "red", "undecided": "yellow"}
 _NAMES = 60

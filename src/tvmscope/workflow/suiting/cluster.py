@@ -258,6 +258,14 @@ def _check_versions(address: str, theirs: dict[str, str]) -> None:
             msg(
                 "the worker at {address} has other versions than this machine: {packages}",
                 address=address,
-                packages=[f"{n} {theirs.get(n, '-')} ({ours.get(n, '-')} here)" for n in other],
+                packages=[
+                    msg(
+                        "{package} {theirs} ({ours} here)",
+                        package=n,
+                        theirs=theirs.get(n, "-"),
+                        ours=ours.get(n, "-"),
+                    )
+                    for n in other
+                ],
             )
         )
