@@ -34,7 +34,7 @@ from tvmscope.core.session import Session, load
 from tvmscope.core.stats import geometric_mean, median_s
 from tvmscope.measure.turn import alone
 from tvmscope.models.catalog import built_ins
-from tvmscope.units import format_s
+from tvmscope.quantities import format_s
 
 OURS = ("tvmscope", "tvmscope-tuned")
 PICTURE = "x"

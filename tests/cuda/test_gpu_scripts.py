@@ -18,7 +18,7 @@ from tvmscope.cli.main import main
 from tvmscope.core.profile import DeviceTimes
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cubins.compile_pool import Failure
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.plan import read_plan
 from tvmscope.cuda.reference import norm_sum, output_values, reference

@@ -1,1 +1,1 @@
-"""From a prepared model to an artifact; the home of everything that knows TVM's IR."""
+"""Compiles a prepared model to an artifact; all code that knows TVM's IR is here."""

@@ -1,1 +1,1 @@
-"""Times the function that a reference names, each in a separate process."""
+"""Times functions that are named by references, each in a separate process."""

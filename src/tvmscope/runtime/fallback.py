@@ -1,8 +1,8 @@
-"""Parts of a model that run in a framework: the packed functions that compiled code calls for them.
+"""Runs parts of a model in a framework, through packed functions that compiled code calls.
 
 Tensors are shared, not copied: the framework reads the memory of TVM's tensors. ONNX Runtime writes
-into tensors that TVM has allocated; TVM reads the memory of PyTorch's results. `fallback_gpu` has
-what a model on a GPU needs: PyTorch on that GPU, or copies to the host.
+into tensors that TVM has allocated; TVM reads the memory of PyTorch's results. For a model on a
+GPU, `fallback_gpu` chooses between PyTorch on that GPU and copies to the host.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvmscope.extras import install
 from tvmscope.messages import msg
 
 FILES = "region_*"
-"""The models of an artifact's parts, in its folder."""
+"""Files with the models of an artifact's parts, in its folder."""
 
 
 Way = Literal["shared", "gpu", "copied"]
@@ -134,7 +134,7 @@ def torch_call(program: Any) -> Callable[..., Any]:
                 arguments[place] = from_dlpack(tensor)
             owned = {arguments[place].data_ptr() for place in places}
             results = [_own(result, owned) for result in compute(*arguments)]
-        # without its deleter the memory would go with the result's last name
+        # without its deleter the memory would be freed with the result's last reference
         given = [runtime.from_dlpack(result) for result in results]
         return given[0] if len(given) == 1 else given
 
@@ -142,7 +142,7 @@ def torch_call(program: Any) -> Callable[..., Any]:
 
 
 def _own(result: Any, owned: set[int]) -> Any:
-    """A contiguous result in memory of its own: TVM reuses that of the inputs."""
+    """Return a contiguous result in its own memory: TVM reuses that of the inputs."""
     if result.untyped_storage().data_ptr() in owned:
         return result.clone()
     return result.contiguous()
@@ -156,7 +156,7 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Compu
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads or 0
-    # threads that wait busily would take the cores from the kernels that follow
+    # spinning threads would take the cores from the kernels that follow
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -166,7 +166,7 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Compu
     outputs = [value.name for value in session.get_outputs()]
 
     def into(*tensors: Any) -> None:
-        """Inputs first, then where the results go."""
+        """Run with the inputs first, then the buffers of the results."""
         binding = session.io_binding()
         arrays = [_view(tensor) for tensor in tensors]
         for name, array in zip(inputs, arrays, strict=False):
@@ -176,7 +176,7 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Compu
         session.run_with_iobinding(binding)
 
     def giving(*tensors: Any) -> Any:
-        """Results of sizes that are known only now."""
+        """Return results whose sizes are known only now."""
         from tvm import runtime
 
         feeds = dict(zip(inputs, map(_view, tensors), strict=True))
@@ -187,7 +187,7 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Compu
 
 
 def _view(tensor: Any) -> np.ndarray[Any, Any]:
-    """The memory of a TVM tensor as an array; types that DLPack does not carry are copied."""
+    """Return the memory of a TVM tensor as an array; types that DLPack lacks are copied."""
     try:
         return np.from_dlpack(tensor)
     except (BufferError, RuntimeError, TypeError, ValueError):

@@ -39,8 +39,8 @@ def place_of(device: Any) -> str | None:
 def in_torch(program: Any, device: Any, place: str) -> Callable[..., Any] | None:
     """The program on the GPU, weights included; None where an operator of it runs on the CPU only.
 
-    It computes on TVM's stream, so that neither waits for the other, and memory that it frees is
-    used again only behind what still reads it.
+    It computes on TVM's stream, so that neither waits for the other, and the memory that it frees
+    is used again only behind what still reads it.
     """
     import torch
 

@@ -1,1 +1,1 @@
-"""How values reach the disk: dataclasses as JSON, files that are whole or not there."""
+"""Stores values on disk: dataclasses as JSON, files written atomically."""

@@ -1,4 +1,4 @@
-"""What a GPU really ran, by its own clock: CUPTI's records, read through PyTorch's profiler.
+"""Reads what a GPU ran, by its own clock: CUPTI's records, through PyTorch's profiler.
 
 The records are of every kernel and copy of this process, whoever launched it, also inside a CUDA
 graph.

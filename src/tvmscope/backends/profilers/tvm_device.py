@@ -19,7 +19,8 @@ from tvmscope.backends.profilers.cupti import Recording
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.profile import KernelIR
 from tvmscope.runtime import fallback_gpu
-from tvmscope.runtime.artifact import LoadedArtifact, read_kernels
+from tvmscope.runtime.artifact import read_kernels
+from tvmscope.runtime.loaded_artifact import LoadedArtifact
 
 _OWN = re.compile(r"_kernel(_\d+)?$")
 """The suffix that TVM adds to a function's name for each kernel that it launches."""
@@ -44,7 +45,7 @@ class DeviceProfiler:
         return seconds
 
     def traces(self) -> list[Trace]:
-        """A trace per run."""
+        """Return a trace per run."""
         return [trace(r, self._calls, self._described) for r in self._recordings]
 
 
@@ -62,7 +63,7 @@ def _parts_on_host(torch: Any) -> Iterator[None]:
 def trace(
     recording: Recording, calls: Sequence[KernelCall], described: Mapping[str, KernelIR]
 ) -> Trace:
-    """The run's kernels by the names of the artifact's functions, with their source operators."""
+    """Return the run's kernels by the artifact's functions, with their source operators."""
     found = match([a.name for a in recording.activities], calls, described)
     spans = []
     for activity, of in zip(recording.activities, found, strict=True):

@@ -1,1 +1,1 @@
-"""What can be tuned in a model: parameters of kernels, traces, and the tasks of a search."""
+"""Finds the tunable parts of a model: parameters of kernels, traces, and the tasks of a search."""

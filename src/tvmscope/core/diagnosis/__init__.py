@@ -1,1 +1,1 @@
-"""What a diagnosis reads and says: findings, remarks of the compiler, facts of passes and rules."""
+"""The data of a diagnosis: findings, remarks of the compiler, facts about passes and rules."""

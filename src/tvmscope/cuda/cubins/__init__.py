@@ -1,1 +1,1 @@
-"""From a unit and a configuration to machine code: compiled, kept in a file, read back."""
+"""Compiles a unit and a configuration to machine code, stores it in a file and reads it back."""

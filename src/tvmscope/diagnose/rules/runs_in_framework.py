@@ -1,4 +1,4 @@
-"""Operators without a kernel, which run in a framework: what they cost."""
+"""Operators without a kernel, which run in a framework, and their cost."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Obtains a module or a graph from each kind of source: hubs, Python files, ONNX files."""
+"""Loads a module or a graph from each kind of source: hubs, Python files, ONNX files."""

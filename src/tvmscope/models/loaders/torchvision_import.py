@@ -35,7 +35,7 @@ def make_importable() -> Any:
         try:
             torch.ops.load_library(str(compiled))
             return None
-        except OSError:  # built for another torch: what this module is for
+        except OSError:  # built for another torch: the case of this module
             continue
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
@@ -44,7 +44,7 @@ def make_importable() -> Any:
 
 
 def import_torchvision() -> ModuleType:
-    """The torchvision package, with the shim in place."""
+    """Return the torchvision package, with the shim in place."""
     make_importable()
     try:
         import torchvision

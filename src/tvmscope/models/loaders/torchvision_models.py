@@ -23,7 +23,7 @@ _FRAMES = 16  # the clip length of torchvision's video models
 
 
 def load(name: str, options: LoadOptions) -> TorchModel:
-    """A model by torchvision's name; random weights where its own cannot be downloaded."""
+    """Load a model by torchvision's name; with random weights if its own cannot be downloaded."""
     models: Any = import_torchvision().models
     names = models.list_models()
     if name not in names:
@@ -58,7 +58,7 @@ def load(name: str, options: LoadOptions) -> TorchModel:
 
 
 def _vision(weights: Any) -> Vision | None:
-    """How the published weights were evaluated: resize the shorter side, cut the middle out."""
+    """Return how the published weights were evaluated: resize the shorter side, crop the centre."""
     how = weights.transforms()
     if not hasattr(how, "resize_size"):
         return None
@@ -75,7 +75,7 @@ def _vision(weights: Any) -> Vision | None:
 
 def _settings(name: str, family: str) -> dict[str, bool | None]:
     if family == "segmentation":
-        return {"weights_backbone": None}  # or it downloads those of its backbone
+        return {"weights_backbone": None}  # otherwise it downloads those of its backbone
     # these two warn that their default initialisation is slow
     return {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
 
@@ -87,7 +87,7 @@ def _shape(weights: Any, family: str) -> tuple[int, ...]:
 
 
 def _load_weights(module: torch.nn.Module, weights: Any, options: LoadOptions) -> Text | None:
-    """Load the published weights; else say why not."""
+    """Load the published weights; otherwise return the reason."""
     cached = Path(torch.hub.get_dir(), "checkpoints", Path(urlsplit(weights.url).path).name)
     if not cached.exists():
         if options.offline:
@@ -95,7 +95,7 @@ def _load_weights(module: torch.nn.Module, weights: Any, options: LoadOptions) -
         if not reachable(weights.url):
             return msg("the download server was not reached")
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(TIMEOUT_S)  # torch.hub downloads without a timeout of its own
+    socket.setdefaulttimeout(TIMEOUT_S)  # torch.hub downloads without a timeout
     try:
         module.load_state_dict(weights.get_state_dict(progress=False, check_hash=True))
     except (OSError, RuntimeError) as e:  # RuntimeError: the hash, or keys that do not fit

@@ -1,1 +1,1 @@
-"""Tables for the terminal that belong to one command each."""
+"""Tables for the terminal, each of which belongs to one command."""

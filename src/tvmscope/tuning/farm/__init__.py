@@ -1,1 +1,1 @@
-"""Other machines to measure on: TVM's RPC tracker and servers."""
+"""Measures on other machines: TVM's RPC tracker and servers."""

@@ -1,1 +1,1 @@
-"""Proves tuned kernels: each is measured again in turns with the untuned one, part by part."""
+"""Proves tuned kernels: measures each again in turns with the untuned one, part by part."""

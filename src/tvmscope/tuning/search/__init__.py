@@ -1,1 +1,1 @@
-"""The search: which task gets the next trial, and which candidate it is."""
+"""The search: which task gets the next trial, and which candidate is tried."""

@@ -1,1 +1,1 @@
-"""One trial: build a candidate, check what it computes, time it."""
+"""One trial: build a candidate, check its results, time it."""

@@ -1,1 +1,1 @@
-"""ONNX: TVM's importer node by node, and converters of our own."""
+"""Imports ONNX: TVM's importer node by node, and converters of our own."""

@@ -1,1 +1,1 @@
-"""PyTorch: the exported program through TVM's importer, and converters of our own."""
+"""Imports PyTorch: the exported program through TVM's importer, and converters of our own."""

@@ -1,0 +1,1 @@
+"""Examines a model pass by pass, for a bisection, and writes its reproducers."""

@@ -1,0 +1,1 @@
+"""Code around a compiled vision model: from images to labels or boxes."""
