@@ -126,7 +126,8 @@ def lessons(names: list[str], folders: dict[str, Path], *, small: bool = False) 
     from tvmscope.learn import catalog
     from tvmscope.learn.pages.document import blocks
     from tvmscope.learn.pages.markdown import to_markdown
-    from tvmscope.learn.run import Setting, run
+    from tvmscope.learn.run import run
+    from tvmscope.learn.setting import Setting
     from tvmscope.stages.places import cache_folder
 
     target, when = host_target(cache=cache_folder()), date.today().isoformat()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class TvmscopeError(Exception):
     """Base of all expected failures. `exit_code` is what the command line returns."""
@@ -70,6 +72,12 @@ class SchemaError(TvmscopeError):
     """A session, artifact or database file does not have the form that this version reads."""
 
 
+_CPP_PLACE = re.compile(
+    r"/\S+\.(?:cc|cpp|cu|h|hpp):\d+ [\w:~<>&* ]+\((?:[^()]|\([^()]*\))*\)(?: const)?\s*"
+)
+"""The file and the function that ONNX Runtime puts before what it has to say."""
+
+
 def one_line(error: BaseException, limit: int = 300) -> str:
     """Return the essence of an error in one printable line (TVM's messages run over pages).
 
@@ -77,6 +85,7 @@ def one_line(error: BaseException, limit: int = 300) -> str:
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     gist = next((x for x in reversed(lines) if "Error" in x), lines[-1] if lines else "")
+    gist = _CPP_PLACE.sub("", gist) or gist
     text = "".join(c if c.isprintable() else " " for c in gist) or type(error).__name__
     if isinstance(error, TvmscopeError) and error.message == text:
         return error.message

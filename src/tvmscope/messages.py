@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from tvmscope.units import format_bytes, format_s
+from tvmscope.quantities import format_bytes, format_s
 
 DOMAIN = "tvmscope"
 LOCALE_FOLDER = Path(__file__).parent / "locale"

@@ -77,8 +77,7 @@ class Net(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         inner = torch.special.i0(self.second(self.first(x).relu()) + self.shift)
-        low, high = torch.lgamma(inner + torch.arange(7)).aminmax(dim=3, keepdim=True)
-        return self.third(self.third(inner + low - high)).relu()
+        return self.third(self.third(torch.lgamma(inner + torch.arange(7)))).relu()
 
 
 def torch_program() -> torch.export.ExportedProgram:
@@ -92,8 +91,7 @@ def imported(framework: str) -> Imported:
 
 
 def lowered(found: Imported, options: CompileOptions, without: str = "") -> tvm.IRModule:
-    host = targets.to_tvm(targets.host_target())
-    tvm_target = tvm.target.Target(targets.to_tvm(SM_90), host=host)
+    tvm_target = tvm.target.Target(targets.to_tvm(SM_90), host={"kind": "llvm"})
     module = found.module
     config = {"relax.backend.use_cuda_graph": options.graph}
     with tvm_target, tvm.transform.PassContext(opt_level=3, config=config):
@@ -140,7 +138,7 @@ def test_no_graph_captures_a_framework(framework: str, chosen: str) -> None:
     assert kernels  # what is around the call is captured as before
     assert captured_parts(module) == set()
     called = [str(c.op.global_symbol) for f in made.values() for c in parts_called(f)]
-    assert called == [part.name for part, _ in found.fallbacks]
+    assert sorted(called) == sorted(part.name for part, _ in found.fallbacks)
 
 
 @pytest.mark.parametrize("framework", ["onnx", "torch"])
@@ -160,10 +158,12 @@ def test_a_framework_gets_the_types_and_shapes_that_it_was_cut_out_with(
     found = imported(framework)
     for graph in (False, True):
         module = lowered(found, CompileOptions(graph=graph, precision=precision))
-        ((call),) = (c for f in functions(module).values() for c in parts_called(f))
-        first = call.args[0].ty
-        assert [int(d) for d in first.shape.values] == list(X.shape)
-        assert str(first.dtype) == "float32"
+        called = [c for f in functions(module).values() for c in parts_called(f)]
+        assert len(called) == len(found.fallbacks)
+        for call in called:
+            for argument in call.args:  # for ONNX Runtime, its result is one of them
+                assert [int(d) for d in argument.ty.shape.values] == list(X.shape)
+                assert str(argument.ty.dtype) == "float32"
 
 
 @pytest.fixture(scope="module")
@@ -208,13 +208,10 @@ def elsewhere() -> Any:
 
 
 @pytest.mark.parametrize("framework", ["onnx", "torch"])
-def test_copies_give_what_shared_memory_gives(framework: str, elsewhere: Any) -> None:
+def test_copies_give_what_shared_memory_gives(framework: str, elsewhere: Any, host: Target) -> None:
     found = imported(framework)
-    target = targets.to_tvm(targets.host_target())
-    tvm_target = tvm.target.Target(target, host=target)
-    module = pipeline.run(
-        found.module, targets.host_target(), tvm_target, CompileOptions()
-    ).module  # fmt: skip
+    tvm_target = tvm.target.Target(targets.to_tvm(host), host=targets.to_tvm(host))
+    module = pipeline.run(found.module, host, tvm_target, CompileOptions()).module
     executable = relax.build(module, tvm_target, relax_pipeline=None)
 
     def run(device: Any, given: Any) -> np.ndarray[Any, Any]:
@@ -335,7 +332,7 @@ def test_an_operator_without_a_kernel_for_the_gpu_is_seen() -> None:
 
         program = torch.export.export(Twice(), (torch.ones(3),), strict=False)
         assert fallback_gpu.without_kernel(program, "CPU") == []
-        assert fallback_gpu.without_kernel(program, "CUDA") == ["tvmscope_test::twice"]
+        assert "tvmscope_test::twice" in fallback_gpu.without_kernel(program, "CUDA")
         assert fallback_gpu.in_torch(program, None, "cuda:0") is None
 
 

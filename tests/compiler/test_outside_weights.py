@@ -41,9 +41,7 @@ def test_large_weights_are_read_only_when_the_graph_is_ready(
         np.testing.assert_allclose(outputs["y"], found, atol=1e-4)
 
 
-def test_other_weights_give_another_digest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_weights_give_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outside_weights, "MOST_BYTES", 1000)
     file = made.write(tmp_path, 1, SIZE)
     first = prepare(str(file), str(tmp_path / "first"), LoadOptions()).digest

@@ -17,7 +17,8 @@ from tvmscope.core.target import Target
 from tvmscope.errors import ImportModelError
 from tvmscope.models.prepare import prepare
 from tvmscope.runtime import load_model
-from tvmscope.runtime.artifact import load_callable, read
+from tvmscope.runtime.artifact import read
+from tvmscope.runtime.loaded_artifact import load_callable
 
 SOURCE = """
 import torch

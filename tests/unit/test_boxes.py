@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvmscope.tasks.boxes import corners_of, overlap, suppress
+from tvmscope.images.boxes import corners_of, overlap, suppress
 
 
 def iou_of(a: np.ndarray, b: np.ndarray) -> float:

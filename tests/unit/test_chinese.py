@@ -25,7 +25,8 @@ from tvmscope.core.tuning import Candidate, Choice, origins
 from tvmscope.core.vision import Answer
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import BuildError, one_line
-from tvmscope.learn import catalog, page
+from tvmscope.learn import catalog
+from tvmscope.learn.pages import terminal
 from tvmscope.messages import msg, msgn, render
 from tvmscope.plugins import discover
 from tvmscope.report import suite
@@ -94,7 +95,7 @@ def test_lessons_are_told_in_chinese() -> None:
     stream = StringIO()
     console = Console(file=stream, width=60, color_system=None)
     for lesson in catalog.lessons().values():
-        for part in (*page.opening(lesson), *page.question(lesson)):
+        for part in (*terminal.opening(lesson), *terminal.question(lesson)):
             console.print(part)
     text = stream.getvalue()
     assert "split：一层循环切成两层" in text

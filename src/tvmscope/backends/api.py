@@ -19,7 +19,11 @@ from tvmscope.storage.files import map_npz
 
 
 class Runner(Protocol):
-    """A loaded model with its inputs set; it lives in a worker process."""
+    """A loaded model with its inputs set; it lives in a worker process.
+
+    It may also have `profiler()`, which returns a `Profiler` for the same model, and on a GPU
+    `time_device(n)`: seconds on the device for each of `n` runs.
+    """
 
     settings: dict[str, str]
     """The settings that were chosen, for the session."""
@@ -29,20 +33,6 @@ class Runner(Protocol):
 
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         """Run once and return the outputs by name."""
-
-
-class Profiled(Protocol):
-    """A runner that can time its kernels; the backend's manifest says so."""
-
-    def profiler(self) -> Profiler:
-        """Return a profiler for the same model."""
-
-
-class DeviceTimer(Protocol):
-    """A runner on a GPU that also measures device time with events."""
-
-    def time_device(self, n: int) -> list[float]:
-        """Seconds on the device for each of `n` runs."""
 
 
 @dataclass(frozen=True)

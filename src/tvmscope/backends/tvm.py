@@ -22,7 +22,8 @@ _DECOY_RUNS = 3
 
 class _Runner:
     def __init__(self, request: LoadRequest) -> None:
-        from tvmscope.runtime.artifact import load_callable, read_kernels
+        from tvmscope.runtime.artifact import read_kernels
+        from tvmscope.runtime.loaded_artifact import load_callable
 
         if request.artifact is None:
             raise RunError(msg("the TVM backends run artifacts, and none was given"))

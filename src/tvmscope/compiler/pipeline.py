@@ -24,7 +24,7 @@ from tvmscope.compiler.user_pipeline import user_passes
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.errors import PassError, UsageError, one_line
 from tvmscope.messages import msg

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from math import hypot
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -163,6 +164,19 @@ def ratio_interval(a_rounds: Rounds, b_rounds: Rounds) -> RatioInterval:
     centre, low, high = _wilcoxon(logs) if logs.size >= _WILCOXON_MIN else _student(logs)
     detectable = float(np.expm1(max(high - centre, centre - low)))  # the wider side determines it
     return RatioInterval(float(np.exp(centre)), float(np.exp(low)), float(np.exp(high)), detectable)
+
+
+def ratio_quotient(a: RatioInterval, b: RatioInterval) -> RatioInterval:
+    """Return the quotient of two independent ratios; half-widths of logs add in quadrature."""
+    centre = float(np.log(a.ratio / b.ratio))
+    widths = []
+    for part in (a, b):
+        if part.lo is None or part.hi is None:
+            return RatioInterval(float(np.exp(centre)), None, None, None)
+        widths.append(float(np.log(part.hi / part.lo)) / 2)
+    half = hypot(*widths)
+    limits = float(np.exp(centre - half)), float(np.exp(centre + half))
+    return RatioInterval(float(np.exp(centre)), *limits, float(np.expm1(half)))
 
 
 def difference_interval(

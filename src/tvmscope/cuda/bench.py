@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tvmscope.cuda.binding import bind
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.driver import Kernel, call
 from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.cuda.library.cublaslt import Library, LibraryError, Product

@@ -17,7 +17,7 @@ from typing import Any
 from tvmscope.cuda import config as configs
 from tvmscope.cuda import units
 from tvmscope.cuda.cubins.compile_pool import Failure, Outcome
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import SchemaError
 from tvmscope.messages import msg

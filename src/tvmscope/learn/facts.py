@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tvmscope.analysis.roofline import Limits
+from tvmscope.analysis.roofline import Limits, limits_of
 from tvmscope.core.comparison import Verdict
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import KernelTime, Loop, Roof
@@ -213,3 +213,26 @@ class Study:
             if r.level == level and r.threads <= threads and r.bytes_per_s is not None
         ]
         return max(known, default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LessonRun:
+    """The results of a lesson on this machine."""
+
+    lesson: str
+    size: int
+    study: Study
+    steps: tuple[StepRun, ...] = ()
+    exhibits: tuple[Exhibit, ...] = ()
+    warnings: tuple[Text, ...] = ()
+
+    @property
+    def roof_threads(self) -> int:
+        """The cores of the roof: as many as the most parallel step can use."""
+        return max((step.uses for step in self.steps), default=1)
+
+    @property
+    def roof_gflops(self) -> float | None:
+        """The peak GFLOP/s of this many cores."""
+        rate = limits_of(self.study.roofs, "float32", self.roof_threads).flops_per_s
+        return None if rate is None else rate * 1e-9

@@ -10,17 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvmscope.errors import UsageError
-from tvmscope.learn.facts import Study
-from tvmscope.learn.run import (
-    THREADS,
-    Bench,
-    Job,
-    LessonRun,
-    Setting,
-    explained,
-    known_roofs,
-    opened,
-)
+from tvmscope.learn.compare_steps import explained
+from tvmscope.learn.facts import LessonRun, Study
+from tvmscope.learn.setting import THREADS, Setting, known_roofs
+from tvmscope.learn.step_bench import Bench, Job, opened
 from tvmscope.learn.sweep import Sweep, combinations, swept
 from tvmscope.machine import caches
 from tvmscope.messages import msg

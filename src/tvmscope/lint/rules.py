@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tvmscope.lint.old_calls import old_call
 from tvmscope.lint.script import Call, Region, Script
-from tvmscope.messages import Message, Text, msg
+from tvmscope.messages import Message, Text, msg, msgn
 
 FEWEST_RUNS = 10
 """The fewest runs of a timing; fewer say little about a run that takes milliseconds."""
@@ -41,7 +41,8 @@ class Rule:
 def gone(script: Script) -> Iterator[Fault]:
     """Report modules and functions that TVM 0.27 no longer has, each once."""
     told: set[str] = set()
-    names = [*script.imports, *script.uses, *((c.path, c.line) for c in script.calls)]
+    given = [(f"{c.path}({k.arg}=)", c.line) for c in script.calls for k in c.node.keywords]
+    names = [*script.imports, *script.uses, *((c.path, c.line) for c in script.calls), *given]
     for path, line in sorted(names, key=lambda item: (item[1], -len(item[0]))):
         found = old_call(path)
         if found is None or found.name in told:
@@ -116,12 +117,24 @@ def generic_gpu(script: Script) -> Iterator[Fault]:
 
 
 def _on_gpu(script: Script) -> bool:
-    devices = (".cuda", ".gpu", "tvm.device", "tvm.context")
-    if any(c.path.startswith("tvm") and c.path.endswith(devices[:2]) for c in script.calls):
-        return True
-    named = [script.value(c.argument("", 0)) for c in script.calls if c.path in devices[2:]]
-    targets = [v.get("kind") if isinstance(v, dict) else v for v, _ in _targets(script)]
-    return any(isinstance(v, str) and v.startswith("cuda") for v in (*named, *targets))
+    """Whether it runs on a GPU: by the devices that it makes, or else by its targets."""
+    made = [c.path.rpartition(".")[2] for c in script.calls if c.path.startswith("tvm.")]
+    named = [
+        script.value(c.argument("", 0))
+        for c in script.calls
+        if c.path in ("tvm.device", "tvm.context", "tvm.runtime.device")
+    ]
+    devices = [*(n for n in made if n in ("cpu", "cuda", "gpu")), *named]
+    kinds = [_kind(v) for v, _ in _targets(script)]
+    return any(_is_gpu(v) for v in (devices if any(devices) else kinds))
+
+
+def _kind(target: object) -> object:
+    return target.get("kind") if isinstance(target, dict) else target
+
+
+def _is_gpu(device: object) -> bool:
+    return isinstance(device, str) and device.startswith(("cuda", "gpu"))
 
 
 _HALF = ("float16", "bfloat16", "half", "ToMixedPrecision", "fp16", "bf16", "tf32")
@@ -130,7 +143,10 @@ _HALF = ("float16", "bfloat16", "half", "ToMixedPrecision", "fp16", "bf16", "tf3
 def single_precision(script: Script) -> Iterator[Fault]:
     """Report float32 on a GPU: the tensor cores are idle."""
     compiled = _compiling(script)
-    if compiled is not None and _on_gpu(script) and not script.text_has(*_HALF):
+    if compiled is None or script.text_has(*_HALF):
+        return
+    target = _kind(script.value(compiled.argument("target", 1)))
+    if _is_gpu(target) or (target is None and _on_gpu(script)):
         yield Fault(
             line=compiled.line,
             rule="single-precision",
@@ -150,14 +166,16 @@ def _compiling(script: Script) -> Call | None:
     return found[0] if found and script.text_has("relax", "relay") else None
 
 
-_TUNED = ("ApplyDatabase", "apply_history_best", "ApplyHistoryBest", "tune", "dlight",
+_TUNED = ("ApplyDatabase", "apply_history_best", "ApplyHistoryBest", "apply_graph_best", "dlight",
           "static_shape_tuning", "ApplyDefaultSchedule", "database", "get_pipeline")  # fmt: skip
+_OLD_TUNERS = ("tvm.autotvm", "tvm.auto_scheduler")
+"""They only write a log; a build uses it where it is told to."""
 
 
 def untuned(script: Script) -> Iterator[Fault]:
     """Report a model that is compiled without tuning records or schedules."""
     compiled = _compiling(script)
-    if compiled is not None and not script.text_has(*_TUNED):
+    if compiled is not None and not script.text_has(*_TUNED) and not _searches(script):
         yield Fault(
             line=compiled.line,
             rule="untuned",
@@ -170,6 +188,13 @@ def untuned(script: Script) -> Iterator[Fault]:
                 "in the pipeline"
             ),
         )
+
+
+def _searches(script: Script) -> bool:
+    """Whether it tunes with something that hands its result on."""
+    if any(path.startswith(_OLD_TUNERS) for path, _ in script.imports):
+        return False
+    return any("tune" in call.path.rpartition(".")[2] for call in script.calls)
 
 
 def no_fusion(script: Script) -> Iterator[Fault]:
@@ -232,7 +257,11 @@ def _too_few(line: int, runs: int) -> Fault:
     return Fault(
         line=line,
         rule="few-runs",
-        said=msg("{runs} run(s) in one round: the noise of a machine decides", runs=runs),
+        said=msgn(
+            "{count} run in one round: the noise of a machine decides",
+            "{count} runs in one round: the noise of a machine decides",
+            count=runs,
+        ),
         today="time_evaluator(name, dev, number=5, repeat=20, min_repeat_ms=100); tvmscope bench",
     )
 
@@ -250,8 +279,8 @@ def no_warm_up(script: Script) -> Iterator[Fault]:
     """Report a clock that is started before the first run."""
     for region in script.regions:
         for call in _runs_model(region)[:1]:
-            earlier = [c for c in script.calls if c.path == call.path and c.line < region.line]
-            if not earlier:
+            earlier = [c for c in script.calls if c.line < region.line]
+            if not any(c.path == call.path or c.path.endswith("time_evaluator") for c in earlier):
                 yield Fault(
                     line=region.line,
                     rule="no-warm-up",

@@ -14,7 +14,7 @@ from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import UsageError
 from tvmscope.messages import did_you_mean, msg
-from tvmscope.units import format_shape
+from tvmscope.quantities import format_shape
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]

@@ -1,1 +1,1 @@
-"""A session rendered for people and machines; sees only core/, so needs no TVM and no torch."""
+"""A session rendered for people and machines, by `core` and `analysis`: without TVM or torch."""

@@ -10,12 +10,12 @@ from pathlib import Path
 from tvmscope.analysis.suite import BINS, Against, Moves, Summary, moves, summarize
 from tvmscope.core.suite import SuiteRow
 from tvmscope.messages import _
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean, plain
 from tvmscope.report.escape import markdown as escape
 from tvmscope.report.formats.html import script_hash, templates
 from tvmscope.report.sections.markdown_parts import table
 from tvmscope.storage.files import write_text_atomic
-from tvmscope.units import format_s
 
 _NAME = 160
 FILES = ("summary.csv", "summary.md", "index.html")

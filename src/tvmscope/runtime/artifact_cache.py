@@ -27,6 +27,7 @@ from tvmscope.core.prepared import operators
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError
 from tvmscope.runtime import artifact as artifacts
+from tvmscope.runtime.check import check_files
 from tvmscope.storage.codec import encode
 from tvmscope.storage.files import write_text_atomic
 
@@ -70,7 +71,7 @@ def fetch(cache: Path, name: str, output: Path) -> Artifact | None:
         return None
     try:
         found = artifacts.read(kept)
-        artifacts.check_files(found)
+        check_files(found)
         output.mkdir(parents=True, exist_ok=True)
         for file in sorted(kept.iterdir(), key=lambda f: f.name == artifacts.META):
             shutil.copy(file, output / file.name)

@@ -21,7 +21,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import weights
-from tvmscope.runtime.artifact import LoadedArtifact
+from tvmscope.runtime.loaded_artifact import LoadedArtifact, load_callable
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import digest_file, write_text_atomic
 
@@ -172,7 +172,7 @@ def load_any(folder: Path, threads: int | None = None) -> LoadedArtifact | Loade
     """Load an artifact of one size or of several."""
     if (folder / DYNAMIC).is_file():
         return load(folder, threads)
-    return artifacts.load_callable(folder, threads=threads)
+    return load_callable(folder, threads=threads)
 
 
 def load(folder: Path, threads: int | None = None) -> LoadedDynamic:
@@ -185,5 +185,5 @@ def load(folder: Path, threads: int | None = None) -> LoadedDynamic:
     parts = {}
     for size in sizes:
         own = [next(arrays) for _ in described[size].stored]
-        parts[size] = artifacts.load_callable(described[size].path, threads=threads, arrays=own)
+        parts[size] = load_callable(described[size].path, threads=threads, arrays=own)
     return LoadedDynamic(dynamic, parts)

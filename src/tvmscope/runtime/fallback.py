@@ -1,8 +1,8 @@
 """Runs parts of a model in a framework, through packed functions that compiled code calls.
 
 Tensors are shared, not copied: the framework reads the memory of TVM's tensors. ONNX Runtime writes
-into tensors that TVM has allocated; TVM reads the memory of PyTorch's results. For a model on a GPU,
-`fallback_gpu` chooses between PyTorch on that GPU and copies to the host.
+into tensors that TVM has allocated; TVM reads the memory of PyTorch's results. For a model on a
+GPU, `fallback_gpu` chooses between PyTorch on that GPU and copies to the host.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 PyTorch with CUDA computes them on the same GPU, on the stream that TVM uses, and reads and writes
 the same memory. A framework that runs on the CPU only (PyTorch without CUDA, ONNX Runtime) gets
-copies of the inputs, and its results are copied to the GPU. Neither can happen while a CUDA graph is
-captured: the compiler keeps these calls outside of graphs.
+copies of the inputs, and its results are copied to the GPU. Neither can happen while a CUDA graph
+is captured: the compiler keeps these calls outside of graphs.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def place_of(device: Any) -> str | None:
 def in_torch(program: Any, device: Any, place: str) -> Callable[..., Any] | None:
     """The program on the GPU, weights included; None where an operator of it runs on the CPU only.
 
-    It computes on TVM's stream, so that neither waits for the other, and the memory that it frees is
-    used again only behind what still reads it.
+    It computes on TVM's stream, so that neither waits for the other, and the memory that it frees
+    is used again only behind what still reads it.
     """
     import torch
 

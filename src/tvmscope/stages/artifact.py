@@ -20,6 +20,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.models.inputs import seeded
 from tvmscope.runtime import artifact as artifacts
+from tvmscope.runtime.check import check
 from tvmscope.stages.job import begin
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.rows import items_per_run
@@ -30,7 +31,7 @@ from tvmscope.storage.files import write_npz
 def read_checked(path: Path) -> Artifact:
     """Return the artifact in a folder; raise if it cannot run here."""
     artifact = artifacts.read(path)
-    artifacts.check(artifact)
+    check(artifact)
     return artifact
 
 

@@ -12,12 +12,6 @@ from dataclasses import replace
 from tvmscope.compiler import passes, schedules
 from tvmscope.core.diagnosis.facts import PassFacts, RuleFacts
 from tvmscope.core.session import Session
-from tvmscope.diagnose.engine import diagnose
-
-
-def diagnosed(session: Session) -> Session:
-    """Return the session with the findings of today's rules."""
-    return diagnose(informed(session))
 
 
 def informed(session: Session) -> Session:
@@ -45,7 +39,7 @@ def _rules(session: Session) -> Iterator[RuleFacts]:
     known = {rule.name for rule in session.rules}
     named = {ir.rule for ir in session.kernel_ir} | {task.rule for task in session.tuning}
     for rule in schedules.all_rules():
-        # a choice may use another rule than the untuned kernel
+        # a choice may lead to another rule than the untuned kernel's
         tunes = bool(session.tuning) and rule.space is not None
         if rule.name not in known and (rule.name in named or tunes):
             yield rule.facts(schedules.brought_by(rule.name))

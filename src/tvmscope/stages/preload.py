@@ -17,7 +17,7 @@ from tvmscope.measure.remote import here
 _MODULES = (
     "tvmscope.compiler.build", "tvmscope.compiler.frontends.torch", "tvmscope.models.prepare",
     "tvmscope.models.loaders.load", "tvmscope.backends.tvm", "tvmscope.backends.torch_eager",
-    "tvmscope.runtime.artifact", "tvm.relax.frontend.torch",
+    "tvmscope.runtime.loaded_artifact", "tvm.relax.frontend.torch",
 )  # fmt: skip
 
 

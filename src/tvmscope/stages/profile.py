@@ -21,7 +21,7 @@ from tvmscope.profiling import roofs
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.runtime.artifact import cpu_problem
+from tvmscope.runtime.check import cpu_problem
 from tvmscope.stages import places
 from tvmscope.stages.job import Job
 from tvmscope.stages.options import Options

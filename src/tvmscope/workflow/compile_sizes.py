@@ -7,31 +7,31 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared
-from tvmscope.core.prepared.dynamic import Dynamic, DynamicRange, parse_dynamic
+from tvmscope.core.prepared.dynamic import Dynamic, DynamicRange, SizeCost, parse_dynamic
 from tvmscope.errors import BuildError, UsageError
-from tvmscope.measure.remote import remote
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_within
 from tvmscope.messages import msg, msgn
 from tvmscope.progress import Progress
+from tvmscope.quantities import format_s
 from tvmscope.runtime import dynamic as dynamics
 from tvmscope.runtime.artifact import read
 from tvmscope.stages.builder import Builder
 from tvmscope.stages.load import prepared
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import with_export
+from tvmscope.stages.sizes import find_wrong_sizes, measure_size
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.records.lookup import find_choices
-from tvmscope.units import format_s
 
-if TYPE_CHECKING:
-    import tvmscope.stages.sizes
-
-_EXAMINE = remote(lambda: tvmscope.stages.sizes.examine)
+_WRONG_SIZES = here(find_wrong_sizes)
 _TIMEOUT_S = 3600.0
+_DURATION_S = 2.0
+"""Of measuring, per size and side: what is measured are the calls around the kernels."""
 _SHARE = 1.3
 """The weights of all sizes together should not exceed this, relative to those of one size."""
 
@@ -133,20 +133,46 @@ def _examined(
     progress.stage(msg("verify"), msgn("{count} size", "{count} sizes", len(plan.range.sizes)))
     tolerance = options.tolerance or options.precisions[0].tolerance
     own = {size: ready[size].folder for size in plan.range.sizes}
-    costs, problems = run_within(_TIMEOUT_S, _EXAMINE, output, own, tolerance)
-    if problems:
+    if problems := run_within(_TIMEOUT_S, _WRONG_SIZES, output, own, tolerance):
         size, problem = next(iter(problems.items()))
         raise BuildError(msg("size {size} is wrong: {problem}", size=size, problem=problem))
     between = {size: ready[size].folder for size in _between(plan.range)}
+    costs = _costs(output, own, options, progress)
     along = all(axis == 0 for _, axis in plan.range.places)
     ways: tuple[Literal["split", "pad"], ...] = ("split", "pad") if along else ("pad", "split")
     for way in ways if between else ():
         tried = replace(plan, rest=way)
         dynamics.save(tried, output)
-        more, problems = run_within(_TIMEOUT_S, _EXAMINE, output, between, tolerance)
-        if not problems:
-            return replace(tried, costs=(*costs, *more))
-    return replace(plan, costs=tuple(costs))
+        if not run_within(_TIMEOUT_S, _WRONG_SIZES, output, between, tolerance):
+            return replace(tried, costs=costs + _costs(output, between, options, progress))
+    return replace(plan, costs=costs)
+
+
+def _costs(
+    output: Path, cases: Mapping[int, Path], options: Options, progress: Progress
+) -> tuple[SizeCost, ...]:
+    """What each size costs, measured one size after the other."""
+    measure = replace(options.measure, duration_s=min(options.measure.duration_s, _DURATION_S))
+    found = []
+    for size, ready in cases.items():
+        progress.stage("measure", f"size {size}")
+        found.append(
+            measure_size(
+                output,
+                size,
+                ready,
+                threads=threads_of(options),
+                options=measure,
+                progress=progress,
+            )
+        )
+    return tuple(found)
+
+
+def _ratio(cost: SizeCost) -> str:
+    ratio = cost.seconds / cost.static_s if cost.ratio is None else cost.ratio
+    limits = "" if cost.ci95 is None else f" [{cost.ci95[0]:.2f}, {cost.ci95[1]:.2f}]"
+    return f"{ratio:.2f}x{limits}"
 
 
 def _tell(plan: Dynamic, progress: Progress) -> None:
@@ -154,11 +180,11 @@ def _tell(plan: Dynamic, progress: Progress) -> None:
         own = cost.size in plan.range.sizes
         progress.note(
             msg(
-                "size {size}: {time} a run, {ratio:.2f}x of a build for {what}",
+                "size {size}: {time} a run, {ratio} the time of {what}",
                 size=cost.size,
                 time=format_s(cost.seconds),
-                ratio=cost.seconds / cost.static_s,
-                what=msg("this size alone") if own else msg("the next size"),
+                ratio=_ratio(cost),
+                what=msg("its kernels alone") if own else msg("the kernels of the next size"),
             )
         )
     rest = {

@@ -15,7 +15,7 @@ from tvmscope.errors import UsageError
 from tvmscope.measure.remote import remote
 from tvmscope.measure.worker import run_isolated
 from tvmscope.messages import msg
-from tvmscope.stages.facts import diagnosed
+from tvmscope.stages.diagnose import diagnose_session
 from tvmscope.stages.places import ARTIFACTS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _MOST_NAMES = 8
 def explain(path: Path) -> Session:
     """Return the session at `path` with the findings of today's rules; an artifact has only
     kernels."""
-    return diagnosed(_of_artifact(path) if _is_artifact(path) else load(path))
+    return diagnose_session(_of_artifact(path) if _is_artifact(path) else load(path))
 
 
 def _is_artifact(path: Path) -> bool:

@@ -14,6 +14,10 @@ from tvmscope.core.options import PictureOptions
 from tvmscope.core.session import Session
 from tvmscope.core.vision import PRESETS, Answer, Vision
 from tvmscope.errors import PictureError, UsageError
+from tvmscope.images import answer, heads, image_files, labels
+from tvmscope.images.answer import Request
+from tvmscope.images.draw import writable
+from tvmscope.images.preprocess import recognise
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import Text, msg
@@ -24,15 +28,10 @@ from tvmscope.stages.artifact import read_checked
 from tvmscope.stages.options import Options
 from tvmscope.stages.targets import threads_of
 from tvmscope.storage.files import write_npz
-from tvmscope.tasks import answer as tasks
-from tvmscope.tasks import heads, images, labels
-from tvmscope.tasks.answer import Request
-from tvmscope.tasks.draw import writable
-from tvmscope.tasks.preprocess import recognise
 from tvmscope.workflow.profile import profile_artifact
 from tvmscope.workflow.run import run_artifact
 
-_ANSWER = here(tasks.answer)
+_ANSWER = here(answer.answer)
 _MOST_DEATHS = 3
 """The number of workers lost in a row before the remaining images are given up."""
 
@@ -66,9 +65,9 @@ def show_pictures(
         raise UsageError(msg("give --image or --inputs, not both"))
     artifact = read_checked(path)
     vision = vision_for(artifact, asked)
-    tasks.picture_input(artifact)
-    tasks.task_of(artifact, vision)
-    files = images.find(asked.pictures, offline=asked.offline)
+    answer.picture_input(artifact)
+    answer.task_of(artifact, vision)
+    files = image_files.find(asked.pictures, offline=asked.offline)
     written = [*_drawings(asked.save_vis, files), save_outputs]
     _refuse_overwrite([Path(file) for file in written if file is not None], options.force)
     if artifact.vision is None and not asked.preprocess:
@@ -104,9 +103,9 @@ def ask(
     asked = options.pictures
     if asked is None:
         raise UsageError(msg("no image was given"))
-    tasks.picture_input(artifact)
-    tasks.task_of(artifact, vision)
-    files = images.find(asked.pictures, offline=asked.offline)
+    answer.picture_input(artifact)
+    answer.task_of(artifact, vision)
+    files = image_files.find(asked.pictures, offline=asked.offline)
     requests = _requests(artifact.path, files, vision, asked, options, scratch)
     answers = _answer_all(requests, options, progress)
     return Asked(tuple(answers), _first_inputs(requests, answers))

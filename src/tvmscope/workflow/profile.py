@@ -19,7 +19,7 @@ from tvmscope.stages.build import build_rows
 from tvmscope.stages.job import begin
 from tvmscope.stages.load import loaded
 from tvmscope.stages.options import Options
-from tvmscope.stages.planning.plan import plan_rows, without_needless_export
+from tvmscope.stages.planning.plan import plan_rows, with_needed_export
 from tvmscope.stages.profile import profile_entries, warned
 from tvmscope.stages.targets import resolve_targets
 from tvmscope.tuning.records.lookup import records_of
@@ -33,7 +33,7 @@ def profile(model: Any, options: Options, progress: Progress | None = None) -> S
     options = replace(options, backends=options.backends or ("tvmscope",))
     where = resolve_targets(options)
     with (
-        loaded(model, without_needless_export(options, where), progress) as ready,
+        loaded(model, with_needed_export(options, where), progress) as ready,
         TemporaryDirectory(prefix="tvmscope-") as scratch,
     ):
         rows = plan_rows(options, where, ready.model.format, records_of(options.db))

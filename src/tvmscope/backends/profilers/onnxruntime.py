@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tvmscope.backends.api import Span, Trace, idle_s
-from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
+from tvmscope.compiler.describe.onnx_nodes import SourceGraph, match
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tvmscope.backends.api import Span, Trace
 from tvmscope.backends.profilers.openvino_host import HostCost
-from tvmscope.compiler.frontends.onnx.nodes import SourceGraph
+from tvmscope.compiler.describe.onnx_nodes import SourceGraph
 from tvmscope.messages import msg
 
 _MOVES = {"Reorder", "Transpose", "Convert"}

@@ -11,7 +11,8 @@ from typing import Any
 from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
-from tvmscope.runtime.artifact import LoadedArtifact, read_kernels
+from tvmscope.runtime.artifact import read_kernels
+from tvmscope.runtime.loaded_artifact import LoadedArtifact
 
 Event = tuple[str, bool, int]
 """A function's name, whether it is about to run, and the clock in nanoseconds."""

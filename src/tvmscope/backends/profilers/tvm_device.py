@@ -19,7 +19,8 @@ from tvmscope.backends.profilers.cupti import Recording
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.profile import KernelIR
 from tvmscope.runtime import fallback_gpu
-from tvmscope.runtime.artifact import LoadedArtifact, read_kernels
+from tvmscope.runtime.artifact import read_kernels
+from tvmscope.runtime.loaded_artifact import LoadedArtifact
 
 _OWN = re.compile(r"_kernel(_\d+)?$")
 """The suffix that TVM adds to a function's name for each kernel that it launches."""

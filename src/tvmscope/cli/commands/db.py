@@ -13,8 +13,8 @@ from tvmscope.cli.command import RESULTS, Command, Family
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, table_of
 from tvmscope.messages import _, msg, plural
+from tvmscope.quantities import format_bytes, format_s
 from tvmscope.runtime.tvm_compat import require
-from tvmscope.units import format_bytes, format_s
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -84,7 +84,7 @@ class Tile:
 
     @property
     def pixels(self) -> int:
-        """The pixels of one block."""
+        """Of one block."""
         return self.rows * self.columns
 
     def covers(self, shape: Shape) -> bool:
@@ -109,7 +109,7 @@ def _divisible(count: int) -> int:
 
 
 def named(name: str) -> Tile:
-    """Return the tile with this name."""
+    """The tile of a name."""
     sizes = [int(part) for part in name.split("x")]
     if len(sizes) == 1:
         return Tile(columns=sizes[0], row=True)
@@ -152,12 +152,6 @@ def step_cycles(tile: Tile, target: Target) -> float:
     busy = tile.pixels * vectors / core.fmas(bits)
     loads = core.load_cycles(vectors, tile.pixels, bits)
     return max(busy, loads, core.latency) + _IDLE * (loads + core.latency)
-
-
-def loads_per_fma(tile: Tile, target: Target) -> float:
-    """Return the loads of weights and data for each multiply-add."""
-    vectors = tile.blocks * tiles.block_registers(target)
-    return (vectors + tile.pixels) / (vectors * tile.pixels)
 
 
 def _fits(tile: Tile, target: Target) -> bool:

@@ -15,7 +15,7 @@ import tvm
 import tvm_ffi
 
 from tvmscope.messages import Text, msg, msgn, render, sentences, word
-from tvmscope.units import format_s
+from tvmscope.quantities import format_s
 
 INDEX = "passes.md"
 _MOST_SHOWN = 40

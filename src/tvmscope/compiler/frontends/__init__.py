@@ -1,4 +1,4 @@
-"""One file per model format: from a prepared folder to a Relax module with named sources."""
+"""One room per model format: from a prepared folder to a Relax module with named sources."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tvmscope.core.model import Prepared
 
-if TYPE_CHECKING:  # other runtimes' profilers read ONNX graphs with this package, without TVM
+if TYPE_CHECKING:  # the room itself is imported without TVM
     from tvmscope.compiler.describe.sources import Imported
 
 

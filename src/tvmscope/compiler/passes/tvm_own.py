@@ -43,7 +43,9 @@ def _dispatch(name: str) -> Make:
 def _mixed_precision(context: Context) -> tvm.transform.Pass:
     from tvm.relax.transform import ToMixedPrecision
 
-    return ToMixedPrecision(out_dtype=context.options.precision.dtype)
+    from tvmscope.compiler.rewrites.framework_calls import around_framework_calls
+
+    return around_framework_calls(ToMixedPrecision(out_dtype=context.options.precision.dtype))
 
 
 def _legalize(context: Context) -> tvm.transform.Pass:

@@ -55,11 +55,16 @@ class DynamicRange:
 
 @dataclass(frozen=True, kw_only=True)
 class SizeCost:
-    """The cost of one size in the artifact, compared with a build for this size alone."""
+    """What one size costs: a call of the artifact beside a call of its kernels for the size."""
 
     size: int
     seconds: float
+    """The median time of a call."""
     static_s: float
+    """The median time of the kernels called directly: of this size, or of the next with kernels."""
+    ratio: float | None = None
+    """The first over the second, paired by round; None in artifacts of older versions."""
+    ci95: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

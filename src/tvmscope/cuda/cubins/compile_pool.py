@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import count
 
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel, compile_kernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
+from tvmscope.cuda.cubins.kernel_compiler import compile_kernel
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.remote import here

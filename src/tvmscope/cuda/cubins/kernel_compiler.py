@@ -12,55 +12,22 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from tvmscope.cuda.binding import PARAMETERS, Binding, bind
 from tvmscope.cuda.config import Config
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.cubins.cubin import resources
 from tvmscope.cuda.gpus import gpu_of
-from tvmscope.cuda.units import Tensor, Unit
+from tvmscope.cuda.units import Unit
 from tvmscope.errors import BackendUnavailable, BuildError, UsageError, one_line
 from tvmscope.messages import msg
-from tvmscope.storage.codec import decode, encode
 
 OLDEST_TRITON = (3, 6)
 """From this version on, kernels end with two hidden pointers to scratch memory."""
 HIDDEN_POINTERS = 2
 _POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "int32": "*i32"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompiledKernel:
-    """A cubin and how to launch it: pointers in the order of `arguments`, then `hidden_pointers`
-    more, all null. Scratch memory is an argument, aligned to 128 bytes."""
-
-    unit_key: str
-    config: Config
-    arch: str
-    name: str
-    cubin: bytes = field(repr=False)
-    grid: tuple[int, int, int]
-    threads: int
-    shared_bytes: int
-    registers: int
-    local_bytes: int
-    arguments: tuple[Tensor, ...]
-    hidden_pointers: int
-    triton: str
-    matrix: str | None = None
-    """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None if there is none."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the cubin."""
-        names = (f.name for f in fields(self) if f.name != "cubin")
-        return {name: encode(getattr(self, name)) for name in names}
-
-    @staticmethod
-    def from_json(data: dict[str, Any], cubin: bytes) -> CompiledKernel:
-        """Read the kernel from a JSON object and its cubin."""
-        return decode(CompiledKernel, {**data, "cubin": cubin})
 
 
 def compile_kernel(
@@ -148,7 +115,7 @@ def compile_kernel(
         registers=used.registers,
         local_bytes=used.local_bytes,
         arguments=binding.arguments,
-        hidden_pointers=HIDDEN_POINTERS - len(given),  # the first of them points to scratch memory
+        hidden_pointers=HIDDEN_POINTERS - len(given),  # the first of them is to scratch memory
         triton=_version(),
         matrix=matrix_instruction(compiled.asm["ptx"]),
     )
@@ -241,7 +208,7 @@ def _triton_compile(
     targets: Any = importlib.import_module("triton.backends.compiler")
     knobs: Any = importlib.import_module("triton.knobs")
     function = _template(binding)
-    function._repr = lambda _: name  # like triton.jit(repr=); profilers show it
+    function._repr = lambda _: name  # as triton.jit(repr=) would; profilers show it
     if os.environ.get("TRITON_INTERPRET", "0") == "1":
         raise UsageError(msg("TRITON_INTERPRET is set: kernels cannot be compiled in this process"))
     source = compiler.ASTSource(fn=function, **_source(function.arg_names, binding))
@@ -259,7 +226,7 @@ def _triton_compile(
                     "launch_pdl": config.pdl > 0,
                 },
             )
-        except Exception as e:  # Triton raises many types; all are one failure
+        except Exception as e:  # Triton raises what its passes and ptxas raise; all are one failure
             reason = next((x for x in str(e).splitlines() if ": error" in x or "fatal" in x), "")
             raise BuildError(
                 msg(

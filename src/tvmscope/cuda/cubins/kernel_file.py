@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from tvmscope.cuda import units
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.library.call import LibraryCall, from_json
 from tvmscope.cuda.units import Unit
 

@@ -12,7 +12,7 @@ from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules.warm_up_drift import has_drifted
 from tvmscope.diagnose.view import listed
 from tvmscope.messages import msg
-from tvmscope.units import format_s
+from tvmscope.quantities import format_s
 
 COARSE = 0.05
 """A comparison that cannot detect five percent answers few questions."""

@@ -16,19 +16,14 @@ from tvmscope import messages
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.options import MeasureOptions
 from tvmscope.errors import BuildError
-from tvmscope.learn import catalog, page
-from tvmscope.learn.facts import StepRun
+from tvmscope.learn import catalog
+from tvmscope.learn.compare_steps import explained
+from tvmscope.learn.facts import LessonRun, StepRun
 from tvmscope.learn.lesson import Apply, Step
-from tvmscope.learn.run import (
-    Job,
-    LessonRun,
-    Setting,
-    answering,
-    exhibits_of,
-    explained,
-    known_roofs,
-    study_of,
-)
+from tvmscope.learn.pages import terminal
+from tvmscope.learn.run import answering, exhibits_of
+from tvmscope.learn.setting import Setting, known_roofs, study_of
+from tvmscope.learn.step_bench import Job
 from tvmscope.learn.workshop import Request, Workshop
 from tvmscope.measure.interleave import Lane, interleave
 from tvmscope.progress import Silent
@@ -95,14 +90,14 @@ class NotebookBench:
         self._print(last, len(self._runs))
 
     def summary(self) -> None:
-        """Print all steps in one table."""
-        for part in page.summary(self._explained()):
+        """All steps in one table."""
+        for part in terminal.summary(self._explained()):
             self._console.print(part)
 
     def exhibits(self) -> None:
         """Print the exhibits before the steps."""
         for exhibit in exhibits_of(self.lesson, self._setting, self.study, Silent()):
-            for part in page.shown(exhibit):
+            for part in terminal.shown(exhibit):
                 self._console.print(part)
 
     def answer(self, text: str) -> None:
@@ -173,5 +168,5 @@ class NotebookBench:
     def _print(self, run: StepRun, number: int) -> None:
         before: Any = next((r for r in reversed(self._runs[:-1]) if r.built is not None), None)
         before = self._runs[run.beside - 1] if run.beside is not None else before
-        for part in page.step_of(number, replace(run, code=""), before, ir=False, asm=False):
+        for part in terminal.step_of(number, replace(run, code=""), before, ir=False, asm=False):
             self._console.print(part)

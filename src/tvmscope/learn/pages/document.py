@@ -9,17 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tvmscope.core.profile import Loop
-from tvmscope.learn import pictures
-from tvmscope.learn.facts import StepRun
+from tvmscope.learn import plots
+from tvmscope.learn.facts import LessonRun, StepRun
 from tvmscope.learn.lesson import Lesson
-from tvmscope.learn.page import comparison, exactness, ratio_of
-from tvmscope.learn.run import LessonRun
+from tvmscope.learn.pages.terminal import MOST_CODE, comparison, exactness, ratio_of
 from tvmscope.messages import _, plural, render
+from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.sections.loops import nest
-from tvmscope.units import format_rate, format_s
-
-_MOST_CODE = 60
-"""Lines of a program that are shown; the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +76,9 @@ def blocks(run: LessonRun, lesson: Lesson, when: str) -> Iterator[Block]:
     if run.steps:
         yield Heading(2, _("All steps"))
         yield _table(run)
-        if any(pictures.speed(step) is not None for step in run.steps):
+        if any(plots.speed(step) is not None for step in run.steps):
             title = render(lesson.title)
-            yield Figure(pictures.svg(title, run.steps, run.roof_gflops), title)
+            yield Figure(plots.svg(title, run.steps, run.roof_gflops), title)
     yield from (Paragraph(render(text), quiet=True) for text in run.warnings)
     yield from _exercise(lesson)
 
@@ -166,7 +162,7 @@ def _exercise(lesson: Lesson) -> Iterator[Block]:
 
 def _program(code: str, language: str) -> Iterator[Block]:
     lines = code.splitlines()
-    rest = len(lines) - _MOST_CODE
-    yield Code("\n".join(lines[:_MOST_CODE]), language)
+    rest = len(lines) - MOST_CODE
+    yield Code("\n".join(lines[:MOST_CODE]), language)
     if rest > 0:
         yield Paragraph(_("... and {n} more lines").format(n=rest), quiet=True)

@@ -10,7 +10,7 @@ from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.play import rivals
 from tvmscope.learn.play.game import VALUES, Entry, Game, Position, Rival
 from tvmscope.learn.play.moves import Move
-from tvmscope.learn.run import Bench
+from tvmscope.learn.step_bench import Bench
 from tvmscope.measure.worker import Worker, run_isolated
 from tvmscope.messages import Text, msg
 

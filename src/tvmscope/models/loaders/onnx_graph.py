@@ -19,7 +19,7 @@ from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.extras import hidden
 from tvmscope.messages import Text, msg
 from tvmscope.models.inputs import Array, Shape, check_batch, check_names
-from tvmscope.units import format_shape
+from tvmscope.quantities import format_shape
 
 with hidden("torch"):  # ONNX Runtime's tools would import it: two seconds, and it is not used here
     from onnxruntime.tools.onnx_model_utils import (

@@ -21,13 +21,13 @@ from rich.text import Text
 
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.sections import ablation, view
 from tvmscope.report.sections import summary as _summary
 from tvmscope.report.sections.view import ResultLine
 from tvmscope.report.terminal import explain
-from tvmscope.units import format_s
 
 _STYLES = {
     "faster": "green",

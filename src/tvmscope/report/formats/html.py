@@ -17,11 +17,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tvmscope.core.session import Session
 from tvmscope.messages import _, language, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.sections import charts, summary, view
 from tvmscope.report.sections.page import Part
-from tvmscope.units import format_s
 
 
 def render(sessions: Sequence[Session]) -> str:

@@ -12,10 +12,10 @@ from rich.text import Text
 from tvmscope.analysis.ablation import Effect, effects
 from tvmscope.core.session import Session
 from tvmscope.messages import _, marked
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.escape import markdown as escape
 from tvmscope.report.sections import markdown_parts
-from tvmscope.units import format_s
 
 _STYLES = {"helps": "green", "hurts": "bold red", "undecided": "yellow"}
 _TITLES = {

@@ -12,9 +12,9 @@ from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import view
-from tvmscope.units import format_s
 
 TOP_KERNELS = 20
 TOP_GROUPS = 25

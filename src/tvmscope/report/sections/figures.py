@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from tvmscope.analysis.waterfall import waterfall
 from tvmscope.core.session import Session
 from tvmscope.messages import _
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import charts, view
-from tvmscope.units import format_s
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

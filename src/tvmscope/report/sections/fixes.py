@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tvmscope.core.diagnosis.findings import CLOSE, Attempt, hits
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean
 from tvmscope.report.sections.view import span
-from tvmscope.units import format_s
 
 
 @dataclass(frozen=True)

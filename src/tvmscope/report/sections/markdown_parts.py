@@ -8,10 +8,10 @@ from tvmscope.analysis.waterfall import Waterfall, waterfall
 from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT
 from tvmscope.report.escape import markdown as escape
 from tvmscope.report.sections import charts, fixes, tuning, verdict
-from tvmscope.units import format_s
 
 
 def bold(text: str, on: bool = True) -> str:

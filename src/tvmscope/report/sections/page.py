@@ -15,12 +15,12 @@ from tvmscope.core.profile import Profile
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session, to_json
 from tvmscope.messages import _
+from tvmscope.quantities import format_bytes, format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import ablation, charts, fixes, loops, verdict, view
 from tvmscope.report.sections import tuning as _tuning
 from tvmscope.report.sections.charts import KernelRow, percent, si, signed
 from tvmscope.report.sections.view import ResultLine
-from tvmscope.units import format_bytes, format_s
 
 _SEVERITIES = ("high", "medium", "low", "info")
 

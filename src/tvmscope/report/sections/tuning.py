@@ -10,9 +10,9 @@ from tvmscope.core.diagnosis.facts import RuleFacts
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import TunedTask
 from tvmscope.messages import _, marked
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import choice
-from tvmscope.units import format_s
 
 MOST_LINES = 10
 """Lines of one figure: those of the heaviest tasks."""

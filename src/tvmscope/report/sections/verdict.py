@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from tvmscope.analysis.waterfall import Bar, Waterfall
 from tvmscope.core.session import Session
 from tvmscope.messages import _
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import charts, view
 from tvmscope.report.sections.charts import LABEL_LIMIT, signed
 from tvmscope.report.sections.view import ResultLine
-from tvmscope.units import format_s
 
 _NO_CAUSES = ("overhead", "unexplained")
 

@@ -13,8 +13,8 @@ from tvmscope.core.measurement import ITSELF, Measurement, Result
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import TUNED_KERNELS
 from tvmscope.messages import Text, _, plural, render
+from tvmscope.quantities import format_bytes, format_rate, format_s, format_shape
 from tvmscope.report.escape import NAME_LIMIT, clean
-from tvmscope.units import format_bytes, format_rate, format_s, format_shape
 
 PRODUCT = "tvmscope"
 ROUNDED = 0.005

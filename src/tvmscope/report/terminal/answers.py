@@ -15,9 +15,9 @@ from tvmscope.core.session import Session, to_json
 from tvmscope.core.vision import Answer
 from tvmscope.messages import Message, _
 from tvmscope.messages import Text as Said
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.storage.codec import encode
-from tvmscope.units import format_s
 
 
 def render(answers: Sequence[Answer]) -> RenderableType:

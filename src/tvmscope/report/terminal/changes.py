@@ -10,9 +10,9 @@ from rich.text import Text
 
 from tvmscope.analysis.changes import TOP, Changes, PartChange, RowChange
 from tvmscope.messages import _
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean
 from tvmscope.report.terminal import sightings
-from tvmscope.units import format_s
 
 _STYLES = {"faster": "green", "slower": "red", "undecided": "yellow"}
 _NAMES = 60
@@ -78,7 +78,7 @@ def _rows(rows: Sequence[RowChange]) -> Table:
 
 def _spreads(rows: Sequence[RowChange]) -> Table:
     """Return mean, median and standard deviation of both sides; verdicts are about medians."""
-    table = _table(("", _("mean"), _("median"), _("std"), _("times")))
+    table = _table(("", _("mean"), _("median"), _("std"), _("timings")))
     for row in rows:
         for side, found in zip((_("before"), _("after")), row.spreads or (), strict=False):
             name = side if len(rows) == 1 else f"{row.label} @ {row.target}, {side}"

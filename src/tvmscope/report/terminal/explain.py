@@ -18,10 +18,10 @@ from tvmscope.core.diagnosis.findings import Attempt, Finding
 from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_bytes, format_rate, format_s, format_shape
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import fixes as _fixes
 from tvmscope.report.sections.schedule import in_words
-from tvmscope.units import format_bytes, format_rate, format_s, format_shape
 
 _SEVERITIES = {"high": "bold red", "medium": "yellow", "low": "cyan", "info": "dim"}
 _MODES = {

@@ -13,9 +13,9 @@ from tvmscope.analysis.roofline import Limits, limits
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections.charts import device_line
-from tvmscope.units import format_rate, format_s
 
 _OPS_WIDTH = 60
 _KERNEL_WIDTH = 40

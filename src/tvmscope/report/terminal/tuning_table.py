@@ -11,10 +11,10 @@ from rich.text import Text
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import TunedTask, gist
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean
 from tvmscope.report.sections.charts import percent
 from tvmscope.report.sections.tuning import WORK, TaskRow, searched
-from tvmscope.units import format_s
 
 
 def plan(session: Session) -> RenderableType:

@@ -12,7 +12,7 @@ from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg
-from tvmscope.runtime.artifact import cpu_problem
+from tvmscope.runtime.check import cpu_problem
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.stages.planning.tuned_rows import Records, no_records, with_records
@@ -64,7 +64,7 @@ def _is_asked(backend: Backend, options: Options) -> bool:
     return backend.name in options.backends
 
 
-def without_needless_export(options: Options, where: Sequence[Target]) -> Options:
+def with_needed_export(options: Options, where: Sequence[Target]) -> Options:
     """Disable the export to ONNX, which takes seconds, unless an available backend needs it."""
     wanted = any(
         backend.needs_onnx and why_unavailable(backend, target) is None
@@ -140,7 +140,7 @@ def _row(
             form=form.upper(),
         )
     pipeline = backend.compiles
-    if pipeline == "tvmscope":  # `--pipeline` selects what our row runs: ours, or the user's own
+    if pipeline == "tvmscope":  # `--pipeline` says what our row runs: ours, or the user's own
         pipeline = options.compile.pipeline
     variant = Variant(
         backend=backend.name,

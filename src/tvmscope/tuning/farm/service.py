@@ -6,23 +6,21 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from tvmscope.compiler import host, targets
-from tvmscope.core.target import Target
 from tvmscope.errors import RunError, UsageError
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.remote import here
-from tvmscope.measure.worker import Worker, WorkerDied, run_isolated
+from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import _, msg
 from tvmscope.stages.places import cache_folder
 from tvmscope.tuning.farm import rpc_processes, tracker
 from tvmscope.tuning.farm.tracker import Address, Device, Summary
 
 LOOPBACK = "127.0.0.1"
-_LLVM_HOST, _WAIT = here(host.llvm_host), here(rpc_processes.wait)
+_WAIT = here(rpc_processes.wait)
 _START_TRACKER, _START_SERVER = here(rpc_processes.start_tracker), here(rpc_processes.start_server)
 _SHORT_S, _SHORT_LIVES = 10.0, 3
 """This many short lives in a row mean that it cannot work."""
@@ -61,7 +59,7 @@ def is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
-        return False  # a name: it may resolve to any address
+        return False  # a name: who knows where it leads
 
 
 def run_tracker(ports: Ports, say: Say) -> None:
@@ -112,7 +110,7 @@ def run_server(
 
 
 def _this_device(threads: int) -> Device:
-    # read here, not in the server: a process that has used CUDA must not fork
+    # asked here, not in the server: a process that has talked to CUDA must not fork
     gpu = cuda_device.find()
     return Device(
         cpu=cpu_features.model_name(),
@@ -121,20 +119,6 @@ def _this_device(threads: int) -> Device:
         gpu=gpu.name if gpu else None,
         gpu_arch=gpu.arch if gpu else None,
     )
-
-
-def target_of(device: Device, kind: str = "cpu") -> Target:
-    """Return the target of a server's machine; unlike our own, no kernel has proven it."""
-    if kind == "cuda":
-        if device.gpu_arch is None:
-            raise UsageError(msg("the server ({cpu}) has no GPU", cpu=device.cpu))
-        return targets.resolve(f"cuda:{device.gpu_arch}")
-    own = run_isolated(_LLVM_HOST)[1]
-    foreign = device.triple if device.triple.split("-")[0] != own.split("-")[0] else None
-    whole = targets.cpu_target(device.llvm_cpu, foreign)
-    hidden = tuple(f for f in whole.features if f not in device.features)
-    target = targets.cpu_target(device.llvm_cpu, foreign, disabled=hidden) if hidden else whole
-    return replace(target, cores=device.threads)
 
 
 def _warn(host: str, say: Say) -> None:
@@ -178,5 +162,5 @@ def _keep_running(
 
 
 def status(address: Address, *, timeout_s: float) -> Summary:
-    """Return the servers of a tracker."""
+    """Who is there."""
     return tracker.summary(address, timeout_s=timeout_s)

@@ -36,7 +36,7 @@ _SMALL = 0.001
 """Tasks below this share of the work keep TVM's schedules."""
 
 
-def with_searched(rows: Sequence[PlannedRow], job: Job) -> list[PlannedRow]:
+def search_rows(rows: Sequence[PlannedRow], job: Job) -> list[PlannedRow]:
     """Return the rows; those that need a search have the schedules that it finds."""
     return [_searched(row, job) if _wants(row) else row for row in rows]
 

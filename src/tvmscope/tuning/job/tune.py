@@ -21,7 +21,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg, msgn
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages.facts import informed
-from tvmscope.stages.job import begun
+from tvmscope.stages.job import loaded_job
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import (
     can_cross_compile,
@@ -65,7 +65,7 @@ def tune(
     file = records.file_to_write(options.db, target)
     place = f"tune-{target.label}"
     with (
-        begun(model, options, (target,), place, progress) as job,
+        loaded_job(model, options, (target,), place, progress) as job,
         TemporaryDirectory(prefix="tvmscope-") as scratch,
         ExitStack() as stack,
     ):
@@ -145,7 +145,9 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
         searched = search.states if search else {}
         tuned = replace(run.job.session, tuning=tuned_tasks(planned, searched, proof))
         run.job.keep(informed(tuned))
-    return run.job.finish()
+    session = run.job.save_complete()
+    run.job.write_reports()
+    return session
 
 
 def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tvmscope.analysis.roofline import TOLERANCE
 from tvmscope.core.tuning import Choice, Params, TunedTask, TuningTask
 from tvmscope.messages import Seconds, Text, msg, sentences
+from tvmscope.quantities import format_s
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.search.state import State
-from tvmscope.units import format_s
 
 if TYPE_CHECKING:
     from tvmscope.tuning.proof.prove import Proof

@@ -17,8 +17,8 @@ from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Choice, Part, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.messages import Text, msg, word
+from tvmscope.stages.measure_rows import MeasuredRows, framework_outputs, measure_rows
 from tvmscope.stages.planning.rows import PlannedRow, built_entry
-from tvmscope.stages.race import Raced, by_framework, race
 from tvmscope.tuning.proof.parts import weigh
 from tvmscope.tuning.proof.validate import DURATION_S, Validator, Verdict, best
 from tvmscope.tuning.records.matching import Host, choose
@@ -210,7 +210,7 @@ def prove(run: Tuned, proof: Proof) -> Proof:
     run.builder.build(run.job.artifacts / tuned.key.folder_name, run.target, config)
     run.builder.close()
     if run.runs_here:
-        run.job.keep_race(_race(run, [run.row, tuned]))
+        run.job.keep_measured(_measure(run, [run.row, tuned]))
         proof.accepted, why = accept(run.job.session)
     else:
         proof.accepted = True
@@ -228,11 +228,13 @@ def prove(run: Tuned, proof: Proof) -> Proof:
     return proof
 
 
-def _race(run: Tuned, rows: Sequence[PlannedRow]) -> Raced:
+def _measure(run: Tuned, rows: Sequence[PlannedRow]) -> MeasuredRows:
     job, measure = run.job, run.job.options.measure
     options = replace(job.options, measure=replace(measure, duration_s=_duration_s(run)))
     entries = [built_entry(row, job.ready, job.options, job.artifacts) for row in rows]
-    return race(entries, options, by_framework(job.ready), job.progress, log_dir=job.logs)
+    return measure_rows(
+        entries, options, framework_outputs(job.ready), job.progress, log_dir=job.logs
+    )
 
 
 def accept(session: Session) -> tuple[bool, Text]:

@@ -13,12 +13,6 @@ from tvmscope.runtime import tvm_compat
 
 if TYPE_CHECKING:
     from tvm.s_tir.meta_schedule.database import JSONDatabase
-    from tvm.s_tir.schedule import Trace
-
-
-def trace_text(trace: Trace) -> str:
-    """Return a schedule's trace in a candidate's form; `as_json` leaves TVM's own numbers in it."""
-    return json.dumps(trace.as_json(), separators=(",", ":"), default=lambda number: number.value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +42,7 @@ def write(records: list[TraceRecord], folder: str) -> tuple[int, list[str]]:
             _commit(database, record)
             written += 1
         except (TvmscopeError, RuntimeError, ValueError, TypeError) as e:
-            # TVM raises one of these for a trace that does not fit its function
+            # TVM reports a trace that does not fit its function as one of these
             failures.append(f"{Path(record.function).name}: {one_line(e)}")
     return written, failures
 

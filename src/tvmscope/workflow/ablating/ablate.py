@@ -21,12 +21,12 @@ from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages.build import build_row
 from tvmscope.stages.builder import Builder
-from tvmscope.stages.job import Job, begun
+from tvmscope.stages.job import Job, loaded_job
+from tvmscope.stages.measure_rows import framework_outputs, measure_rows, unmeasured
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning import tuned_rows
 from tvmscope.stages.planning.plan import candidates, plan_rows, with_export
 from tvmscope.stages.planning.rows import PlannedRow, unbuilt_entry
-from tvmscope.stages.race import by_framework, not_yet, race
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.records import lookup as records
 from tvmscope.workflow.ablating import switches
@@ -57,20 +57,22 @@ def ablate(
     for warning in asked.warnings:
         progress.note(warning)
     options, place = with_export(options, wanted=False), f"ablation-{target.device}"
-    with begun(model, options, (target,), place, progress) as job:
+    with loaded_job(model, options, (target,), place, progress) as job:
         built = _build(job, plan(options, asked, job.ready.model.format), alone)
-        raced = race(
-            built, options, by_framework(job.ready), progress,
-            compare=comparisons, on_update=job.keep_race, log_dir=job.logs,
+        measured = measure_rows(
+            built, options, framework_outputs(job.ready), progress,
+            compare=comparisons, on_update=job.keep_measured, log_dir=job.logs,
         )  # fmt: skip
-        job.keep_race(raced)
-        return job.finish()
+        job.keep_measured(measured)
+        session = job.save_complete()
+        job.write_reports()
+        return session
 
 
 def _build(job: Job, rows: Sequence[PlannedRow], alone: bool) -> list[Entry]:
     """Compile one row after the other: each after the row it is compared with."""
     entries = [unbuilt_entry(row, job.ready, job.options) for row in rows]
-    job.keep_race(not_yet(entries))
+    job.keep_measured(unmeasured(entries))
     with Builder(job.ready, threads_of(job.options)) as builder:
         skipping = _Skipping(alone, switches.of_device(rows[0].target.device))
         for number, row in enumerate(rows):
@@ -78,7 +80,7 @@ def _build(job: Job, rows: Sequence[PlannedRow], alone: bool) -> list[Entry]:
             build = partial(build_row, row, job.ready, job.options, job.artifacts, builder)
             entries[number] = skipping.made(row, entries[number], build)
             job.progress.step(number + 1, len(rows), row.key.label)
-            job.keep_race(not_yet(entries))
+            job.keep_measured(unmeasured(entries))
     return entries
 
 

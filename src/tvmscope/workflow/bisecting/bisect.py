@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tvmscope.analysis.bisection import Bisection, Outcome
+from tvmscope.core.bisection import Bisection, Outcome
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Prepared
 from tvmscope.core.precision import FLOAT32
@@ -37,14 +37,14 @@ from tvmscope.workflow.bisecting.divergence import Divergence
 from tvmscope.workflow.bisecting.prefixes import TIMEOUT_S, VALUES, Prefixes, first_bad
 
 if TYPE_CHECKING:
-    import tvmscope.compiler.study.prefixes
-    import tvmscope.compiler.study.reproduce
+    import tvmscope.compiler.bisect.prefixes
+    import tvmscope.compiler.bisect.reproduce
 
-_CHANGED_KERNELS = remote(lambda: tvmscope.compiler.study.prefixes.changed_kernels)
-_KERNEL_FACTS = remote(lambda: tvmscope.compiler.study.prefixes.kernel_facts)
-_WRITE_OPERATOR = remote(lambda: tvmscope.compiler.study.reproduce.write_operator)
-_WRITE_MODEL = remote(lambda: tvmscope.compiler.study.reproduce.write_model)
-_WRITE_PAIR = remote(lambda: tvmscope.compiler.study.reproduce.write_pair)
+_CHANGED_KERNELS = remote(lambda: tvmscope.compiler.bisect.prefixes.changed_kernels)
+_KERNEL_FACTS = remote(lambda: tvmscope.compiler.bisect.prefixes.kernel_facts)
+_WRITE_OPERATOR = remote(lambda: tvmscope.compiler.bisect.reproduce.write_operator)
+_WRITE_MODEL = remote(lambda: tvmscope.compiler.bisect.reproduce.write_model)
+_WRITE_PAIR = remote(lambda: tvmscope.compiler.bisect.reproduce.write_pair)
 
 MOST_TRIES = 8
 """Operators that are run alone before the whole model is used: each takes some seconds."""
@@ -85,7 +85,7 @@ def bisect_prepared(
             prefixes.close()
 
 
-def suspect(
+def explain_wrong_rows(
     session: Session, ready: Prepared, options: Options, folder: Path, progress: Progress
 ) -> tuple[Text, ...]:
     """Return for failed compiled rows the first operator that diverges, or the command to find it.

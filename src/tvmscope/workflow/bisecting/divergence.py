@@ -14,9 +14,9 @@ from tvmscope.messages import Text, msg
 from tvmscope.workflow.bisecting.prefixes import VALUES, Prefixes
 
 if TYPE_CHECKING:
-    import tvmscope.compiler.study.reproduce
+    import tvmscope.compiler.bisect.reproduce
 
-_FRAMEWORK = remote(lambda: tvmscope.compiler.study.reproduce.framework)
+_FRAMEWORK = remote(lambda: tvmscope.compiler.bisect.reproduce.framework)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from tvmscope.analysis.bisection import Probe
 from tvmscope.benchmark.verify import verify
+from tvmscope.core.bisection import Probe
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Prepared
 from tvmscope.core.target import Target
@@ -18,20 +18,20 @@ from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress
 from tvmscope.stages.builder import IMPORT_WITHOUT_TORCH
+from tvmscope.stages.measure_rows import REFERENCES
 from tvmscope.stages.options import Options
-from tvmscope.stages.race import REFERENCES
 from tvmscope.stages.targets import threads_of
 
 if TYPE_CHECKING:
-    import tvmscope.compiler.study.prefixes
+    import tvmscope.compiler.bisect.prefixes
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_START = remote(lambda: tvmscope.compiler.study.prefixes.start)
-_RUN_PREFIX = remote(lambda: tvmscope.compiler.study.prefixes.run_prefix)
-_RUN_MIXED = remote(lambda: tvmscope.compiler.study.prefixes.run_mixed)
-VALUES = remote(lambda: tvmscope.compiler.study.prefixes.values)
+_START = remote(lambda: tvmscope.compiler.bisect.prefixes.start)
+_RUN_PREFIX = remote(lambda: tvmscope.compiler.bisect.prefixes.run_prefix)
+_RUN_MIXED = remote(lambda: tvmscope.compiler.bisect.prefixes.run_mixed)
+VALUES = remote(lambda: tvmscope.compiler.bisect.prefixes.values)
 TIMEOUT_S = 3600.0
 
 

@@ -16,13 +16,13 @@ from tvmscope.core.comparison import compare
 from tvmscope.core.measurement import Result
 from tvmscope.core.vision import HALF_LIKENESS, LIKENESS, Sighting
 from tvmscope.errors import Incomparable, PictureError, TvmscopeError, UsageError, one_line
+from tvmscope.images.match import match
 from tvmscope.messages import Text, msg
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress
 from tvmscope.stages.artifact import read_checked, with_inputs
+from tvmscope.stages.measure_rows import measure_rows, own_outputs
 from tvmscope.stages.options import Options
-from tvmscope.stages.race import by_itself, race
-from tvmscope.tasks.match import match
 from tvmscope.workflow import pictures
 
 SCATTER_FIX = "fast-scatter"
@@ -47,9 +47,11 @@ def compare_artifacts(before: Path, after: Path, options: Options, progress: Pro
             sightings, inputs = _look(found, options, Path(scratch), progress)
             options = replace(options, load=replace(options.load, inputs_file=inputs))
         with with_inputs(found, options) as (folder, entries):
-            expected = by_itself(entries[0], options, str(before), folder / "outputs.npz")
-            raced = race(entries, options, expected, progress, compare=lambda results: ())
-            old, new = raced.results
+            expected = own_outputs(entries[0], options, str(before), folder / "outputs.npz")
+            measured = measure_rows(
+                entries, options, expected, progress, compare=lambda results: ()
+            )
+            old, new = measured.results
             wrong = new.status == "wrong"
             rows = () if wrong else (_row(old, new),)
             made = _profiled(entries, progress, options) if options.profile else Changes(rows=())

@@ -25,9 +25,9 @@ from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_within
 from tvmscope.messages import Text, clauses, msg, sentences
 from tvmscope.profiling import roofs
+from tvmscope.quantities import format_bytes
 from tvmscope.runtime import tvm_compat
 from tvmscope.stages.places import RESULTS, TUNING_LOGS, cache_folder
-from tvmscope.units import format_bytes
 from tvmscope.workflow.examining.inventory import inventory
 from tvmscope.workflow.fixing import calibration
 

@@ -16,8 +16,8 @@ from tvmscope.machine import cuda_device
 from tvmscope.messages import Message, Seconds, Text, msg
 from tvmscope.progress import Progress
 from tvmscope.stages.artifact import entry_for
+from tvmscope.stages.measure_rows import own_outputs
 from tvmscope.stages.options import Options
-from tvmscope.stages.race import by_itself
 from tvmscope.workflow.compile import compile_model
 from tvmscope.workflow.examining.doctor import Check
 
@@ -62,7 +62,7 @@ def _check(case: Case, target: str) -> Check:
         options = Options.of(target=target, inputs_file=folder / "inputs.npz", graph=False)
         artifact = compile_model(str(folder / "model.onnx"), folder / "artifact", options)
         entry = entry_for(artifact, scratch, options)
-        computed = by_itself(entry, options, case.name, folder / "outputs.npz")
+        computed = own_outputs(entry, options, case.name, folder / "outputs.npz")
         with np.load(computed.outputs) as data:
             (found,) = data.values()
     wanted = case.expected(x)

@@ -24,13 +24,13 @@ from tvmscope.errors import BuildError, TvmscopeError, UsageError, one_line
 from tvmscope.messages import msg
 from tvmscope.stages import places
 from tvmscope.stages.build import build_rows
-from tvmscope.stages.facts import diagnosed
+from tvmscope.stages.diagnose import diagnose_session
 from tvmscope.stages.job import Job
+from tvmscope.stages.measure_rows import MeasuredRows, framework_outputs, measure_rows
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import plan_rows
 from tvmscope.stages.planning.rows import PlannedRow, built_entry
 from tvmscope.stages.profile import profile_entries
-from tvmscope.stages.race import Raced, by_framework, race
 from tvmscope.stages.targets import threads_of
 from tvmscope.workflow.fixing import attempts, calibration
 
@@ -111,7 +111,9 @@ class FixLoop:
             entry = self._built(version, number)
         except TvmscopeError as e:
             return attempts.undone(attempt, msg("build failed: {why}", why=one_line(e))), None
-        old, new = self._race([self._entry(now), entry], version.options, f"fix-{number}").results
+        old, new = self._measure(
+            [self._entry(now), entry], version.options, f"fix-{number}"
+        ).results
         judged = attempts.judge(attempt, old, new)
         return judged, (version, new) if judged.outcome == "kept" else None
 
@@ -128,9 +130,11 @@ class FixLoop:
         """Return the entry of a row that is built."""
         return built_entry(version.row, self.job.ready, version.options, self.job.artifacts)
 
-    def _race(self, entries: Sequence[Entry], options: Options, logs: str) -> Raced:
-        expected = by_framework(self.job.ready)
-        return race(entries, options, expected, self.job.progress, log_dir=self.job.logs / logs)
+    def _measure(self, entries: Sequence[Entry], options: Options, logs: str) -> MeasuredRows:
+        expected = framework_outputs(self.job.ready)
+        return measure_rows(
+            entries, options, expected, self.job.progress, log_dir=self.job.logs / logs
+        )
 
     def _profiled(self, session: Session, now: Version) -> Session:
         entries = [self._entry(now)]
@@ -155,7 +159,7 @@ class FixLoop:
         ]
         versions = [*([first] if first.group == now.group else []), *peers, now]
         entries = [self._entry(version) for version in versions]
-        results = self._race(entries, now.options, "fixed").results
+        results = self._measure(entries, now.options, "fixed").results
         yield (session := attempts.with_results(attempts.without_stale(session, results), results))
         known = {p.key for p in session.profiles}
         new = [
@@ -209,7 +213,7 @@ def _next(session: Session, now: Version) -> Finding | None:
     """Return the untried finding whose fix promises most."""
     tried = {(a.rule, a.title) for a in session.fixes if a.key and a.key.device == now.key.device}
     about = view.about(session, now.key, now.row.target)
-    found = [f for f in diagnosed(about).findings if f.fix and f.saving_s != 0]
+    found = [f for f in diagnose_session(about).findings if f.fix and f.saving_s != 0]
     new = [f for f in found if (f.rule, f.title) not in tried]
     return min(new, key=lambda f: any(key in f.fix for key in _BLIND), default=None)
 

@@ -15,13 +15,13 @@ from tvmscope.machine import environment
 from tvmscope.measure.confinement import Confinement, confined
 from tvmscope.measure.fork_server import ForkServer
 from tvmscope.progress import Progress, Silent
-from tvmscope.stages.facts import diagnosed
-from tvmscope.stages.job import begun
+from tvmscope.stages.diagnose import diagnose_session
+from tvmscope.stages.job import loaded_job
 from tvmscope.stages.options import Options
-from tvmscope.stages.planning.plan import without_needless_export
+from tvmscope.stages.planning.plan import with_needed_export
 from tvmscope.stages.profile import profile_rows
 from tvmscope.stages.targets import resolve_targets, threads_of
-from tvmscope.workflow.analyze import build_and_race
+from tvmscope.workflow.analyze import build, measure, plan
 from tvmscope.workflow.suiting.options import SuiteOptions
 from tvmscope.workflow.suiting.problems import Problem
 from tvmscope.workflow.suiting.rows import failed_row, fallbacks_of, ours_of, row_of
@@ -107,14 +107,15 @@ def _limits(how: SuiteOptions, scratch: Path, server: ForkServer | None) -> Conf
 def examine(profile: bool, source: str, options: Options, progress: Progress) -> Examined:
     """Compile, verify, time and compare; with `profile`, time kernels if another backend is
     faster."""
-    where = resolve_targets(options)
-    options = without_needless_export(options, where)
-    with begun(source, options, where, "suite", Silent()) as job:
-        rows = build_and_race(job)
+    targets = resolve_targets(options)
+    options = with_needed_export(options, targets)
+    with loaded_job(source, options, targets, "suite", Silent()) as job:
+        rows = plan(job)
+        measure(job, build(job, rows))
         if profile and is_behind(job.session):
             ours = [row for row in rows if row.key.is_ours]
             job.keep_each(profile_rows(job, ours))
-        job.keep(replace(diagnosed(job.session), complete=True))
+        job.keep(replace(diagnose_session(job.session), complete=True))
         return Examined(
             session=job.session,
             fallbacks=fallbacks_of(job.folder, ours_of(job.session)),

@@ -15,11 +15,11 @@ import tvm
 from onnx import helper
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from tvmscope.compiler.describe.onnx_nodes import SourceGraph, match
 from tvmscope.compiler.describe.sources import Imported, attach
 from tvmscope.compiler.frontends import preflight
 from tvmscope.compiler.frontends.masks.onnx_rewrite import fix_sizes
 from tvmscope.compiler.frontends.onnx.converters import CONVERTERS
-from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
 from tvmscope.compiler.frontends.onnx.regions import cut, types_of
 from tvmscope.compiler.frontends.onnx.specialise import deciding_inputs
 from tvmscope.compiler.frontends.onnx.walk import DOMAINS, Walker

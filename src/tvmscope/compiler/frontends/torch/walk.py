@@ -14,8 +14,8 @@ from tvm.tirx import IntImm
 
 from tvmscope.compiler.frontends.masks import torch_assignments as masks
 from tvmscope.compiler.frontends.preflight import Unsupported
-from tvmscope.compiler.frontends.torch import recurrent
-from tvmscope.compiler.frontends.torch.reductions import REDUCTIONS
+from tvmscope.compiler.frontends.torch.converters import recurrent
+from tvmscope.compiler.frontends.torch.converters.reductions import REDUCTIONS
 from tvmscope.compiler.frontends.torch.regions import Region, dtype_name, fixed_shape, planned
 from tvmscope.compiler.graph.rewrite import coordinates
 from tvmscope.errors import one_line

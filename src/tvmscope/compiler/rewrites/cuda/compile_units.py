@@ -17,7 +17,7 @@ from tvm import tirx
 from tvmscope.compiler.units import emit
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.library.call import LibraryCall, call_of
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import BuildError

@@ -3,9 +3,9 @@
     y = R.call_packed("tvmscope.fallback.region_1", x)
 ->  y = fallback_region_1(x)    # a Relax function that makes the same call
 
-A framework may allocate, copy to the host and wait: none of this can be captured. `RewriteCUDAGraph`
-captures every packed call whose arguments have fixed addresses, and no call of a Relax function. So
-a graph ends before such a call, and the next one begins behind it.
+A framework may allocate, copy to the host and wait: none of this can be captured.
+`RewriteCUDAGraph` captures every packed call whose arguments have fixed addresses, and no call of a
+Relax function. So a graph ends before such a call, and the next one begins behind it.
 """
 
 from __future__ import annotations

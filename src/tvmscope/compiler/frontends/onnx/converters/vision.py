@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax
 
 from tvmscope.compiler.frontends.onnx.converters.node import Array, Converter, Node, array_of
-from tvmscope.compiler.frontends.onnx.resize import Axis, resize
+from tvmscope.compiler.frontends.onnx.converters.resize import Axis, resize
 from tvmscope.compiler.graph.rewrite import static_shape
 
 _SORTED = ("float32", "float64", "int32", "int64")

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from tvmscope.learn.facts import StepRun
 from tvmscope.messages import _, render
+from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.sections.figures import bars
-from tvmscope.units import format_rate, format_s
 
 _WIDTH = 40
 NARROW = 80

@@ -35,35 +35,35 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Raced:
+class MeasuredRows:
     """A result per row, in order, and their comparisons."""
 
     results: Results
     comparisons: tuple[Comparison, ...]
 
 
-def race(
+def measure_rows(
     entries: Sequence[Entry],
     options: Options,
     expected: Expected,
     progress: Progress,
     *,
     compare: Compare = compare_all,
-    on_update: Callable[[Raced], object] | None = None,
+    on_update: Callable[[MeasuredRows], object] | None = None,
     log_dir: Path | None = None,
-) -> Raced:
+) -> MeasuredRows:
     """Load and verify every row, time all in interleaved rounds, and compare them.
 
-    Whatever happens to a row is its result. `on_update` gets the results after each load and each
-    round, and once more if the race is interrupted.
+    Whatever happens to a row is its result. `on_update` sees what there is after each load and
+    each round, and a last time when measuring is interrupted.
     """
 
-    def raced(results: Results) -> Raced:
-        return Raced(results, compare(results))
+    def measured(results: Results) -> MeasuredRows:
+        return MeasuredRows(results, compare(results))
 
     def tell(results: Results) -> None:
         if on_update is not None:
-            on_update(raced(results))
+            on_update(measured(results))
 
     results = run(
         entries,
@@ -77,20 +77,20 @@ def race(
         on_update=tell,
         log_dir=log_dir,
     )
-    return raced(results)
+    return measured(results)
 
 
-def not_yet(entries: Sequence[Entry]) -> Raced:
+def unmeasured(entries: Sequence[Entry]) -> MeasuredRows:
     """Return the results of rows before they are loaded."""
-    return Raced(pending(entries), ())
+    return MeasuredRows(pending(entries), ())
 
 
-def by_framework(ready: Prepared) -> Expected:
+def framework_outputs(ready: Prepared) -> Expected:
     """Return the outputs of the framework that the model came from."""
     return Expected(ready.reference_path, REFERENCES[ready.model.format], ready.folder)
 
 
-def by_itself(entry: Entry, options: Options, name: str, outputs: Path) -> Expected:
+def own_outputs(entry: Entry, options: Options, name: str, outputs: Path) -> Expected:
     """Return the outputs of a row in a separate run; they are written to a file."""
     with Worker(entry.key.label, env=entry.env, timeout_s=options.measure.timeout_s) as worker:
         worker.load(entry.load, entry.request)

@@ -68,7 +68,7 @@ def built_in(count: int | None) -> tuple[str, ...]:
 @cache
 def coco() -> tuple[str, ...]:
     """Return the 80 classes of COCO's detectors, in their usual order."""
-    text = resources.files("tvmscope.tasks").joinpath("coco.txt").read_text(encoding="utf-8")
+    text = resources.files("tvmscope.images").joinpath("coco.txt").read_text(encoding="utf-8")
     return tuple(text.split("\n")[:80])
 
 

@@ -19,14 +19,14 @@ from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.vision import Answer, Head, PictureTask, Vision
 from tvmscope.errors import UsageError
+from tvmscope.images import heads, image_files, labels
+from tvmscope.images.classify import classify, is_scores
+from tvmscope.images.detect import detect
+from tvmscope.images.draw import draw, save
+from tvmscope.images.preprocess import CHANNELS, Placement, frame_of, preprocess
 from tvmscope.messages import msg
-from tvmscope.runtime.artifact import LoadedArtifact, load_callable
+from tvmscope.runtime.loaded_artifact import LoadedArtifact, load_callable
 from tvmscope.storage.files import write_npz
-from tvmscope.tasks import heads, images, labels
-from tvmscope.tasks.classify import classify, is_scores
-from tvmscope.tasks.detect import detect
-from tvmscope.tasks.draw import draw, save
-from tvmscope.tasks.preprocess import CHANNELS, Placement, frame_of, preprocess
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def answer(request: Request) -> Answer:
     task = task_of(artifact.artifact, vision)
     clock = Stopwatch()
     with clock("decode"):
-        image = images.read(Path(request.picture))
+        image = image_files.read(Path(request.picture))
     with clock("preprocess"):
         arrays, placement = make_inputs(artifact.artifact, image, vision)
     with clock("inference"):

@@ -19,9 +19,9 @@ import numpy as np
 
 from tvmscope.core.vision import Anchors, Head
 from tvmscope.errors import UsageError
+from tvmscope.images.boxes import corners_of
 from tvmscope.messages import msg
-from tvmscope.tasks.boxes import corners_of
-from tvmscope.units import format_shape
+from tvmscope.quantities import format_shape
 
 NAMES: tuple[Head, ...] = get_args(Head)
 _END2END_MOST = 1000

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from tvmscope.core.vision import Box
-from tvmscope.tasks.boxes import suppress
-from tvmscope.tasks.heads import Candidates
-from tvmscope.tasks.preprocess import Placement
+from tvmscope.images.boxes import suppress
+from tvmscope.images.heads import Candidates
+from tvmscope.images.preprocess import Placement
 
 Names = Callable[[int | None], Callable[[int], str]]
 

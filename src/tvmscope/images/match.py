@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tvmscope.core.vision import Answer, Box, BoxPair, Label, Likeness, Sighting
-from tvmscope.tasks.boxes import overlap
+from tvmscope.images.boxes import overlap
 
 LEAST_OVERLAP = 0.5
 """Boxes that overlap less are not the same object."""

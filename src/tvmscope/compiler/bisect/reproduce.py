@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvmscope.compiler.study import framework_values, prefixes
+from tvmscope.compiler.bisect import framework_values, prefixes
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.errors import BuildError, one_line
 from tvmscope.messages import msg

@@ -13,22 +13,21 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tvmscope.learn.catalog import CHAPTERS
-from tvmscope.learn.facts import Built, Exhibit, StepRun
+from tvmscope.learn.facts import Built, Exhibit, LessonRun, StepRun
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.machine_code import same_code
-from tvmscope.learn.pictures import NARROW, Plot
-from tvmscope.learn.run import LessonRun
+from tvmscope.learn.plots import NARROW, Plot
 from tvmscope.learn.sweep import Sweep
 from tvmscope.messages import Text as Words
 from tvmscope.messages import _, msg, plural, render
+from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.escape import clean
 from tvmscope.report.terminal.explain import loop_tree
-from tvmscope.units import format_rate, format_s
 
 _VERDICTS = {"faster": "green", "slower": "red", "undecided": "yellow"}
 _SIDE_BY_SIDE = 120
 """From this terminal width on, the loops before and after are shown side by side."""
-_MOST_CODE = 60
+MOST_CODE = 60
 """Lines of a program that are shown; the others are counted."""
 
 
@@ -78,7 +77,7 @@ def measured(run: LessonRun, *, ir: bool, asm: bool) -> Iterator[RenderableType]
 
 
 def shown(exhibit: Exhibit) -> Iterator[RenderableType]:
-    """Show an exhibit."""
+    """Something to look at."""
     yield Text(f"── {clean(render(exhibit.title))} ──", style="bold")
     yield Text(clean(render(exhibit.words), 2000))
     if exhibit.code:
@@ -138,7 +137,7 @@ class _Loops:
         if self._before is None or self._before.tree == self._after.tree:
             yield _tree(self._after, _("loops"))
             return
-        if options.max_width < _SIDE_BY_SIDE:  # the previous step has already shown it
+        if options.max_width < _SIDE_BY_SIDE:  # the step before has shown what was before
             yield _tree(self._after, _("loops"))
             return
         trees = [_tree(self._before, _("before")), _tree(self._after, _("after"))]
@@ -297,8 +296,8 @@ def _machine_code(before: Built | None, after: Built) -> Iterator[RenderableType
 
 def _program(code: str, language: str) -> RenderableType:
     lines = code.splitlines()
-    rest = len(lines) - _MOST_CODE
-    text = "\n".join(lines[:_MOST_CODE])
+    rest = len(lines) - MOST_CODE
+    text = "\n".join(lines[:MOST_CODE])
     if rest > 0:
         text += "\n" + _("... and {n} more lines").format(n=rest)
     syntax = Syntax(text, language, theme=_theme(), background_color="default", word_wrap=True)

@@ -12,7 +12,7 @@ from tvmscope.core.model import TensorSpec
 from tvmscope.core.vision import Layout, Preprocess
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
-from tvmscope.units import format_shape
+from tvmscope.quantities import format_shape
 
 if TYPE_CHECKING:
     from PIL.Image import Image
