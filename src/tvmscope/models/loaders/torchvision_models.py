@@ -16,6 +16,7 @@ from tvmscope.errors import UsageError, one_line
 from tvmscope.messages import Text, did_you_mean, msg
 from tvmscope.models.api import TorchModel, random_note
 from tvmscope.models.download import TIMEOUT_S, reachable
+from tvmscope.models.loaders import torchvision_detection
 from tvmscope.models.loaders.random_weights import make_alive
 from tvmscope.models.loaders.torchvision_import import import_torchvision
 
@@ -32,7 +33,7 @@ def load(name: str, options: LoadOptions) -> TorchModel:
             msg("torchvision has no model '{name}'{hint}", name=name, hint=did_you_mean(close))
         )
     family = models.get_model_builder(name).__module__.split(".")[2]
-    if family in ("detection", "optical_flow"):
+    if family == "optical_flow":
         raise UsageError(
             msg(
                 "torchvision:{name} takes more than one image tensor; write a function that "
@@ -42,6 +43,8 @@ def load(name: str, options: LoadOptions) -> TorchModel:
         )
     weights = models.get_model_weights(name).DEFAULT
     torch.manual_seed(options.seed)
+    if family == "detection":
+        return _load_detector(name, weights, options)
     module = models.get_model(name, weights=None, **_settings(name, family)).eval()
     example = torch.randn(
         _shape(weights, family), generator=torch.Generator().manual_seed(options.seed)
@@ -54,6 +57,21 @@ def load(name: str, options: LoadOptions) -> TorchModel:
     note = random_note(reason)
     return TorchModel(
         module=module, args=(example,), weights="random", notes=(note,), vision=vision
+    )
+
+
+def _load_detector(name: str, weights: Any, options: LoadOptions) -> TorchModel:
+    shape = (1, 3, torchvision_detection.SIDE, torchvision_detection.SIDE)
+    example = torch.rand(shape, generator=torch.Generator().manual_seed(options.seed))
+    module = torchvision_detection.build(name, random=False)
+    reason = _load_weights(module.model, weights, options)
+    if reason is None:
+        return TorchModel(module=module, args=(example,), weights="pretrained")
+    torch.manual_seed(options.seed)
+    module = torchvision_detection.build(name, random=True)
+    make_alive(module, example, seed=options.seed)
+    return TorchModel(
+        module=module, args=(example,), weights="random", notes=(random_note(reason),)
     )
 
 

@@ -72,6 +72,8 @@ def cut(program: torch.export.ExportedProgram, refused: Mapping[Node, Text]) -> 
     """Group these nodes, and those that must run with them, into regions."""
     nodes = [n for n in program.graph.nodes if n.op == "call_function" and not _checks(n)]
     reasons = _with_neighbours(nodes, dict(refused))
+    while between := _between(nodes, reasons):
+        reasons = _with_neighbours(nodes, reasons | between)
     levels = _levels(program.graph.nodes, reasons.keys())
     numbers = sorted({levels[node] for node in reasons})
     return tuple(
@@ -103,13 +105,66 @@ def _with_neighbours(nodes: Sequence[Node], reasons: dict[Node, Text]) -> dict[N
     return reasons
 
 
-def _levels(nodes: Any, refused: Any) -> dict[Node, int]:
-    levels: dict[Node, int] = {}
+def _joined(nodes: Sequence[Node], refused: Any) -> dict[Node, int]:
+    """A number for each of these nodes, the same for those that exchange sizes known at run time.
+
+    Such nodes must be in one region: each region is exported with the sizes of its inputs.
+    """
+    numbers = {node: n for n, node in enumerate(nodes) if node in refused}
+    members = {n: [node] for node, n in numbers.items()}
+    for node in numbers:
+        for maker in node.all_input_nodes:
+            if maker not in numbers or fixed_shape(maker.meta.get("val")) is not None:
+                continue
+            mine, other = numbers[node], numbers[maker]
+            if mine != other:
+                for moved in (found := members.pop(mine)):
+                    numbers[moved] = other
+                members[other] += found
+    return numbers
+
+
+def _between(nodes: Sequence[Node], reasons: Mapping[Node, Text]) -> dict[Node, Text]:
+    """Compiled nodes on a path from such a group of nodes back into it: they must go along."""
+    numbers = _joined(nodes, reasons)
+    why = {number: reasons[node] for node, number in numbers.items()}
+    bits = {number: 1 << n for n, number in enumerate(why)}
+    own = {node: bits[number] for node, number in numbers.items()}
+    after, before = dict[Node, int](), dict[Node, int]()
     for node in nodes:
-        if node.op != "call_function":
-            continue
-        least = max((levels.get(source, 0) for source in node.all_input_nodes), default=0)
-        levels[node] = least + (least % 2 != (node in refused))
+        after[node] = own.get(node, 0)
+        for source in node.all_input_nodes:
+            after[node] |= after.get(source, 0)
+    for node in reversed(nodes):
+        before[node] = own.get(node, 0)
+        for user in node.users:
+            before[node] |= before.get(user, 0)
+    found = {}
+    for node in nodes:
+        both = after[node] & before[node]
+        if both and node not in reasons:
+            found[node] = next(why[number] for number, bit in bits.items() if both & bit)
+    return found
+
+
+def _levels(nodes: Any, refused: Any) -> dict[Node, int]:
+    """Of each node; joined ones have the level of the highest of them."""
+    calls = [node for node in nodes if node.op == "call_function"]
+    numbers = _joined(calls, refused)
+    least_of: dict[int, int] = {}
+    levels: dict[Node, int] = {}
+    changed = True
+    while changed:
+        changed = False
+        for node in calls:
+            least = max((levels.get(source, 0) for source in node.all_input_nodes), default=0)
+            level = least + (least % 2 != (node in refused))
+            group = numbers.get(node)
+            if group is not None:
+                level = max(level, least_of.get(group, 0))
+                changed = changed or level > least_of.get(group, 0)
+                least_of[group] = level
+            levels[node] = level
     return levels
 
 
