@@ -24,9 +24,9 @@ from tvmscope.core.options import MeasureOptions
 from tvmscope.core.stats import median_s, ratio_interval
 from tvmscope.machine import cpu_features
 from tvmscope.measure.interleave import Lane, interleave
+from tvmscope.quantities import format_s
 from tvmscope.runtime import tvm_compat
-from tvmscope.runtime.artifact import load_callable
-from tvmscope.units import format_s
+from tvmscope.runtime.loaded_artifact import load_callable
 
 tvm = tvm_compat.import_tvm(torch=False)
 

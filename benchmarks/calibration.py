@@ -19,8 +19,8 @@ import tvmscope
 from tvmscope.core.diagnosis.findings import CLOSE, Attempt, hits
 from tvmscope.core.session import Session, load
 from tvmscope.errors import SchemaError, TvmscopeError
+from tvmscope.quantities import format_s
 from tvmscope.storage.files import write_text_atomic
-from tvmscope.units import format_s
 from tvmscope.workflow.examining.doctor import measure_roofs
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "calibration.md"

@@ -15,7 +15,7 @@ from tvmscope.core.session import Session
 from tvmscope.core.stats import geometric_mean, median_s
 from tvmscope.models.catalog import built_ins
 from tvmscope.parsing import parse_duration_s
-from tvmscope.units import format_s
+from tvmscope.quantities import format_s
 
 PEERS = ("torch", "torch-compile", "onnxruntime", "openvino")
 

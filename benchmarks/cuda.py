@@ -1,14 +1,16 @@
 """Built-in models on a GPU beside PyTorch's rows, interleaved: ratios to the best peer.
 
-python benchmarks/cuda.py [CASE ...] [--peers torch,torch-compile] [--duration 0.5s] [--jobs 8]
-                          [--budget-s 540] [--option=--no-library ...] [-o results/cuda]
+python benchmarks/cuda.py [CASE ...] [--peers torch,torch-compile] [--every-peer]
+                          [--duration 0.5s] [--jobs 8] [--budget-s 540]
+                          [--option=--no-library ...] [-o results/cuda]
 
 A case is MODEL[@SIDE]:PRECISION:BATCH, such as resnet50:float16:1 or yolov3@640:float16:1; without
 one, all built-in models in float16 at batches 1, 8 and 32 and in float32 at 1. As many cases as
 there are jobs are loaded and compiled side by side; when all of them are, they are measured, one at
 a time on a machine that does nothing else. Each leaves its slim session in the output folder, so
 that a later call with the same folder measures what is missing. Models without their weights get
-seeded random ones.
+seeded random ones. --every-peer adds torch.compile's max-autotune, which takes minutes, and ONNX
+Runtime's CUDA provider. A peer without a row is named below the table, with the reason.
 """
 
 from __future__ import annotations
@@ -32,10 +34,12 @@ from tvmscope.core.session import Session, load
 from tvmscope.core.stats import geometric_mean, median_s
 from tvmscope.measure.turn import alone
 from tvmscope.models.catalog import built_ins
-from tvmscope.units import format_s
+from tvmscope.quantities import format_s
 
 OURS = ("tvmscope", "tvmscope-tuned")
 PICTURE = "x"
+PEERS = "torch,torch-compile"
+SLOW_PEERS = "torch-compile-max-autotune,onnxruntime"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +77,8 @@ def main() -> None:
     """Measure what is missing, then print a Markdown table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cases", nargs="*", type=Case.parse)
-    parser.add_argument("--peers", default="torch,torch-compile")
+    parser.add_argument("--peers", default=PEERS)
+    parser.add_argument("--every-peer", action="store_true", help=f"also {SLOW_PEERS}")
     parser.add_argument("--duration", default="0.5s")
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--budget-s", type=float, default=float("inf"))
@@ -84,7 +89,8 @@ def main() -> None:
     cases = args.cases or _all()
     until = time.monotonic() + args.budget_s
     missing = [case for case in cases if not _kept(args.output, case).is_file()]
-    options = [f"--backends=tvmscope,{args.peers}", f"--duration={args.duration}", *args.option]
+    peers = f"{args.peers},{SLOW_PEERS}" if args.every_peer else args.peers
+    options = [f"--backends=tvmscope,{peers}", f"--duration={args.duration}", *args.option]
     for first in range(0, len(missing), args.jobs):
         if time.monotonic() < until:
             _measure(missing[first : first + args.jobs], args.output, options, until)
@@ -113,7 +119,8 @@ def _measure(cases: Sequence[Case], output: Path, options: list[str], until: flo
                     "--graph", "--offline", *options, f"--output={Path(folder) / case.name}",
                 ]  # fmt: skip
                 # Inductor would start as many workers as there are cores, for each case
-                env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+                threads = max(1, (os.cpu_count() or 1) // len(cases) // 2)
+                env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
                 running[case] = subprocess.Popen(command, stdout=log, stderr=log, env=env)
             started = time.monotonic()
             while time.monotonic() < until and not all(
@@ -150,12 +157,16 @@ def _table(cases: Sequence[Case], folder: Path) -> None:
     print("\n| model | precision, batch | tvmscope | best peer | tvmscope is | error |")
     print("|---" * 6 + "|")
     groups: dict[tuple[str, int], list[float]] = {}
+    lacking: dict[str, list[str]] = {}
     for case in cases:
         file = _kept(folder, case)
         if not file.is_file():
             print(f"| {case.name} | | not measured | | | |")
             continue
-        ratio = _row(case, load(file))
+        session = load(file)
+        for reason in lacking_peers(session):
+            lacking.setdefault(reason, []).append(case.name)
+        ratio = _row(case, session)
         if ratio is not None:
             groups.setdefault((case.precision, case.batch), []).append(ratio)
     for (precision, batch), ratios in groups.items():
@@ -164,6 +175,17 @@ def _table(cases: Sequence[Case], folder: Path) -> None:
             f"\n{precision}, batch {batch}: geometric mean {mean:.2f}x of the best peer over"
             f" {len(ratios)} models, the lowest {least:.2f}x"
         )
+    for reason, names in lacking.items():
+        print(f"\nnot among the peers of {', '.join(names)}: {reason}")
+
+
+def lacking_peers(session: Session) -> list[str]:
+    """The peers that have no time, each with the reason."""
+    return [
+        f"{r.task.label}: {r.status}: {r.reason}"
+        for r in session.results
+        if r.task.variant.backend not in OURS and (r.status != "ok" or r.measurement is None)
+    ]
 
 
 def _row(case: Case, session: Session) -> float | None:

@@ -35,7 +35,7 @@ from tvmscope.cuda import config as configs  # noqa: E402
 from tvmscope.cuda.config import Config, Layout  # noqa: E402
 from tvmscope.cuda.cost import best, estimates  # noqa: E402
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many  # noqa: E402
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel  # noqa: E402
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel  # noqa: E402
 from tvmscope.cuda.gpus import Gpu, gpu_of  # noqa: E402
 from tvmscope.cuda.library.call import LibraryCall, call_of  # noqa: E402
 from tvmscope.cuda.library.call import configs as library_configs  # noqa: E402

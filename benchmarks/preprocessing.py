@@ -19,11 +19,11 @@ from torch.nn import functional
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
 from tvmscope.core.vision import Box, Preprocess
+from tvmscope.images import heads, image_files
+from tvmscope.images.detect import detect
+from tvmscope.images.labels import namer
+from tvmscope.images.preprocess import preprocess
 from tvmscope.models.built_in import yolov4_tiny
-from tvmscope.tasks import heads, images
-from tvmscope.tasks.detect import detect
-from tvmscope.tasks.labels import namer
-from tvmscope.tasks.preprocess import preprocess
 
 SIDE = 416
 SPEC = TensorSpec("x", (1, 3, SIDE, SIDE), "float32")
@@ -39,7 +39,7 @@ QUALITIES = (95, 75, 50, 25)
 
 def read(name: str) -> Image.Image:
     """One of scikit-image's pictures."""
-    return images.read(Path(skimage.data.__file__).parent / name)
+    return image_files.read(Path(skimage.data.__file__).parent / name)
 
 
 def without_antialiasing(image: Image.Image, how: Preprocess) -> np.ndarray:

@@ -26,13 +26,13 @@ from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.session import Session, save
 from tvmscope.core.stats import RatioInterval, ratio_interval
 from tvmscope.diagnose.engine import diagnose
+from tvmscope.images.boxes import corners_of, overlap, suppress
 from tvmscope.measure.worker import Worker
 from tvmscope.profiling.kernels import PROFILE
+from tvmscope.quantities import format_s
 from tvmscope.stages.artifact import entry_for, inputs_for
 from tvmscope.stages.options import Options
 from tvmscope.storage.files import write_npz
-from tvmscope.tasks.boxes import corners_of, overlap, suppress
-from tvmscope.units import format_s
 from tvmscope.workflow.profile import profile
 from tvmscope.workflow.run import run_artifact
 

@@ -21,8 +21,8 @@ from statistics import median
 
 from tvmscope.core.session import Session, load
 from tvmscope.core.tuning import Candidate, Trial
+from tvmscope.quantities import format_s
 from tvmscope.tuning.records.database import read
-from tvmscope.units import format_s
 
 SHARES = (0.5, 0.9, 0.99)
 """Of the whole predicted gain: after how many trials is so much of it there?"""

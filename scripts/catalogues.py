@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator
 from io import BytesIO
@@ -24,16 +25,18 @@ from babel.messages.pofile import read_po, write_po
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "tvmscope"
 LOCALE = PACKAGE / "locale"
-METHODS = [("**.py", "python"), ("**.j2", "jinja2.ext.babel_extract")]
+TEMPLATES = [("**.j2", "jinja2.ext.babel_extract")]
 COMMANDS = "cli/commands"
 """Where a command's help is its function's docstring."""
-_UNSAID = tuple(
-    f'"{name}' for name in ("Report", "POT", "PO-", "Last", "Language-Team", "Generated")
+_UNSAID = re.compile(
+    r'"(Report-Msgid-Bugs-To|POT-Creation-Date|PO-Revision-Date|Last-Translator|Language-Team'
+    r'|Generated-By): [^\n]*\n(?:"[^:\n]*"\n)?'
 )
 """Lines of a header that change with every run, or say nothing."""
-KEYWORDS = {
-    "_": None, "plural": (1, 2), "ngettext": (1, 2), "msg": None, "msgn": (1, 2), "marked": None,
-}  # fmt: skip
+KEYWORDS = {"_": None, "plural": (1, 2), "ngettext": (1, 2)}
+"""Of templates."""
+MAKERS = {"_": 1, "plural": 2, "msg": 1, "msgn": 2, "marked": 1}
+"""The functions whose first arguments are texts."""
 
 Ids = str | tuple[str, ...]
 
@@ -47,9 +50,29 @@ def texts() -> Catalog:
 
 
 def _extracted() -> Iterator[Ids]:
-    found = extract_from_dir(str(PACKAGE), METHODS, keywords=KEYWORDS)
-    for _file, _line, ids, _comments, _context in sorted(found, key=lambda item: item[:2]):
-        yield tuple(ids) if isinstance(ids, tuple | list) else ids
+    found = [
+        (str(file.relative_to(PACKAGE)), line, ids)
+        for file in PACKAGE.rglob("*.py")
+        for line, ids in _called(ast.parse(file.read_text("utf-8")))
+    ]
+    for file, line, ids, *_ in extract_from_dir(str(PACKAGE), TEMPLATES, keywords=KEYWORDS):
+        found.append((file, line, tuple(ids) if isinstance(ids, tuple | list) else ids))
+    for _file, _line, ids in sorted(found, key=lambda item: item[:2]):
+        yield ids
+
+
+def _called(tree: ast.AST) -> Iterator[tuple[int, Ids]]:
+    """The texts that are given to a maker, also inside f-strings and other calls, where extractors
+    that read tokens see none."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            given = [
+                a.value for a in node.args[: MAKERS.get(name, 0)] if isinstance(a, ast.Constant)
+            ]
+            texts = tuple(text for text in given if isinstance(text, str) and text)
+            if texts and len(texts) == MAKERS[name]:
+                yield node.lineno, texts if len(texts) > 1 else texts[0]
 
 
 def _docstrings() -> Iterator[str]:
@@ -71,9 +94,10 @@ def read(file: Path) -> Catalog:
 def write(file: Path, catalogue: Catalog) -> None:
     """Write it without what changes with every run."""
     stream = BytesIO()
-    write_po(stream, catalogue, width=100, no_location=True)
-    lines = stream.getvalue().decode().splitlines(keepends=True)
-    file.write_text("".join(line for line in lines if not line.startswith(_UNSAID)), "utf-8")
+    write_po(stream, catalogue, width=100, no_location=True, ignore_obsolete=True)
+    head, gap, texts = stream.getvalue().decode().partition("\n\n")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(_UNSAID.sub("", head + "\n") + gap[1:] + texts, "utf-8")
 
 
 def update(file: Path) -> None:

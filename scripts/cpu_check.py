@@ -36,10 +36,10 @@ from tvmscope.models.folder import read_prepared
 from tvmscope.progress import Silent
 from tvmscope.runtime.artifact import read, read_kernels
 from tvmscope.stages.job import Job, begin
+from tvmscope.stages.measure_rows import framework_outputs, measure_rows
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.rows import PlannedRow, unbuilt_entry
 from tvmscope.stages.profile import profile_entries
-from tvmscope.stages.race import by_framework, race
 
 OURS, PEER = "tvmscope", "onnxruntime"
 FIRST = "resnet50"
@@ -109,9 +109,11 @@ def _rows(target: Target) -> Iterator[PlannedRow]:
 
 
 def measured(case: Case, args: argparse.Namespace) -> dict[str, Any]:
-    """Race a case; what to say of it in the table."""
+    """Measure a case; what to say of it in the table."""
     job, entries = started(case, args)
-    session = job.keep_race(race(entries, job.options, by_framework(job.ready), Silent()))
+    session = job.keep_measured(
+        measure_rows(entries, job.options, framework_outputs(job.ready), Silent())
+    )
     job.keep(replace(session, complete=True))
     ours, peer = session.results
     row: dict[str, Any] = {"model": case.model, "threads": case.threads}

@@ -30,7 +30,7 @@ from cuda_measure import _compute, _draw  # noqa: E402
 
 from tvmscope.cuda.config import Config  # noqa: E402
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many  # noqa: E402
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel  # noqa: E402
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel  # noqa: E402
 from tvmscope.cuda.driver import Kernel  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
 from tvmscope.cuda.packing import pack_weight  # noqa: E402

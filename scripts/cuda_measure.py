@@ -22,7 +22,7 @@ from torch.nn import functional
 from tvmscope.cuda import config as configs
 from tvmscope.cuda.bench import loaded as load_kernel
 from tvmscope.cuda.binding import bind
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.library.call import LibraryCall, call_of
 from tvmscope.cuda.library.call import configs as library_configs
 from tvmscope.cuda.packing import pack_weight

@@ -34,7 +34,7 @@ from tvmscope.cuda import driver  # noqa: E402
 from tvmscope.cuda.config import Config  # noqa: E402
 from tvmscope.cuda.cost import best  # noqa: E402
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many  # noqa: E402
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel  # noqa: E402
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
 from tvmscope.cuda.packing import pack_weight  # noqa: E402
 from tvmscope.cuda.plan import read_plan, write_plan  # noqa: E402

@@ -1,7 +1,9 @@
 """Everything that needs a GPU, in parts that each have a time limit and leave their own result.
 
-python scripts/gpu_check.py [-o OUT] [--only tests,memcheck] [--skip models] [--limit tests=200]
-                            [--plan FOLDER] [--artifact FOLDER]
+python scripts/gpu_check.py --prepare FOLDER
+    makes what the parts need, where there is no GPU: kernels at odd shapes, ResNet-50 for sm_90
+python scripts/gpu_check.py [-o OUT] [--call 1] [--only tests,memcheck] [--skip models]
+                            [--limit tests=200] [--budget-s 540] [--brought FOLDER] [--anyway]
 
 | part | what it does |
 |---|---|
@@ -10,15 +12,30 @@ python scripts/gpu_check.py [-o OUT] [--only tests,memcheck] [--skip models] [--
 | odd | every template's kernels at odd shapes against numpy (cuda_odd.py) |
 | memcheck, synccheck, racecheck | the same under compute-sanitizer |
 | repeat | 1,000 runs of ResNet-50 in float16 as a CUDA graph: the same bits, no leak |
+| tune | ResNet-50 in float16, within 4 minutes, beside what it was before |
+| ablate | ResNet-50 in float16: what each optimisation on CUDA is worth |
+| same-bits | the artifact that was brought against one that is built here (same_bits.py) |
+| scatter | YOLOv3 with ScatterND in float16, whole runs with and without the fix (scatter.py) |
+| session | ResNet-50 in float16 beside PyTorch, profiled, with its report page |
+| sums | in that session: kernels, gaps and edges are the traced run (session_sums.py) |
+| peers | ResNet-50 and MiniLM in float16 beside all peers, max-autotune included (cuda.py) |
 | models | compile, verify and bench three models in both precisions (gpu_check.sh) |
 
-OUT is $OUT or results/gpu-check: PART.log, and summary.json after each part. --plan takes kernels
-that `cuda_odd.py prepare` compiled elsewhere, --artifact a compiled model for `repeat`.
+OUT is $OUT or results/gpu-check: PART.log, and summary.json after each part. A part gets its limit
+or what is left of the budget. Where there is no CUDA device, each part says so and the next one
+follows; --anyway runs them nevertheless. --brought takes what --prepare has made elsewhere.
+
+All of it in three calls of nine minutes, after `--prepare gpu` on another machine:
+
+    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 1    # racecheck, tests, repeat
+    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 2    # tune, ablate
+    python scripts/gpu_check.py --brought gpu --budget-s 540 --call 3    # the others but models
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import re
@@ -43,7 +60,7 @@ class Outcome:
 
     part: str
     status: str
-    """`ok`, `failed`, `timeout` or `unavailable`."""
+    """`ok`, `failed`, `timeout`, `unavailable`, or `skipped` where the budget was spent."""
     seconds: float = 0.0
     said: str = ""
     """Its own summary, or why it did not run."""
@@ -75,7 +92,7 @@ def odd(work: Work) -> Command:
     return [sys.executable, script, "run", str(work.plan), "-o", output]
 
 
-def sanitized(tool: str) -> Callable[[Work], Command | str]:
+def sanitized(tool: str, budget_s: float = 120) -> Callable[[Work], Command | str]:
     """The same under a tool of compute-sanitizer."""
 
     def command(work: Work) -> Command | str:
@@ -83,7 +100,10 @@ def sanitized(tool: str) -> Callable[[Work], Command | str]:
         if found is None:
             return "compute-sanitizer is not here; it comes with the CUDA toolkit"
         script = str(ROOT / "scripts/cuda_odd.py")
-        run = [sys.executable, script, "run", str(work.plan), "-o", str(work.out / f"{tool}.json")]
+        run = [
+            sys.executable, script, "run", str(work.plan), "-o", str(work.out / f"{tool}.json"),
+            "--budget-s", str(budget_s),
+        ]  # fmt: skip
         options = ["--tool", tool, "--error-exitcode", "9", "--print-limit", "50"]
         return [found, *options, "--log-file", str(work.out / f"{tool}.txt"), *run]
 
@@ -102,17 +122,94 @@ def repeat(work: Work) -> Command:
     return [sys.executable, script, str(work.artifact), "-o", str(work.out / "repeat.json")]
 
 
+MODEL = ("resnet50", "--target", "cuda", "--precision", "float16", "--offline")
+
+
+def tvmscope(command: str, *options: str) -> Command:
+    """A command on ResNet-50."""
+    return [sys.executable, "-m", "tvmscope", command, *MODEL, "--force", *options]
+
+
+def tune(work: Work) -> Command:
+    """A search with a database of its own, so that it starts from nothing."""
+    database = str(work.out / "tune-records.jsonl")
+    return tvmscope("tune", "--budget", "4m", "--db", database, "-o", str(work.out / "tune"))
+
+
+def ablate(work: Work) -> Command:
+    """Each optimisation off in turn."""
+    return tvmscope(
+        "ablate", "--graph", "--duration", "0.3s", "--db", "none", "-o", str(work.out / "ablate"),
+        "--export-times", str(work.out / "ablate-times.json"),
+    )  # fmt: skip
+
+
+def same_bits(work: Work) -> Command:
+    """What was built without a GPU, and what is built here."""
+    script = str(ROOT / "scripts/same_bits.py")
+    output = str(work.out / "same-bits.json")
+    return [sys.executable, script, str(work.artifact), str(work.out / "built"), "-o", output]
+
+
+def scatter(work: Work) -> Command:
+    """Whole runs with TVM's own scatter and with ours."""
+    script = str(ROOT / "benchmarks/scatter.py")
+    options = ["--target", "cuda", "--sizes", "416", "--precisions", "float16", "--duration", "1"]
+    return [sys.executable, script, *options, "--output", str(work.out / "scatter")]
+
+
+def session(work: Work) -> Command:
+    """A profiled session with its page."""
+    return tvmscope(
+        "analyze", "--backends", "tvmscope,torch,torch-compile", "--duration", "1s",
+        "-o", str(work.out / "session"),
+    )  # fmt: skip
+
+
+def sums(work: Work) -> Command | str:
+    """The traced runs of that session."""
+    if not (work.out / "session" / "session.json").is_file():
+        return "the part session has left no session"
+    script = str(ROOT / "scripts/session_sums.py")
+    output = str(work.out / "sums.json")
+    return [sys.executable, script, str(work.out / "session"), "-o", output]
+
+
+def peers(work: Work) -> Command:
+    """The best rows of others; the budget leaves time for the table."""
+    script = str(ROOT / "benchmarks/cuda.py")
+    cases = ["resnet50:float16:1", "minilm:float16:1"]
+    options = ["--every-peer", "--budget-s", "170", "-o", str(work.out / "peers")]
+    return [sys.executable, script, *cases, *options]
+
+
 PARTS: dict[str, tuple[float, Callable[[Work], Command | str]]] = {
     "doctor": (60, lambda _: [sys.executable, "-m", "tvmscope", "doctor"]),
-    "tests": (400, tests),
+    "tests": (330, tests),
     "odd": (60, odd),
     "memcheck": (150, sanitized("memcheck")),
     "synccheck": (120, sanitized("synccheck")),
-    "racecheck": (180, sanitized("racecheck")),
-    "repeat": (120, repeat),
+    "racecheck": (140, sanitized("racecheck", 110)),
+    "repeat": (60, repeat),
+    "tune": (280, tune),
+    "ablate": (255, ablate),
+    "same-bits": (80, same_bits),
+    "scatter": (110, scatter),
+    "session": (120, session),
+    "sums": (20, sums),
+    "peers": (200, peers),
     "models": (420, lambda w: ["bash", str(ROOT / "scripts/gpu_check.sh"), str(w.out / "models")]),
 }
 """Seconds at most, and the command; a text says why there is none."""
+CALLS = {
+    "1": ("racecheck", "tests", "repeat"),
+    "2": ("tune", "ablate"),
+    "3": ("same-bits", "scatter", "session", "sums", "peers"),
+}
+"""What fits into nine minutes each."""
+LEAST_S = 10.0
+"""A part is not begun with less time than this."""
+NEEDS_NO_GPU = ("doctor",)
 
 
 def main() -> int:
@@ -123,52 +220,113 @@ def main() -> int:
     parser.add_argument("--only", default="", help="parts, joined by commas")
     parser.add_argument("--skip", default="")
     parser.add_argument("--limit", action="append", default=[], metavar="PART=SECONDS")
-    parser.add_argument("--plan", type=Path, default=None)
-    parser.add_argument("--artifact", type=Path, default=None)
+    parser.add_argument("--call", choices=tuple(CALLS), help="the parts of one of three calls")
+    parser.add_argument("--budget-s", type=float, default=float("inf"), help="for all parts")
+    parser.add_argument("--prepare", type=Path, metavar="FOLDER", help="make what parts need")
+    parser.add_argument("--brought", type=Path, metavar="FOLDER", help="what --prepare made")
+    parser.add_argument("--anyway", action="store_true", help="run without a CUDA device, too")
     arguments = parser.parse_args()
     limits = {part: float(s) for part, _, s in (x.partition("=") for x in arguments.limit)}
-    wanted = [p for p in arguments.only.split(",") if p] or list(PARTS)
+    wanted = [p for p in arguments.only.split(",") if p]
+    wanted = wanted or list(CALLS.get(arguments.call, PARTS))
     wanted = [p for p in wanted if p not in arguments.skip.split(",")]
     if unknown := sorted({*wanted, *limits} - set(PARTS)):
         parser.error(f"no part named {', '.join(unknown)}; there are {', '.join(PARTS)}")
     out = arguments.output.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    work = Work(
-        out=out,
-        plan=arguments.plan or out / "odd-kernels",
-        artifact=arguments.artifact or out / "resnet50",
-    )
-    return check(wanted, work, limits)
+    if arguments.prepare:
+        return prepare(work_in(out, arguments.prepare.resolve()))
+    work = work_in(out, arguments.brought.resolve() if arguments.brought else out)
+    problem = None if arguments.anyway else gpu_problem()
+    return check(wanted, work, limits, arguments.budget_s, problem)
 
 
-def check(parts: list[str], work: Work, limits: dict[str, float]) -> int:
+def work_in(out: Path, folder: Path) -> Work:
+    """Results in one folder, what parts need in another."""
+    return Work(out=out, plan=folder / "odd-kernels", artifact=folder / "resnet50")
+
+
+def gpu_problem() -> str | None:
+    """Why no part can use a GPU here, asked of the driver."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no CUDA device: there is no NVIDIA driver here"
+    count = ctypes.c_int()
+    code = cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
+    return None if code == 0 and count.value else f"no CUDA device (CUDA error {code})"
+
+
+def check(
+    parts: list[str],
+    work: Work,
+    limits: dict[str, float],
+    budget_s: float = float("inf"),
+    problem: str | None = None,
+) -> int:
     """Run and keep a summary; 1 where anything failed."""
+    until = time.monotonic() + budget_s
     done: list[Outcome] = []
     for part in parts:
-        limit, command = PARTS[part]
-        outcome = prepared(part, work) or attempt(
-            part, command(work), limits.get(part, limit), work
-        )
+        left = until - time.monotonic()
+        if problem is not None and part not in NEEDS_NO_GPU:
+            outcome = Outcome(part=part, status="unavailable", said=problem)
+        elif left < LEAST_S:
+            outcome = Outcome(part=part, status="skipped", said="the budget is spent")
+        else:
+            outcome = perform(part, work, min(left, limits.get(part, PARTS[part][0])))
         done.append(outcome)
         (work.out / "summary.json").write_text(json.dumps([asdict(o) for o in done], indent=1))
         print(f"{part}: {outcome.status} in {outcome.seconds:.0f} s {outcome.said}", flush=True)
     return int(any(o.status in ("failed", "timeout") for o in done))
 
 
-def prepared(part: str, work: Work) -> Outcome | None:
-    """Make what a part needs and nobody brought; why that failed, or nothing."""
+def perform(part: str, work: Work, limit_s: float) -> Outcome:
+    """What a part needs and nobody brought, then the part, in one limit."""
+    start = time.monotonic()
+    for made in (attempt(n, c, limit_s, work) for n, c in missing(part, work)):
+        if made.status != "ok":
+            said = f"{made.part}: {made.status}: {made.said}"
+            return Outcome(part=part, status="failed", seconds=made.seconds, said=said)
+    left = max(1.0, limit_s - (time.monotonic() - start))
+    return attempt(part, PARTS[part][1](work), left, work)
+
+
+def missing(part: str, work: Work) -> list[tuple[str, Command]]:
+    """The commands that make what a part needs."""
     if part in ("odd", "memcheck", "synccheck", "racecheck") and not work.plan.is_dir():
-        script = str(ROOT / "scripts/cuda_odd.py")
-        made = attempt("prepare", [sys.executable, script, "prepare", str(work.plan)], 300, work)
-    elif part == "repeat" and not work.artifact.is_dir():
-        options = ["--target", "cuda", "--precision", "float16", "--graph"]
-        command = [sys.executable, "-m", "tvmscope", "compile", "resnet50", *options]
-        made = attempt("compile", [*command, "-o", str(work.artifact)], 300, work)
-    else:
-        return None
-    if made.status == "ok":
-        return None
-    return Outcome(part=part, status="failed", said=f"{made.part}: {made.status}: {made.said}")
+        return [("odd-kernels", odd_kernels(work))]
+    needed = []
+    if part in ("repeat", "same-bits") and not work.artifact.is_dir():
+        needed.append(("compile", artifact(work.artifact, "cuda")))
+    if part == "same-bits":
+        needed.append(("build", artifact(work.out / "built", "cuda")))
+    return needed
+
+
+def odd_kernels(work: Work) -> Command:
+    """Kernels of every template."""
+    return [sys.executable, str(ROOT / "scripts/cuda_odd.py"), "prepare", str(work.plan)]
+
+
+def artifact(folder: Path, target: str) -> Command:
+    """ResNet-50 in float16 as a CUDA graph."""
+    options = ["--target", target, "--precision", "float16", "--graph", "--offline", "--force"]
+    return [
+        sys.executable, "-m", "tvmscope", "compile", "resnet50", *options, "-o", str(folder)
+    ]  # fmt: skip
+
+
+def prepare(work: Work) -> int:
+    """What parts need, made where there is no GPU."""
+    work.plan.parent.mkdir(parents=True, exist_ok=True)
+    made = [
+        attempt("odd-kernels", odd_kernels(work), 3600, work),
+        attempt("compile", artifact(work.artifact, "cuda:sm_90"), 3600, work),
+    ]
+    for outcome in made:
+        print(f"{outcome.part}: {outcome.status} in {outcome.seconds:.0f} s {outcome.said}")
+    return int(any(outcome.status != "ok" for outcome in made))
 
 
 def attempt(part: str, command: Command | str, limit_s: float, work: Work) -> Outcome:

@@ -8,17 +8,18 @@ python scripts/site.py --update                # only docs/locale: texts that ha
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 from datetime import date
-from io import BytesIO
+from itertools import filterfalse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import catalogues
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
-from babel.messages.pofile import read_po, write_po
+from babel.messages.pofile import read_po
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -27,7 +28,6 @@ LOCALE = DOCS / "locale" / "zh_CN" / "LC_MESSAGES"
 LANGUAGES = {"en": "en", "zh": "zh_CN"}
 """As the command line calls them, and as Sphinx does."""
 _TITLES = {"en": "Lessons", "zh": "课程"}
-_UNSAID = tuple(f'"{name}' for name in ("Report", "POT", "PO-", "Last", "Language-Team", "Gener"))
 
 
 def sources(folder: Path) -> None:
@@ -79,45 +79,44 @@ def update() -> None:
                 known = read(file)
                 known.update(texts, no_fuzzy_matching=True)
                 known.obsolete.clear()
-                write(file, known)
-            elif file.name in GUIDES:
-                texts.locale = "zh_CN"
-                write(file, texts)
+            else:
+                known = texts
+                known.locale = "zh_CN"
+            if _page(file) in MEASURED:
+                for text in [m.id for m in known if m.id and not m.string and _has_data(m.id)]:
+                    known.delete(text)
+            catalogues.write(file, known)
 
 
 def check() -> int:
-    """Print texts of the guides that have no translation, and translations without a text."""
+    """Print texts of the pages that have no translation, and translations without a text."""
     faults = []
     with TemporaryDirectory() as scratch:
         for file, texts in extracted(Path(scratch)).items():
-            if not file.is_file():
-                continue
+            page = _page(file)
             wanted = {m.id for m in texts if m.id}
-            known = {m.id: m.string for m in read(file) if m.id}
-            faults += [f"{file.stem}: no translation: {t}" for t in wanted if not known.get(t)]
-            faults += [f"{file.stem}: stale: {t}" for t in known.keys() - wanted]
+            known = {m.id: m.string for m in read(file) if m.id} if file.is_file() else {}
+            missing, stale = ({t for t in wanted if not known.get(t)}, known.keys() - wanted)
+            if page in MEASURED:
+                missing, stale = (set(filterfalse(_has_data, found)) for found in (missing, stale))
+            faults += [f"{page}: no translation: {t}" for t in sorted(missing)]
+            faults += [f"{page}: stale: {t}" for t in sorted(stale)]
     print("\n".join(faults))
     return 1 if faults else 0
 
 
-GUIDES = tuple(
-    f"{name}.po"
-    for name in (
-        "index", "quickstart", "learn", "measuring", "profiling", "diagnosis", "tuning", "targets",
-        "glossary", "ablation", "bisect", "farm", "pictures", "suite", "old-calls", "exit-codes",
-        "tuning-database", "plugins", "calibration", "assignments", "api", "session",
-    )
-)  # fmt: skip
-"""The pages that are translated; others are read in English."""
+MEASURED = frozenset({"benchmarks", "coverage"})
+"""Pages that measurements write again. Titles and general texts must be translated; what holds a
+number or a name changes with each run, and is read in English until it is translated too."""
 
 
-def write(file: Path, catalogue: Catalog) -> None:
-    """A catalogue without what changes with every run."""
-    stream = BytesIO()
-    write_po(stream, catalogue, width=100, no_location=True, ignore_obsolete=True)
-    lines = stream.getvalue().decode().splitlines(keepends=True)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(x for x in lines if not x.startswith(_UNSAID)), "utf-8")
+def _page(file: Path) -> str:
+    """The name of the page that a catalogue belongs to."""
+    return str(file.relative_to(LOCALE).with_suffix(""))
+
+
+def _has_data(text: str) -> bool:
+    return " " not in text or bool(re.search(r"\d|\w_\w|'[\w#]+'", text))
 
 
 def lessons(names: list[str], folders: dict[str, Path], *, small: bool = False) -> None:
@@ -127,7 +126,8 @@ def lessons(names: list[str], folders: dict[str, Path], *, small: bool = False) 
     from tvmscope.learn import catalog
     from tvmscope.learn.pages.document import blocks
     from tvmscope.learn.pages.markdown import to_markdown
-    from tvmscope.learn.run import Setting, run
+    from tvmscope.learn.run import run
+    from tvmscope.learn.setting import Setting
     from tvmscope.stages.places import cache_folder
 
     target, when = host_target(cache=cache_folder()), date.today().isoformat()

@@ -1,6 +1,6 @@
-"""Compile a model with Apache TVM, verify it, and measure it beside what people run today.
+"""Compiles a model with Apache TVM, verifies it, and measures it against common runtimes.
 
-The small public API; everything heavy is imported when a function is called, so that
+This is the small public API; everything heavy is imported when a function is called, so that
 `import tvmscope` stays light.
 """
 

@@ -1,4 +1,4 @@
-"""`python -m tvmscope`."""
+"""Runs the command line: `python -m tvmscope`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Every error a user can meet; the message says what failed, on which input, and what to try."""
+"""Every error that a user can meet; its message says what failed, on which input, what to try."""
 
 from __future__ import annotations
+
+import re
 
 
 class TvmscopeError(Exception):
@@ -10,7 +12,7 @@ class TvmscopeError(Exception):
 
     @property
     def message(self) -> str:
-        """What it says; where that was made with `messages.msg`, still that message."""
+        """The error's text; if it was made with `messages.msg`, still that message."""
         return self.args[0] if self.args and isinstance(self.args[0], str) else str(self)
 
 
@@ -29,7 +31,7 @@ class PassError(TvmscopeError):
 
 
 class TuneError(TvmscopeError):
-    """Tuning could not go on."""
+    """Tuning could not continue."""
 
 
 class BuildError(TvmscopeError):
@@ -57,7 +59,7 @@ class RegressionError(TvmscopeError):
 
 
 class BackendUnavailable(TvmscopeError):
-    """A library that was asked for is missing; the message says how to install it."""
+    """A requested library is missing; the message says how to install it."""
 
     exit_code = 5
 
@@ -67,16 +69,23 @@ class Incomparable(TvmscopeError):
 
 
 class SchemaError(TvmscopeError):
-    """A session, artifact or database file does not have the shape this version reads."""
+    """A session, artifact or database file does not have the form that this version reads."""
+
+
+_CPP_PLACE = re.compile(
+    r"/\S+\.(?:cc|cpp|cu|h|hpp):\d+ [\w:~<>&* ]+\((?:[^()]|\([^()]*\))*\)(?: const)?\s*"
+)
+"""The file and the function that ONNX Runtime puts before what it has to say."""
 
 
 def one_line(error: BaseException, limit: int = 300) -> str:
-    """The gist of an error in one printable line (TVM's messages run over pages).
+    """Return the essence of an error in one printable line (TVM's messages run over pages).
 
-    What an error of ours says in one line is returned as it is: a message can be translated.
+    A message of ours that is already one line is returned unchanged: it can be translated.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     gist = next((x for x in reversed(lines) if "Error" in x), lines[-1] if lines else "")
+    gist = _CPP_PLACE.sub("", gist) or gist
     text = "".join(c if c.isprintable() else " " for c in gist) or type(error).__name__
     if isinstance(error, TvmscopeError) and error.message == text:
         return error.message

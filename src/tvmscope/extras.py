@@ -1,4 +1,4 @@
-"""The parts of an installation: which extra brings which library, and what to say without it."""
+"""The parts of an installation: which extra provides which library, and the message without it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BASE = (
     "jsonschema",
     *(() if sys.platform == "linux" else ("py-cpuinfo",)),
 )
-"""Distributions that every installation has: they show, compare and keep what was measured."""
+"""Distributions that every installation has: they show, compare and store measurements."""
 
 EXTRAS: Mapping[str, Mapping[str, str]] = {
     "tvm": {
@@ -53,12 +53,12 @@ _EXTRA_OF = {module: extra for extra, found in EXTRAS.items() for module in foun
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra."""
+    """Return the command that installs an extra."""
     return f"pip install 'tvmscope[{extra}]'"
 
 
 def missing(module: str) -> Message | None:
-    """One line with the command that installs `module`; None where it is installed."""
+    """Return one line with the command that installs `module`; None if it is installed."""
     if importlib.util.find_spec(module) is not None:
         return None
     return msg(
@@ -67,9 +67,9 @@ def missing(module: str) -> Message | None:
 
 
 def require(*modules: str, why: Text) -> None:
-    """Raise `BackendUnavailable` where one of `modules` is missing; `why` names what needs it.
+    """Raise `BackendUnavailable` if one of `modules` is missing; `why` names the feature.
 
-    Nothing is imported, so that a process that only asks stays light.
+    Nothing is imported, so that a process that only checks stays light.
     """
     for name in modules:
         if missing(name) is not None:
@@ -87,9 +87,9 @@ def require(*modules: str, why: Text) -> None:
 
 @contextmanager
 def hidden(module: str) -> Iterator[None]:
-    """Make `import module` fail meanwhile, unless it is imported already.
+    """Make `import module` fail inside the block, unless it is already imported.
 
-    Some libraries import another one for no other reason than that it is installed.
+    Some libraries import another one only because it is installed.
     """
     if module in sys.modules:
         yield
@@ -102,7 +102,7 @@ def hidden(module: str) -> Iterator[None]:
 
 
 def explain(error: BaseException) -> BackendUnavailable | None:
-    """What to install, where an import failed because an extra is missing; None otherwise."""
+    """Say what to install if an import failed because an extra is missing; None otherwise."""
     if not isinstance(error, ModuleNotFoundError) or error.name not in _EXTRA_OF:
         return None
     return BackendUnavailable(

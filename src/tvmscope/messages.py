@@ -1,9 +1,9 @@
 """Text for people as data: an English sentence with named arguments, rendered when shown.
 
 A finding, remark, warning or reason outlives the process that writes it, and may be read by someone
-who speaks another language. So it is made with `msg("{kernel} takes {time}", kernel=k, time=t)`,
-stored with its arguments, and said by `render` at the moment it is shown. Catalogues are gettext's:
-a translation adds files, not code. Extractors (Babel, xgettext) find the texts by the names of the
+who speaks another language. Therefore it is made with `msg("{kernel} takes {time}", kernel=k,
+time=t)`, stored with its arguments, and rendered when it is shown. Catalogues are gettext's: a
+translation adds files, not code. Extractors (Babel, xgettext) find the texts by the names of the
 functions here: `_`, `plural:1,2`, `msg`, `msgn:1,2`, `marked`; an f-string is invisible to them.
 """
 
@@ -22,11 +22,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from tvmscope.units import format_bytes, format_s
+from tvmscope.quantities import format_bytes, format_s
 
 DOMAIN = "tvmscope"
 LOCALE_FOLDER = Path(__file__).parent / "locale"
-"""`<language>/LC_MESSAGES/tvmscope.mo`; a language without one reads English."""
+"""`<language>/LC_MESSAGES/tvmscope.mo`; a language without one is shown in English."""
 _ENGLISH = gettext.NullTranslations()
 _SPEC = re.compile(r"[+]?\d?,?(?:\.\d)?[defg%]?")
 """Formats of numbers. Texts also come from files, where a width of a billion would be an attack."""
@@ -35,7 +35,7 @@ _chosen: str | None = None
 
 @dataclass(frozen=True)
 class Seconds:
-    """A time, shown with a fitting unit."""
+    """A time, shown with a suitable unit."""
 
     value: float | None
 
@@ -54,21 +54,21 @@ class Bytes:
 
 
 Arg = str | float | Seconds | Bytes | os.PathLike[str] | Sequence["Arg"]
-"""What a message can have as an argument: a text or another message, a number, a quantity, a path,
-or several of these, which are listed with commas."""
+"""The arguments of a message: a text or another message, a number, a quantity, a path, or several
+of these, which are listed with commas."""
 
 
 class Message(str):
-    """A sentence that knows how it was made, so that it can be said in another language.
+    """A sentence that knows how it was made, so that it can be translated.
 
-    To a program it is the English sentence, in JSON, in logs and where two are compared; `render`
-    says it to a person.
+    To a program it is the English sentence, in JSON, in logs and in comparisons; `render`
+    translates it for a person.
     """
 
     id: str
     """The English text with named fields for the arguments: gettext's msgid."""
     plural: str | None
-    """The same for another number than one, where `args["count"]` decides."""
+    """The same for a number other than one, if the text depends on `args["count"]`."""
     args: Mapping[str, Arg]
 
     def __new__(cls, msgid: str, args: Mapping[str, Arg], plural: str | None = None) -> Message:
@@ -87,12 +87,12 @@ class Message(str):
 
 
 Text = Message | str
-"""What is said to people and stored. A plain string is foreign: another library's words, or a
-sentence of a session that was written before messages were data."""
+"""Text for people that is stored. A plain string is foreign: another library's text, or a sentence
+of a session that was written before messages were data."""
 
 
 def msg(text: str, /, **args: Arg) -> Message:
-    """A sentence with named fields, such as `msg("{row} took {time}", row=..., time=Seconds(2))`.
+    """Make a sentence with named fields: `msg("{row} took {time}", row=..., time=Seconds(2))`.
 
     Numbers may have a format (`{share:.0%}`). A missing or unknown argument is a ValueError.
     """
@@ -100,22 +100,22 @@ def msg(text: str, /, **args: Arg) -> Message:
 
 
 def msgn(one: str, many: str, /, count: int, **args: Arg) -> Message:
-    """The same for a number of things, which both texts may show as `{count}`."""
+    """Make the same for a number of things, which both texts may show as `{count}`."""
     return Message(one, {"count": count, **args}, many)
 
 
 def marked(text: str) -> str:
-    """The text itself; extractors find it here, and `word` says it later."""
+    """Return the text itself; extractors find it here, and `word` shows it later."""
     return text
 
 
 def word(text: str) -> Message:
-    """A word of a vocabulary (a verdict, a status) whose texts are marked where it is defined."""
+    """Return a word of a vocabulary (a verdict, a status) whose texts are marked elsewhere."""
     return Message(text, {})
 
 
 def sentences(*parts: Text | None) -> Text:
-    """One after the other; those that are None or empty are left out."""
+    """Join sentences; skip those that are None or empty."""
     *others, last = [part for part in parts if part] or [""]
     for part in reversed(others):
         last = msg("{first} {rest}", first=part, rest=last)
@@ -123,7 +123,7 @@ def sentences(*parts: Text | None) -> Text:
 
 
 def clauses(parts: Sequence[Text]) -> Text:
-    """Joined by semicolons."""
+    """Join clauses with semicolons."""
     *others, last = parts or [""]
     for part in reversed(others):
         last = msg("{first}; {rest}", first=part, rest=last)
@@ -131,7 +131,7 @@ def clauses(parts: Sequence[Text]) -> Text:
 
 
 def did_you_mean(near: Sequence[str]) -> Text:
-    """A question to append to an error about an unknown name; empty where no name is near."""
+    """Return a question to append to an error about an unknown name; empty if no name is near."""
     names: Text = near[-1] if near else ""
     for name in reversed(near[:-1]):
         names = msg("{first} or {rest}", first=name, rest=names)
@@ -141,30 +141,30 @@ def did_you_mean(near: Sequence[str]) -> Text:
 _LIST = marked("{first}, {rest}")
 
 
-# ---- saying ------------------------------------------------------------------------------------
+# ---- rendering ---------------------------------------------------------------------------------
 
 
 def languages() -> tuple[str, ...]:
-    """English, and those that there is a compiled catalogue of."""
+    """Return English, and the languages with a compiled catalogue."""
     found = LOCALE_FOLDER.glob(f"*/LC_MESSAGES/{DOMAIN}.mo")
     return ("en", *sorted(file.parents[1].name for file in found))
 
 
 def use_language(language: str | None) -> None:
-    """Set the language of `render` and `_`; None is the user's own language."""
+    """Set the language of `render` and `_`; None means the user's own language."""
     global _chosen
     _chosen = language
 
 
 def language() -> str:
-    """The language that is spoken: that of the chosen catalogue, or English."""
+    """Return the current language: that of the chosen catalogue, or English."""
     return catalogue(_chosen).info().get("language", "en")
 
 
 def render(text: Text, language: str | None = None) -> str:
-    """A text in words: a message in `language` (None: the user's), a foreign text as it is.
+    """Render a text: a message in `language` (None: the user's), a foreign text unchanged.
 
-    A translation that does not fit its message is passed over for the English text.
+    If a translation does not fit its message, the English text is used.
     """
     if not isinstance(text, Message):
         return text
@@ -176,13 +176,13 @@ def render(text: Text, language: str | None = None) -> str:
 
 @cache
 def catalogue(language: str | None) -> gettext.NullTranslations:
-    """The translations of a language; None asks LANGUAGE, LC_ALL, LC_MESSAGES and LANG."""
+    """Return the translations of a language; None reads LANGUAGE, LC_ALL, LC_MESSAGES and LANG."""
     wanted = _preferred() if language is None else [language]
     return gettext.translation(DOMAIN, LOCALE_FOLDER, wanted, fallback=True)
 
 
 def _preferred() -> list[str]:
-    """The user's languages down to English, which needs no catalogue: all after it is unread."""
+    """Return the user's languages up to English, which needs no catalogue; others are unused."""
     variables = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
     said = next((value for name in variables if (value := os.environ.get(name))), "")
     is_english = re.compile(r"(en|C|POSIX)\b", re.IGNORECASE).match
@@ -190,12 +190,12 @@ def _preferred() -> list[str]:
 
 
 def _(text: str) -> str:
-    """`text` in the user's language, at once: for what is shown and not kept."""
+    """Return `text` in the user's language, at once: for text that is shown and not stored."""
     return catalogue(_chosen).gettext(text) if text else ""
 
 
 def plural(one: str, many: str, count: int) -> str:
-    """`one` or `many`, whichever the user's language says for `count`."""
+    """Return `one` or `many`, as the user's language requires for `count`."""
     return catalogue(_chosen).ngettext(one, many, count)
 
 
@@ -214,7 +214,7 @@ def _fill(
 
 
 def _value(arg: Any, language: gettext.NullTranslations) -> Any:
-    """An argument as it is filled in: messages in words, several joined, numbers as they are."""
+    """Return an argument for insertion: messages rendered, several joined, numbers unchanged."""
     if isinstance(arg, Message):
         return _said(arg, language)
     if not isinstance(arg, tuple):
@@ -229,7 +229,7 @@ def _value(arg: Any, language: gettext.NullTranslations) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The argument as plain Python: numbers of numpy, paths and others become what JSON knows."""
+    """Convert the argument to plain Python: numpy numbers, paths and others become JSON types."""
     if isinstance(value, str | bool | Seconds | Bytes):
         return value
     if isinstance(value, numbers.Integral):
@@ -240,7 +240,7 @@ def _plain(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, list | tuple):
         return tuple(_plain(item) for item in value)
-    return str(value)  # a shape, a type: a reason that is being told must not fail for it
+    return str(value)  # a shape, a type: formatting a message must not fail
 
 
 def _check(msgid: str, many: str | None, args: Mapping[str, Arg]) -> None:
@@ -257,7 +257,7 @@ def _check(msgid: str, many: str | None, args: Mapping[str, Arg]) -> None:
 
 @lru_cache(maxsize=2048)
 def _places(template: str) -> tuple[str, ...]:
-    """The names of a template's arguments; refuses all but plain names and formats of numbers."""
+    """Return the names of a template's arguments; raise for all but names and number formats."""
     names = []
     for _literal, name, spec, conversion in string.Formatter().parse(template):
         if name is None:

@@ -39,7 +39,7 @@ class TvmscopeRep(BackendRep):
         self._built: dict[Any, Run] = {}
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs for inputs by position or by name; the first call compiles."""
+        """Return the outputs for inputs by position or by name; the first call compiles."""
         arrays = self._arrays(inputs)
         key = self._key(arrays)
         if key not in self._built:

@@ -12,7 +12,7 @@ _DURATION_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 def parse_duration_s(text: str) -> float:
-    """`10m`, `90s`, `250ms`, `1.5h` or a plain number of seconds."""
+    """Parse `10m`, `90s`, `250ms`, `1.5h` or a plain number of seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text.strip())
     if match is None:
         raise UsageError(msg("'{text}' is not a duration; write 250ms, 10s, 5m or 1h", text=text))
@@ -20,7 +20,7 @@ def parse_duration_s(text: str) -> float:
 
 
 def parse_fraction(text: str) -> float:
-    """`5%` or `0.05`."""
+    """Parse `5%` or `0.05`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text.strip())
     if match is None:
         raise UsageError(msg("'{text}' is not a fraction; write 5% or 0.05", text=text))
@@ -28,7 +28,7 @@ def parse_fraction(text: str) -> float:
 
 
 def parse_numbers(text: str) -> tuple[float, ...]:
-    """`0.485,0.456,0.406`, `255` or `1/255`; commas part the numbers."""
+    """Parse `0.485,0.456,0.406`, `255` or `1/255`; commas separate the numbers."""
     numbers = []
     for part in text.split(","):
         top, slash, bottom = part.partition("/")
@@ -42,7 +42,7 @@ def parse_numbers(text: str) -> tuple[float, ...]:
 
 
 def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
-    """`x:1x3x224x224`, commas join several; names may hold colons, the last one counts."""
+    """Parse `x:1x3x224x224`; commas join several; names may have colons, the last one counts."""
     shapes: dict[str, tuple[int, ...]] = {}
     for part in ",".join(texts).split(","):
         if not part.strip():
@@ -57,7 +57,7 @@ def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
 
 
 def split_targets(texts: Iterable[str]) -> tuple[str, ...]:
-    """Commas part plain names; JSON and old strings (`llvm -mattr=+avx2,+fma`) hold their own."""
+    """Split plain names at commas, but not JSON or old strings (`llvm -mattr=+avx2,+fma`)."""
     found: list[str] = []
     for text in texts:
         plain = re.fullmatch(r"[\w:.-]+(,[\w:.-]+)*", text.strip())
@@ -66,7 +66,7 @@ def split_targets(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def parse_assignments(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """`factor=8,16` and `factor=8,unroll=2` -> the values of each name, in order."""
+    """Parse `factor=8,16` and `factor=8,unroll=2` to the values of each name, in order."""
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
         name = ""
@@ -85,7 +85,7 @@ _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def parse_bytes(text: str) -> int:
-    """`8G`, `500M`, `1.5GiB` or a plain number of bytes."""
+    """Parse `8G`, `500M`, `1.5GiB` or a plain number of bytes."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]?)(i?b)?", text.strip().lower())
     if match is None or not float(match[1]):
         raise UsageError(msg("'{text}' is not a size; write 8G or 500M", text=text))

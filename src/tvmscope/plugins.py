@@ -1,8 +1,8 @@
-"""Finds what extends the program: files of its own packages, and entry points of other packages.
+"""Finds the program's extensions: files of its own packages, and entry points of other packages.
 
-What is built in is found by file, so that a source tree without metadata works. Another installed
-package brings manifests through entry points (`GROUPS`), whose names are the manifests' own. What
-does not load, or takes a name that is given already, is a failure with a reason and not a crash.
+Built-in manifests are found by file, so that a source tree without metadata works. Another
+installed package provides manifests through entry points (`GROUPS`), whose names are the manifests'
+own. One that does not load, or whose name is taken, is a failure with a reason and not a crash.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GROUPS = {
     marked("backend"): "tvmscope.backends",
     marked("schedule rule"): "tvmscope.schedule_rules",
-    marked("pass"): "tvmscope.passes",
+    "pass": "tvmscope.passes",
     marked("diagnosis rule"): "tvmscope.diagnosis_rules",
     marked("format"): "tvmscope.formats",
     marked("model"): "tvmscope.models",
@@ -46,7 +46,7 @@ class PluginFailure:
 
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
-    """A manifest that another distribution brought."""
+    """A manifest that another distribution provides."""
 
     kind: str
     name: str
@@ -61,7 +61,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Brought(Generic[T]):
-    """A manifest and who brought it."""
+    """A manifest and its provider."""
 
     manifest: T
     plugin: Plugin
@@ -69,7 +69,7 @@ class Brought(Generic[T]):
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
-    """What was found of a kind, and what was left out."""
+    """The manifests of a kind that were found, and those that were left out."""
 
     brought: tuple[Brought[T], ...] = ()
     failures: tuple[PluginFailure, ...] = ()
@@ -77,11 +77,11 @@ class Found(Generic[T]):
 
 @dataclass(frozen=True)
 class Merged(Generic[T]):
-    """The built-in manifests of a kind by name, those of other packages behind them."""
+    """The built-in manifests of a kind by name, followed by those of other packages."""
 
     manifests: dict[str, T]
     plugins: dict[str, Plugin] = field(default_factory=dict)
-    """Who brought those that are not built in."""
+    """The providers of those that are not built in."""
     failures: tuple[PluginFailure, ...] = ()
 
 
@@ -90,7 +90,7 @@ _failed: dict[PluginFailure, None] = {}
 
 
 def allow(yes: bool) -> None:
-    """Use what other packages bring, or leave it out; also search for them again."""
+    """Use or ignore the manifests of other packages; also search for them again."""
     global _allowed
     _allowed = yes
     _failed.clear()
@@ -99,12 +99,12 @@ def allow(yes: bool) -> None:
 
 
 def allowed() -> bool:
-    """Whether what other packages bring is used."""
+    """Whether the manifests of other packages are used."""
     return _allowed
 
 
 def failures() -> tuple[PluginFailure, ...]:
-    """What other packages bring and this process has left out so far."""
+    """Return the manifests of other packages that this process has left out so far."""
     return tuple(_failed)
 
 
@@ -116,19 +116,19 @@ def remember(found: Iterable[PluginFailure]) -> tuple[PluginFailure, ...]:
 
 
 def names(kind: str) -> list[str]:
-    """What other packages bring of a kind, by name; nothing is imported."""
+    """Return the names of other packages' manifests of a kind; nothing is imported."""
     return sorted(point.name for point in _entry_points(kind))
 
 
 def identities() -> list[str]:
-    """Everything that other packages bring, with its version, for keys of caches; nothing is
+    """Return all manifests of other packages, with versions, for keys of caches; nothing is
     imported, and a machine without plug-ins keeps its keys."""
     every = (_plugin(kind, point) for kind in GROUPS for point in _entry_points(kind))
     return sorted(described(plugin) for plugin in every)
 
 
 def outside(kind: str, expected: type[T]) -> Found[T]:
-    """What other packages bring of a kind, in the order of their names; loaded once."""
+    """Return other packages' manifests of a kind, in the order of their names; loaded once."""
     found: Found[T] = _outside(kind, expected)  # type: ignore[arg-type]  # a type is hashable
     return found
 
@@ -152,7 +152,7 @@ def _outside(kind: str, expected: type[Any]) -> Found[Any]:
 def merged(
     kind: str, built_in: Mapping[str, T], expected: type[T], name_of: Callable[[T], str]
 ) -> Merged[T]:
-    """Built-in manifests with those of other packages; a name stays with whom it belongs to."""
+    """Merge built-in manifests with those of other packages; the first owner keeps a name."""
     found = outside(kind, expected)
     manifests, plugins, failures = dict(built_in), dict[str, Plugin](), list(found.failures)
     for each in found.brought:
@@ -165,17 +165,19 @@ def merged(
 
 
 def taken(plugin: Plugin, name: str, owner: Plugin | None) -> PluginFailure:
-    """The failure of a manifest whose name another one has."""
+    """Make the failure of a manifest whose name is taken."""
     whose = msg("is built in") if owner is None else msg("is brought by {who}", who=owner.origin)
+    # alone, "pass" is what a check does, and has the translation of that
+    kind = plugin.kind if plugin.kind == "pass" else word(plugin.kind)
     reason = msg(
         "the name '{name}' is taken: the {kind} of that name {whose}",
-        name=name, kind=word(plugin.kind), whose=whose,
+        name=name, kind=kind, whose=whose,
     )  # fmt: skip
     return PluginFailure(described(plugin), reason)
 
 
 def described(plugin: Plugin) -> str:
-    """`pass mine of fast-rules 1.2`."""
+    """Format `pass mine of fast-rules 1.2`."""
     return f"{plugin.kind} {plugin.name} of {plugin.origin}"
 
 
@@ -183,7 +185,7 @@ def described(plugin: Plugin) -> str:
 def _entry_points(kind: str) -> tuple[metadata.EntryPoint, ...]:
     if not _allowed:
         return ()
-    from importlib import metadata  # takes as long as all else that a worker needs to begin
+    from importlib import metadata  # takes as long as a worker's other imports together
 
     return tuple(
         sorted(
@@ -193,11 +195,11 @@ def _entry_points(kind: str) -> tuple[metadata.EntryPoint, ...]:
 
 
 def _load(kind: str, point: metadata.EntryPoint) -> Iterator[tuple[Plugin, Any]]:
-    """An entry point's manifests; a text where it does not load: the reason."""
+    """Yield an entry point's manifests; if it does not load, a text with the reason."""
     plugin = _plugin(kind, point)
     try:
         value = point.load()
-    except Exception as e:  # a broken plug-in must not take the program down
+    except Exception as e:  # a broken plug-in must not end the program
         yield plugin, f"{type(e).__name__}: {one_line(e)}"
         return
     for manifest in value if isinstance(value, tuple) else (value,):
@@ -215,7 +217,7 @@ def _plugin(kind: str, point: metadata.EntryPoint) -> Plugin:
 
 
 def discover(package: str, attribute: str) -> tuple[dict[str, Any], list[PluginFailure]]:
-    """Map module name -> its `attribute`, for each module of `package` that has one."""
+    """Map module names to their `attribute`, for each module of `package` that has one."""
     root = importlib.import_module(package)
     found: dict[str, Any] = {}
     failures: list[PluginFailure] = []
@@ -225,7 +227,7 @@ def discover(package: str, attribute: str) -> tuple[dict[str, Any], list[PluginF
         name = f"{package}.{info.name}"
         try:
             module = importlib.import_module(name)
-        except Exception as e:  # a broken plug-in must not take the program down
+        except Exception as e:  # a broken plug-in must not end the program
             failures.append(PluginFailure(name, f"{type(e).__name__}: {one_line(e)}"))
             continue
         manifest = getattr(module, attribute, None)

@@ -1,4 +1,4 @@
-"""How long-running work reports its progress; the command line shows it, tests ignore it."""
+"""The interface for progress reports; the command line shows them, tests ignore them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from tvmscope.messages import Text
 
 
 class Progress(Protocol):
-    """Receives the current stage, how far it is, remarks worth a line, and where work is kept."""
+    """Receives the current stage, its progress, remarks, and the folder of the results."""
 
     def stage(self, name: Text, detail: Text = "") -> None:
-        """A new stage begins."""
+        """Report that a new stage begins."""
 
     def step(self, done: float, total: float, detail: Text = "") -> None:
-        """The stage is `done` of `total`."""
+        """Report that `done` of `total` of the stage is done."""
 
     def note(self, text: Text) -> None:
-        """A remark for the user."""
+        """Report a remark for the user."""
 
     def saved(self, folder: Path) -> None:
-        """A job has ended, by itself or not, and its session lies in this folder."""
+        """Report that a job has ended, by itself or not, and that its session is in this folder."""
 
 
 class Silent:

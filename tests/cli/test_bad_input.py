@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from support import onnx_nets
 from support.command import TORCH_NET, refuses, run, save_onnx
@@ -93,16 +93,29 @@ def test_the_error_is_the_last_line_after_the_progress(relu: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
-        ("x:1x9", ("'x' is 1x8", "1x9 does not fit", "dynamic dimension")),
+        ("x:1x9", ("'x' is 1x8", "1x9 does not fit", "this node forbids it", "MatMul")),
         ("x:8", ("'x' is 1x8", "8 does not fit", "give 2 dimensions")),
         ("y:1x8", ("no input 'y'", "inputs: x")),
     ],
 )
-def test_wrong_shape_of_an_onnx_model(
-    shape: str, words: tuple[str, ...], relu: Path, tmp_path: Path
+def test_wrong_shape_of_an_onnx_model(shape: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    weights = numpy_helper.from_array(np.ones((8, 8), np.float32))
+    file = save_onnx(
+        tmp_path / "dense.onnx",
+        helper.make_node("Constant", [], ["w"], value=weights),
+        helper.make_node("MatMul", ["x", "w"], ["y"], name="first"),
+    )
+    refuses(run("compile", str(file), "-q", "--shapes", shape, cwd=tmp_path), 2, *words)
+    assert not (tmp_path / "dense.artifact").exists()
+
+
+def test_a_static_input_takes_another_shape_where_the_graph_allows_it(
+    relu: Path, tmp_path: Path
 ) -> None:
-    refuses(run("compile", str(relu), "-q", "--shapes", shape, cwd=tmp_path), 2, *words)
-    assert not (tmp_path / "relu.artifact").exists()
+    done = run("compile", str(relu), "-q", "--shapes", "x:1x9", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    meta = json.loads((tmp_path / "relu.artifact" / "meta.json").read_text())
+    assert meta["inputs"][0]["shape"] == [1, 9]
 
 
 def test_wrong_shape_of_a_torch_model(tmp_path: Path) -> None:
@@ -135,7 +148,7 @@ def test_operators_that_only_onnx_runtime_has_are_named(tmp_path: Path) -> None:
 
 def test_unsupported_torch_operators_are_named(tmp_path: Path) -> None:
     (tmp_path / "strange.py").write_text(UNSUPPORTED)
-    done = run("compile", "strange.py", "-q", cwd=tmp_path)
+    done = run("compile", "strange.py", "-q", "--no-fallback", cwd=tmp_path)
     refuses(done, 1, "i0.default x2 (first at ", "igamma.default x1 (first at ", "--backends")
     assert not (tmp_path / "strange.artifact").exists()
 

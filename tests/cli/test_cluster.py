@@ -28,6 +28,8 @@ from tvmscope.workflow.suiting.run import run_suite
 
 pytest.importorskip("distributed")
 DASK = (sys.executable, "-m", "dask")
+FINDS_TESTS = {**ENV, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+"""Workers import what stands for measuring here."""
 
 
 class Local:
@@ -45,7 +47,7 @@ class Local:
         if kind == "worker":
             args += ("--no-nanny", "--nthreads", "2", "--local-directory", str(self.folder))
         quiet = subprocess.DEVNULL
-        process = subprocess.Popen(args, env=ENV, stdout=quiet, stderr=quiet)
+        process = subprocess.Popen(args, env=FINDS_TESTS, stdout=quiet, stderr=quiet)
         self.processes.append(process)
         return process
 
@@ -117,6 +119,22 @@ def test_a_lost_workers_problem_goes_to_another(
     assert found["c.py"].outcome == "crashed"
     assert "2 workers of the cluster were lost" in str(found["c.py"].reason)
     assert (tmp_path / "out/sessions/a.py/session.json").is_file()
+
+
+def test_an_error_on_a_worker_is_the_rows_reason(
+    tmp_path: Path, local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_worker, "measure", cluster_jobs.measure)
+    place = problems(tmp_path, a="raise no such thing", b="1")
+    local.start("worker")
+    rows = run_suite(
+        find([str(place)]), Options(), SuiteOptions(), tmp_path / "out", Silent(),
+        cluster=Cluster(scheduler=local.address),
+    )  # fmt: skip
+    found = {row.problem: row for row in rows}
+    assert found["b.py"].outcome == "correct"
+    assert found["a.py"].outcome == "failed"
+    assert "could not run it: no such thing" in str(found["a.py"].reason)
 
 
 def test_no_workers_is_an_error(

@@ -16,7 +16,7 @@ import pytest
 
 from support import onnx_nets
 from tvmscope import extras
-from tvmscope.tasks.images import CAT
+from tvmscope.images.image_files import CAT
 
 PAGE = Path(__file__).parents[2] / "docs" / "quickstart.md"
 _BLOCK = re.compile(r"(?:<!-- (\w+) -->\n)?```bash\n(.*?)```", re.DOTALL)

@@ -19,7 +19,7 @@ from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.measure.worker import run_isolated
-from tvmscope.runtime.artifact import LoadedArtifact, load_callable
+from tvmscope.runtime.loaded_artifact import LoadedArtifact, load_callable
 
 NESTED = """
 import torch

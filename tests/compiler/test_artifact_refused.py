@@ -16,6 +16,7 @@ from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.machine.cuda_device import CudaDevice
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import cuda_code
+from tvmscope.runtime.check import check
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_avx512_build_is_refused_by_a_cpu_without_it(
     haswell = frozenset(targets.cpu_target("haswell").features)
     monkeypatch.setattr(cpu_features, "reported", lambda: haswell)
     with pytest.raises(RunError, match=r"skylake-avx512; this CPU lacks .*avx512f.*--target cpu"):
-        artifacts.check(avx512)
+        check(avx512)
 
 
 def test_avx512_build_is_accepted_by_a_cpu_with_it(
@@ -41,7 +42,7 @@ def test_avx512_build_is_accepted_by_a_cpu_with_it(
 ) -> None:
     newer = frozenset(targets.cpu_target("icelake-server").features)
     monkeypatch.setattr(cpu_features, "reported", lambda: newer)
-    artifacts.check(avx512)
+    check(avx512)
 
 
 def _cuda(artifact: Artifact, arch: str, cuda: str | None) -> Artifact:
@@ -61,10 +62,10 @@ def test_gpu_code_runs_on_its_own_generation_only(
     monkeypatch.setattr(cuda_device, "find", lambda: device)
     artifact = _cuda(avx512, built, "13.0")
     if runs:
-        artifacts.check(artifact)
+        check(artifact)
     else:
         with pytest.raises(RunError, match=rf"built for {built}; a GPU is {here}; compile with"):
-            artifacts.check(artifact)
+            check(artifact)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_gpu_code_that_the_driver_cannot_run_is_refused(
     monkeypatch.setattr(cuda_device, "find", lambda: device)
     monkeypatch.setattr(cuda_code, "compiler", lambda: compiler)
     with pytest.raises(RunError, match=words):
-        artifacts.check(_cuda(avx512, "sm_90", built_with))
+        check(_cuda(avx512, "sm_90", built_with))
 
 
 def test_gpu_code_is_accepted_by_a_newer_driver(
@@ -93,4 +94,4 @@ def test_gpu_code_is_accepted_by_a_newer_driver(
     monkeypatch.setattr(cuda_device, "find", lambda: device)
     monkeypatch.setattr(cuda_code, "compiler", lambda: ("nvcc", "12.9"))
     for built_with in ("12.4", None):
-        artifacts.check(_cuda(avx512, "sm_90", built_with))
+        check(_cuda(avx512, "sm_90", built_with))

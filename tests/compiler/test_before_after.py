@@ -587,3 +587,24 @@ def _(target: Target) -> Pair:
 @case("gpu-rules")
 def _(target: Target) -> Pair:
     return _scheduled(target, "dlight-fallback")
+
+
+@case("outside-graph")
+def _(_: Target) -> Pair:
+    kind, part = relax.TensorType((3, 5), "float32"), relax.ExternFunc("tvmscope.fallback.r")
+
+    def before(x: relax.Expr) -> relax.Expr:
+        soft = emit(relax.Call(part, [emit(op.negative(x))], ty_args=[kind]))
+        return relax.Call(relax.ExternFunc("other"), [soft], ty_args=[kind])
+
+    def after(x: relax.Expr) -> relax.Expr:
+        builder, apart = relax.BlockBuilder.current(), relax.BlockBuilder()
+        given = relax.Var("a0", kind)
+        attrs = {"relax.force_pure": True}
+        with apart.function("r", [given], attrs=attrs, private=True):
+            apart.emit_func_output(apart.emit(relax.Call(part, [given], ty_args=[kind])))
+        function = builder.add_func(apart.get()["r"], "fallback_r")
+        soft = emit(relax.Call(function, [emit(op.negative(x))]))
+        return relax.Call(relax.ExternFunc("other"), [soft], ty_args=[kind])
+
+    return graphs(before, after, torch.ones(3, 5))

@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from support.command import TORCH_NET, refuses, run, save_onnx
-from tvmscope.analysis.bisection import Bisection
 from tvmscope.benchmark.verify import mismatch
-from tvmscope.compiler.study import prefixes, reproduce
+from tvmscope.compiler.bisect import prefixes, reproduce
+from tvmscope.core.bisection import Bisection
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target

@@ -15,8 +15,9 @@ from tvmscope.compiler.codegen import linkers
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
-from tvmscope.errors import BuildError
+from tvmscope.errors import BuildError, RunError
 from tvmscope.runtime import artifact, cuda_code, tvm_compat
+from tvmscope.runtime.loaded_artifact import load_callable
 
 X86_64, AARCH64 = 62, 183
 # FMLA on four floats, by vector and by element: fixed bits and which of them count.
@@ -97,8 +98,8 @@ def test_arm64_build_has_its_vector_instructions(conv_net: Prepared, tmp_path: P
 
 def test_arm64_artifact_is_refused_here(conv_net: Prepared, tmp_path: Path) -> None:
     compiled(conv_net, tmp_path / "a", "arm64:cortex-a72")
-    with pytest.raises(artifact.RunError, match="is built for aarch64, this machine is"):
-        artifact.load_callable(tmp_path / "a")
+    with pytest.raises(RunError, match="is built for aarch64, this machine is"):
+        load_callable(tmp_path / "a")
 
 
 def test_a_cross_compiler_of_the_system_comes_before_zig(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ from tvmscope.core.target import Target
 from tvmscope.errors import ImportModelError, SchemaError
 from tvmscope.models.prepare import prepare
 from tvmscope.runtime import load_model
-from tvmscope.runtime.artifact import load_callable, read
+from tvmscope.runtime.artifact import read
+from tvmscope.runtime.loaded_artifact import load_callable
 
 FLOAT = TensorProto.FLOAT
 

@@ -159,6 +159,9 @@ def test_half_precision_is_summed_in_single_precision_on_a_cpu(host: Target) -> 
         torch.ones(3, 5).half(),
         torch.ones(5, 7).half(),
     )
+    for rows in (op.nn.softmax, op.sum, op.mean):
+        check(step, rows, lambda x, f=rows: op.astype(f(op.astype(x, "float32")), "float16"),
+              torch.ones(3, 5).half())  # fmt: skip
 
 
 def test_what_needs_no_wider_sum_stays(host: Target) -> None:

@@ -131,13 +131,19 @@ def check(case: Case, name: str) -> None:
     assert loop.loads <= _most_loads(module, target) * loop.fmas, shown
 
 
+def loads_per_fma(tile: dense_tiles.Tile, target: Target) -> float:
+    """Loads of weights and data for each multiply-add."""
+    vectors = tile.blocks * tiles.block_registers(target)
+    return (vectors + tile.pixels) / (vectors * tile.pixels)
+
+
 def _most_loads(module: tvm.IRModule, target: Target) -> float:
     """Loads per multiply-add that the model of the machine counts on, and a little more: the
     constants of a few instructions are read from memory."""
     noted = module.script().split(f'"{TILE}": "')
     if len(noted) > 1:
         tile = dense_tiles.named(noted[1].split('"')[0])
-        return 1.1 * dense_tiles.loads_per_fma(tile, target)
+        return 1.1 * loads_per_fma(tile, target)
     return 1.3 if dense_tiles.by_rows(target) else 1.0
 
 

@@ -109,3 +109,28 @@ def test_an_input_that_is_no_array_is_refused() -> None:
     model = graph([helper.make_node("Relu", ["x"], ["y"])], {"x": (FLOAT, (2,))}, {"y": (2,)})
     with pytest.raises(UsageError, match="'x' must be a numpy array"):
         onnx_backend.run_model(model, [["text"]])
+
+
+def test_sizes_split_beside_a_branch_are_constants() -> None:
+    """No simplifier looks at graphs with branches: the sizes must be followed here."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["same"])],
+        "body",
+        [],
+        [helper.make_tensor_value_info("same", FLOAT, None)],
+    )
+    nodes = [
+        helper.make_node("Constant", [], ["yes"], value_int=1),
+        helper.make_node("Constant", [], ["last"], value_int=-1),
+        helper.make_node("Cast", ["yes"], ["condition"], to=TensorProto.BOOL),
+        helper.make_node("If", ["condition"], ["z"], then_branch=body, else_branch=body),
+        helper.make_node("Shape", ["z"], ["sizes"]),
+        helper.make_node("Split", ["sizes"], ["a", "b"], num_outputs=2),
+        helper.make_node("Concat", ["b", "a"], ["turned"], axis=0),
+        helper.make_node("Reshape", ["z", "turned"], ["w"]),
+        helper.make_node("Unsqueeze", ["w", "last"], ["y"]),
+    ]
+    model = graph(nodes, {"x": (FLOAT, [2, 3, 5])}, {"y": None})
+    x = np.arange(30, dtype=np.float32).reshape(2, 3, 5)
+    (found,) = onnx_backend.run_model(model, [x], fallback=False)
+    np.testing.assert_array_equal(found, x.reshape(5, 2, 3, 1))

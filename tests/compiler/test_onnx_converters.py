@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tvmscope.compiler import frontends, pipeline, targets
-from tvmscope.compiler.frontends.onnx.resize import Axis
+from tvmscope.compiler.frontends.onnx.converters.resize import Axis
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target

@@ -19,7 +19,7 @@ from tvmscope.compiler.schedules import cpu
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
-from tvmscope.runtime.artifact import load_callable
+from tvmscope.runtime.loaded_artifact import load_callable
 
 Schedule = Callable[[tirx.PrimFunc, Target], s_tir.Schedule | None]
 

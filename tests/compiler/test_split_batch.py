@@ -18,7 +18,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.core.target import Target
 from tvmscope.measure.worker import run_isolated
-from tvmscope.runtime.artifact import load_callable
+from tvmscope.runtime.loaded_artifact import load_callable
 
 SIDE = 72
 """Two maps of 64 such channels take 2.6 MB: more than both caches hold."""

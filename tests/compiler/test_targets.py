@@ -16,7 +16,7 @@ from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
-from tvmscope.runtime.artifact import cpu_problem
+from tvmscope.runtime.check import cpu_problem
 
 X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the cap is for x86")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tvmscope.compiler import build
+from tvmscope.compiler import build, in_memory
 from tvmscope.compiler.frontends.torch.importer import decomposed, translate
 from tvmscope.core.artifact import FALLBACK, Artifact
 from tvmscope.core.model import Prepared
@@ -17,7 +17,8 @@ from tvmscope.core.target import Target
 from tvmscope.errors import ImportModelError
 from tvmscope.models.prepare import prepare
 from tvmscope.runtime import load_model
-from tvmscope.runtime.artifact import load_callable, read
+from tvmscope.runtime.artifact import read
+from tvmscope.runtime.loaded_artifact import load_callable
 
 SOURCE = """
 import torch
@@ -116,3 +117,24 @@ def test_an_operator_with_a_result_of_another_type_is_not_compiled(
     ((part, _),) = translate(wrong, "m", fallback=True).fallbacks
     assert part.operators == ("amax",)
     assert "imported as float32[3, 4], it is float32[3]" in str(part.reason)
+
+
+class Selecting(torch.nn.Module):
+    """What a mask selects is used again after compiled operators, one of which reads it."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found = x[x > 0]
+        outside = torch.relu(torch.lgamma(x) + 1).sum()
+        through = (x * found.max()).sum()
+        return found * outside, found + through
+
+
+def test_what_exchanges_sizes_known_at_run_time_is_one_part() -> None:
+    x = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
+    program = decomposed(torch.export.export(Selecting(), (x,)))
+    imported = translate(program, "selecting", fallback=True)
+    assert len(imported.fallbacks) == 2  # lgamma comes before what is compiled, the rest after
+    run = in_memory.compile_here(imported, CompileOptions())
+    for given in (x, -x):
+        for found, wanted in zip(run([given.numpy()]), Selecting()(given), strict=True):
+            np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import tvm
@@ -14,7 +15,6 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate
 from tvmscope.runtime import tvm_compat
 from tvmscope.tuning.records.database import Database
-from tvmscope.tuning.records.trace_export import trace_text
 
 TARGET = Target(kind="llvm", arch="x86-64", cores=2)
 
@@ -24,6 +24,11 @@ def matmul(n: int) -> tvm.tirx.PrimFunc:
     k = te.reduce_axis((0, n), name="k")
     c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
     return te.create_prim_func([a, b, c]).with_attr("global_symbol", "main")
+
+
+def trace_text(trace: tvm.s_tir.schedule.Trace) -> str:
+    """A schedule's trace as a candidate keeps it; `as_json` leaves TVM's own numbers in it."""
+    return json.dumps(trace.as_json(), separators=(",", ":"), default=lambda number: number.value)
 
 
 def tiled(function: tvm.tirx.PrimFunc, factor: int) -> str:

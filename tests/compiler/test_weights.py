@@ -20,7 +20,7 @@ from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, run_isolated
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import weights
-from tvmscope.runtime.artifact import load_callable
+from tvmscope.runtime.loaded_artifact import load_callable
 
 
 def prepared(module: str, shape: tuple[int, ...], folder: Path) -> Prepared:

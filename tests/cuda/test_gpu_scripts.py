@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,9 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.profiles import kernel, profile
+from tvmscope.cli.main import main
+from tvmscope.core.profile import DeviceTimes
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cubins.compile_pool import Failure
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.plan import read_plan
 from tvmscope.cuda.reference import norm_sum, output_values, reference
@@ -232,8 +236,109 @@ def test_parts_end_in_time_and_leave_a_summary(
 
 def test_the_commands_name_what_is_there(gpu_check: ModuleType, tmp_path: Path) -> None:
     work = gpu_check.Work(out=tmp_path, plan=tmp_path / "p", artifact=tmp_path / "a")
-    for name in ("tests", "odd", "repeat", "models"):
+    (tmp_path / "session").mkdir()
+    (tmp_path / "session" / "session.json").touch()
+    for name in gpu_check.PARTS.keys() - {"memcheck", "synccheck", "racecheck"}:
         command = gpu_check.PARTS[name][1](work)
         scripts = [Path(word) for word in command if word.endswith((".py", ".sh"))]
         assert all(script.is_file() for script in scripts)
     assert "tests/gpu" in gpu_check.PARTS["tests"][1](work)
+
+
+def test_each_command_of_tvmscope_is_understood(
+    gpu_check: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An unknown option would be seen on the GPU machine only, where minutes are counted."""
+    work = gpu_check.work_in(tmp_path, tmp_path)
+    commands = [gpu_check.PARTS[name][1](work) for name in ("tune", "ablate", "session")]
+    commands.append(gpu_check.artifact(tmp_path / "a", "cuda"))
+    for command in commands:
+        words = command[command.index("tvmscope") + 1 :]
+        assert main([*words, "--help"]) == 0, capsys.readouterr().err
+        assert main([*words, "--no-such-option", "--help"]) == 2
+
+
+def test_three_calls_of_nine_minutes_have_every_part_once(gpu_check: ModuleType) -> None:
+    named = [part for parts in gpu_check.CALLS.values() for part in parts]
+    assert len(named) == len(set(named))
+    assert set(named) <= gpu_check.PARTS.keys()
+    for parts in gpu_check.CALLS.values():
+        assert sum(gpu_check.PARTS[part][0] for part in parts) <= 540
+    for part in ("tests", "racecheck", "repeat", "tune", "ablate", "peers", "same-bits", "sums"):
+        assert part in named
+
+
+def test_without_a_device_each_part_says_so(
+    gpu_check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def missing(_name: str) -> Any:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    monkeypatch.setattr(gpu_check.ctypes, "CDLL", missing)
+    monkeypatch.setattr(sys, "argv", ["gpu_check.py", "--call", "3", "-o", str(tmp_path)])
+    assert gpu_check.main() == 0
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == len(gpu_check.CALLS["3"])
+    assert all("unavailable" in line and "no CUDA device" in line for line in said)
+
+
+def test_the_budget_ends_parts_and_leaves_out_the_rest(
+    gpu_check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    parts = {"slow": (30, lambda _: command), "late": (30, lambda _: command)}
+    monkeypatch.setattr(gpu_check, "PARTS", parts)
+    monkeypatch.setattr(gpu_check, "LEAST_S", 0.5)
+    assert gpu_check.check(["slow", "late"], gpu_check.work_in(tmp_path, tmp_path), {}, 1.0) == 1
+    found = {o["part"]: o["status"] for o in json.loads((tmp_path / "summary.json").read_text())}
+    assert found == {"slow": "timeout", "late": "skipped"}
+
+
+def test_what_was_not_brought_is_made(gpu_check: ModuleType, tmp_path: Path) -> None:
+    work = gpu_check.work_in(tmp_path / "out", tmp_path / "brought")
+    assert [name for name, _ in gpu_check.missing("same-bits", work)] == ["compile", "build"]
+    assert [name for name, _ in gpu_check.missing("racecheck", work)] == ["odd-kernels"]
+    for folder in (work.plan, work.artifact):
+        folder.mkdir(parents=True)
+    assert [name for name, _ in gpu_check.missing("same-bits", work)] == ["build"]
+    assert gpu_check.missing("racecheck", work) == gpu_check.missing("repeat", work) == []
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ([["a", "a"], ["b", "b"]], ""),
+        ([["a", "a"], ["b", "c"]], "second: one input gave several results; the outputs differ"),
+        ([["a", "a"], ["c", "c"]], "the outputs differ"),
+        ("error: no GPU", "second: error: no GPU"),
+    ],
+)
+def test_outputs_of_two_artifacts_are_compared(
+    second: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import same_bits
+
+    assert "; ".join(same_bits.problems([[["a", "a"], ["b", "b"]], second])) == words
+    assert same_bits.problems([[["a"], ["a"]]] * 2) == [
+        "two inputs gave the same result: a run computed nothing"
+    ]
+
+
+def test_sums_that_are_not_the_run_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    import session_sums
+
+    times = DeviceTimes(launches=2, gap_s=2e-3, edge_s=1e-3, overlap_s=1e-3)
+    good = replace(
+        profile("tvmscope", kernel("a", 4e-3, "a"), kernel("b", 4e-3, "b")),
+        device=times, profiled_s=10e-3, end_to_end_s=8e-3,
+    )  # fmt: skip
+    row = session_sums.row(good)
+    assert row["ratio"] == pytest.approx(1.0)
+    assert row["tracing"] == pytest.approx(1.25)
+    assert session_sums.problems([row], 0.03) == []
+    off = session_sums.row(replace(good, profiled_s=10.5e-3))
+    assert session_sums.problems([row, off], 0.03) == [f"{off['row']} is off by -4.8%"]
+    assert session_sums.problems([], 0.03)

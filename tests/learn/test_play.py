@@ -66,6 +66,8 @@ def test_a_game_from_plain_loops_to_the_board(game: Game) -> None:
     async def play() -> None:
         app = PlayApp(game, 16)
         async with app.run_test() as pilot:
+            shown = [b.binding.description for b in app.screen.active_bindings.values()]
+            assert shown.count("loop") == 2, "the arrows are not the board's"
             await pilot.press("down", "s")  # i, j_0, j_1, k
             assert game.position is not None
             assert game.position.loops == ("i x 64", "j_0 x 4", "j_1 x 16", "k x 64")

@@ -102,8 +102,8 @@ def test_efficientnet_knows_the_cat():
 
     from tvmscope.core.model import TensorSpec
     from tvmscope.core.options import LoadOptions
+    from tvmscope.images.preprocess import preprocess
     from tvmscope.models.built_in import efficientnet_lite0
-    from tvmscope.tasks.preprocess import preprocess
 
     spec = TensorSpec("x", (1, 3, 224, 224), "float32")
     how = efficientnet_lite0.VISION.preprocess

@@ -289,11 +289,11 @@ def samples() -> dict[str, Path]:
 
 def test_yolov4_tiny_sees_what_there_is():
     from tvmscope.core.model import TensorSpec
+    from tvmscope.images import heads, image_files
+    from tvmscope.images.detect import detect
+    from tvmscope.images.labels import namer
+    from tvmscope.images.preprocess import preprocess
     from tvmscope.models.built_in import yolov4_tiny
-    from tvmscope.tasks import heads, images
-    from tvmscope.tasks.detect import detect
-    from tvmscope.tasks.labels import namer
-    from tvmscope.tasks.preprocess import preprocess
 
     pictures = samples()
     loaded = yolov4_tiny.load(LoadOptions())
@@ -301,7 +301,7 @@ def test_yolov4_tiny_sees_what_there_is():
     spec = TensorSpec("x", (1, 3, 416, 416), "float32")
     found = {}
     for name, path in pictures.items():
-        array, placement = preprocess(images.read(path), spec, loaded.vision.preprocess)
+        array, placement = preprocess(image_files.read(path), spec, loaded.vision.preprocess)
         with torch.no_grad():
             output = loaded.module(torch.from_numpy(array)).numpy()
         candidates = heads.decode("yolov5", [output], heads.Context(416, 416))

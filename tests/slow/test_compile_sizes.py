@@ -44,6 +44,10 @@ def test_all_batches_run_and_share_weights(tmp_path: Path) -> None:
     assert plan.rest == "split"
     assert plan.weights_share < 2  # of three sizes; some kernels want layouts of their own
     assert [cost.size for cost in plan.costs] == [1, 4, 8, 6]
+    for cost in plan.costs:
+        assert cost.ratio is not None
+        assert cost.ci95 is not None
+        assert cost.ci95[0] <= cost.ratio <= cost.ci95[1]
     model = tvmscope.load_artifact(tmp_path / "a")
     for size in (1, 3, 8):
         x = torch.randn(size, 3, 12, 12)

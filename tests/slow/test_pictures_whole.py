@@ -18,6 +18,11 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, LoadOptions, PictureOptions
 from tvmscope.core.tuning import Trial
 from tvmscope.core.vision import Answer, Box
+from tvmscope.images import heads, image_files, labels
+from tvmscope.images.answer import make_inputs
+from tvmscope.images.boxes import overlap
+from tvmscope.images.classify import classify as best_classes
+from tvmscope.images.detect import detect
 from tvmscope.measure.worker import run_isolated
 from tvmscope.models.built_in.yolov4_tiny import package_folder
 from tvmscope.models.loaders.load import load_torch
@@ -25,11 +30,6 @@ from tvmscope.models.prepare import prepare
 from tvmscope.models.resolve import classify
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages.options import Options
-from tvmscope.tasks import heads, images, labels
-from tvmscope.tasks.answer import make_inputs
-from tvmscope.tasks.boxes import overlap
-from tvmscope.tasks.classify import classify as best_classes
-from tvmscope.tasks.detect import detect
 from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
 from tvmscope.workflow.pictures import show_pictures
@@ -60,7 +60,7 @@ def test_yolov4_tiny_finds_what_pytorch_finds(tmp_path: Path, form: str) -> None
     artifact = artifacts.read(tmp_path / "a")
     reference = load_torch(classify("yolov4_tiny"), LoadOptions())
     for answer, path in zip(answers(tmp_path / "a", *pictures), pictures, strict=True):
-        arrays, placement = make_inputs(artifact, images.read(path), reference.vision)
+        arrays, placement = make_inputs(artifact, image_files.read(path), reference.vision)
         with torch.no_grad():
             output = reference.module(torch.from_numpy(arrays["x"])).numpy()
         candidates = heads.decode("yolov5", [output], heads.Context(416, 416))
@@ -134,7 +134,7 @@ def test_efficientnet_names_pictures_as_pytorch_and_onnx_runtime_do(
     reference = load_torch(classify("efficientnet_lite0"), LoadOptions())
     artifact = artifacts.read(tmp_path / "a")
     for answer, path in zip(answers(tmp_path / "a", *pictures), pictures, strict=True):
-        arrays, _ = make_inputs(artifact, images.read(path), artifact.vision)
+        arrays, _ = make_inputs(artifact, image_files.read(path), artifact.vision)
         (array,) = arrays.values()
         with torch.no_grad():
             logits = reference.module(torch.from_numpy(array)).numpy()

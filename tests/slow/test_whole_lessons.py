@@ -13,7 +13,8 @@ import pytest
 from tvmscope.compiler import targets
 from tvmscope.learn import catalog
 from tvmscope.learn.lesson import Lesson
-from tvmscope.learn.run import Setting, known_roofs, run
+from tvmscope.learn.run import run
+from tvmscope.learn.setting import Setting, known_roofs
 from tvmscope.progress import Silent
 from tvmscope.stages.places import cache_folder
 

@@ -14,10 +14,12 @@ from tvmscope.workflow.suiting.cluster_worker import Parcel
 
 def measure(parcel: Parcel, content: bytes | None) -> tuple[str, str | None]:
     """A row whose reason is the worker's process id; a problem of `wait FILE` waits for the file to
-    be there, and one of `die` ends its worker."""
+    be there, one of `die` ends its worker, and one of `raise TEXT` raises."""
     words = (content or b"").decode().split()
     if words[:1] == ["die"]:
         os._exit(1)
+    if words[:1] == ["raise"]:
+        raise RuntimeError(" ".join(words[1:]))
     if words[:1] == ["wait"]:
         Path(words[1] + ".begun").write_text(str(os.getpid()))
         while not Path(words[1]).exists():

@@ -3,6 +3,27 @@
 from __future__ import annotations
 
 PLANTED: dict[str, tuple[str, set[str]]] = {
+    "2019-autotvm-not-applied": (
+        """
+import tvm
+from tvm import autotvm, relay
+tasks = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
+tuner = autotvm.tuner.XGBTuner(tasks[0])
+tuner.tune(n_trial=1000, measure_option=option, callbacks=[autotvm.callback.log_to_file("log")])
+graph, lib, params = relay.build_module.build(mod, target="llvm", params=params)
+""",
+        {"gone", "generic-target", "untuned"},
+    ),
+    "2019-methods": (
+        "import tvm\n"
+        "def f(out, lib):\n    print(lib.imported_modules[0])\n    return out.asnumpy()\n",
+        {"gone"},
+    ),
+    "2025-profiling-vm": (
+        "import tvm\nfrom tvm import relax\n"
+        "vm = relax.VirtualMachine(ex, tvm.cpu(), profile=True)\n",
+        {"gone"},
+    ),
     "2019-relay-resnet": (
         """
 import tvm
@@ -255,6 +276,20 @@ print(time.perf_counter_ns() - t)
 }
 
 GOOD = {
+    "cpu timed beside a kernel for a GPU": """
+import time
+import tvm
+from tvm import relax
+mod = relax.get_pipeline("static_shape_tuning")(mod)
+ex = tvm.compile(mod, target={"kind": "llvm", "mcpu": "znver4"})
+kernel = tvm.compile(func, target=tvm.target.Target({"kind": "cuda", "arch": "sm_90"}))
+vm = relax.VirtualMachine(ex, tvm.cpu())
+print(vm.time_evaluator("main", tvm.cpu(), number=10, repeat=20)(x))
+t = time.perf_counter()
+for _ in range(100):
+    vm["main"](x)
+print(time.perf_counter() - t)
+""",
     "whole": """
 import time
 import tvm

@@ -12,9 +12,9 @@ from PIL import Image
 
 from tvmscope.core.vision import Answer, Box, Label
 from tvmscope.errors import UsageError
-from tvmscope.tasks import labels
-from tvmscope.tasks.classify import classify, is_scores, probabilities
-from tvmscope.tasks.draw import colour_of, draw, ink_on, save
+from tvmscope.images import labels
+from tvmscope.images.classify import classify, is_scores, probabilities
+from tvmscope.images.draw import colour_of, draw, ink_on, save
 
 
 def test_softmax_only_of_logits() -> None:

@@ -162,7 +162,7 @@ def test_missing_backends_are_unavailable_with_the_reason(bench: Bench) -> None:
 
 def test_a_clear_difference_is_called(bench: Bench) -> None:
     options = MeasureOptions(duration_s=0.5, warmup=1)
-    rows = bench.run(entry("tvmscope", run_s=0.002), entry("b", run_s=0.004), options=options)
+    rows = bench.run(entry("tvmscope", run_s=0.008), entry("b", run_s=0.016), options=options)
     (found,) = compare_all(tuple(rows.values()))
     assert found.verdict == "faster"
     assert 1.5 < found.speedup < 2.2

@@ -9,8 +9,8 @@ import pytest
 
 from support import samples
 from support.rows import key
-from tvmscope.analysis.bisection import Bisection, Probe
 from tvmscope.benchmark.verify import mismatch
+from tvmscope.core.bisection import Bisection, Probe
 from tvmscope.core.session import Session
 from tvmscope.errors import BuildError
 from tvmscope.progress import Silent
@@ -97,7 +97,7 @@ def wrong(build_s: float) -> Session:
 
 def suspected(session: Session, **more) -> tuple[str, ...]:
     options = Options.of(target="cpu", shapes={"x": (1, 3)}, **more)
-    return job.suspect(session, None, options, Path("out"), Silent())  # type: ignore[arg-type]
+    return job.explain_wrong_rows(session, None, options, Path("out"), Silent())  # type: ignore[arg-type]
 
 
 def test_a_model_that_compiles_slowly_is_not_bisected_unasked(

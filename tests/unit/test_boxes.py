@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvmscope.tasks.boxes import corners_of, overlap, suppress
+from tvmscope.images.boxes import corners_of, overlap, suppress
 
 
 def iou_of(a: np.ndarray, b: np.ndarray) -> float:
@@ -99,3 +99,16 @@ def test_thousands_of_overlapping_boxes() -> None:
 def test_overlap_of_halves() -> None:
     others = np.array([[0, 0, 2, 1], [2, 2, 3, 3], [0, 0, 0, 0]], np.float32)
     assert overlap(np.array([0, 0, 2, 2], np.float32), others).tolist() == [0.5, 0, 0]
+
+
+@settings(deadline=None, max_examples=100)
+@given(scene=scenes(), iou=st.sampled_from([0.2, 0.45, 0.7]))
+def test_the_kernel_for_detection_models_is_the_plain_loop(
+    scene: tuple[np.ndarray, ...], iou: float
+) -> None:
+    torch = pytest.importorskip("torch")
+    from tvmscope.models.loaders.torchvision_import import _nms
+
+    corners, scores, _ = scene
+    kept = _nms(torch.from_numpy(corners), torch.from_numpy(scores), iou)
+    assert kept.tolist() == plain(corners, scores, np.zeros(len(scores), np.int64), iou)

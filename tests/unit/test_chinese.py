@@ -16,16 +16,24 @@ from rich.console import Console
 from support import report_samples
 from support.diagnosis_samples import SITUATIONS
 from tvmscope import messages
+from tvmscope.analysis.suite import Move, Moves
 from tvmscope.cli.main import main
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.core.session import Session, load, save
 from tvmscope.core.suite import Outcome, Speedup, SuiteRow
+from tvmscope.core.tuning import Candidate, Choice, origins
+from tvmscope.core.vision import Answer
 from tvmscope.diagnose.engine import diagnose
-from tvmscope.learn import catalog, page
+from tvmscope.errors import BuildError, one_line
+from tvmscope.learn import catalog
+from tvmscope.learn.pages import terminal
 from tvmscope.messages import msg, msgn, render
 from tvmscope.plugins import discover
 from tvmscope.report import suite
 from tvmscope.report.formats.console import to_text
 from tvmscope.report.renderers import renderer
+from tvmscope.report.sections import schedule
+from tvmscope.report.terminal.answers import without_folders
 
 ROOT = Path(__file__).parents[2]
 PO = ROOT / "src" / "tvmscope" / "locale" / "zh" / "LC_MESSAGES" / "tvmscope.po"
@@ -87,7 +95,7 @@ def test_lessons_are_told_in_chinese() -> None:
     stream = StringIO()
     console = Console(file=stream, width=60, color_system=None)
     for lesson in catalog.lessons().values():
-        for part in (*page.opening(lesson), *page.question(lesson)):
+        for part in (*terminal.opening(lesson), *terminal.question(lesson)):
             console.print(part)
     text = stream.getvalue()
     assert "split：一层循环切成两层" in text
@@ -102,6 +110,26 @@ def test_reasons_are_put_into_chinese_when_they_are_shown() -> None:
     assert render(made, "zh") == "2 个线程中只有 1 个有活干。"
     several = msgn("of {n} core's roof", "of {n} cores' roof", count=2, n=2)
     assert render(several, "zh") == "占 2 核上限"
+
+
+@pytest.mark.usefixtures("_chinese")
+def test_reasons_inside_reasons_are_put_into_chinese_too() -> None:
+    refused = one_line(Unsupported(msg("Scan before opset 9")))
+    told = msg("{place}: {reason}", place="node_3", reason=refused)
+    assert told == "node_3: Scan before opset 9"
+    assert render(told, "zh") == "node_3：opset 9 之前的 Scan"
+    failed = msg("building: {reason}", reason=one_line(BuildError(msg("no library was written"))))
+    assert render(failed, "zh") == "构建：没有写出库文件"
+    choice = Choice(candidate=Candidate(), source="shipped", cpu="a CPU", threads=2)
+    assert render(origins([choice]), "zh") == "随包附带的记录（a CPU、2 个线程） 1 个"
+
+
+@pytest.mark.usefixtures("_chinese")
+def test_a_picture_without_its_folder_is_still_told_of_in_chinese() -> None:
+    failure = msg("there is no image file '{path}'", path="/home/me/cat.png")
+    (answer,) = without_folders([Answer(picture="/home/me/cat.png", failure=failure)])
+    assert answer.failure == "there is no image file 'cat.png'"
+    assert render(answer.failure, "zh") == "没有图片文件 'cat.png'"
 
 
 @pytest.mark.usefixtures("_chinese")
@@ -164,7 +192,7 @@ def test_help_can_change_its_language_within_a_process(capsys) -> None:
     [
         (["compare", "--nope"], "没有选项 --nope"),
         (["compile"], "缺少参数 'MODEL'。（见 tvmscope compile --help）"),
-        (["analyz"], "没有命令 'analyz'。您是不是想用 'analyze'？"),
+        (["analyz"], "没有命令 'analyz'。你是不是想用 'analyze'？"),
         (["run", "a", "--nms-iou", "3"], "'--nms-iou' 的值无效：应小于或等于 1"),
         (
             ["run", "a", "--fit", "x"],
@@ -297,4 +325,68 @@ def test_a_suites_documents_are_in_chinese_and_its_table_for_programs_is_not(cat
     assert '<html lang="zh">' in page
     text = unescape(re.sub(r"<script.*?</script>|<style.*?</style>", " ", page, flags=re.DOTALL))
     assert _english_left(re.sub(r"<[^>]+>", "\n", text), catalogues) == []
-    assert "正确" in suite.as_markdown(rows, None)
+    moved = Moves(
+        moves=(Move(problem="nets/a.py", kind="outcome", before="wrong", after="correct"),),
+        compared=1, other_hosts=0,
+    )  # fmt: skip
+    text = suite.as_markdown(rows, moved)
+    assert _english_left(text, catalogues) == []
+    said = {cell.strip() for cell in text.split("|")}
+    assert {"正确", "错误", "结果状态"} <= said
+    assert not {"correct", "wrong", "outcome"} & said
+
+
+def _skeleton(readme: str) -> dict[str, list[str]]:
+    """What both languages have in common: levels of titles, commands, first cells, links."""
+    text = (ROOT / readme).read_text(encoding="utf-8")
+    blocks = [b for i, b in enumerate(text.split("```")) if i % 2]
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    lines = [re.split(r"\s+#|^#", line)[0].rstrip() for b in blocks for line in b.splitlines()]
+    links = {x for x in re.findall(r"(?:\]\(|src=\")([^)\"]+)", prose) if "README" not in x}
+    return {
+        "titles": re.findall(r"^#+(?= )", prose, flags=re.MULTILINE),
+        "commands": [line for line in lines if line and not line.startswith(")")],
+        "rows": re.findall(r"^\|.*?`([^`]+)`", prose, flags=re.MULTILINE),
+        "points": re.findall(r"^- ", prose, flags=re.MULTILINE),
+        "links": sorted(x.replace("report-zh.png", "report.png") for x in links),
+    }
+
+
+def test_the_chinese_readme_says_what_the_english_one_says() -> None:
+    english, chinese = _skeleton("README.md"), _skeleton("README.zh-CN.md")
+    links = [set(found.pop("links")) for found in (english, chinese)]
+    assert links[1] - {"docs/old-calls.md"} == links[0]
+    assert chinese == english
+
+
+def test_a_catalogue_keeps_every_line_of_its_texts(catalogues, tmp_path: Path) -> None:
+    """Only the header's lines about dates and tools are left out."""
+    long = "Generated code, Report-Msgid-Bugs-To: and Last-Translator: are words, too. "
+    texts = [f"{first} {long * 2}" for first in ("Generated", "Report", "Last", "PO-Revision")]
+    catalogue = catalogues.Catalog(charset="utf-8", locale="zh")
+    for text in texts:
+        catalogue.add(text, string=text)
+    catalogues.write(tmp_path / "a.po", catalogue)
+    assert [m.id for m in catalogues.read(tmp_path / "a.po") if m.id] == texts
+    head = (tmp_path / "a.po").read_text().partition("\n\n")[0]
+    assert "Language: zh" in head
+    assert not re.search("Generated-By|Creation-Date|Revision-Date", head)
+
+
+def test_texts_inside_other_texts_and_calls_are_extracted(catalogues) -> None:
+    code = "f'{_(\"Not right\")}'; _(WORDS.get(x, marked('left out'))); plural('a', 'b', n)"
+    found = {ids for _line, ids in catalogues._called(catalogues.ast.parse(code))}
+    assert found == {"Not right", "left out", ("a", "b")}
+
+
+@pytest.mark.usefixtures("_chinese")
+def test_loops_of_a_neighbouring_stage_have_short_labels() -> None:
+    trace = [
+        'b0 = sch.get_sblock(name="C", func_name="main")',
+        "b1, = sch.get_producers(block=b0)",
+        "l2, l3 = sch.get_loops(block=b1)",
+        "sch.parallel(loop=l2)",
+    ]
+    assert "input-of-C.1" in " ".join(schedule.in_words(trace))
+    messages.use_language("zh")
+    assert "C的输入.1" in " ".join(schedule.in_words(trace))

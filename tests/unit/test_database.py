@@ -18,6 +18,7 @@ import tvmscope
 from support.trials import ARM, AVX2, CONV, TVM, failed, trial, validated
 from tvmscope.core.tuning import Candidate
 from tvmscope.errors import TuneError
+from tvmscope.messages import Message, msg
 from tvmscope.tuning.records import database, functions, upkeep
 from tvmscope.tuning.records.database import Database, append, read
 from tvmscope.tuning.records.lines import from_line, to_line
@@ -33,6 +34,19 @@ def test_what_is_appended_is_read_back_in_order(tmp_path: Path) -> None:
     for one in written:
         append(file, one)
     assert list(read(file)) == written
+
+
+def test_a_reason_can_still_be_translated_when_it_is_read_back(tmp_path: Path) -> None:
+    file = tmp_path / "records.jsonl"
+    reason = msg("building: {reason}", reason=msg("no library was written"))
+    append(file, replace(failed(1), reason=reason), replace(failed(2), reason="foreign words"))
+    first, second = read(file)
+    assert isinstance(first.reason, Message)
+    assert (first.reason, first.reason.id) == (reason, reason.id)
+    assert isinstance(first.reason.args["reason"], Message)
+    assert second.reason == "foreign words"
+    assert not isinstance(second.reason, Message)
+    assert upkeep.verify(file).faults == 0
 
 
 def test_a_line_torn_by_a_killed_writer_costs_only_itself(tmp_path: Path) -> None:

@@ -76,6 +76,40 @@ def test_only_what_the_device_ran_is_read() -> None:
     ]  # fmt: skip
 
 
+def test_a_part_on_the_host_is_one_activity_with_its_copies() -> None:
+    part = "tvmscope.fallback.region_1"
+    found = cupti.read(
+        [
+            event(cupti.MARK, 0, 100, "CPU", note=True),
+            event("conv", 10, 10, "CUDA"),
+            event(f"{cupti.MARK}{part}", 30, 40, "CPU", note=True),
+            event(f"{cupti.MARK}{part}", 32, 30, "CUDA", note=True),
+            event("Memcpy DtoH (Device -> Pageable)", 31, 4, "CUDA"),
+            event("Memcpy HtoD (Pageable -> Device)", 60, 5, "CUDA"),
+            event("pool_kernel", 80, 10, "CUDA"),
+        ]
+    )
+    assert [(a.name, a.start, a.end) for a in found.activities] == [
+        ("conv", 10, 20), (part, 30, 70), ("pool_kernel", 80, 90),
+    ]  # fmt: skip
+    assert found.times.launches == 4
+    assert found.times.gap_s == pytest.approx(20e-9)
+    calls = (CALLS[0], KernelCall(kernel=part, source_ops=("gelu",)), CALLS[2])
+    spans = tvm_device.trace(found, calls, {}).spans
+    assert [(s.kernel, s.source_ops, s.kind) for s in spans] == [
+        ("conv", ("conv1", "relu1"), "compute"), (part, ("gelu",), "compute"),
+        ("pool", ("pool1",), "compute"),
+    ]  # fmt: skip
+    assert sum(s.seconds for s in spans) == pytest.approx(60e-9)
+
+
+def test_kernels_of_a_framework_belong_to_the_part_between_their_neighbours() -> None:
+    part = KernelCall(kernel="tvmscope.fallback.region_1", source_ops=("i0", "lgamma"))
+    symbols = ("conv", "void at::native::vectorized<i0>", "void at::native::lgamma", "pool_kernel")
+    found = tvm_device.match(symbols, (CALLS[0], part, CALLS[2]), {})
+    assert [o.function for o in found] == ["conv", part.kernel, part.kernel, "pool"]
+
+
 CALLS = (
     KernelCall(kernel="conv", source_ops=("conv1", "relu1")),
     KernelCall(kernel="conv", source_ops=("conv2",)),

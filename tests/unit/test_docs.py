@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import json
@@ -99,6 +100,77 @@ OF_PACKAGE = re.compile(rf"`((?:{FOLDERS})/[\w/]*(?:\.py|\.json|/))(?:`| )")
 def test_paths_of_the_package_exist(page: Path) -> None:
     named = {path for path in OF_PACKAGE.findall(text_of(page)) if not path.endswith("/x.py")}
     assert sorted(path for path in named if not (PACKAGE / path).exists()) == []
+
+
+ROOMS = {p.name for p in PACKAGE.rglob("*") if p.is_dir() and p.name[0] != "_"}
+TOP = {p.stem for p in PACKAGE.iterdir() if p.name[0] != "_"} | {"tvmscope"}
+NOT_OURS = {"tvmscope.op", "runtime.NumThreads", "file.py"}
+"""An attribute of kernels, a function of TVM's runtime, a file of the user's."""
+
+
+def docstrings(file: Path) -> Iterator[str]:
+    """Docstrings of a module, and the strings below its constants."""
+    for node in ast.walk(ast.parse(text_of(file))):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield text
+
+
+def defines(module: Path, name: str) -> bool:
+    """Whether a module has the name at its top level, defined or imported."""
+    return (
+        re.search(rf"^(class |def |from .*|import .*)?{name}\b", text_of(module), re.M) is not None
+    )
+
+
+def resolves(dotted: list[str], folder: Path) -> bool:
+    """Whether a dotted name leads from a folder to a module, or to what one defines."""
+    if not dotted:
+        return True
+    head, *rest = dotted
+    if (folder / head).is_dir():
+        return resolves(rest, folder / head)
+    module = folder / f"{head}.py"
+    if not module.exists():
+        return (folder / "__init__.py").exists() and defines(folder / "__init__.py", head)
+    return not rest or defines(module, rest[0])
+
+
+def stale(name: str, file: Path) -> bool:
+    """Whether a docstring names a file, a room or a definition that the package lacks."""
+    around = [folder for folder in (file.parent, *file.parents) if folder.is_relative_to(PACKAGE)]
+    if name.endswith(".py") or "/" in name:
+        ours = name.endswith(".py") or name.split("/")[0] in ROOMS
+        return ours and not any((folder / name).exists() for folder in around)
+    parts = name.removeprefix("tvmscope.").split(".")
+    return name.split(".")[0] in TOP and not any(resolves(parts, folder) for folder in around)
+
+
+@pytest.mark.parametrize(
+    "name, wrong",
+    [
+        ("cuda.cubins.kernel_compiler", False),
+        ("cuda.kernel_compiler", True),
+        ("core.stats.ratio_interval", False),
+        ("core.stats.no_such_statistic", True),
+        ("cuda/cubins/", False),
+        ("cuda/no_such_room/", True),
+        ("subprocess.Popen", False),
+    ],
+)
+def test_stale_names_are_told_apart(name: str, wrong: bool) -> None:
+    assert stale(name, PACKAGE / "core" / "stats.py") == wrong
+
+
+def test_docstrings_name_what_exists() -> None:
+    found = [
+        f"{file.relative_to(PACKAGE)}: {name}"
+        for file in sorted(PACKAGE.rglob("*.py"))
+        for text in docstrings(file)
+        for name in re.findall(r"`([\w/]+[./][\w./]*)(?:: ?\w+)?`", text)
+        if name not in NOT_OURS and stale(name, file)
+    ]
+    assert found == []
 
 
 def cells(page: str, column: int) -> list[str]:

@@ -79,6 +79,47 @@ def test_every_error_is_made_of_a_message() -> None:
     assert not found, f"write msg('... {{name}} ...', name=...) instead of a plain text: {found}"
 
 
+def flattened(tree: ast.AST, names: set[str]) -> list[int]:
+    """The lines where a caught error of ours becomes a plain text: its message would be lost."""
+    found = []
+    for handler in ast.walk(tree):
+        if not isinstance(handler, ast.ExceptHandler) or not handler.name or not handler.type:
+            continue
+        caught = {getattr(n, "id", "") for n in ast.walk(handler.type)}
+        for node in ast.walk(handler) if caught & names else ():
+            whole = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "str"
+            part = node.args[0] if whole and node.args else getattr(node, "value", None)
+            if (whole or isinstance(node, ast.FormattedValue)) and (
+                getattr(part, "id", "") == handler.name
+            ):
+                found.append(node.lineno)
+    return found
+
+
+def test_errors_are_passed_on_with_their_messages() -> None:
+    names = our_errors()
+    found = [
+        f"{file.relative_to(ROOT)}:{line}"
+        for file, tree in trees()
+        for line in flattened(tree, names)
+    ]
+    assert not found, f"write e.message, or one_line(e): str(e) cannot be translated: {found}"
+
+
+@pytest.mark.parametrize(
+    ("code", "seen"),
+    [
+        ("f(reason=str(e))", True), ("f(f'no: {e}')", True), ("f(reason=e.message)", False),
+        ("f(reason=one_line(e))", False), ("f(str(x))", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("caught", ["UsageError", "(OSError, UsageError)"])
+def test_flattened_errors_are_seen(code: str, seen: bool, caught: str) -> None:
+    tree = ast.parse(f"try: g()\nexcept {caught} as e: {code}")
+    assert bool(flattened(tree, {"UsageError"})) == seen
+    assert not flattened(tree, {"TuneError"})
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -68,7 +68,9 @@ class Shop:
         self.start = session = profiles.session(ours, findings=tuple(self.found))
         for name in ("build_rows", "built_entry"):
             self.monkeypatch.setattr(fix, name, getattr(self, f"_{name}"))
-        self.monkeypatch.setattr(fix, "diagnosed", lambda s: replace(s, findings=tuple(self.found)))
+        self.monkeypatch.setattr(
+            fix, "diagnose_session", lambda s: replace(s, findings=tuple(self.found))
+        )
         self.monkeypatch.setattr(fix, "profile_entries", self._profile)
         job = Job(
             ready=Prepared(self.folder, samples.MODEL), options=QUICK, progress=Silent(),

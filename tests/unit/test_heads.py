@@ -7,10 +7,10 @@ import pytest
 
 from tvmscope.core.vision import Anchors
 from tvmscope.errors import UsageError
-from tvmscope.tasks.detect import detect
-from tvmscope.tasks.heads import Context, decode, decode_darknet, recognise
-from tvmscope.tasks.labels import namer
-from tvmscope.tasks.preprocess import Placement
+from tvmscope.images.detect import detect
+from tvmscope.images.heads import Context, decode, decode_darknet, recognise
+from tvmscope.images.labels import namer
+from tvmscope.images.preprocess import Placement
 
 WIDTH, HEIGHT, CLASSES, COUNT = 96, 64, 7, 40
 CENTRED = np.array([[20, 30, 10, 12], [70, 40, 30, 20]], np.float32)

@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from tvmscope.errors import PictureError, UsageError
+from tvmscope.images import image_files
 from tvmscope.models import download
-from tvmscope.tasks import images
 
 RED, WHITE = (255, 0, 0), (255, 255, 255)
 
@@ -27,7 +27,7 @@ def stored(image: Image.Image, path: Path, **more: object) -> Path:
 
 
 def pixels(path: Path) -> np.ndarray:
-    image = images.read(path)
+    image = image_files.read(path)
     assert image.mode == "RGB"
     return np.asarray(image)
 
@@ -99,12 +99,12 @@ def test_one_pixel(tmp_path: Path) -> None:
 
 def test_20000_pixels_wide(tmp_path: Path) -> None:
     path = stored(Image.new("L", (20_000, 5_000)), tmp_path / "a.png")
-    assert images.read(path).size == (20_000, 5_000)
+    assert image_files.read(path).size == (20_000, 5_000)
 
 
 def refused(path: Path, *words: str) -> None:
     with pytest.raises(PictureError) as caught:
-        images.read(path)
+        image_files.read(path)
     text = str(caught.value)
     assert "\n" not in text
     assert path.name in text
@@ -147,18 +147,18 @@ def test_a_folder_gives_its_pictures_in_order(tmp_path: Path) -> None:
     for name in ("b.JPG", "a.png", "notes.txt", ".hidden.png"):
         (tmp_path / name).touch()
     named = tmp_path / "notes.txt"
-    assert [p.name for p in images.find([named, tmp_path])] == ["notes.txt", "a.png", "b.JPG"]
+    assert [p.name for p in image_files.find([named, tmp_path])] == ["notes.txt", "a.png", "b.JPG"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="contains no images"):
-        images.find([tmp_path / "empty"])
+        image_files.find([tmp_path / "empty"])
 
 
 def test_the_packages_own_picture_is_a_cat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (found,) = images.find([Path("cat")])
-    assert images.read(found).size == (451, 300)
+    (found,) = image_files.find([Path("cat")])
+    assert image_files.read(found).size == (451, 300)
     Image.new("RGB", (3, 2)).save(tmp_path / "cat", format="PNG")
-    assert images.find([Path("cat")]) == [Path("cat")], "a file of that name comes first"
+    assert image_files.find([Path("cat")]) == [Path("cat")], "a file of that name comes first"
 
 
 def test_an_address_is_downloaded_once_and_not_where_that_is_off(
@@ -174,11 +174,11 @@ def test_an_address_is_downloaded_once_and_not_where_that_is_off(
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}/a.png"
         with pytest.raises(PictureError, match="downloads are off"):
-            images.find([url], offline=True)
-        (found,) = images.find([url])
+            image_files.find([url], offline=True)
+        (found,) = image_files.find([url])
         server.shutdown()
         thread.join()
-    assert images.read(found).size == (3, 2)
-    assert images.find([url], offline=True) == [found], "it is in the cache"
+    assert image_files.read(found).size == (3, 2)
+    assert image_files.find([url], offline=True) == [found], "it is in the cache"
     with pytest.raises(PictureError, match="cannot download"):
-        images.find([url.replace("a.png", "b.png")])
+        image_files.find([url.replace("a.png", "b.png")])

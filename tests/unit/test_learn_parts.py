@@ -13,13 +13,17 @@ from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import Loop, Roof
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, UsageError
-from tvmscope.learn import catalog, page, pictures
+from tvmscope.learn import catalog, plots
 from tvmscope.learn import run as running
-from tvmscope.learn.facts import Access, Built, HotLoop, Memory, StepRun, Study
+from tvmscope.learn import setting as settings
+from tvmscope.learn.compare_steps import compared, explained
+from tvmscope.learn.facts import Access, Built, HotLoop, LessonRun, Memory, StepRun, Study
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.machine_code import hot_loop, same_code
+from tvmscope.learn.pages import terminal
+from tvmscope.learn.pages.json_ import as_json
 from tvmscope.learn.reasons import reasons
-from tvmscope.learn.run import LessonRun, Setting, compared, explained
+from tvmscope.learn.setting import Setting
 from tvmscope.learn.sweep import combinations, played_step
 from tvmscope.machine import caches, counters
 from tvmscope.parsing import parse_assignments
@@ -75,6 +79,13 @@ def test_an_outer_loop_is_not_the_innermost() -> None:
     assert hot is not None
     assert (hot.scalar_math, hot.vector_bits, hot.stores) == (1, 0, 0)
     assert hot.instructions == 4
+
+
+def test_of_two_loops_of_one_sum_the_one_that_reads_it_is_hot() -> None:
+    first = VECTOR.replace("LBB4_4", "LBB4_2").replace("vmovaps\t(%r14), %zmm4", "nop")
+    found = hot_loop(first + VECTOR.replace("main_compute_:", ""))
+    assert found is not None
+    assert found.loads == 3  # as in VECTOR: the first term's loop has one less
 
 
 def test_arm_is_read_too() -> None:
@@ -248,17 +259,68 @@ def test_shares_are_of_as_many_cores_as_steps_use() -> None:
     assert explained(both).steps[1].share == pytest.approx(0.1, rel=0.02)
 
 
+def test_steps_of_one_computation_have_one_roof() -> None:
+    """The first is slow enough for the memory, the second is not: its data came from the cache."""
+    roofs = tuple(
+        Roof(dtype="float32", threads=1, flops_per_s=None, bytes_per_s=rate, how="", level=level)
+        for level, rate in (("DRAM", 1e4), ("L3", 1e5))
+    )
+    study = replace(STUDY, roofs=roofs)
+    run = LessonRun(lesson="x", size=1, study=study, steps=(_run(2.0), _run(0.2)))
+    slow, fast = explained(run).steps
+    assert slow.share is not None
+    assert fast.share is not None
+    assert fast.share / slow.share == pytest.approx(10)
+
+
+def test_a_step_is_compared_with_the_one_it_names() -> None:
+    steps = (
+        _run(1.0, name="plain"),
+        _run(0.2, _built(VECTOR), name="best"),
+        _run(0.8, _built(VECTOR, guards=1), name="small"),
+        replace(_run(0.4, _built(VECTOR * 2, guards=1), name="large"), against="best"),
+    )
+    run = explained(LessonRun(lesson="x", size=1, study=STUDY, steps=steps))
+    last = run.steps[-1]
+    assert last.beside == 2
+    assert terminal.comparison(last).startswith("2 times slower than step 2")
+    assert "a condition stands inside it" in str(last.reasons[0])
+    assert terminal.ratio_of(last) == "0.5x (step 2)"
+    assert [s["compared_with"] for s in as_json(run)["steps"]] == [None] * 3 + ["best"]
+
+
+def test_a_step_that_the_compiler_had_made_already_is_said_to_be_so() -> None:
+    other = VECTOR.replace("%r14", "%r15")
+    assert "LLVM had made the same of it" in _said(
+        _run(1.0, _built(VECTOR)), _run(1.0, _built(other))
+    )
+
+
+def test_a_number_that_a_step_is_about_is_not_changed_by_the_reader() -> None:
+    lesson = catalog.find("unroll")
+    jobs = [running.Job.of(lesson, step, STUDY, {"rows": 8}) for step in lesson.steps]
+    assert [job.shown.get("rows") for job in jobs] == [8, None, 2, 48]
+    assert "rows" not in jobs[-1].chosen
+
+
+def test_steps_are_compared_with_steps_before_them() -> None:
+    for lesson in catalog.lessons().values():
+        names = [step.name for step in lesson.steps]
+        for place, step in enumerate(lesson.steps):
+            assert step.against is None or step.against in names[:place], (lesson.name, step.name)
+
+
 def test_plots_are_as_long_as_speeds() -> None:
     console = Console(file=StringIO(), width=100, color_system=None)
     failed = StepRun(name="z", title="z", failure="no")
-    console.print(pictures.Plot([_run(1.0, name="x"), _run(0.5, name="y"), failed]))
+    console.print(plots.Plot([_run(1.0, name="x"), _run(0.5, name="y"), failed]))
     first, second, third = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert second.count("█") == 2 * first.count("█") == 40
     assert "failed" in third
 
 
 def test_a_picture_is_svg_with_every_name() -> None:
-    document = pictures.svg("title", [_run(1.0, name="naive"), _run(0.5, name="tiled")], 0.004)
+    document = plots.svg("title", [_run(1.0, name="naive"), _run(0.5, name="tiled")], 0.004)
     assert document.startswith("<?xml")
     assert "naive" in document
     assert "tiled" in document
@@ -294,8 +356,8 @@ def test_a_machine_without_a_compiler_has_no_shares_but_every_step(
     def fails(*_: object, **__: object) -> None:
         raise BuildError("cc could not build the roof kernels")
 
-    monkeypatch.setattr(running, "run_within", fails)
-    roofs, (warning,) = running.known_roofs(TARGET, Silent())
+    monkeypatch.setattr(settings, "run_within", fails)
+    roofs, (warning,) = settings.known_roofs(TARGET, Silent())
     assert roofs == ()
     assert "roofs are unknown" in warning
     run = explained(LessonRun(lesson="x", size=1, study=STUDY, steps=(_run(1.0), _run(0.5))))
@@ -304,7 +366,7 @@ def test_a_machine_without_a_compiler_has_no_shares_but_every_step(
     text = StringIO()
     for width in (40, 130):  # a narrow terminal shows all of it too
         console = Console(file=text, width=width, color_system=None)
-        for part in page.measured(run, ir=False, asm=True):
+        for part in terminal.measured(run, ir=False, asm=True):
             console.print(part)
     assert "machine code: unchanged" in text.getvalue()
 
@@ -324,9 +386,10 @@ def test_what_cannot_be_shown_is_said_and_the_lesson_goes_on(
         raise BuildError("no C++ compiler found to link the artifact")
 
     monkeypatch.setattr(running, "run_within", fails)
+    monkeypatch.setattr(settings, "run_within", fails)
     lesson = catalog.find("profile")
     found = running.run(lesson, Setting(target=TARGET))
-    said = " ".join(_printed(40, *page.pages(found, lesson)).split())
+    said = " ".join(_printed(40, *terminal.pages(found, lesson)).split())
     assert "What cannot be shown on this machine" in said
     assert "no C++ compiler found" in said
     assert "By how many percent" in said, "the exercise is still there"
@@ -338,7 +401,7 @@ def test_every_name_and_number_is_whole_at_any_width(width: int) -> None:
     counted = counters.Counted(values={}, missing="this machine does not let programs count")
     runs = (_run(1.0, name="naive"), replace(_run(0.5, name="tiled"), counted=counted))
     run = LessonRun(lesson="x", size=1, study=replace(STUDY, roofs=roofs), steps=runs)
-    page_ = _printed(width, *page.measured(explained(run), ir=True, asm=True))
+    page_ = _printed(width, *terminal.measured(explained(run), ir=True, asm=True))
     said = " ".join(page_.split())
     assert "…" not in page_
     for words in ("naive", "tiled", "1.00 s", "500 ms", "10%", "20%", "2x", "GFLOP/s", "roof"):
@@ -357,7 +420,7 @@ def test_code_has_the_terminals_own_colours(
     said: str, theme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLORFGBG", said)
-    assert page._theme() == theme
+    assert terminal._theme() == theme
 
 
 def test_a_machine_with_one_core_says_what_it_cannot_show() -> None:
@@ -398,7 +461,7 @@ def test_a_lesson_is_whole(lesson: Lesson) -> None:
         assert played_step(lesson, (parameter.name,)) in names
     text = StringIO()
     console = Console(file=text, width=80, color_system=None)
-    for part in (*page.opening(lesson), *page.question(lesson)):
+    for part in (*terminal.opening(lesson), *terminal.question(lesson)):
         console.print(part)
     assert str(lesson.title) in " ".join(text.getvalue().split())
 
@@ -406,7 +469,7 @@ def test_a_lesson_is_whole(lesson: Lesson) -> None:
 def test_the_list_names_every_lesson() -> None:
     text = StringIO()
     console = Console(file=text, width=100, color_system=None)
-    for part in page.listing(catalog.lessons()):
+    for part in terminal.listing(catalog.lessons()):
         console.print(part)
     assert all(name in text.getvalue() for name in catalog.lessons())
 

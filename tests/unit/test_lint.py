@@ -90,4 +90,5 @@ def test_the_table_of_the_docs_is_this_one() -> None:
 def test_no_name_is_listed_twice() -> None:
     names = [call.name for call in OLD_CALLS]
     assert len(names) == len(set(names))
-    assert all(re.fullmatch(r"[\w.]+", name) for name in names)
+    assert all(re.fullmatch(r"\.?\w[\w.]*(\(\w+=\))?", name) for name in names)
+    assert all(bool(call.on) == call.name.startswith(".") for call in OLD_CALLS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tvmscope.core.vision import LIKENESS, Answer, Box, Label, Sighting
-from tvmscope.tasks.match import match, pair_boxes, same_labels
+from tvmscope.images.match import match, pair_boxes, same_labels
 
 
 def box(index: int, left: float, score: float = 0.9, wide: float = 100) -> Box:

@@ -10,10 +10,10 @@ import pytest
 from support.trials import ARM, AVX2, AVX512, CONV, H100, TVM, ZEN, trial, validated
 from tvmscope.compiler.schedules import cpu, rule_named
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import Candidate, Trial, origins
+from tvmscope.core.tuning import SHIPPED_NAME, Candidate, Trial, origins
 from tvmscope.errors import UsageError
 from tvmscope.tuning.records import lookup as records
-from tvmscope.tuning.records.database import SHIPPED_NAME, Database, append
+from tvmscope.tuning.records.database import Database, append
 from tvmscope.tuning.records.matching import Found, Host, choose
 
 HOST = Host(target=AVX2, threads=2, tvm=TVM, cpu="a CPU")

@@ -193,3 +193,16 @@ def test_the_gist_of_a_long_error_is_a_line() -> None:
     assert one_line(RunError("first\nsome Error: here\nlast")) == "some Error: here"
     assert len(one_line(RunError("x" * 1000))) == 1000, "what we say ourselves stays whole"
     assert len(one_line(ValueError("x" * 1000))) == 300
+
+
+def test_the_place_in_onnx_runtimes_own_code_is_left_out_of_its_message() -> None:
+    said = (
+        "[ONNXRuntimeError] : 1 : FAIL : /onnxruntime_src/onnxruntime/core/graph/model.cc:256 "
+        "onnxruntime::Model::Model(onnx::ModelProto&&, const onnxruntime::PathString&, "
+        "const onnxruntime::IOnnxRuntimeOpSchemaRegistryList*) "
+        "Unsupported model IR version: 13, max supported IR version: 12"
+    )
+    assert one_line(RuntimeError(said)) == (
+        "[ONNXRuntimeError] : 1 : FAIL : "
+        "Unsupported model IR version: 13, max supported IR version: 12"
+    )

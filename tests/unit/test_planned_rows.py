@@ -120,7 +120,7 @@ def test_onnx_is_exported_for_backends_that_are_here_and_want_it(
     known: dict[str, Backend],
 ) -> None:
     def wanted(**more: Any) -> bool:
-        made = plan.without_needless_export(Options(**more), (samples.CPU,))
+        made = plan.with_needed_export(Options(**more), (samples.CPU,))
         return made.load.need_onnx
 
     assert wanted()

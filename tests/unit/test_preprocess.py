@@ -11,8 +11,8 @@ from PIL import Image
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.vision import PRESETS, Anchors, Preprocess, Vision
 from tvmscope.errors import UsageError
+from tvmscope.images.preprocess import frame_of, preprocess, recognise
 from tvmscope.storage.codec import decode, encode
-from tvmscope.tasks.preprocess import frame_of, preprocess, recognise
 
 
 def spec(*shape: int, dtype: str = "float32") -> TensorSpec:

@@ -20,8 +20,8 @@ from tvmscope.profiling.kernels import merge, profile_row, summarize
 from tvmscope.progress import Silent
 from tvmscope.stages import profile
 from tvmscope.stages.job import Job
+from tvmscope.stages.measure_rows import MeasuredRows
 from tvmscope.stages.options import Options
-from tvmscope.stages.race import Raced
 from tvmscope.workflow import analyze
 
 
@@ -135,8 +135,8 @@ def test_an_interrupted_profile_keeps_the_measured_rows(
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    raced = Raced(session.results, session.comparisons)
-    monkeypatch.setattr(analyze, "race", lambda *_, **__: raced)
+    measured = MeasuredRows(session.results, session.comparisons)
+    monkeypatch.setattr(analyze, "measure_rows", lambda *_, **__: measured)
     monkeypatch.setattr(analyze, "plan_rows", lambda *_: [])
     monkeypatch.setattr(analyze, "build_rows", lambda *_, **__: ())
     monkeypatch.setattr(analyze, "profile_rows", interrupted)
@@ -147,7 +147,7 @@ def test_an_interrupted_profile_keeps_the_measured_rows(
         session=replace(session, results=()),
     )  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
-        analyze.measure(job)
+        analyze.analyze_loaded(job)
     kept = load(tmp_path)
     assert len(kept.results) == len(session.results)
     assert not kept.complete

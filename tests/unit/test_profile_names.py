@@ -14,7 +14,7 @@ from tvmscope.backends.profilers.onnxruntime import read_events
 from tvmscope.backends.profilers.openvino import OpenVinoProfiler, without_first
 from tvmscope.backends.profilers.openvino_host import HostCost
 from tvmscope.backends.profilers.torch import find_sources
-from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
+from tvmscope.compiler.describe.onnx_nodes import SourceGraph, match
 from tvmscope.core.prepared import operators
 from tvmscope.core.prepared.operators import Operators
 

@@ -28,10 +28,10 @@ from tvmscope.progress import Silent
 from tvmscope.stages import build, job
 from tvmscope.stages.artifact import inputs_for
 from tvmscope.stages.build import build_rows
+from tvmscope.stages.measure_rows import Expected, measure_rows, unmeasured
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import plan_rows
 from tvmscope.stages.planning.rows import PlannedRow
-from tvmscope.stages.race import Expected, not_yet, race
 from tvmscope.tuning.records.matching import Found
 
 READY = Prepared(Path("nowhere"), samples.MODEL)
@@ -143,7 +143,7 @@ def test_a_failed_build_is_the_rows_reason_and_the_others_go_on(shop: Shop, tmp_
     first, second = built([planned(), planned("tvm")], tmp_path)
     assert first.failure == "no linker"
     assert second.build_s == 1.5
-    assert [r.status for r in not_yet([first, second]).results] == ["failed", "interrupted"]
+    assert [r.status for r in unmeasured([first, second]).results] == ["failed", "interrupted"]
 
 
 def test_a_wrong_request_ends_the_building(shop: Shop, tmp_path: Path) -> None:
@@ -175,14 +175,14 @@ def test_a_race_loads_verifies_measures_and_compares(tmp_path: Path) -> None:
     seen: list[Any] = []
     entries = [fakes.entry("tvmscope"), fakes.entry("onnxruntime", run_s=0.01)]
     expected = Expected(tmp_path / "reference.npz", "torch")
-    raced = race(entries, QUICK, expected, Silent(), on_update=seen.append)
-    assert [r.status for r in raced.results] == ["ok", "ok"]
-    assert raced.results[0].accuracy is not None
-    assert raced.results[0].accuracy.reference == "torch"
-    (found,) = raced.comparisons
+    measured = measure_rows(entries, QUICK, expected, Silent(), on_update=seen.append)
+    assert [r.status for r in measured.results] == ["ok", "ok"]
+    assert measured.results[0].accuracy is not None
+    assert measured.results[0].accuracy.reference == "torch"
+    (found,) = measured.comparisons
     assert (found.key.name, found.against.name) == ("tvmscope", "onnxruntime")
     assert found.verdict == "faster"
-    assert seen[-1] == raced
+    assert seen[-1] == measured
     assert seen[0].comparisons == ()
 
 
@@ -206,13 +206,14 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Listening:
 
 def test_a_job_saves_each_step_and_says_where(listening: Listening, tmp_path: Path) -> None:
     options = Options(output=tmp_path / "out")
-    with job.begun("net", options, (samples.CPU,), "cpu", listening) as at_work:
+    with job.loaded_job("net", options, (samples.CPU,), "cpu", listening) as at_work:
         assert not (tmp_path / "out").exists(), "nothing is there before there is something to keep"
         at_work.keep(replace(at_work.session, warnings=("first",)))
         assert load(tmp_path / "out").warnings == ("first",)
         assert not load(tmp_path / "out").complete
         assert listening.folders == []
-        at_work.finish()
+        at_work.save_complete()
+        at_work.write_reports()
     assert load(tmp_path / "out").complete
     assert (tmp_path / "out" / "report.html").is_file()
     assert listening.folders == [tmp_path / "out"]
@@ -222,7 +223,7 @@ def test_an_interrupted_job_says_where_it_is_kept(listening: Listening, tmp_path
     options = Options(output=tmp_path / "out")
 
     def work() -> None:
-        with job.begun("net", options, (samples.CPU,), "cpu", listening) as at_work:
+        with job.loaded_job("net", options, (samples.CPU,), "cpu", listening) as at_work:
             at_work.keep(at_work.session)
             raise KeyboardInterrupt
 
@@ -234,7 +235,7 @@ def test_an_interrupted_job_says_where_it_is_kept(listening: Listening, tmp_path
 
 def test_a_job_that_kept_nothing_says_nothing(listening: Listening, tmp_path: Path) -> None:
     def work() -> None:
-        with job.begun("net", Options(output=tmp_path), (samples.CPU,), "cpu", listening):
+        with job.loaded_job("net", Options(output=tmp_path), (samples.CPU,), "cpu", listening):
             raise UsageError("not so")
 
     with pytest.raises(UsageError):
@@ -246,6 +247,6 @@ def test_earlier_work_is_not_overwritten(listening: Listening, tmp_path: Path) -
     (tmp_path / "session.json").write_text("{}")
     with (
         pytest.raises(UsageError, match="--force"),
-        job.begun("net", Options(output=tmp_path), (samples.CPU,), "cpu", listening),
+        job.loaded_job("net", Options(output=tmp_path), (samples.CPU,), "cpu", listening),
     ):
         pass

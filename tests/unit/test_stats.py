@@ -139,6 +139,20 @@ def test_smallest_detectable_shrinks_with_rounds() -> None:
     assert many.smallest_detectable < few.smallest_detectable
 
 
+def test_widths_of_a_quotient_add_in_quadrature() -> None:
+    wide = stats.RatioInterval(2.0, 2.0 / 1.3, 2.0 * 1.3, 0.3)
+    narrow = stats.RatioInterval(1.0, 1 / 1.1, 1.1, 0.1)
+    found = stats.ratio_quotient(wide, narrow)
+    half = float(np.hypot(np.log(1.3), np.log(1.1)))
+    assert found == pytest.approx((2.0, 2.0 * np.exp(-half), 2.0 * np.exp(half), np.expm1(half)))
+
+
+def test_a_quotient_without_limits_has_none() -> None:
+    lone = stats.RatioInterval(2.0, None, None, None)
+    found = stats.ratio_quotient(stats.RatioInterval(1.0, 0.9, 1.1, 0.1), lone)
+    assert found == (0.5, None, None, None)
+
+
 def test_geometric_mean() -> None:
     assert stats.geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
     with pytest.raises(ValueError, match="no values"):

@@ -19,17 +19,15 @@ ROOT = Path(tvmscope.__file__).parent
 STORED = (
     "analysis/ablation.py", "analysis/changes.py", "backends", "benchmark",
     "compiler/build.py", "compiler/codegen", "compiler/describe/kernel_ir.py",
-    "compiler/frontends/onnx/importer.py", "compiler/frontends/preflight.py",
-    "compiler/frontends/torch", "compiler/pipeline.py", "compiler/rewrites",
-    "compiler/schedules/apply.py", "compiler/units",
+    "compiler/frontends", "compiler/passes/__init__.py", "compiler/pipeline.py",
+    "compiler/rewrites", "compiler/schedules/apply.py", "compiler/tunable", "compiler/units",
     "core/comparison.py", "core/diagnosis/findings.py", "core/diagnosis/remarks.py", "diagnose",
     "machine/load.py",
     "measure", "models/api.py", "models/darknet", "models/download.py", "models/flat.py",
-    "models/loaders", "models/prepare.py", "profiling", "runtime", "stages", "tuning/job",
-    "tuning/plan.py", "tuning/proof/parts.py", "tuning/proof/prove.py",
-    "tuning/records/matching.py", "workflow/ablating", "workflow/analyze.py", "workflow/bench.py",
+    "models/loaders", "models/prepare.py", "profiling", "runtime", "stages", "tuning",
+    "workflow/ablating", "workflow/analyze.py", "workflow/bench.py",
     "workflow/bisecting", "workflow/comparing/artifacts.py", "workflow/fixing",
-    "workflow/profile.py", "workflow/run.py",
+    "workflow/profile.py", "workflow/run.py", "workflow/suiting",
 )  # fmt: skip
 """Modules and folders whose findings, reasons, warnings, notes and remarks end up in a session."""
 FIELDS = frozenset(
@@ -37,6 +35,8 @@ FIELDS = frozenset(
     | {"warnings", "notes"}
 )
 LISTS = frozenset({"warnings", "remarks", "notes", "problems", "troubles"})
+REFUSING = ("compiler/frontends", "tuning/search", "tuning/trials")
+"""Where all errors are reasons that people read: why a node is refused, why a trial failed."""
 FOREIGN = frozenset(
     {"ValueError", "TypeError", "AssertionError", "OSError", "UsageError", "LoadError"}
 )
@@ -79,7 +79,7 @@ def is_sentence(node: ast.expr | None) -> bool:
     return False
 
 
-def told(tree: ast.AST) -> Iterator[ast.expr]:
+def told(tree: ast.AST, foreign: frozenset[str] = FOREIGN) -> Iterator[ast.expr]:
     """The expressions whose value people will read in a session."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -89,7 +89,7 @@ def told(tree: ast.AST) -> Iterator[ast.expr]:
                 if kind in ("append", "extend") and owner in LISTS:
                     yield node.args[0]
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
-            if name(node.exc.func) not in FOREIGN:
+            if name(node.exc.func) not in foreign:
                 yield node.exc.args[0]
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -112,6 +112,13 @@ def test_stored_texts_are_messages(file: Path) -> None:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     plain = [f"line {n.lineno}: {ast.unparse(n)}" for n in told(tree) if is_sentence(n)]
     assert plain == [], "make it with messages.msg"
+
+
+@pytest.mark.parametrize("file", files(REFUSING), ids=lambda f: str(f.relative_to(ROOT)))
+def test_reasons_of_refusals_are_messages(file: Path) -> None:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    plain = [f"line {n.lineno}" for n in told(tree, frozenset()) if is_sentence(n)]
+    assert plain == [], "raise an error of ours, made with messages.msg"
 
 
 def extracted() -> Iterator[tuple[str, ast.expr]]:

@@ -12,6 +12,7 @@ import pytest
 from support.suite_rows import ROWS, row
 from tvmscope.analysis.suite import moves, summarize
 from tvmscope.errors import SchemaError, UsageError
+from tvmscope.messages import Message, msg
 from tvmscope.parsing import parse_bytes
 from tvmscope.report import suite as documents
 from tvmscope.stages.options import Options
@@ -90,6 +91,16 @@ def test_rows_are_read_again_and_the_latest_counts(tmp_path: Path) -> None:
         store.append(kept)
     assert read(tmp_path) == [kept, row("b", "timed out")]
     assert kept.fallback_share == 0.25
+
+
+def test_reasons_can_still_be_translated_when_they_are_read_again(tmp_path: Path) -> None:
+    reason = msg("did not answer for {timeout:g} s", timeout=3)
+    with opened(tmp_path) as store:
+        store.append(row("a", "timed out", reason=reason, others={"torch": reason}))
+    (found,) = read(tmp_path)
+    for text in (found.reason, found.others["torch"]):
+        assert isinstance(text, Message)
+        assert (text, text.id) == (reason, reason.id)
 
 
 def test_a_line_that_was_being_written_is_dropped(tmp_path: Path) -> None:

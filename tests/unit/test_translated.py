@@ -15,13 +15,14 @@ ROOT = Path(tvmscope.__file__).parent
 MAKERS = {"_": 1, "plural": 2, "msg": 1, "msgn": 2, "marked": 1, "word": 1}
 """Whose first arguments extractors read."""
 SILENT = (
-    "compiler", "cuda", "tuning/search", "tuning/trials", "tuning/records", "tuning/farm",
+    "compiler/describe/machine_code.py", "compiler/describe/pass_dump.py", "compiler/manifest",
+    "compiler/bisect/reproducers", "cuda/space.py", "cuda/library/cublaslt.py",
     "runtime/load_model.py", "runtime/tvm_compat.py", "report/formats/trace.py",
     "report/formats/google_benchmark.py",
 )  # fmt: skip
-"""Rooms that speak to people through messages (`test_stored_texts`, `test_error_messages`) alone,
-and whose other texts are code, logs and records; the loader that an artifact carries; formats that
-programs read."""
+"""Lines of loop trees, differences and scripts, which are code; what authors of plug-ins read; why
+a configuration is left out, which nobody reads; what an artifact carries, which runs without this
+package; formats that programs read."""
 FOREIGN = frozenset(
     {"ValueError", "TypeError", "AssertionError", "OSError", "KeyError", "AttributeError"}
 )
@@ -36,13 +37,14 @@ KNOWN = frozenset(
     {
         # vocabularies whose words are marked beside them, and names that programs read
         "with nothing", "no effect", "one sample", "not measured", "its own first run",
-        "diagnosis rule", "cache misses", "row sums", "padded transpose", "conv2d in blocks",
+        "diagnosis rule", "row sums", "padded transpose", "conv2d in blocks",
         "tvm cuda", "an unknown distribution", "a server with key {}", "Usage: ",
-        "timed out", "disk full", "speedup over {}", "it ended", "not ready after {} s",
-        "it has {} threads after its imports",
+        "timed out", "disk full", "speedup over {}", "schedule rule", "similar record",
+        "kernel compiler", "farm client",
         # what older scripts print, and what other programs say
         "avg latency (ms): {}\n", "model name", "out of memory", "can't allocate memory",
         "cannot allocate memory", "Fatal Python error", "Error message:", "Definition of a {}:",
+        "Error caught from RPC call:", "unknown activation",
         # the layout of pictures and terminals
         "offset points", "lower right", "bold underline", "Glyph .* missing from font",
         "#left { width: 60%; } #loops { height: auto; } #said { height: auto; color: $warning; }",
@@ -126,6 +128,31 @@ def test_nothing_is_translated_while_modules_are_imported() -> None:
         for line in early(ast.parse(file.read_text(encoding="utf-8")))
     ]
     assert found == [], "write msg(...) or marked(...), and render it where it is shown"
+
+
+def untold(tree: ast.AST) -> Iterator[int]:
+    """Lines that report progress in plain texts, single words included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = ast.unparse(node.func.value)
+            if node.func.attr in ("stage", "step", "note") and owner.endswith("progress"):
+                texts = (a for a in node.args if isinstance(a, ast.Constant | ast.JoinedStr))
+                yield from (t.lineno for t in texts if re.search("[a-z]{2}", ast.unparse(t)))
+
+
+def test_progress_is_reported_in_messages() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}:{line}"
+        for file in sorted(ROOT.rglob("*.py"))
+        for line in untold(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    assert found == [], "write progress.stage(msg('compile'), ...)"
+
+
+def test_plain_progress_is_seen() -> None:
+    assert list(untold(ast.parse("progress.stage('compile', name)")))
+    assert list(untold(ast.parse("run.job.progress.step(1, 2, f'{n} sizes')")))
+    assert not list(untold(ast.parse("progress.stage(msg('compile'), f'{a} {b}')")))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.profile import KernelTime
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 
@@ -33,7 +33,7 @@ def align(session: Session) -> tuple[Group[RowKey], ...]:
 
 
 def groups(kernels: Iterable[tuple[K, KernelTime]]) -> tuple[Group[K], ...]:
-    """The connected components of (side, kernel) pairs that share source operators."""
+    """Return the connected components of (side, kernel) pairs that share source operators."""
     pairs = list(kernels)
     leader: dict[str, str] = {}
 
@@ -58,9 +58,3 @@ def groups(kernels: Iterable[tuple[K, KernelTime]]) -> tuple[Group[K], ...]:
     return tuple(
         Group(source_ops=tuple(members.get(key, ())), times_s=spent) for key, spent in times.items()
     )
-
-
-def attributed(profile: Profile) -> float:
-    """The share of kernel time whose source operators are known."""
-    known = sum(k.total_s for k in profile.kernels if k.source_ops)
-    return known / profile.total_s if profile.total_s else 0.0

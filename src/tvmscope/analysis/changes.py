@@ -6,7 +6,6 @@ relative to a backend that both sessions measured in turns with it, and the two 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from tvmscope.analysis.alignment import groups
@@ -16,7 +15,7 @@ from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.profile import Profile
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
-from tvmscope.core.stats import RatioInterval, ratio_interval
+from tvmscope.core.stats import RatioInterval, ratio_interval, ratio_quotient
 from tvmscope.core.vision import Sighting
 from tvmscope.errors import Incomparable
 from tvmscope.messages import Text, msg
@@ -45,7 +44,7 @@ class RowChange:
     ours: bool = True
     """See `Variant.is_ours`."""
     spreads: tuple[stats.Moments, stats.Moments] | None = None
-    """Of the times before and after."""
+    """Mean, median and spread of the times before and after."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +177,7 @@ def _times(row: Result) -> Measurement:
 
 
 def _speed(through: Pair | None) -> float:
-    """How many times slower the machine was after than before, according to the common backend."""
+    """Return how many times slower the machine became, according to the common backend."""
     if through is None:
         return 1.0
     return stats.median_s(_times(through[1])) / stats.median_s(_times(through[0]))
@@ -188,7 +187,7 @@ def _row(old: Result, new: Result, through: Pair | None) -> RowChange:
     before_s, after_s = stats.median_s(_times(old)), stats.median_s(_times(new))
     interval = RatioInterval(before_s / after_s, None, None, None)
     if through is not None:
-        interval = _quotient(
+        interval = ratio_quotient(
             ratio_interval(_times(old).rounds_s, _times(through[0]).rounds_s),
             ratio_interval(_times(new).rounds_s, _times(through[1]).rounds_s),
         )
@@ -205,19 +204,6 @@ def _row(old: Result, new: Result, through: Pair | None) -> RowChange:
         ours=old.key.is_ours,
         spreads=(stats.moments(_times(old)), stats.moments(_times(new))),
     )
-
-
-def _quotient(before: RatioInterval, after: RatioInterval) -> RatioInterval:
-    """The quotient of two independent ratios: half-widths of the logarithms add in quadrature."""
-    centre = math.log(before.ratio / after.ratio)
-    widths = []
-    for part in (before, after):
-        if part.lo is None or part.hi is None:
-            return RatioInterval(math.exp(centre), None, None, None)
-        widths.append(math.log(part.hi / part.lo) / 2)
-    half = math.hypot(*widths)
-    low, high = math.exp(centre - half), math.exp(centre + half)
-    return RatioInterval(math.exp(centre), low, high, math.expm1(half))
 
 
 def _profile(session: Session, row: Result) -> Profile | None:

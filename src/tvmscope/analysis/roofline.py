@@ -60,18 +60,18 @@ class Limits:
     """From the slowest memory to the fastest cache."""
 
     def least_s(self, kernel: KernelTime) -> float | None:
-        """The shortest time that the roofs allow for all calls; None where nothing is known."""
+        """Return the least time that the roofs allow for all calls; None if nothing is known."""
         times = [t for t in (self.compute_s(kernel), self.memory_s(kernel)) if t is not None]
         return max(times, default=None)
 
     def compute_s(self, kernel: KernelTime) -> float | None:
-        """The time that its flops take at the compute roof."""
+        """Return the time that its flops take at the compute roof."""
         if self.flops_per_s is None or kernel.flops is None:
             return None
         return kernel.flops / self.flops_per_s
 
     def memory_s(self, kernel: KernelTime) -> float | None:
-        """The time that its bytes take from the memory they must have come from."""
+        """Return the time that its bytes take from the memory they must have come from."""
         if not self.levels or kernel.bytes is None:
             return None
         allowed = [
@@ -90,7 +90,7 @@ class Limits:
 
 
 def limits(session: Session, profile: Profile, threads: int | None = None) -> Limits:
-    """The roofs for a profile's device, precision and threads (its own, unless others are given).
+    """Return the roofs for a profile's device, precision and threads (or the given ones).
 
     What fewer threads can do, more can too: the best roof of up to that many threads counts.
     """
@@ -120,7 +120,7 @@ def _levels(roofs: list[Roof]) -> tuple[Level, ...]:
 
 
 def points(session: Session) -> tuple[Point, ...]:
-    """Every kernel whose flops, bytes and roofs are known."""
+    """Return every kernel whose flops, bytes and roofs are known."""
     found = []
     for profile in session.profiles:
         roofs = limits(session, profile)

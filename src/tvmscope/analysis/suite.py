@@ -16,7 +16,7 @@ from tvmscope.messages import marked
 OVER = (1.0, 1.5, 2.0)
 """Speed-ups whose share is counted."""
 BINS = (0.0, 0.25, 0.5, 0.8, 0.95, 1.05, 1.25, 1.5, 2.0, 4.0)
-"""Where the bins of the distribution begin; the last has no end."""
+"""The lower ends of the distribution's bins; the last bin has no upper end."""
 CLEAR = 0.1
 """A ratio of ratios from two runs has no interval: only a change of a tenth is called."""
 
@@ -48,7 +48,7 @@ class Summary:
     """Problems that are right with some operators in their framework."""
     against: tuple[Against, ...]
     slowest: tuple[SuiteRow, ...]
-    """Those furthest behind another backend, the worst first."""
+    """The problems furthest behind another backend, the worst first."""
     hosts: tuple[str, ...]
     took_s: float
 
@@ -59,7 +59,7 @@ class Summary:
 
 
 def summarize(rows: Sequence[SuiteRow], top: int = 20) -> Summary:
-    """The summary of a suite's rows; each speed-up is of one host, measured in turns."""
+    """Return the summary of a suite's rows; each speed-up is of one host, measured in turns."""
     counts = Counter(row.outcome for row in rows)
     right = [row for row in rows if row.is_right]
     names = sorted({name for row in right for name in row.speedups})
@@ -105,13 +105,13 @@ class Move:
     before: str | None
     after: str | None
     against: str | None = None
-    """The backend that both runs measured in turns with ours: it stands for the machine."""
+    """The backend that both runs measured in turns with ours; it represents the machine's speed."""
     ratio: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moves:
-    """What moved, and how many problems could not be compared in speed."""
+    """The changes, and how many problems could not be compared in speed."""
 
     moves: tuple[Move, ...]
     compared: int

@@ -1,7 +1,7 @@
 """Splits the difference to the fastest profiled backend into operators and host time.
 
-Both sides are taken apart in the same way. A plain run is the sum over its kernels, plus the
-measured time between them, minus what the profiler added; what is then left over is unexplained.
+Both sides are split in the same way. A plain run is the sum over its kernels, plus the measured
+time between them, minus the profiler's overhead; the remainder is unexplained.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _between(session: Session, ours: Profile, theirs: Profile) -> Waterfall:
 
 
 def _operators(ours: Profile, theirs: Profile) -> list[Bar]:
-    """A bar per group of source operators, the largest loss first.
+    """Return a bar per group of source operators, the largest loss first.
 
     Kernels of unknown origin get no bar: their time ends up in what is unexplained.
     """
@@ -124,7 +124,7 @@ def _beside_kernels(ours: Profile, theirs: Profile) -> list[Bar]:
 
 
 def _host_s(profile: Profile) -> float:
-    """The host time; time that no instrument measured stays unexplained."""
+    """Return the host time; time that no instrument measured stays unexplained."""
     return profile.host_s or 0.0
 
 

@@ -1,4 +1,4 @@
-"""What a 3x3 convolution costs, direct or Winograd; the compiler and a diagnosis rule use it.
+"""The cost of a 3x3 convolution, direct or Winograd; the compiler and a diagnosis rule use it.
 
 Costs are multiplications per input and output channel.
 """
@@ -15,16 +15,16 @@ _TRANSFORM_SHARE = {2: 1.3, 4: 1.5}
 
 
 def direct(batch: int, rows: int, columns: int) -> float:
-    """The cost of the direct convolution."""
+    """Return the cost of the direct convolution."""
     return 9.0 * max(batch * rows * columns, _WEIGHT_LOAD)
 
 
 def cost(tile: int, batch: int, rows: int, columns: int) -> float:
-    """The cost of Winograd with output tiles of `tile` x `tile`."""
+    """Return the cost of Winograd with output tiles of `tile` x `tile`."""
     tiles = batch * -(-rows // tile) * -(-columns // tile)
     return float((tile + 2) ** 2 * max(tiles, _WEIGHT_LOAD) * _TRANSFORM_SHARE[tile])
 
 
 def best_tile(batch: int, rows: int, columns: int) -> int:
-    """The cheapest tile."""
+    """Return the cheapest tile."""
     return min(TILES, key=lambda tile: cost(tile, batch, rows, columns))

@@ -1,4 +1,4 @@
-"""What a backend is: a manifest, and a runner that lives in a worker process."""
+"""The interface of a backend: a manifest, and a runner that lives in a worker process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from tvmscope.storage.files import map_npz
 
 
 class Runner(Protocol):
-    """A loaded model with its inputs set; it lives in a worker process."""
+    """A loaded model with its inputs set; it lives in a worker process.
+
+    It may also have `profiler()`, which returns a `Profiler` for the same model, and on a GPU
+    `time_device(n)`: seconds on the device for each of `n` runs.
+    """
 
     settings: dict[str, str]
     """The settings that were chosen, for the session."""
@@ -29,20 +33,6 @@ class Runner(Protocol):
 
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         """Run once and return the outputs by name."""
-
-
-class Profiled(Protocol):
-    """A runner that can time its kernels; the backend's manifest says so."""
-
-    def profiler(self) -> Profiler:
-        """Return a profiler for the same model."""
-
-
-class DeviceTimer(Protocol):
-    """A runner on a GPU that also measures device time with events."""
-
-    def time_device(self, n: int) -> list[float]:
-        """Seconds on the device for each of `n` runs."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +125,7 @@ class Backend:
     """The compiler pipeline whose artifact it runs; None for backends that need no artifact."""
     searches: bool = False
     """Whether its schedules are searched before it is compiled: that takes a budget and the device
-    itself, so it is a row only where it is asked for."""
+    itself, so it is a row only if it is requested."""
     tuned: bool = False
     """Whether its artifact is compiled with tuning records; the row exists only if some records
     apply."""
@@ -150,7 +140,7 @@ class Backend:
 
 
 def idle_s(spans: Iterable[tuple[float, float]], start: float, end: float) -> float:
-    """The time between `start` and `end` that lies in none of the (start, end) spans."""
+    """Return the time between `start` and `end` that is in none of the (start, end) spans."""
     idle, last = 0.0, start
     for first, until in sorted(spans):
         idle += max(0.0, first - last)
@@ -159,7 +149,7 @@ def idle_s(spans: Iterable[tuple[float, float]], start: float, end: float) -> fl
 
 
 def read_inputs(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The prepared model's inputs by name; all workers share the file's memory."""
+    """Return the prepared model's inputs by name; all workers share the file's memory."""
     return map_npz(folder / "inputs.npz")
 
 
@@ -174,7 +164,7 @@ def decoy(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def require_onnx(folder: Path) -> Path:
-    """The prepared model's ONNX file; a torch model may have failed to export."""
+    """Return the prepared model's ONNX file; a torch model may have failed to export."""
     file = folder / "model.onnx"
     if not file.exists():
         note = folder / "onnx_error.txt"

@@ -1,7 +1,7 @@
 """ONNX Runtime with full graph optimisation, sequential execution and all threads in one pool.
 
-On a GPU: the CUDA provider with exhaustive search of cuDNN's algorithms, tensors that stay on the
-device, and a CUDA graph as a row of its own; float16 is the converted model.
+On a GPU it uses the CUDA provider with exhaustive search of cuDNN's algorithms, tensors that stay
+on the device, and a CUDA graph as a separate row; float16 is the converted model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvmscope.messages import Text, msg
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _PLACE = "cuda"
-"""Where the CUDA provider keeps its tensors."""
+"""The device on which the CUDA provider keeps its tensors."""
 
 
 class _Runner:

@@ -59,7 +59,7 @@ class _Runner:
 
 
 def filled_request(model: Any, folder: Path) -> Any:
-    """An infer request with the prepared inputs in place."""
+    """Return an infer request with the prepared inputs set."""
     import openvino as ov
 
     request = model.create_infer_request()

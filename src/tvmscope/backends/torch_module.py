@@ -28,7 +28,7 @@ def unavailable(device: str) -> Text | None:
 
 
 def env(threads: int) -> dict[str, str]:
-    """The worker's environment."""
+    """Return the worker's environment."""
     return {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
 
 
@@ -68,7 +68,7 @@ class TorchRunner:
         self.profiler: Callable[[], Profiler] | None = None
 
     def place(self, value: Any, channels_last: bool) -> Any:
-        """A tensor on the device, in the precision and memory format of this run."""
+        """Return a tensor on the device, in the precision and memory format of this run."""
         torch = self.torch
         if not isinstance(value, torch.Tensor):
             return value
@@ -92,7 +92,7 @@ class TorchRunner:
         return module, args, kwargs
 
     def eager_call(self, channels_last: bool) -> Callable[[], Any]:
-        """One eager run."""
+        """Run once in eager mode."""
         module, args, kwargs = self.prepare(channels_last)
         return lambda: module(*args, **kwargs)
 
@@ -175,7 +175,7 @@ class TorchRunner:
         return {name: _to_numpy(self.torch, value) for name, value in flat.items()}
 
     def run_on_others(self) -> None:
-        """One run on other inputs in the same memory (see `api.decoy`)."""
+        """Run once on other inputs in the same memory (see `api.decoy`)."""
         kept = [value.clone() for value in self._inputs]
         for value, own in zip(self._inputs, kept, strict=True):
             other = own.flip(tuple(range(own.dim())))
@@ -205,7 +205,7 @@ class CudaTorchRunner(TorchRunner):
 
 
 def make_runner(request: LoadRequest) -> TorchRunner:
-    """A runner for the request's device."""
+    """Return a runner for the request's device."""
     return CudaTorchRunner(request) if request.device == "cuda" else TorchRunner(request)
 
 

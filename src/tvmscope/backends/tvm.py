@@ -22,7 +22,8 @@ _DECOY_RUNS = 3
 
 class _Runner:
     def __init__(self, request: LoadRequest) -> None:
-        from tvmscope.runtime.artifact import load_callable, read_kernels
+        from tvmscope.runtime.artifact import read_kernels
+        from tvmscope.runtime.loaded_artifact import load_callable
 
         if request.artifact is None:
             raise RunError(msg("the TVM backends run artifacts, and none was given"))
@@ -39,6 +40,8 @@ class _Runner:
         }
         if artifact.disabled_passes:
             self.settings["disabled_passes"] = ",".join(artifact.disabled_passes)
+        if self.loaded.ways:
+            self.settings["fallback"] = ", ".join(sorted(set(self.loaded.ways.values())))
         if artifact.plugins:
             self.settings["plugins"] = ", ".join(described(plugin) for plugin in artifact.plugins)
         self.settings |= {name: str(value) for name, value in artifact.overrides.items()}

@@ -1,6 +1,6 @@
 """Measures how two arrays differ, piece by piece: files larger than memory can be compared.
 
-What is no number means something too: NaN stands for NaN and an infinity for the same infinity.
+Non-finite values are compared, too: NaN equals NaN, and an infinity the same infinity.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Difference:
     scale: float
     """The largest finite magnitude in `b`."""
     cosine: float | None
-    """None where nothing is finite."""
+    """None if nothing is finite."""
     finite: int
     """How many elements of `b` are finite."""
     odd_result: int

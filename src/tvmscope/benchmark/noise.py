@@ -2,7 +2,7 @@
 
 Some models amplify rounding: their framework, run twice with another order of sums, differs from
 itself by more than any tolerance. `models.sensitivity` estimates that noise; a result is within it
-if it is no further from the truth than some times what the framework's own results are.
+if its distance from the truth is at most a few times that of the framework's own results.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Noise:
         )
 
     def of(self, name: str, expected: Array) -> float:
-        """An output's noise as an error: its deviation over the largest magnitude."""
+        """Return an output's noise as an error: its deviation over the largest magnitude."""
         top = self.arrays.get(f"{MAX}{name}")
         finite = np.abs(expected[np.isfinite(expected)]) if expected.dtype.kind in "fc" else None
         scale = 0.0 if finite is None else float(finite.max(initial=0.0))

@@ -1,4 +1,4 @@
-"""What a comparison consists of: one entry per row."""
+"""The entries of a comparison: one per row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Entry:
     build_s: float | None = None
     warnings: tuple[Text, ...] = ()
     need_bytes: int = 0
-    """What its worker holds at the least: inputs, outputs and weights."""
+    """The least memory of its worker: inputs, outputs and weights."""
     items: int | None = None
     """Items per run, if throughput was requested."""
 

@@ -42,7 +42,7 @@ def run(
     on_update: Callable[[Results], None],
     log_dir: Path | None = None,
 ) -> Results:
-    """One result per entry, in order; whatever happens to an entry is its result.
+    """Return one result per entry, in order; whatever happens to an entry is its result.
 
     `on_update` sees the results after each load and each round, rows that are not there yet as
     "interrupted". On Ctrl-C it sees them a last time before the interrupt is raised.
@@ -152,7 +152,7 @@ def _measure(
     if not lanes:
         return
     pids = [row.worker.pid for row in rows if row.worker is not None and row.lane is not None]
-    progress.stage("measure", msg("{count} in turns", count=len(lanes)))
+    progress.stage(msg("measure"), msg("{count} in turns", count=len(lanes)))
     with alone(progress.note):
         before = snapshot(pids)
         for _ in interleave(lanes, options):

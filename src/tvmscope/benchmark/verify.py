@@ -78,7 +78,7 @@ def _noise_level(
     expected: Mapping[str, Array],
     noise: Callable[[], Path | None],
 ) -> float | None:
-    """The model's noise where it covers all problems; None where it does not."""
+    """Return the model's noise if it explains all problems; otherwise None."""
     comparable = all(
         name in actual and actual[name].shape == expected[name].shape for name in problems
     )
@@ -138,7 +138,7 @@ def _judge(actual: Array | None, expected: Array, tolerance: float, atol: float)
 
 
 def _infinite(found: Difference, size: int) -> Text | None:
-    """What is no number, first in the reference, then in the result; the same in both is right."""
+    """Report non-finite values, of the reference first, then the result; equal ones are right."""
     if found.odd_reference or not found.finite:
         return msg(
             "{bad} of {size} values of the reference are NaN or infinite",

@@ -1,4 +1,4 @@
-"""What a command is: a function, plus the flag groups it takes."""
+"""The manifest of a command: a function, plus the flag groups it takes."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def bind(command: Command, name: str) -> Callable[..., int]:
 
 
 def _said(parameter: inspect.Parameter) -> inspect.Parameter:
-    """A flag with its texts in the user's language; those of a module were made before it was
-    chosen."""
+    """Return a flag with its texts in the user's language; module-level texts were made before it
+    was chosen."""
     if get_origin(parameter.annotation) is not Annotated:
         return parameter
     kind, flag, *more = get_args(parameter.annotation)

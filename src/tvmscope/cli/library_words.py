@@ -22,7 +22,7 @@ _CONSTANTS = {
     "DEFAULT_STRING": (marked("[default: {value}]"), "[default: {}]"),
     "REQUIRED_LONG_STRING": (marked("[required]"), "[required]"),
 }
-"""Of `typer.rich_utils`: our text, and what the library has there."""
+"""Constants of `typer.rich_utils`: our text, and the library's."""
 _USAGE = "Usage: "
 _FLAGS = frozenset(
     {
@@ -55,12 +55,12 @@ _ERRORS = (
     marked("Input should be {choices}"),
     marked("{kind} {path} does not exist."),
 )
-"""What it complains about; the first that fits."""
+"""The library's error messages; the first match counts."""
 _CHOICE = "choices"
 
 
 def usage_error(text: str) -> Text:
-    """A complaint of the library as a message, if it is a known one."""
+    """Convert the library's error to a message, if it is a known one."""
     for template in _ERRORS:
         if found := _pattern(template).fullmatch(text):
             return Message(template, {k: _inner(k, v) for k, v in found.groupdict().items()})
@@ -118,5 +118,5 @@ class SpeakingGroup(TyperGroup):
 
 
 def defaults() -> Mapping[str, str]:
-    """What the library has for each constant that is replaced: a test compares."""
+    """Return the library's text of each replaced constant: a test compares them."""
     return {name: theirs for name, (_ours, theirs) in _CONSTANTS.items()}

@@ -62,7 +62,7 @@ def build_app() -> typer.Typer:
             ),
         ] = None,
     ) -> None:
-        """The flags before a command; `main` has read them by now."""
+        """Declare the flags before a command; `main` has already read them."""
 
     found, _failures = discover("tvmscope.cli.commands", "COMMAND")
     for name, command in sorted(found.items(), key=_place):

@@ -49,13 +49,17 @@ class Lines(Notes):
 
     def stage(self, name: Words, detail: Words = "") -> None:
         self._name, self._last_s = render(name), time.monotonic()
-        self._timed(f"{self._name}: {render(detail)}" if detail else self._name)
+        whole = msg("{stage}: {detail}", stage=name, detail=detail) if detail else name
+        self._timed(render(whole))
 
     def step(self, done: float, total: float, detail: Words = "") -> None:
         now = time.monotonic()
         if total > 0 and now - self._last_s >= _LINE_EVERY_S:
             self._last_s = now
-            self._timed(f"{self._name}: {done / total:.0%} {render(detail)}")
+            share = msg(
+                "{stage}: {share:.0%} {detail}", stage=self._name, share=done / total, detail=detail
+            )
+            self._timed(render(share))
 
     def _timed(self, text: str) -> None:
         self._line(f"[{time.monotonic() - self._began_s:.0f} s] {text}")

@@ -131,7 +131,7 @@ def _unfinished(folder: Path | None) -> list[Session]:
 
 
 def table_of(*titles: str) -> Table:
-    """An empty table without lines."""
+    """Return an empty table without lines."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -158,11 +158,11 @@ def refuse_overwrite(file: Path | None, force: bool) -> None:
 
 
 def exit_code(sessions: Sequence[Session], asked: Sequence[str] = ()) -> int:
-    """3 when an output is wrong, 130 when interrupted, 5 or 1 when a backend asked for has no row,
-    1 when a row of ours or a compiled one failed, 5 when no row of ours can run here.
+    """Return 3 if an output is wrong, 130 if interrupted, 5 or 1 if a requested backend has no row,
+    1 if a row of ours or a compiled one failed, 5 if no row of ours can run here.
 
-    Backends that nobody named may be missing: that is a line in the table, not a failure. What was
-    cross-compiled for another machine is what was asked for.
+    Backends that were not named may be missing: that is a line in the table, not a failure. A row
+    that was cross-compiled for another machine is as requested.
     """
     results = [result for session in sessions for result in session.results]
     if any(r.status == "wrong" for r in results):

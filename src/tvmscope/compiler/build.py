@@ -19,6 +19,8 @@ from tvmscope.compiler.codegen.lift_weights import lift_weights
 from tvmscope.compiler.codegen.linkers import link, linker_for
 from tvmscope.compiler.describe import kernel_code, sources
 from tvmscope.compiler.describe.machine_code import with_code
+from tvmscope.compiler.frontends import preflight
+from tvmscope.compiler.rewrites.cuda.outside_graph import captured_parts
 from tvmscope.compiler.targets import to_tvm
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared, TensorSpec
@@ -40,17 +42,23 @@ def build(
     """Compile into the folder `output`, which appears complete or not at all."""
     start = time.perf_counter()
     imported = frontends.import_model(prepared, options.fallback)
-    if imported.fallbacks and target.kind != "llvm":
-        raise BuildError(
-            msg(
-                "{model}: operators without a kernel run on the CPU only: {operators}; compile "
-                "with --target cpu",
-                model=prepared.model.name,
-                operators=[op for part, _ in imported.fallbacks for op in part.operators],
-            )
-        )
     tvm_target = tvm.target.Target(to_tvm(target), host=to_tvm(host))
     lowered = pipeline.run(imported.module, target, tvm_target, options)
+    if captured := captured_parts(lowered.module):
+        raise BuildError(
+            msg(
+                "{model}: the pipeline {pipeline} captures operators that run in a framework in a "
+                "CUDA graph: {operators}; compile without --graph",
+                model=prepared.model.name,
+                pipeline=options.pipeline,
+                operators=[
+                    operator
+                    for part, _ in imported.fallbacks
+                    if part.name in captured
+                    for operator in part.operators
+                ],
+            )
+        )
     module, constants = lowered.module, list[np.ndarray]()
     if target.kind == "llvm":  # a GPU gets its own copy, and CUDA graphs need constants
         module, constants = lift_weights(module)
@@ -93,7 +101,11 @@ def build(
             versions=versions() | _cuda_version(library, target),
             plugins=pipeline.plugins(options, target),
             kernels=sources.name_calls(lowered.calls, imported.sources),
-            warnings=(*imported.warnings, *lowered.remarks),
+            warnings=(
+                *imported.warnings,
+                *preflight.on_device([part for part, _ in imported.fallbacks], target.device),
+                *lowered.remarks,
+            ),
             vision=vision_of(prepared),
             weights=prepared.model.weights,
             format=prepared.model.format,

@@ -24,14 +24,14 @@ from tvmscope.compiler.user_pipeline import user_passes
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import KernelIR
 from tvmscope.core.target import Target
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.errors import PassError, UsageError, one_line
 from tvmscope.messages import msg
 from tvmscope.plugins import Plugin, PluginFailure
 
 PIPELINES = ("tvm", "tvm-tuned", "tvmscope")
-"""Those that are read from the list of passes."""
+"""The pipelines that are read from the list of passes."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Step:
     name: str
     run: tvm.transform.Pass
     tracks: str = "bindings"
-    """As in `Pass`; a user's own passes leave the names on the bindings."""
+    """As in `Pass`; a user's own passes keep the names on the bindings."""
     words: str = ""
-    """As in `Pass`; nobody knows what a user's own pass does."""
+    """As in `Pass`; a user's own pass has no description."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Reports what the installed TVM is; runs in a child process, because TVM may crash."""
+"""Reports the facts about the installed TVM; runs in a child process, because TVM may crash."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tvmscope.runtime import tvm_compat
 
 
 def tvm_facts() -> dict[str, Any]:
-    """TVM's version and folder, its default number of threads, its CUDA support, and whether its
-    JSON writer works."""
+    """Return TVM's version and folder, its default number of threads, its CUDA support, and whether
+    its JSON writer works."""
     source = tvm_compat.prefer_source_build()
     tvm_compat.import_tvm(torch=False)
     import tvm
@@ -26,6 +26,6 @@ def tvm_facts() -> dict[str, Any]:
         # a property that TVM adds to the class of another package
         "cuda_device": bool(tvm.cuda(0).exist),  # type: ignore[attr-defined]
     }
-    # With a tvm-ffi that does not fit, this is where the process dies (and tuning with it).
+    # With an incompatible tvm-ffi the process dies here (and tuning would, too).
     tvm.ir.save_json(tvm.tirx.IntImm("int32", 1))
     return facts

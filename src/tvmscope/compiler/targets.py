@@ -1,4 +1,4 @@
-"""Every way to name a target, turned into a `Target`: presets, JSON, TVM's old strings, the host.
+"""Parses every form of a target's name to a `Target`: presets, JSON, TVM's old strings, the host.
 
 The host's target is what LLVM calls this CPU, minus the features that the operating system does
 not report (a hypervisor may hide AVX-512 from a CPU that LLVM knows has it), proven by running a
@@ -40,20 +40,20 @@ _CUDA_LIMITS = (
     "l2_cache_size_bytes",
     "max_num_threads",
 )
-"""What TVM's CUDA targets take beside the architecture."""
+"""The attributes that TVM's CUDA targets take beside the architecture."""
 _LABELS = ("kind", "tag", "keys", "libs", "device", "model")
-"""What TVM writes into every target, and no code depends on here."""
+"""Attributes that TVM writes into every target; no code here depends on them."""
 _KNOWN = {
     "cuda": (*_LABELS, "arch", *_CUDA_LIMITS),
     "llvm": (*_LABELS, "mcpu", "mattr", "mtriple", "num-cores"),
 }
 
 CROSS_ARCH = "sm_90"
-"""What `cuda` means where there is no GPU; `cuda:sm_NN` names another."""
+"""The architecture that `cuda` means if there is no GPU; `cuda:sm_NN` names another."""
 
 
 def resolve(text: str, *, cores: int | None = None, cache: Path | None = None) -> Target:
-    """The target that `text` names; see the module's first lines for the forms."""
+    """Return the target that `text` names; the first lines of this module list the forms."""
     text = text.strip()
     if text == "auto":
         text = "cuda" if cuda_device.find() else "cpu"
@@ -82,7 +82,7 @@ def resolve(text: str, *, cores: int | None = None, cache: Path | None = None) -
 
 
 def to_tvm(target: Target) -> dict[str, Any]:
-    """The JSON that TVM 0.27 takes."""
+    """Return the JSON that TVM 0.27 takes."""
     if target.kind == "cuda":
         # A host target is named by the builder, so that both sides are explicit there.
         limits = {key: value for key, value in target.attrs.items() if key in _CUDA_LIMITS}
@@ -98,7 +98,7 @@ def to_tvm(target: Target) -> dict[str, Any]:
 
 
 def cpu_target(arch: str, triple: str | None = None, *, disabled: tuple[str, ...] = ()) -> Target:
-    """A CPU by its LLVM name, with the features LLVM knows it for."""
+    """Return a CPU by its LLVM name, with the features that LLVM gives it."""
     features = run_isolated(_LLVM_FEATURES, arch, triple)
     if features is None:
         where = msg(" for {triple}", triple=triple) if triple else ""
@@ -121,7 +121,7 @@ def cpu_target(arch: str, triple: str | None = None, *, disabled: tuple[str, ...
 
 
 def host_target(*, cores: int | None = None, cache: Path | None = None) -> Target:
-    """This machine's CPU, proven by a probe kernel; the proof is kept in the `cache` folder."""
+    """Return this machine's CPU, proven by a probe kernel; the proof is kept in `cache`."""
     cap = cpu_features.cap()
     known = [sorted(cpu_features.reported()), cpu_features.model_name(), cap and cap.name]
     key = json.dumps(known)
@@ -172,7 +172,7 @@ def _detect_host() -> Target:
 
 
 def cuda_target() -> Target:
-    """The first GPU of this machine; without one, an architecture to cross-compile for."""
+    """Return the first GPU of this machine; without one, an architecture to cross-compile for."""
     device = cuda_device.find()
     if device is None:
         return Target(kind="cuda", arch=CROSS_ARCH, attrs=_cuda_limits(CROSS_ARCH))
@@ -180,13 +180,13 @@ def cuda_target() -> Target:
 
 
 def describe_cuda() -> dict[str, Any] | None:
-    """The first GPU's data for `doctor`, or None."""
+    """Return the first GPU's data for `doctor`, or None."""
     device = cuda_device.find()
     return encode(device) if device else None
 
 
 def _cuda_limits(arch: str) -> dict[str, int]:
-    """Limits that hold for every GPU of compute capability 5.0 and later."""
+    """Return limits that hold for every GPU of compute capability 5.0 and later."""
     return {
         "max_threads_per_block": 1024,
         "max_shared_memory_per_block": 49152,
@@ -204,7 +204,7 @@ def _from_json(text: str) -> Target:
 
 
 def _from_old_string(text: str) -> Target:
-    """TVM 0.1x syntax: `llvm -mcpu=skylake -mattr=+avx2,-avx512f`, `cuda -arch=sm_89`."""
+    """Parse TVM 0.1x syntax: `llvm -mcpu=skylake -mattr=+avx2,-avx512f`, `cuda -arch=sm_89`."""
     kind, *words = shlex.split(text)
     config: dict[str, Any] = {"kind": "llvm" if kind == "cpu" else kind}
     while words:
@@ -251,7 +251,7 @@ def _from_config(config: dict[str, Any], text: str) -> Target:
 
 
 def _refuse_unknown(config: dict[str, Any], kind: str) -> None:
-    """What a target says and no code would obey must not pass in silence."""
+    """Raise if a target has a key that no code would use: it must not be ignored silently."""
     known = [key for key in _KNOWN[kind] if key not in _LABELS]
     for key in config:
         if key not in _KNOWN[kind]:

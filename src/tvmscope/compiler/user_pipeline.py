@@ -1,4 +1,4 @@
-"""A user's own list of passes, from a file that is named on the command line."""
+"""Reads a user's own list of passes from a file that is named on the command line."""
 
 from __future__ import annotations
 

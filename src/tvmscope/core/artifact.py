@@ -1,4 +1,4 @@
-"""A compiled model on disk."""
+"""The description of a compiled model on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvmscope.plugins import Plugin
 
 ARTIFACT_SCHEMA = 2
 FALLBACK = "tvmscope.fallback."
-"""How the names of functions begin that run in a framework."""
+"""The prefix of the names of functions that run in a framework."""
 FRAMEWORKS = {"onnxruntime": "ONNX Runtime", "torch": "PyTorch"}
 """The frameworks that parts of a model can run in, by the name of their package."""
 
@@ -39,7 +39,7 @@ class StoredTensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Fallback:
-    """A part of the model that runs in a framework, as its operators have no kernel."""
+    """A part of the model that runs in a framework because its operators have no kernel."""
 
     name: str
     """The packed function that the compiled code calls."""
@@ -49,13 +49,13 @@ class Fallback:
     reason: Text
     """Why the first of them is not compiled."""
     digest: str
-    """Of the part's model, which lies beside the library."""
+    """The digest of the part's model, which is stored beside the library."""
     fixed: bool = True
     """Whether the sizes of its results are known before it runs."""
 
     @property
     def file(self) -> str:
-        """Its model's file in the artifact's folder."""
+        """The part's model file in the artifact's folder."""
         suffix = "onnx" if self.framework == "onnxruntime" else "pt2"
         return f"{self.name.rpartition('.')[2]}.{suffix}"
 
@@ -80,28 +80,28 @@ class Artifact:
     overrides: dict[str, Any] = field(default_factory=dict)
     """The passes that were disabled, and settings of passes, by name."""
     tuned: bool = False
-    """Whether a kernel in it is the choice of a tuning record."""
+    """Whether any kernel was chosen by a tuning record."""
     threads: int | None = None
     build_s: float = 0.0
     size_bytes: int = 0
-    """Code and weights."""
+    """The size of code and weights."""
     stored: tuple[StoredTensor, ...] = ()
-    """The constants beside the library; the main function takes them behind its inputs."""
+    """The constants beside the library; the main function takes them after its inputs."""
     stored_digest: str | None = None
     generated_digest: str | None = None
-    """Of the generated CUDA kernels beside the library; None where there are none."""
+    """The digest of the generated CUDA kernels beside the library; None if there are none."""
     libraries: dict[str, str] = field(default_factory=dict)
-    """Libraries that loading needs beside TVM, and the oldest major version of each."""
+    """Libraries other than TVM that loading needs, and the oldest major version of each."""
     fallbacks: tuple[Fallback, ...] = ()
-    """Parts that run in a framework; loading needs it."""
+    """Parts that run in a framework, which loading then needs."""
     pass_times_s: dict[str, float] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     plugins: tuple[Plugin, ...] = ()
-    """Passes that ran and schedule rules that were offered kernels, of other distributions."""
+    """Passes that ran and schedule rules that were offered kernels, from other distributions."""
     kernels: tuple[KernelCall, ...] = ()
     warnings: tuple[Text, ...] = ()
     weights: Literal["pretrained", "random", "file"] = "file"
     format: Literal["torch", "onnx"] = "torch"
-    """Of the model that it was made from."""
+    """The format of the source model."""
     vision: Vision | None = None
     """How to run it on images, if that is known."""

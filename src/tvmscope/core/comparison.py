@@ -14,16 +14,16 @@ from tvmscope.messages import Text, marked, msg, word
 
 Verdict = Literal["faster", "slower", "undecided"]
 _SAID = marked("faster"), marked("slower"), marked("undecided")
-"""For translators: `messages.word` says them."""
+"""For translators: `messages.word` shows these words."""
 
-# Below this a difference is not worth a verdict, however sure it is: two builds of the same
-# code can differ by as much through nothing but the placement of their memory.
+# A smaller difference is not worth a verdict, however certain it is: two builds of the same code
+# can differ by as much only because of the placement of their memory.
 SMALLEST_EFFECT = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The row `key` beside the row `against`; a speed-up over 1 means faster."""
+    """The row `key` compared with the row `against`; a speed-up over 1 means `key` is faster."""
 
     key: RowKey
     against: RowKey
@@ -31,14 +31,14 @@ class Comparison:
     ci95: tuple[float, float] | None
     verdict: Verdict
     smallest_detectable: float | None
-    """The smallest relative difference that could have been called; None where none could."""
+    """The smallest relative difference that could have been detected; None if none could."""
 
 
 def compare(a: Result, b: Result, *, across: bool = False, any_threads: bool = False) -> Comparison:
-    """How much faster `a` is than `b`: time of b over time of a.
+    """Compute how much faster `a` is than `b`: the time of b over the time of a.
 
-    `across` allows different targets and precisions; model, shapes and threads must match always
-    (threads only where both run on the same target, and not where `any_threads` says so).
+    `across` allows different targets and precisions; model, shapes and threads must always match
+    (threads only if both run on the same target and `any_threads` is not set).
     """
     first, second = _measured(a), _measured(b)
     _check_identity(a, b, across=across, any_threads=any_threads)
@@ -60,7 +60,7 @@ def compare(a: Result, b: Result, *, across: bool = False, any_threads: bool = F
 
 
 def verdict(speedup: RatioInterval) -> Verdict:
-    """A call only where the interval excludes 1 and the effect is over 2 %."""
+    """Return a verdict; it needs an interval that excludes 1 and an effect over 2 %."""
     if speedup.lo is None or speedup.hi is None:
         return "undecided"
     if speedup.lo > 1 and speedup.ratio > 1 + SMALLEST_EFFECT:
@@ -77,7 +77,7 @@ def _limits(interval: RatioInterval) -> tuple[float, float] | None:
 
 
 def _measured(result: Result) -> Measurement:
-    """The measurement of a result that may be compared: verified, and with values."""
+    """Return the measurement of a result that may be compared: verified, and with values."""
     if result.status != "ok":
         status: Text = msg("'{status}'", status=word(result.status))
         if result.reason:

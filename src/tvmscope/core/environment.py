@@ -1,4 +1,4 @@
-"""Where and with what a session was measured."""
+"""The machine and the software with which a session was measured."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """The machine, its load and the versions that were used."""
+    """The machine, its load and the versions of the software."""
 
     cpu: str
     cpu_features: tuple[str, ...]
-    """What the code may use here: where `isa_cap` is set, the CPU itself may have more."""
+    """The features that code may use here; if `isa_cap` is set, the CPU may have more."""
     cores: int
     threads: int
     host: str
@@ -19,5 +19,5 @@ class Environment:
     gpu: str | None = None
     driver: str | None = None
     isa_cap: str | None = None
-    """The instruction set that TVMSCOPE_ISA limited the host to."""
+    """The instruction set to which TVMSCOPE_ISA limited the host."""
     versions: dict[str, str] = field(default_factory=dict)

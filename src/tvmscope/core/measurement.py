@@ -9,12 +9,12 @@ from tvmscope.core.row import RowKey, Task
 from tvmscope.messages import Text, marked
 
 ITSELF = "its own first run"
-"""A reference that proves nothing but that the same comes out again."""
+"""A reference that shows only that the result is repeatable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy:
-    """Worst case over all outputs; `error` is max|a-b| / max|ref|."""
+    """The worst case over all outputs; `error` is max|a-b| / max|ref|."""
 
     reference: str
     passed: bool
@@ -23,14 +23,14 @@ class Accuracy:
     cosine: float | None
     tolerance: float
     noise: float | None = None
-    """The model's own rounding noise, as an error, where the error is over the tolerance but within
-    that noise: then `passed` is true, and `within_noise` too."""
+    """The model's own rounding noise, as an error, if the error is over the tolerance but within
+    that noise: then `passed` is true, and so is `within_noise`."""
     detail: Text | None = None
-    """Why it failed: the output's name and what differs; None when passed."""
+    """Why the check failed: the output's name and the difference; None if it passed."""
 
     @property
     def within_noise(self) -> bool:
-        """Whether it passed by the model's noise alone, and not by the tolerance."""
+        """Whether the check passed only because of the model's noise, not by the tolerance."""
         return self.passed and self.noise is not None
 
 
@@ -38,11 +38,11 @@ Status = Literal["ok", "wrong", "failed", "unavailable", "interrupted"]
 _SAID = (
     marked("ok"), marked("wrong"), marked("failed"), marked("unavailable"), marked("interrupted"),
 )  # fmt: skip
-"""For translators: `messages.word` says them."""
+"""For translators: `messages.word` shows these words."""
 
 
 Cause = Literal["unsupported", "crash", "hang", "exit", "memory", "time", "disk"]
-"""What kind of failure a row ended with: its importer refused the model, or its process ended."""
+"""The kind of a row's failure: its importer refused the model, or its process ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,45 +58,45 @@ class Measurement:
 
     @property
     def values_s(self) -> tuple[float, ...]:
-        """All values in the order they were taken."""
+        """All values in the order in which they were measured."""
         return tuple(v for r in self.rounds_s for v in r)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuUse:
-    """The GPU while a row was measured."""
+    """The state of the GPU while a row was measured."""
 
     sm_mhz: tuple[int, ...] = ()
-    """The multiprocessors' clock right after each round."""
+    """The multiprocessors' clock directly after each round."""
     held_down: tuple[str, ...] = ()
-    """What kept the clock below its setting, such as `power cap`."""
+    """The reasons why the clock was below its setting, such as `power cap`."""
     memory_bytes: int | None = None
-    """What the GPU had back when the row's process ended, its CUDA context included."""
+    """The memory that was freed when the row's process ended, including its CUDA context."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One backend's row: what was asked, what came of it, and why."""
+    """One backend's row: the task, its outcome, and the reason."""
 
     task: Task
     status: Status
     reason: Text | None = None
     cause: Cause | None = None
-    """For a failed row whose failure is of a known kind."""
+    """The kind of failure of a failed row, if it is known."""
     measurement: Measurement | None = None
     device_measurement: Measurement | None = None
-    """CUDA only: the same rounds by events, beside the wall clock."""
+    """CUDA only: the same rounds, measured with events."""
     accuracy: Accuracy | None = None
     build_s: float | None = None
     load_s: float | None = None
     peak_memory_bytes: int | None = None
     cores_used: float | None = None
-    """Cores that were busy on average while it was timed."""
+    """Cores that were busy on average during the timing."""
     gpu: GpuUse | None = None
-    settings: dict[str, str] | None = None
+    settings: dict[str, Text] | None = None
     warnings: tuple[Text, ...] = ()
     items: int | None = None
-    """Throughput mode only: how many items one run computes, the batch size."""
+    """Throughput mode only: how many items one run computes (the batch size)."""
 
     @property
     def key(self) -> RowKey:

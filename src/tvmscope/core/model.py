@@ -1,4 +1,4 @@
-"""What a model is, once it has been loaded: its tensors, its origin and its digest."""
+"""The description of a loaded model: its tensors, its origin and its digest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvmscope.messages import Text
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """A named tensor with a fixed shape; dynamic dimensions are bound before this is made."""
+    """A named tensor with a fixed shape; dynamic dimensions are already bound."""
 
     name: str
     shape: tuple[int, ...]
@@ -20,7 +20,7 @@ class TensorSpec:
 
     @property
     def elements(self) -> int:
-        """How many numbers it holds (a scalar holds one)."""
+        """The number of elements (1 for a scalar)."""
         return prod(self.shape)
 
 
@@ -39,13 +39,13 @@ class Model:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Input shapes by name."""
+        """The input shapes by name."""
         return {spec.name: spec.shape for spec in self.inputs}
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model laid out in a folder, so that any process can pick it up without the original source.
+    """A model stored in a folder, so that any process can use it without the original source.
 
     inputs.npz     one set of inputs, keyed by name
     reference.npz  the reference framework's outputs for them, keyed by output name

@@ -13,21 +13,21 @@ from tvmscope.core.vision import PictureTask
 
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
-    """How to obtain a model and one set of inputs."""
+    """How to load a model and one set of inputs."""
 
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     batch_size: int | None = None
     inputs_file: str | None = None
     seed: int = 0
     need_onnx: bool = True
-    """Export torch models to ONNX too (for ONNX Runtime and OpenVINO)."""
+    """Export torch models to ONNX, too (for ONNX Runtime and OpenVINO)."""
     offline: bool = False
     """Download nothing; weights that are not on this machine become seeded random ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions:
-    """What to compile for, and how."""
+    """How to compile."""
 
     pipeline: str = "tvmscope"
     """`tvm`, `tvmscope`, or `file.py:function`."""
@@ -37,41 +37,40 @@ class CompileOptions:
     threads: int | None = None
     disabled_passes: tuple[str, ...] = ()
     dump_ir: str | None = None
-    """A folder that receives the IR after each phase."""
+    """A folder for the IR after each phase."""
     dump_each_pass: bool = False
-    """Whether it receives the IR after each pass instead, with what the pass changed."""
+    """Whether the folder gets the IR after each pass instead, with the pass's changes."""
     fallback: bool = True
     """Whether operators without a kernel run in the model's own framework."""
     library: bool = False
-    """Whether cuBLASLt may compute what it was measured to compute fastest (on CUDA)."""
+    """Whether cuBLASLt may compute the units for which it was measured to be fastest (on CUDA)."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Settings of single passes: `winograd` (False: direct convolutions only), `channel_moves`
     (False: moved channels leave their blocks), `disabled_rules` (names of schedule rules to leave
     out)."""
     choices: dict[str, Choice] = field(default_factory=dict)
-    """What tuning found, by workload."""
+    """The results of tuning, by workload."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureOptions:
-    """How to time; counts that the user gives (`iterations`, `warmup`) take precedence over
-    adapting."""
+    """How to time; counts that the user gives (`iterations`, `warmup`) override adaptive ones."""
 
     iterations: int | None = None
     warmup: int | None = None
     duration_s: float = 8.0
-    """Time to aim for, per backend over all rounds."""
+    """The target time per backend, over all rounds."""
     min_rounds: int = 9
     seed: int = 0
     cache: Literal["warm", "cold"] = "warm"
     mode: Literal["latency", "throughput"] = "latency"
     timeout_s: float = 600.0
-    """A worker that does not answer for this long is a hang."""
+    """A worker that does not answer for this long counts as hung."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions:
-    """How long and how to search; every limit ends the search, the first that is reached."""
+    """How to search, and how long; the first limit that is reached ends the search."""
 
     budget_s: float = 600.0
     """Wall-clock time of the whole run: loading, planning, searching, proving."""
@@ -80,16 +79,16 @@ class TuneOptions:
     max_trials_per_task: int | None = None
     """Largest number of trials per task, including those of earlier runs."""
     until: float = 0.0
-    """Stop when what the roofs still allow to gain is a smaller share of the model's time."""
+    """Stop when the saving that the roofs still allow is a smaller share of the model's time."""
     early_stopping: int | None = None
-    """Leave a task after so many trials without progress."""
+    """Leave a task after this many trials without progress."""
     trial_timeout_s: float = 15.0
     """Time limit to build one candidate, and to run it."""
     repeat: int = 3
     min_repeat_ms: float = 20.0
-    """Values per trial, and the least time that each covers."""
+    """The number of values per trial, and the shortest time that each covers."""
     ops: tuple[str, ...] = ()
-    """Only tasks in whose rule, workload, kernel or source operators one of these occurs."""
+    """Tune only tasks whose rule, workload, kernel or source operators contain one of these."""
     metaschedule: bool = True
     """Whether MetaSchedule continues when the rules' own candidates are used up."""
     explain: bool = True
@@ -103,18 +102,18 @@ class TuneOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PictureOptions:
-    """Images to show to an artifact, and how; None leaves it to what the artifact knows."""
+    """The images to run an artifact on, and how; None means what the artifact's metadata says."""
 
     pictures: tuple[Path | str, ...]
     """Files, folders, http(s) addresses, or `cat` for the picture that comes with the package."""
     task: PictureTask | None = None
     head: str | None = None
-    """A head's name, or `darknet:model.cfg`, whose anchors are taken."""
+    """A head's name, or `darknet:model.cfg`, whose anchors are used."""
     labels: Path | None = None
     preprocess: dict[str, Any] = field(default_factory=dict)
     """Fields of `core.vision.Preprocess` that the user gave."""
     offline: bool = False
-    """Download no image."""
+    """Whether downloading images is forbidden."""
     score_threshold: float = 0.25
     nms_iou: float = 0.45
     save_vis: Path | None = None

@@ -19,12 +19,12 @@ _WORDS: dict[str, Dtype] = {
     "bfloat16": "bfloat16", "bf16": "bfloat16",
     "tf32": "float32",
 }  # fmt: skip
-"""What a user may write; `tf32` is also a way to multiply."""
+"""The words that a user may write; `tf32` is also a math mode."""
 _SHORT: dict[str, str] = {"float16": "fp16", "bfloat16": "bf16"}
-"""How labels write a type; float32 goes without saying."""
+"""A type's name in labels; float32 is omitted."""
 _TOLERANCES: dict[str, float] = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 _TF32_TOLERANCE = 1e-2
-"""Products have the ten bits of mantissa of float16; what is stored in between keeps float32's."""
+"""Products have float16's ten bits of mantissa; stored values keep float32's."""
 
 
 @dataclass(frozen=True, order=True)
@@ -43,7 +43,7 @@ class Precision:
 
     @classmethod
     def parse(cls, word: str) -> Self:
-        """What a user wrote: `fp16`, `float16`, `half` ..."""
+        """Parse a user's word: `fp16`, `float16`, `half` ..."""
         if word not in _WORDS:
             raise UsageError(
                 msg("unknown precision '{word}'; use float32, tf32, float16 or bfloat16", word=word)
@@ -52,7 +52,7 @@ class Precision:
 
     @property
     def label(self) -> str:
-        """The part of a row's label; empty for plain float32."""
+        """The precision's part of a row's label; empty for plain float32."""
         math = "" if self.math == "default" else self.math
         return " ".join(part for part in (_SHORT.get(self.dtype, ""), math) if part)
 
@@ -63,19 +63,19 @@ class Precision:
 
     @property
     def tolerance(self) -> float:
-        """The largest accepted max|a-b| / max|ref|, unless the user says otherwise."""
+        """The largest accepted max|a-b| / max|ref|, unless the user sets another."""
         return _TF32_TOLERANCE if self.math == "tf32" else _TOLERANCES[self.dtype]
 
     def __str__(self) -> str:
         return self.dtype if self.math == "default" else f"{self.dtype}/{self.math}"
 
     def to_json(self) -> str:
-        """`float16`, or `float32/tf32` where the math is not the default."""
+        """Return `float16`, or `float32/tf32` if the math is not the default."""
         return str(self)
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """Reads what `to_json` writes; files from before math modes hold the type alone."""
+        """Read the output of `to_json`; files older than math modes contain only the type."""
         dtype, _slash, math = data.partition("/") if isinstance(data, str) else ("", "", "")
         math = math or "default"
         if dtype not in _DTYPES or math not in _MATHS:

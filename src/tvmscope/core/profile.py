@@ -1,4 +1,4 @@
-"""Where the time goes: kernels, their loop nests and the machine's roofs."""
+"""Profiles: kernels, their loop nests and the machine's roofs."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from tvmscope.messages import Text
 
 @dataclass(frozen=True, kw_only=True)
 class KernelTime:
-    """One kernel's share of a run; None where unknown, never 0."""
+    """One kernel's part of a run; unknown values are None, never 0."""
 
     name: str
     source_ops: tuple[str, ...]
-    """The model's own operators that it computes; empty where they are not known."""
+    """The model's own operators that it computes; empty if they are not known."""
     calls: int
     """Calls in one run."""
     total_s: float
-    """Seconds of all its calls in one run: the mean over the profile's typical runs."""
+    """The seconds of all its calls in one run: the mean over the profile's typical runs."""
     flops: float | None = None
     bytes: float | None = None
-    """What all its calls of one run compute, and move at the least: inputs once, outputs once."""
+    """The flops of all its calls in one run, and the least bytes: inputs once, outputs once."""
     kind: str = "compute"
-    """`compute`, or `layout` for one that only moves data: transposes, reorders, casts, copies."""
+    """`compute`, or `layout` for a kernel that only moves data: transposes, casts, copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceTimes:
     """How a GPU spent a profiled run, by its own clock.
 
-    The sum over all kernels, less `overlap_s`, plus `gap_s` and `edge_s` is the run.
+    The sum over all kernels, minus `overlap_s`, plus `gap_s` and `edge_s`, is the run.
     """
 
     launches: int
-    """Kernels and copies that the device was given."""
+    """Kernels and copies that the device received."""
     gap_s: float
-    """Nothing ran, between the first kernel's start and the last one's end."""
+    """The time without any kernel, between the first kernel's start and the last one's end."""
     edge_s: float
-    """Before the first kernel and behind the last: the call, the first launch, the wait."""
+    """The time before the first kernel and after the last: the call, the first launch, the wait."""
     overlap_s: float
-    """What the sum over kernels counts twice: kernels that ran at the same time."""
+    """The time that the sum over kernels counts twice: kernels that ran at the same time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Kernel times of one row of the table, from a run of its own."""
+    """Kernel times of one row of the table, from a separate run."""
 
     key: RowKey
     kernels: tuple[KernelTime, ...]
@@ -55,14 +55,14 @@ class Profile:
     """The instrument: TVM's VM instrument, ONNX Runtime's profiler ..."""
     runs: int
     end_to_end_s: float
-    """A plain run without the instrument, in the same process, in turns with profiled ones."""
+    """The time of a run without the instrument, in the same process, in turns with the others."""
     profiled_s: float
-    """A run with the instrument on."""
+    """The time of a run with the instrument."""
     host_s: float | None = None
-    """Time beside the kernels in a profiled run, measured, so that the two need not add up to
-    `profiled_s`; None where it cannot be. On a GPU the time in which it ran nothing."""
+    """The measured time outside kernels in a profiled run, so that it and the kernels need not sum
+    to `profiled_s`; None if it cannot be measured. On a GPU, the time in which it ran nothing."""
     device: DeviceTimes | None = None
-    """Where the instrument has a GPU's own time stamps."""
+    """Set if the instrument has a GPU's own time stamps."""
 
     @property
     def total_s(self) -> float:
@@ -71,7 +71,7 @@ class Profile:
 
     @property
     def overhead_s(self) -> float:
-        """What profiling adds to a run."""
+        """The time that profiling adds to a run."""
         return self.profiled_s - self.end_to_end_s
 
 
@@ -80,7 +80,7 @@ class Loop:
     """A node of a kernel's loop nest: a loop, or a statement where `extent` is None."""
 
     text: str
-    """The loop's variable, or the statement in short."""
+    """The loop's variable, or a short form of the statement."""
     extent: int | None = None
     mode: str = "serial"
     """`serial`, `parallel`, `vectorized`, `unrolled`, or a GPU thread axis (`blockIdx.x` ...)."""
@@ -99,25 +99,25 @@ class Buffer:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineCode:
-    """What a GPU kernel's machine code takes and uses, read from the code itself."""
+    """The resources and the matrix instructions of a GPU kernel, read from its machine code."""
 
     symbol: str
-    """What the device's profiler calls it."""
+    """Its name in the device's profiler."""
     template: str
     threads: int
-    """Of a block."""
+    """Threads per block."""
     blocks: int
     registers: int
-    """Per thread."""
+    """Registers per thread."""
     shared_bytes: int
-    """Per block."""
+    """Shared memory per block."""
     spilled_bytes: int
-    """Per thread, in local memory."""
+    """Local memory per thread for spilled registers."""
     resident: int | None = None
-    """Blocks that fit a multiprocessor at once; None where its limits are not known."""
+    """Blocks that fit a multiprocessor at once; None if its limits are not known."""
     multiprocessors: int | None = None
     matrix: str | None = None
-    """The matrix instructions in it, such as `wgmma`; None where there are none."""
+    """Its matrix instructions, such as `wgmma`; None if there are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,27 +127,27 @@ class KernelIR:
     name: str
     tree: tuple[Loop, ...]
     key: RowKey | None = None
-    """The row it belongs to: rows may have kernels of one name. None in files of an artifact, which
-    is one row."""
+    """The row that the kernel belongs to, because rows may have kernels of one name. None in files
+    of an artifact, which is one row."""
     buffers: tuple[Buffer, ...] = ()
     trace: tuple[str, ...] = ()
-    """The schedule's primitives in order, where they were recorded."""
+    """The schedule's primitives in order, if they were recorded."""
     rule: str | None = None
-    """The schedule rule that took it; None where none did."""
+    """The schedule rule that took the kernel; None if none did."""
     workload: str | None = None
-    """What tuning records know it by."""
+    """Its key in tuning records."""
     tuned: Choice | None = None
     """The record that it was built from; None if the rule's default was used."""
     kind: str = "compute"
     """As in `KernelTime`."""
     flops: float | None = None
     bytes: float | None = None
-    """Of one call."""
+    """The work and the traffic of one call."""
     code: MachineCode | None = None
-    """Of a generated GPU kernel."""
+    """Set for a generated GPU kernel."""
 
     def is_of(self, key: RowKey) -> bool:
-        """Whether it describes a kernel of this row; an artifact's own description names none."""
+        """Whether it describes a kernel of this row; an artifact's own description has no row."""
         return self.key is None or self.key == key
 
 
@@ -165,8 +165,8 @@ class Roof:
     bytes_per_s: float | None
     how: Text
     device: str = "cpu"
-    """`cpu` or `cuda`: which profiles it limits."""
+    """The device whose profiles it limits: `cpu` or `cuda`."""
     level: str | None = None
     """The memory that a bandwidth was read from: `L1` ... `DRAM`."""
     size_bytes: int | None = None
-    """How much was read, over all threads: the level holds at least so much."""
+    """The amount of data read by all threads: the level holds at least this much."""

@@ -1,4 +1,4 @@
-"""The identity of a row: made once when the row is planned, and carried by everything about it."""
+"""The identity of a row: made once when the row is planned, and part of everything about it."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from tvmscope.core.target import Target
 
 Family = Literal["ours", "tvm", "peer"]
-"""Whose code a row runs: our pipeline's, that of TVM's default pipeline, another runtime's."""
+"""Whose code a row runs: our pipeline's, that of TVM's default pipeline, or another runtime's."""
 Device = Literal["cpu", "cuda"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """A way of running a model."""
+    """A way to run a model."""
 
     backend: str
     family: Family
     precision: Precision = FLOAT32
     pipeline: str | None = None
-    """What compiled it: `tvmscope`, `tvm` or `file.py:function`; None for runtimes that need no
-    artifact."""
+    """The pipeline that compiled it: `tvmscope`, `tvm` or `file.py:function`; None for runtimes
+    without an artifact."""
     tuning: str | None = None
-    """The tuning records that it is compiled with; None for an untuned row."""
+    """The tuning records with which it is compiled; None for an untuned row."""
     graph: bool = False
     fixed: bool = False
-    """Whether it is what `analyze --fix` made of our row."""
+    """Whether `analyze --fix` made it from our row."""
     change: str | None = None
-    """How an ablation compiled it, such as `without fusion`; None for the usual way."""
+    """How an ablation compiled it, such as `without fusion`; None for the usual build."""
 
     @property
     def label(self) -> str:
-        """What a table row is called; for people only."""
+        """The row's name in tables; for people only."""
         parts = [self.backend, self.precision.label]
         parts += ["graph"] if self.graph else []
         parts += ["fixed"] if self.fixed else []
@@ -60,7 +60,7 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class RowKey:
-    """Which row of a session's table: a variant on a target."""
+    """The identity of a row in a session's table: a variant on a target."""
 
     variant: Variant
     target: str
@@ -69,17 +69,17 @@ class RowKey:
 
     @classmethod
     def of(cls, variant: Variant, target: Target) -> Self:
-        """The key of a variant that is planned on a target."""
+        """Return the key of a variant that is planned on a target."""
         return cls(variant=variant, target=target.label, device=target.device)
 
     @property
     def name(self) -> str:
-        """The variant's label, where one target goes without saying."""
+        """The variant's label, for tables with a single target."""
         return self.variant.label
 
     @property
     def label(self) -> str:
-        """Variant and target."""
+        """The label of variant and target."""
         return f"{self.name} @ {self.target}"
 
     @property
@@ -98,24 +98,24 @@ class RowKey:
 
     @property
     def group(self) -> tuple[str, Precision]:
-        """Rows are compared where target and precision are the same."""
+        """Target and precision: rows are compared if both are equal."""
         return self.target, self.precision
 
     @property
     def across_sessions(self) -> RowKey:
-        """What the row is known by in another session, which may have other records or another
-        pipeline: that is what the two are compared for."""
+        """The key by which the row is found in another session, which may have other records or
+        another pipeline: the comparison is about these."""
         return replace(self, variant=replace(self.variant, pipeline=None, tuning=None))
 
     @property
     def folder_name(self) -> str:
-        """Where its artifact lies, inside a session's folder of artifacts."""
+        """The name of its artifact's folder, inside a session's folder of artifacts."""
         return f"{self.name}-{self.target}".replace(" ", "-").replace(":", "-")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What exactly was measured. Two tasks may be compared when all but the variant match."""
+    """All that defines a measurement. Two tasks may be compared if all but the variant match."""
 
     model: str
     digest: str
@@ -134,5 +134,5 @@ class Task:
 
     @property
     def label(self) -> str:
-        """Variant and target."""
+        """The label of variant and target."""
         return self.key.label

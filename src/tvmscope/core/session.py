@@ -1,4 +1,4 @@
-"""Everything that was measured in one go, saved as JSON and rendered later without TVM."""
+"""Everything that one job measured, saved as JSON and rendered later without TVM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILE_NAME = "session.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """A model, the machine, and every result, comparison and finding about the two."""
+    """A model, the machine, and every result, comparison and finding about them."""
 
     command: str
     started: str
@@ -45,28 +45,28 @@ class Session:
     findings: tuple[Finding, ...] = ()
     tuning: tuple[TunedTask, ...] = ()
     passes: tuple[PassFacts, ...] = ()
-    """What there is to know of the passes that some row lacks."""
+    """Facts about the passes that some row lacks."""
     rules: tuple[RuleFacts, ...] = ()
-    """What there is to know of the schedule rules that kernels and tasks name."""
+    """Facts about the schedule rules that kernels and tasks name."""
     fixes: tuple[Attempt, ...] = ()
-    """In the order in which they were tried; each builds on those that were kept before it."""
+    """Attempted fixes, in order; each builds on those that were kept before it."""
     warnings: tuple[Text, ...] = ()
     failure: Text | None = None
-    """Why the model could not be loaded at all; then there are no results."""
+    """Why the model could not be loaded at all; there are no results then."""
     complete: bool = True
-    """False while measuring, and for ever in a session that was interrupted."""
+    """False while measuring, and permanently in a session that was interrupted."""
 
     def with_result(self, result: Result) -> Session:
-        """This session with one more row."""
+        """Return this session with one more row."""
         return replace(self, results=(*self.results, result))
 
     def result_of(self, profile: Profile) -> Result | None:
-        """The row that a profile belongs to; None where it was profiled alone."""
+        """Return the row that a profile belongs to; None if it was profiled alone."""
         return next((r for r in self.results if r.key == profile.key), None)
 
 
 def to_json(session: Session) -> dict[str, Any]:
-    """The documented JSON form: stored values, with the derived statistics beside them.
+    """Return the documented JSON form: stored values, and the derived statistics beside them.
 
     Texts are English sentences; `messages` says how each was made (`storage.message_table`).
     """
@@ -92,7 +92,7 @@ def to_json(session: Session) -> dict[str, Any]:
 
 
 def _named(key: RowKey | None) -> dict[str, str]:
-    """A row's names for readers of the file; what is read back is its key."""
+    """Return a row's names for readers of the file; only its key is read back."""
     return {"backend": "", "target": ""} if key is None else _names(key)
 
 
@@ -113,7 +113,7 @@ def _compared(comparison: Comparison, raw: dict[str, Any]) -> dict[str, Any]:
 
 def _row(result: Result, raw: dict[str, Any]) -> dict[str, Any]:
     task = raw["task"]
-    key = task.pop("key")  # its fields stand among the task's
+    key = task.pop("key")  # its fields are among the task's
     row = {
         "backend": result.task.variant.backend,
         "target": result.task.target,
@@ -132,7 +132,7 @@ def _row(result: Result, raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_json(data: Any) -> Session:
-    """A session from its JSON form; derived values are dropped and computed again."""
+    """Read a session from its JSON form; derived values are dropped and computed again."""
     if not isinstance(data, dict) or "schema_version" not in data:
         raise SchemaError(msg("not a tvmscope session: 'schema_version' is missing"))
     version = data["schema_version"]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from math import hypot
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,8 @@ from tvmscope.core.measurement import Measurement
 Floats = npt.NDArray[np.float64]
 Rounds = Sequence[Sequence[float]]
 
-# A percentile needs runs beyond it: with 64 single runs the 90th, and with 662 the 99th, lies
-# below the largest value seen with a probability over 99.8 %.
+# A percentile needs runs beyond it: with 64 single runs the 90th percentile, and with 662 the 99th,
+# is below the largest observed value with a probability over 99.8 %.
 P90_SAMPLES = 64
 P99_SAMPLES = 662
 _RESAMPLES = 2000
@@ -29,7 +30,7 @@ DRIFT = 0.02
 
 
 class RatioInterval(NamedTuple):
-    """A ratio of times over rounds; the limits are None where one round cannot give any."""
+    """A ratio of times over rounds; the limits are None if there is only one round."""
 
     ratio: float
     lo: float | None
@@ -39,24 +40,24 @@ class RatioInterval(NamedTuple):
 
 
 def median_s(m: Measurement) -> float:
-    """The headline: the median over all values."""
+    """Return the headline value: the median over all values."""
     return float(np.median(m.values_s))
 
 
 def spread(m: Measurement) -> float:
-    """Interquartile range over median."""
+    """Return the interquartile range over the median."""
     low, middle, high = np.percentile(m.values_s, (25, 50, 75))
     return float((high - low) / middle)
 
 
 def cov(m: Measurement) -> float | None:
-    """Coefficient of variation; None for a single value."""
+    """Return the coefficient of variation; None for a single value."""
     values = np.asarray(m.values_s)
     return float(values.std(ddof=1) / values.mean()) if values.size > 1 else None
 
 
 def summary(m: Measurement) -> dict[str, Any]:
-    """The derived numbers of a row; None if there are too few values."""
+    """Return the derived numbers of a row; None for those that need more values."""
     values = np.asarray(m.values_s)
     if values.size == 0:
         raise ValueError("a measurement without values has no summary")
@@ -76,27 +77,27 @@ def summary(m: Measurement) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Moments:
-    """The mean, the median and the scatter of a row's single times, as older tools print them."""
+    """The mean, the median and the standard deviation of a row's single times."""
 
     mean_s: float
     median_s: float
     std_s: float | None
-    """None of a single time."""
+    """None for a single time."""
     samples: int
 
 
 def moments(m: Measurement) -> Moments:
-    """The moments of a measurement."""
+    """Return the moments of a measurement."""
     found = summary(m)
     return Moments(**{name: found[name] for name in ("mean_s", "median_s", "std_s", "samples")})
 
 
 def median_interval(rounds: Rounds) -> tuple[float, float] | None:
-    """Bootstrap 95 % interval of the median: rounds are drawn again, then pooled.
+    """Return the bootstrap 95 % interval of the median: rounds are resampled, then pooled.
 
-    Values of one round share its disturbances, so that drawing single values would give an
-    interval that is too narrow. A lone round offers nothing else: there it is the interval
-    between two order statistics, which is what drawing its values again comes to.
+    Values of one round share its disturbances, so resampling single values would give an interval
+    that is too narrow. For a single round it is the interval between two order statistics, which is
+    equivalent to resampling its values.
     """
     groups = [np.asarray(r, dtype=np.float64) for r in rounds if len(r)]
     if len(groups) == 1 and groups[0].size > 1:
@@ -111,9 +112,9 @@ def median_interval(rounds: Rounds) -> tuple[float, float] | None:
 
 
 def _resampled_medians(groups: list[Floats]) -> Floats:
-    """Medians of pooled groups, drawn with replacement, by bisection over the sorted values.
+    """Return medians of pooled groups, drawn with replacement, by bisection over the sorted values.
 
-    A draw is a count per group; how many drawn values lie at or below a position is then one
+    A draw is a count per group; the number of drawn values at or below a position is then one
     product with the groups' cumulative counts, so that no pool is ever built or sorted.
     """
     owner = np.repeat(np.arange(len(groups)), [g.size for g in groups])
@@ -131,7 +132,7 @@ def _resampled_medians(groups: list[Floats]) -> Floats:
 
 
 def _position(draws: Any, below: Any, rank: Any) -> Any:
-    """For each draw the first sorted position that holds at least `rank` drawn values."""
+    """Return for each draw the first sorted position with at least `rank` drawn values."""
     low = np.zeros(len(draws), dtype=np.int64)
     high = np.full(len(draws), below.shape[1] - 1, dtype=np.int64)
     while (low < high).any():
@@ -142,12 +143,12 @@ def _position(draws: Any, below: Any, rank: Any) -> Any:
 
 
 def ratio_interval(a_rounds: Rounds, b_rounds: Rounds) -> RatioInterval:
-    """Time of a over time of b with its 95 % interval, paired by round.
+    """Return the time of a over the time of b with its 95 % interval, paired by round.
 
-    Each round gives the log of the ratio of its two medians. From six rounds on: the
-    Hodges-Lehmann estimate and the exact Wilcoxon signed-rank interval, widened where rounds
-    resemble their neighbours; below: Student's t. Entries with different numbers of rounds are
-    paired on the first common ones.
+    Each round gives the log of the ratio of its two medians. From six rounds on: the Hodges-Lehmann
+    estimate and the exact Wilcoxon signed-rank interval, widened if consecutive rounds are
+    correlated; below: Student's t. Entries with different numbers of rounds are paired on the first
+    common ones.
     """
     logs = np.array(
         [
@@ -161,14 +162,27 @@ def ratio_interval(a_rounds: Rounds, b_rounds: Rounds) -> RatioInterval:
     if logs.size == 1:
         return RatioInterval(float(np.exp(logs[0])), None, None, None)
     centre, low, high = _wilcoxon(logs) if logs.size >= _WILCOXON_MIN else _student(logs)
-    detectable = float(np.expm1(max(high - centre, centre - low)))  # the wider side decides
+    detectable = float(np.expm1(max(high - centre, centre - low)))  # the wider side determines it
     return RatioInterval(float(np.exp(centre)), float(np.exp(low)), float(np.exp(high)), detectable)
+
+
+def ratio_quotient(a: RatioInterval, b: RatioInterval) -> RatioInterval:
+    """Return the quotient of two independent ratios; half-widths of logs add in quadrature."""
+    centre = float(np.log(a.ratio / b.ratio))
+    widths = []
+    for part in (a, b):
+        if part.lo is None or part.hi is None:
+            return RatioInterval(float(np.exp(centre)), None, None, None)
+        widths.append(float(np.log(part.hi / part.lo)) / 2)
+    half = hypot(*widths)
+    limits = float(np.exp(centre - half)), float(np.exp(centre + half))
+    return RatioInterval(float(np.exp(centre)), *limits, float(np.expm1(half)))
 
 
 def difference_interval(
     a_rounds: Rounds, b_rounds: Rounds
 ) -> tuple[float, tuple[float, float] | None]:
-    """Time of a minus time of b with its 95 % interval, paired by round as in `ratio_interval`."""
+    """Return the time of a minus that of b and its 95 % interval, paired as in `ratio_interval`."""
     pairs = zip(a_rounds, b_rounds, strict=False)
     found = np.array([np.median(a) - np.median(b) for a, b in pairs if len(a) and len(b)])
     if found.size == 0:
@@ -185,7 +199,7 @@ def _student(x: Floats) -> tuple[float, float, float]:
 
 
 def _wilcoxon(x: Floats) -> tuple[float, float, float]:
-    """Hodges-Lehmann estimate and signed-rank interval, from the sorted Walsh averages."""
+    """Return Hodges-Lehmann estimate and signed-rank interval, from the sorted Walsh averages."""
     i, j = np.triu_indices(x.size)
     walsh = np.sort((x[i] + x[j]) / 2)
     k = _signed_rank_cut(x.size)
@@ -195,12 +209,12 @@ def _wilcoxon(x: Floats) -> tuple[float, float, float]:
 
 
 def _dependence(x: Floats) -> float:
-    """By how much serial correlation widens an interval: n rounds count as n (1-r) / (1+r).
+    """Return how much serial correlation widens an interval: n rounds count as n (1-r) / (1+r).
 
-    The signed-rank test takes rounds as independent. On a busy machine they are not: where the
-    scheduler puts the threads of a process lasts for seconds, and so for several rounds.
+    The signed-rank test assumes independent rounds. On a busy machine they are not independent: the
+    scheduler's placement of a process's threads lasts for seconds, and so for several rounds.
     """
-    ranks = np.argsort(np.argsort(x)).astype(np.float64)  # one wild round must not hide it
+    ranks = np.argsort(np.argsort(x)).astype(np.float64)  # one extreme round must not hide it
     c = ranks - ranks.mean()
     r = float((c[1:] * c[:-1]).sum() / (c * c).sum())
     r = min(max(r, 0.0), 0.9)
@@ -209,7 +223,7 @@ def _dependence(x: Floats) -> float:
 
 @lru_cache(maxsize=256)
 def _signed_rank_cut(n: int) -> int:
-    """The largest k with P(T < k) <= 2.5 %, T the signed-rank statistic of n values."""
+    """Return the largest k with P(T < k) <= 2.5 %, T the signed-rank statistic of n values."""
     chance = np.zeros(n * (n + 1) // 2 + 1)
     chance[0] = 1.0
     for rank in range(1, n + 1):  # each rank is positive or negative with equal chance
@@ -220,7 +234,7 @@ def _signed_rank_cut(n: int) -> int:
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """The mean for ratios."""
+    """Return the geometric mean, the mean for ratios."""
     logs = np.log(np.fromiter(values, dtype=np.float64))
     if logs.size == 0:
         raise ValueError("no values to average")
@@ -230,7 +244,7 @@ def geometric_mean(values: Iterable[float]) -> float:
 def settled(block_medians: Sequence[float]) -> bool:
     """Whether a warm-up is over: the last two blocks agree with the two before them.
 
-    Also over when the last four go up and down: that is noise, which no warm-up removes.
+    It is also over if the last four alternate: that is noise, which no warm-up removes.
     """
     last = block_medians[-4:]
     if len(last) < 4:

@@ -1,17 +1,20 @@
-"""A row of a suite: what became of one problem, in one line of results.jsonl."""
+"""A row of a suite: the outcome of one problem, as one line of results.jsonl."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tvmscope.messages import Text, marked
+from tvmscope.storage import message_table
+from tvmscope.storage.codec import decode, encode
 
 Outcome = Literal[
     "correct", "noise", "wrong", "unsupported", "unloadable", "failed", "crashed", "timed out",
     "out of memory", "disk full",
 ]  # fmt: skip
-"""`noise` is within the model's own rounding noise; `unloadable` fails before any compiler sees it,
+"""`noise` means within the model's own rounding noise; `unloadable` fails before the compiler,
 `unsupported` in the compiler's importer."""
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _SAID = (
@@ -19,19 +22,19 @@ _SAID = (
     marked("unloadable"), marked("failed"), marked("crashed"), marked("timed out"),
     marked("out of memory"), marked("disk full"),
 )  # fmt: skip
-"""For translators: `messages.word` says them."""
+"""For translators: `messages.word` shows these words."""
 RIGHT: tuple[Outcome, ...] = ("correct", "noise")
-"""Outcomes whose times count."""
+"""Outcomes whose times are used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speedup:
-    """Our time beside another backend's, both measured in turns; over 1 we are faster."""
+    """Our time compared with another backend's, both measured in turns; over 1: we are faster."""
 
     value: float
     low: float | None = None
     high: float | None = None
-    """Of the 95 % interval; None where there were too few rounds."""
+    """The upper limit of the 95 % interval; None if there were too few rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,23 +42,23 @@ class SuiteRow:
     """One problem on one machine."""
 
     problem: str
-    """Its path below the suite's folder, or its name."""
+    """The problem's path below the suite's folder, or its name."""
     key: str
-    """Digest of the file, the options, the versions and the machine: another key, another row."""
+    """A digest of file, options, versions and machine: another key means another row."""
     outcome: Outcome
     reason: Text | None = None
     host: str
     cpu: str
     medians_s: dict[str, float] = field(default_factory=dict)
-    """By backend; only rows whose results are right."""
+    """Median times by backend; only rows whose results are correct."""
     speedups: dict[str, Speedup] = field(default_factory=dict)
     """Ours against each other backend."""
-    others: dict[str, str] = field(default_factory=dict)
+    others: dict[str, Text] = field(default_factory=dict)
     """Backends without a time, and why."""
     error: float | None = None
     """max|a-b| / max|reference| of our row."""
     noise: float | None = None
-    """The model's own rounding noise on the same scale, where it was needed to judge."""
+    """The model's own rounding noise on the same scale, if the verdict needed it."""
     fallbacks: tuple[str, ...] = ()
     """Operators that ran in their framework."""
     operators: int | None = None
@@ -63,7 +66,7 @@ class SuiteRow:
     finding: Text | None = None
     """The title of the first finding about our row."""
     warnings: tuple[Text, ...] = ()
-    """About our row, such as other processes that ran meanwhile."""
+    """Warnings about our row, such as other processes that ran at the same time."""
     took_s: float
     finished: str
     session: str | None = None
@@ -71,7 +74,7 @@ class SuiteRow:
 
     @property
     def is_right(self) -> bool:
-        """Whether its times count."""
+        """Whether its times are used."""
         return self.outcome in RIGHT
 
     @property
@@ -81,5 +84,20 @@ class SuiteRow:
 
     @property
     def slowest_ratio(self) -> float | None:
-        """The speed-up against the backend that beats us most."""
+        """The speed-up against the backend that is furthest ahead of us."""
         return min((s.value for s in self.speedups.values()), default=None)
+
+
+def to_line(row: SuiteRow) -> str:
+    """The row as one line of JSON, with what its texts are made of."""
+    data = encode(row)
+    if messages := message_table.table(data):
+        data[message_table.KEY] = messages
+    return json.dumps(data, allow_nan=False)
+
+
+def from_line(line: str | bytes) -> SuiteRow:
+    """The row that a line holds; a SchemaError or a ValueError says what is wrong with it."""
+    data = json.loads(line)
+    known = message_table.read(data.get(message_table.KEY)) if isinstance(data, dict) else {}
+    return decode(SuiteRow, data, known)

@@ -14,22 +14,22 @@ class Target:
     kind: Literal["llvm", "cuda"]
     arch: str
     features: tuple[str, ...] = ()
-    """What the code may use, everything counted."""
+    """All features that the code may use."""
     enabled_features: tuple[str, ...] = ()
-    """Those of `features` that the architecture does not imply."""
+    """The features that the architecture does not imply."""
     disabled_features: tuple[str, ...] = ()
-    """Features that the architecture implies and the code must not use."""
+    """Features that the architecture implies but the code must not use."""
     cores: int = 1
     triple: str | None = None
     attrs: dict[str, int] = field(default_factory=dict)
     """CUDA limits: max_threads_per_block, max_shared_memory_per_block, thread_warp_size,
     registers_per_block, l2_cache_size_bytes."""
     suffix: str = ""
-    """What the label adds to the architecture, where a job has another target of the same one."""
+    """A suffix of the label, if the job has another target of the same architecture."""
 
     @property
     def device(self) -> Literal["cpu", "cuda"]:
-        """Where it runs."""
+        """The device that runs the code."""
         return "cpu" if self.kind == "llvm" else "cuda"
 
     @property
@@ -39,9 +39,9 @@ class Target:
 
     @property
     def differences(self) -> frozenset[str]:
-        """What makes it another target than its bare architecture: `-avx2`, ` thread_warp_size=64`.
+        """The differences from the bare architecture: `-avx2`, ` thread_warp_size=64`.
 
-        A value begins with a space, so that the architecture and it can be joined."""
+        A value begins with a space, so that it can be appended to the architecture."""
         return frozenset(
             [
                 *(f"+{name}" for name in self.enabled_features),
@@ -62,13 +62,13 @@ class Target:
 
 
 _SHOWN = 2
-"""A label with more differences than these is numbered instead."""
+"""A label with more differences than this gets a number instead."""
 
 
 def distinct(targets: Iterable[Target]) -> tuple[Target, ...]:
-    """The targets without repetitions, each with a label of its own.
+    """Return the targets without repetitions, each with its own label.
 
-    The first of an architecture keeps the plain label; a later one adds what differs from the
+    The first of an architecture keeps the plain label; a later one adds its differences from the
     first, such as `cpu:znver4-avx512f`, or its number.
     """
     found: list[Target] = []

@@ -1,4 +1,4 @@
-"""What tuning works with: tasks, candidates, records of trials, and the choices that follow."""
+"""The data of tuning: tasks, candidates, records of trials, and the resulting choices."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tvmscope.core.target import Target
-from tvmscope.messages import Message, Text, msg
+from tvmscope.messages import Message, Text, clauses, marked, msg, msgn, word
 
 Params = dict[str, int | str]
-"""A rule's parameters by name; what is not named follows from the rule's own model."""
+"""A rule's parameters by name; the rule determines those that are missing."""
 
 TUNED_KERNELS = "tuned_kernels"
-"""The setting under which a compiled row says where its tuned kernels are from."""
+"""The setting of a compiled row that says where its tuned kernels come from."""
+
+SHIPPED_NAME = marked("shipped")
+"""The name of every database that comes with the package."""
 
 Status = Literal["ok", "failed", "wrong"]
 
@@ -30,26 +33,26 @@ class Candidate:
 
     @property
     def id(self) -> str:
-        """The same for the same candidate, in every process and version."""
+        """An id that is the same for the same candidate, in every process and version."""
         text = json.dumps([sorted(self.params.items()), self.trace], separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lowering:
-    """A kernel before scheduling, in a file, for those candidates that begin with `params`."""
+    """A kernel before scheduling, in a file, for the candidates that begin with `params`."""
 
     params: Params
-    """Those that were decided while the graph was lowered: layout, Winograd or direct ..."""
+    """The parameters that were decided during graph lowering: layout, Winograd or direct ..."""
     function: str
     """Path of a file with the function as TVM's JSON."""
     rule: str | None = None
-    """The schedule rule that its candidates' parameters belong to; None where no rule has any."""
+    """The schedule rule that its candidates' parameters belong to; None if no rule has any."""
     own: Params = field(default_factory=dict)
-    """What the rule takes for the schedule's parameters where a candidate does not name them."""
+    """The rule's own values of the schedule's parameters that a candidate does not name."""
     flops: float | None = None
     bytes: float | None = None
-    """Of one call: a Winograd kernel computes less than a direct one."""
+    """The work of one call: a Winograd kernel computes less than a direct one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +62,9 @@ class TuningTask:
     key: str
     """The workload: operator, shapes and dtype in one line; the same in every model."""
     rule: str | None
-    """The schedule rule that takes it; None where only MetaSchedule can."""
+    """The schedule rule that takes it; None if only MetaSchedule can."""
     kernel: str
-    """Its name in the model as compiled untuned."""
+    """The kernel's name in the untuned model."""
     calls: int
     """How often a run of the model calls it."""
     flops: float | None
@@ -73,19 +76,19 @@ class TuningTask:
     """The rule's own search space, the untuned candidate (no params) first."""
     source_ops: tuple[str, ...] = ()
     loops: bool = True
-    """Whether its functions are loops, which MetaSchedule can schedule too."""
+    """Whether its functions are loops, which MetaSchedule can also schedule."""
     tolerance: float | None = None
-    """How far a result may be from the reference, relative to the largest value; None: by type."""
+    """The allowed error, relative to the largest value; None means that of the type."""
 
     def lowering_for(self, candidate: Candidate) -> Lowering:
-        """What a candidate begins with: of those it agrees with, the one that says most."""
+        """Return the lowering of a candidate: the most specific one that agrees with it."""
         fitting = (x for x in self.lowerings if x.params.items() <= candidate.params.items())
         return max(fitting, key=lambda x: len(x.params))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One line of the database: a candidate that was built and measured, or why not."""
+    """One line of the database: a candidate that was built and measured, or the reason why not."""
 
     workload: str
     candidate: Candidate
@@ -94,14 +97,14 @@ class Trial:
     status: Status
     seconds: tuple[float, ...] = ()
     """Raw times of one call."""
-    reason: str | None = None
+    reason: Text | None = None
     cpu: str = ""
     """The CPU's or GPU's model name."""
     clock_hz: float | None = None
     tvm: str = ""
     rule: str | None = None
-    """The schedule rule that the parameters belong to; None where the candidate is a trace, which
-    says all by itself, or where no rule took the kernel."""
+    """The schedule rule that the parameters belong to; None if the candidate is a trace, which
+    needs no rule, or if no rule took the kernel."""
     rule_version: int | None = None
     """The version of that rule: a candidate names only what differs from the rule's defaults."""
     rule_from: str | None = None
@@ -117,43 +120,45 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What a compilation uses for a workload, and where it comes from."""
+    """The candidate that a compilation uses for a workload, and its origin."""
 
     candidate: Candidate
     source: str
-    """The database's name: `shipped`, or a file's."""
+    """The database's name: `shipped`, or a file's name."""
     cpu: str = ""
     threads: int | None = None
     date: str = ""
-    """Of the record: where, on how many threads and when it was proven."""
+    """From the record: where, on how many threads and when the choice was validated."""
 
     @property
-    def origin(self) -> str:
+    def origin(self) -> Text:
         """`shipped (AMD EPYC, 2 threads, 2026-11-15)`, as far as it is known."""
-        facts = (self.cpu, self.threads and f"{self.threads} threads", self.date[:10])
-        known = ", ".join(str(fact) for fact in facts if fact)
-        return f"{self.source} ({known})" if known else self.source
+        source = word(self.source) if self.source == SHIPPED_NAME else self.source
+        threads = msgn("{count} thread", "{count} threads", self.threads) if self.threads else ""
+        known = [fact for fact in (self.cpu, threads, self.date[:10]) if fact]
+        return msg("{source} ({facts})", source=source, facts=known) if known else source
 
 
-def origins(choices: Iterable[Choice]) -> str:
+def origins(choices: Iterable[Choice]) -> Text:
     """Describes where tuned kernels come from: `7 from shipped (...); 1 from my.jsonl (...)`.
 
-    Of several dates the latest is shown; empty where nothing is tuned.
+    Of several dates the latest is shown; empty if nothing is tuned.
     """
     groups: dict[tuple[str, str, int | None], list[Choice]] = {}
     for choice in choices:
         groups.setdefault((choice.source, choice.cpu, choice.threads), []).append(choice)
     ordered = sorted(groups.values(), key=len, reverse=True)
-    return "; ".join(f"{len(g)} from {max(g, key=lambda c: c.date).origin}" for g in ordered)
+    latest = [(len(group), max(group, key=lambda c: c.date)) for group in ordered]
+    return clauses([msg("{count} from {origin}", count=n, origin=c.origin) for n, c in latest])
 
 
 def because(gist: Text, detail: Text) -> Message:
-    """A task's note that has more to say: `too small: 0.10% of the model`."""
+    """Make a task's note with a detail: `too small: 0.10% of the model`."""
     return msg("{gist}: {detail}", gist=gist, detail=detail)
 
 
 def gist(note: Text) -> Text:
-    """The first part of such a note, by which tasks are put together; else all of it."""
+    """Return the first part of such a note, by which tasks are grouped; else the whole note."""
     if not isinstance(note, Message):
         return note.split(":")[0]
     first = note.args.get("gist", note)
@@ -162,19 +167,19 @@ def gist(note: Text) -> Text:
 
 @dataclass(frozen=True, kw_only=True)
 class TuningPoint:
-    """A moment at which a task's best time fell, or the search's end."""
+    """A moment at which a task's best time decreased, or the search's end."""
 
     trial: int
     """How many candidates of the task had been tried, earlier runs included."""
     elapsed_s: float
     """Seconds since this search began."""
     best_s: float
-    """The best time of one call, on the bench."""
+    """The best time of one call, measured alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A parameter or a primitive of a chosen candidate, and what the kernel is without it."""
+    """A parameter or a primitive of a chosen candidate, and the kernel's time without it."""
 
     name: str
     """The parameter's name, or the primitive's."""
@@ -184,12 +189,12 @@ class Part:
     interval: tuple[float, float] | None = None
     """The 95 % interval of `factor`."""
     reason: Text | None = None
-    """Why it could not be taken back: what was left could not be built, or was wrong."""
+    """Why it could not be removed: the rest could not be built, or was wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunedTask:
-    """A task as it was planned, and what a search found for it; the session keeps these."""
+    """A planned task and the result of its search; the session keeps these."""
 
     workload: str
     kernel: str
@@ -200,45 +205,45 @@ class TunedTask:
     share: float
     """The share of the untuned model's time."""
     least_s: float
-    """What the roof allows for all calls; 0 where no roof is known."""
+    """The least time that the roof allows for all calls; 0 if no roof is known."""
     flops: float | None
     """The work of one call."""
     candidates: int
-    """The size of the rule's own space."""
+    """The number of the rule's own candidates."""
     expected_s: float | None = None
-    """What a search may hope to save in a run; an assumption (see `tuning.plan`)."""
+    """The expected saving of a search per run; an assumption (see `tuning.plan`)."""
     expected_per_minute_s: float | None = None
     trials: int = 0
-    """Trials of this run."""
+    """The trials of this run."""
     earlier: int = 0
-    """Trials of earlier runs, which were not repeated."""
+    """The trials of earlier runs, which were not repeated."""
     failed: int = 0
     wrong: int = 0
     untuned_s: float | None = None
     best_s: float | None = None
-    """The time of one call, on the bench of the search."""
+    """The best time of one call, measured alone."""
     points: tuple[TuningPoint, ...] = ()
     chosen: Candidate | None = None
-    """What the tuned model uses; None where the untuned kernel stays."""
+    """The candidate that the tuned model uses; None if the untuned kernel stays."""
     speedup: float | None = None
     """The speed-up of the chosen kernel over the untuned one, in interleaved runs."""
     interval: tuple[float, float] | None = None
     """The 95 % interval of `speedup`."""
     own: Params = field(default_factory=dict)
-    """What the rule itself takes for the chosen parameters, where that is known."""
+    """The rule's own values of the chosen parameters, if they are known."""
     steps: tuple[str, ...] = ()
-    """The calls of a chosen trace, as TVM writes them; none where a rule made the schedule."""
+    """The calls of a chosen trace, as TVM writes them; none if a rule made the schedule."""
     parts: tuple[Part, ...] = ()
-    """What the parts of the chosen candidate are worth, where they were taken back."""
+    """The worth of each part of the chosen candidate, if the parts were removed one by one."""
     note: Text = ""
     """Why it was not searched, or why nothing was chosen."""
 
     @property
     def roof_share(self) -> float | None:
-        """How much of what its roof allows it reached untuned."""
+        """The share of its roof that the untuned kernel reaches."""
         return self.least_s / self.total_s if self.least_s and self.total_s else None
 
     @property
     def headroom_s(self) -> float:
-        """What could be saved per run of the model, at the very most."""
+        """The largest possible saving per run of the model."""
         return max(0.0, self.total_s - self.least_s)

@@ -1,4 +1,4 @@
-"""How a model takes images and what it returns for one: plain values that are stored as JSON."""
+"""A model's image input and output: plain values that are stored as JSON."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tvmscope.core.model import Prepared
+from tvmscope.messages import Text
 from tvmscope.storage.codec import decode
 
 
 @dataclass(frozen=True, kw_only=True)
 class Likeness:
-    """How far two answers may lie apart and still count as one."""
+    """How far two answers may differ and still count as equal."""
 
     least_iou: float = 0.99
     most_score: float = 0.005
@@ -20,22 +21,22 @@ class Likeness:
 
 LIKENESS = Likeness()
 HALF_LIKENESS = Likeness(least_iou=0.9, most_score=0.05)
-"""For half precision, whose scores have three digits."""
+"""The limits for half precision, whose scores have three digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoxPair:
-    """A box of each side that lie on each other, or one that the other side lacks."""
+    """A pair of overlapping boxes, one of each side, or a box that the other side lacks."""
 
     before: Box | None
     after: Box | None
     iou: float | None = None
     same: bool = False
-    """Within the likeness; a lone box is, where its score is that close to the threshold."""
+    """Whether they agree within the limits; a lone box does if its score is near the threshold."""
 
     @property
     def score_change(self) -> float | None:
-        """After less before; None for a lone box."""
+        """The later score minus the earlier one; None for a lone box."""
         if self.before is None or self.after is None:
             return None
         return self.after.score - self.before.score
@@ -50,7 +51,7 @@ class Sighting:
     labels_before: tuple[Label, ...] = ()
     labels_after: tuple[Label, ...] = ()
     same: bool = True
-    failure: str | None = None
+    failure: Text | None = None
     """Why the image could not be processed."""
 
 
@@ -62,23 +63,23 @@ Head = Literal["yolov5", "yolov8", "darknet", "nms", "end2end"]
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocess:
-    """From RGB pixels to the input: fit to its size, then (x * scale - mean) / std.
+    """How RGB pixels become the input: fit to its size, then (x * scale - mean) / std.
 
-    The input's height and width are the artifact's own, since shapes are fixed when compiling.
+    The input's height and width are those of the artifact, because compilation fixes the shapes.
     """
 
     fit: Fit = "stretch"
     crop: float = 1.0
-    """For `crop`: the share of the shorter side that the square in the middle keeps."""
+    """For `crop`: the share of the shorter side that the central square keeps."""
     fill: int = 114
     """For `letterbox`: the grey of the bars."""
     filter: Literal["nearest", "bilinear", "bicubic", "lanczos"] = "bilinear"
     scale: float = 1.0
     mean: tuple[float, ...] = ()
-    """Of scaled values, one per channel; none means 0."""
+    """The means of scaled values, one per channel; none means 0."""
     std: tuple[float, ...] = ()
     layout: Layout | None = None
-    """Where the channels are; None if the input's shape determines it."""
+    """The position of the channels; None if the input's shape determines it."""
 
 
 PRESETS = {
@@ -89,8 +90,8 @@ PRESETS = {
     "unit": Preprocess(fit="crop", crop=0.875, scale=1 / 255),
     "raw": Preprocess(),
 }
-"""Preprocessing that many models were trained with: PyTorch's on ImageNet, -1 to 1 as TensorFlow's
-have it, 0 to 1, and pixels as they are."""
+"""Preprocessing that many models were trained with: PyTorch's on ImageNet, -1 to 1 as in
+TensorFlow, 0 to 1, and unchanged pixels."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Vision:
     task: PictureTask | None = None
     preprocess: Preprocess = field(default_factory=Preprocess)
     labels: tuple[str, ...] = ()
-    """Names that came with the model; empty means that the class count decides."""
+    """Names that came with the model; if empty, the class count determines them."""
     head: Head | None = None
     anchors: tuple[Anchors, ...] = ()
 
@@ -146,11 +147,11 @@ class Answer:
     boxes: tuple[Box, ...] = ()
     times_s: dict[str, float] = field(default_factory=dict)
     """Seconds of `decode`, `preprocess`, `inference` and `postprocess`."""
-    failure: str | None = None
+    failure: Text | None = None
 
 
 def vision_of(prepared: Prepared) -> Vision | None:
-    """The image settings of a prepared folder; None for models that take no images."""
+    """Return the image settings of a prepared folder; None for models that take no images."""
     if not prepared.json_path.is_file():
         return None
     data = json.loads(prepared.json_path.read_text(encoding="utf-8")).get("vision")

@@ -2,6 +2,6 @@
 without a GPU, in processes without TVM; or calls of NVIDIA's library in their place.
 
 What comes in is a unit (`units`: what to compute), what goes out a compiled kernel
-(`kernel_compiler`: a cubin and how to launch it). Nothing here imports TVM or PyTorch, and Triton
-is imported only where a kernel is compiled, so compiler and tuning may use all of it.
+(`cubins.kernel_compiler`: a cubin and how to launch it). Nothing here imports TVM or PyTorch, and
+Triton is imported only where a kernel is compiled, so compiler and tuning may use all of it.
 """

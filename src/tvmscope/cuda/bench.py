@@ -1,8 +1,8 @@
-"""Run and time one compiled kernel on a GPU, by the driver alone, or a library's call.
+"""Runs and times one compiled kernel on a GPU, with the driver alone, or a library's call.
 
 A timed graph has ten launches, each with its own copy of the weights. Before each graph the L2
-cache is filled with other data, as a network whose weights exceed it would do, and the other inputs
-are read, as the kernel that wrote them would have left them.
+cache is filled with other data, as in a network whose weights exceed it, and the other inputs are
+read, as if the previous kernel had just written them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tvmscope.cuda.binding import bind
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.driver import Kernel, call
 from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.cuda.library.cublaslt import Library, LibraryError, Product
@@ -63,11 +63,11 @@ END:
     ret;
 }
 """
-"""Reads memory, 16 bytes a thread: dirty lines would be written back in the kernel's own time."""
+"""Reads memory, 16 bytes per thread: dirty lines would be written back during the kernel's time."""
 
 
 def use_device(index: int = 0) -> None:
-    """Make the device's primary context this thread's."""
+    """Make the device's primary context current in this thread."""
     device, context = ctypes.c_int(), ctypes.c_void_p()
     call("cuInit", 0)
     call("cuDeviceGet", ctypes.byref(device), index)
@@ -85,7 +85,7 @@ class Memory:
 
     @property
     def pointer(self) -> int:
-        """Its address on the device."""
+        """The address on the device."""
         return int(self._at.value)
 
     def write(self, values: Array) -> None:
@@ -95,15 +95,15 @@ class Memory:
         call("cuCtxSynchronize")  # kernels run on a stream that does not wait for small copies
 
     def read(self, like: Array) -> Array:
-        """A new array with the memory's contents, in the shape and type of `like`."""
+        """Return a new array with the memory's contents, in the shape and type of `like`."""
         data = np.empty_like(like)
         call("cuMemcpyDtoH_v2", data.ctypes.data_as(ctypes.c_void_p), self._at, data.nbytes)
         return data
 
     def clear(self) -> None:
-        """All bytes zero."""
+        """Set all bytes to zero."""
         call("cuMemsetD8_v2", self._at, 0, ctypes.c_size_t(self.size_bytes))
-        call("cuCtxSynchronize")  # it returns before the bytes are there
+        call("cuCtxSynchronize")  # it returns before the bytes are written
 
     def __del__(self) -> None:
         if self._at.value:
@@ -111,7 +111,7 @@ class Memory:
 
 
 def loaded(kernel: CompiledKernel | LibraryCall) -> Kernel | Product:
-    """What launches it, in the current context."""
+    """Return the object that launches it, in the current context."""
     if isinstance(kernel, CompiledKernel):
         return Kernel(
             kernel.cubin,
@@ -133,7 +133,7 @@ def _cublaslt() -> Library:
 
 
 class KernelBench:
-    """A kernel with its tensors on the device. `tensors` are by role, the weight packed."""
+    """A kernel with its tensors on the device, by role; the weight is packed."""
 
     def __init__(
         self, unit: Unit, kernel: CompiledKernel | LibraryCall, tensors: Mapping[str, Array]
@@ -149,7 +149,7 @@ class KernelBench:
             if role in tensors:
                 self._memory[role].write(tensors[role].astype(tensor.dtype, copy=False))
             else:
-                self._memory[role].clear()  # counters begin with zero
+                self._memory[role].clear()  # counters start at zero
         self._weights = [self._memory["weight"]] if "weight" in self._memory else []
         self._hidden = [0] * kernel.hidden_pointers
         self._stream = ctypes.c_void_p()
@@ -157,7 +157,7 @@ class KernelBench:
         self._graph: ctypes.c_void_p | None = None
 
     def output(self) -> Array:
-        """What one launch writes; the memory holds the given values before."""
+        """Return the output of one launch; the memory has the given values before it."""
         given = self._tensors["output"]
         self._memory["output"].write(given)
         self._launch(0)
@@ -165,7 +165,7 @@ class KernelBench:
         return self._memory["output"].read(given)
 
     def time(self, values: int, launches: int) -> list[float]:
-        """`values` times in seconds, each the mean of `launches` or more."""
+        """Return `values` times in seconds, each the mean of `launches` or more."""
         graphs = ceil(launches / LAUNCHES)
         graph = self._graph = self._graph or self._captured()
         self._fill = getattr(self, "_fill", None) or _Reader()
@@ -188,13 +188,13 @@ class KernelBench:
         return elapsed_ms.value * 1e-3 / LAUNCHES
 
     def _captured(self) -> ctypes.c_void_p:
-        """A graph of launches, each with its own copy of the weight."""
+        """Return a graph of launches, each with its own copy of the weight."""
         weight = self._tensors.get("weight")
         if weight is not None and self._weights:
             for _ in range(LAUNCHES - 1):
                 self._weights.append(Memory(weight.nbytes))
                 self._weights[-1].write(weight)
-        for i in range(2):  # what the driver loads lazily must be there before a capture
+        for i in range(2):  # lazily loaded code must be loaded before a capture
             self._launch(i)
         self._wait()
         graph, ready = ctypes.c_void_p(), ctypes.c_void_p()
@@ -219,7 +219,7 @@ class KernelBench:
         call("cuStreamSynchronize", self._stream)
 
     def close(self) -> None:
-        """Free the graph, the stream and the kernel; memory goes with its objects."""
+        """Free the graph, the stream and the kernel; memory is freed with its objects."""
         if self._graph is not None:
             call("cuGraphExecDestroy", self._graph)
         call("cuStreamDestroy_v2", self._stream)
@@ -237,7 +237,7 @@ class _Reader:
         call("cuModuleGetFunction", ctypes.byref(self._function), self._module, b"read_all")
 
     def read_all(self, memory: Memory, stream: ctypes.c_void_p) -> None:
-        """Read the memory's beginning through the L2 cache."""
+        """Read the beginning of the memory through the L2 cache."""
         most = memory.size_bytes if memory is self.memory else _TOUCHED_BYTES
         start = ctypes.c_uint64(memory.pointer)
         count = ctypes.c_uint64(min(memory.size_bytes, most) // 16)

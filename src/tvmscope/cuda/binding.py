@@ -1,4 +1,4 @@
-"""A unit and a configuration as a kernel's constants, arguments and grid; no Triton needed."""
+"""Maps a unit and a configuration to a kernel's constants, arguments and grid; needs no Triton."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ memory, which has no name."""
 
 _CONTRACTION = ("x", "w", "bias", "residual", "y", "workspace", "counters")
 DESCRIPTOR_BYTES = 128
-"""What the tensor memory accelerator reads about one matrix."""
+"""The size of the tensor memory accelerator's description of one matrix."""
 _EARLY_SUMS = 32
-"""Residuals of so many values per thread are fetched before the main loop, to hide their latency;
-more would take its registers."""
+"""Residuals of at most this many values per thread are fetched before the main loop, to hide their
+latency; more would take its registers."""
 EARLY_HELD = 2
-"""The value of a kernel's EARLY that also keeps such a residual from being used early; 1 does not,
-for Triton's interpreter, which has no instructions."""
+"""The value of a kernel's EARLY that also prevents such a residual from being used early; 1 does
+not, for Triton's interpreter, which has no instructions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
-    """What makes a kernel out of a template: `function` is `module:name`, `absent` are parameters
-    that this unit does not have."""
+    """A template's arguments: `function` is `module:name`, `absent` are parameters that this unit
+    does not have."""
 
     function: str
     constants: dict[str, Any]
@@ -67,7 +67,7 @@ class Binding:
 
 
 def bind(unit: Unit, config: Config) -> Binding:
-    """The binding of a unit; a template that cannot compute it is refused."""
+    """Return the binding of a unit; raise if the template cannot compute it."""
     maker = _MAKERS.get((unit.kind, config.template))
     if maker is None:
         raise UsageError(
@@ -77,7 +77,7 @@ def bind(unit: Unit, config: Config) -> Binding:
 
 
 def tiles_of(unit: Conv2d | Pool, config: Config) -> int:
-    """Blocks of a template that tiles pixels in two dimensions: `k` is a tile's width."""
+    """Return the blocks of a template that tiles pixels in two dimensions, each `k` wide."""
     down, across = _ceil(unit.p, config.m // config.k), _ceil(unit.q, config.k)
     channels = unit.oc if isinstance(unit, Conv2d) else unit.c
     return unit.n * down * across * _ceil(channels, config.n)
@@ -223,18 +223,18 @@ def _persistent(unit: Matmul | Conv2d, config: Config) -> Binding:
         **_epilogue(unit),
         **_tile(config),
     }
-    # what descriptors lie in, for each block
+    # memory for the descriptors of each block
     scratch = Tensor(role="scratch", dtype="int32", shape=(blocks, 2 * DESCRIPTOR_BYTES // 4))
     return _binding("persistent", unit, _CONTRACTION[:5], constants, (blocks, 1, 1), (scratch,))
 
 
 Rows = tuple[int, int]
-"""Elements from row to row of a matrix, and where it begins."""
+"""Elements between rows of a matrix, and its offset."""
 
 
 def as_product(unit: Matmul | Conv2d) -> tuple[int, int, int, tuple[Rows, Rows, Rows]] | None:
-    """m, n, k and the rows of input, output and residual, where the unit is one product of
-    row-major matrices with a weight whose rows are whole 16 bytes: what descriptors describe."""
+    """Return m, n, k and the rows of input, output and residual, if the unit is one product of
+    row-major matrices whose weight has rows of whole 16 bytes, as descriptors require."""
     if isinstance(unit, Conv2d):
         window = (unit.r, unit.s, *unit.stride, unit.groups)
         if window != (1, 1, 1, 1, 1) or unit.padded:
@@ -268,7 +268,7 @@ def _matvec(unit: Matmul, config: Config) -> Binding:
         **_matrices(unit, config),
         **_epilogue(unit),
     }
-    del constants["B_K"]  # the template takes it as 1
+    del constants["B_K"]  # the template assumes 1
     split = _split_tensors(tiles * rows, config, 1)
     return _binding("matvec", unit, _CONTRACTION, constants, (tiles, config.split, rows), split)
 
@@ -321,12 +321,12 @@ def _attention(unit: Attention, config: Config) -> Binding:
 
 
 def padded(size: int) -> int:
-    """The power of two, from 16, that holds a head's values."""
+    """Return the power of two, at least 16, that is large enough for a head's values."""
     return max(16, 1 << (size - 1).bit_length())
 
 
 def _library(unit: Matmul | Conv2d, config: Config) -> Binding:
-    """A library's call has arguments alone: it finds its own grid."""
+    """Bind a library's call, which has only arguments: it chooses its own grid."""
     call = call_of(unit, config)
     return Binding(
         function=call.library, constants={}, arguments=arguments(unit), absent=(), grid=(0, 0, 0)
@@ -399,7 +399,7 @@ def _pooled(unit: Pool, config: Config) -> dict[str, Any]:
 
 
 def _precision(math: str) -> str:
-    return "tf32" if math == "tensor" else math  # 16-bit products do not look at it
+    return "tf32" if math == "tensor" else math  # 16-bit products ignore it
 
 
 def _epilogue(unit: Conv2d | Matmul) -> dict[str, Any]:
@@ -426,7 +426,7 @@ def _early(config: Config) -> int:
 
 
 def _split_tensors(tiles: int, config: Config, rows: int) -> tuple[Tensor, ...]:
-    """What split-K needs: a part per block, a counter per tile."""
+    """Return split-K's tensors: a part per block, a counter per tile."""
     if config.split == 1:
         return ()
     parts = (tiles, config.split, rows, config.n)

@@ -12,15 +12,15 @@ Template = Literal[
     "pool", "mean", "cublaslt",
 ]  # fmt: skip
 LIBRARY: Literal["cublaslt"] = "cublaslt"
-"""The template that is no template of ours, but a call of NVIDIA's library."""
+"""The template name of calls of NVIDIA's library."""
 Layout = Literal["kn", "nk"]
 RULE = "triton"
-"""What generated kernels are known by in profiles and tuning records."""
+"""The name of generated kernels in profiles and tuning records."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A template's parameters; what `m`, `n` and `k` tile is the template's business."""
+    """A template's parameters; the template defines what `m`, `n` and `k` tile."""
 
     template: Template
     m: int
@@ -28,34 +28,34 @@ class Config:
     n: int
     """Columns of a tile: output channels, matrix columns, keys."""
     k: int = 0
-    """How much of the sum one step of the main loop takes; 0 where there is no such loop."""
+    """The length of the sum that one step of the main loop computes; 0 if there is no such loop."""
     split: int = 1
-    """Blocks that share the sum of one tile; of a persistent kernel, its blocks."""
+    """Blocks that share the sum of one tile; for a persistent kernel, its number of blocks."""
     stages: int = 3
-    """Depth of the software pipeline."""
+    """The depth of the software pipeline."""
     warps: int = 4
     group: int = 1
-    """Tile rows that are walked together, for the L2 cache."""
+    """Tile rows that are processed together, for the L2 cache."""
     layout: Layout = "kn"
-    """How the weight is packed: sum axis first, or output channels first."""
+    """The layout of the packed weight: sum axis first, or output channels first."""
     pdl: int = 0
     """Programmatic dependent launch: 0 none, 1 wait and release, 2 prefetch weights before."""
     algorithm: int = 0
-    """Of a library's call, the place in the list of algorithms that the library proposes."""
+    """For a library's call: the index in the list of algorithms that the library proposes."""
 
     @property
     def of_library(self) -> bool:
-        """Whether a library computes it, so that nothing is generated."""
+        """Whether a library computes it, so that no kernel is generated."""
         return self.template == LIBRARY
 
     @property
     def rule(self) -> str:
-        """What the kernel is known by in profiles."""
+        """The kernel's name in profiles."""
         return self.template if self.of_library else RULE
 
     @property
     def slug(self) -> str:
-        """The parameters as part of a kernel's name."""
+        """The parameters as a part of a kernel's name."""
         pieces = [f"{self.m}x{self.n}x{self.k}", f"s{self.stages}", f"w{self.warps}"]
         pieces += [f"split{self.split}"] if self.split > 1 else []
         pieces += [f"g{self.group}"] if self.group > 1 else []
@@ -63,7 +63,7 @@ class Config:
 
     @property
     def label(self) -> str:
-        """The parameters in a few words, for people."""
+        """A short description of the parameters, for people."""
         if self.of_library:
             weights = ", weights n x k" if self.layout == "nk" else ""
             return f"{self.template}, algorithm {self.algorithm}{weights}"
@@ -78,10 +78,10 @@ class Config:
 
 
 def to_json(config: Config) -> dict[str, Any]:
-    """The configuration as a JSON object."""
+    """Return the configuration as a JSON object."""
     return dict(encode(config))
 
 
 def from_json(data: dict[str, Any]) -> Config:
-    """The configuration of a JSON object."""
+    """Read the configuration from a JSON object."""
     return decode(Config, data)

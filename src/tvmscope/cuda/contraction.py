@@ -1,4 +1,4 @@
-"""Convolutions and matrix products seen alike: rows x columns x sum, so many times over."""
+"""Convolutions and matrix products in one form: rows x columns x sum, a number of times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmscope.cuda.units import ITEM_BYTES, Conv2d, Matmul, Unit
 
 @dataclass(frozen=True, kw_only=True)
 class Contraction:
-    """The product that a unit's tiles cover; `count` of them are independent."""
+    """The product that a unit's tiles cover; there are `count` independent ones."""
 
     m: int
     n: int
@@ -19,16 +19,16 @@ class Contraction:
     dtype: str
     math: str
     taps: int
-    """Positions under a convolution's window; 1 for matrix products."""
+    """Positions of a convolution's window; 1 for matrix products."""
     channels: int
-    """Values of one tap."""
+    """Values per tap."""
     residual: bool
     out_bytes: int
-    """Of one output value."""
+    """Bytes of one output value."""
     weight_bytes: int
     moved_bytes: int
     free_layout: bool
-    """Whether the right side is a weight that can be packed either way."""
+    """Whether the right side is a weight that can be packed in either layout."""
 
     @cached_property
     def item_bytes(self) -> int:
@@ -39,17 +39,17 @@ class Contraction:
         return 2 * self.m * self.n * self.k * self.count
 
     def gathers(self, tile_k: int) -> bool:
-        """Whether a step of the main loop crosses taps, so that each value is placed alone."""
+        """Whether a step of the main loop crosses taps, so that each value has its own address."""
         return self.taps > 1 and self.channels % tile_k != 0
 
     def steps(self, tile_k: int) -> int:
-        """Steps of the main loop without split-K."""
+        """Return the steps of the main loop without split-K."""
         return -(-self.k // tile_k)
 
 
 @lru_cache(maxsize=256)
 def contraction_of(unit: Unit) -> Contraction | None:
-    """The unit as a contraction, where it is one."""
+    """Return the unit as a contraction; None if it is not one."""
     if isinstance(unit, Conv2d):
         groups, output = unit.groups, unit.epilogue.output or unit.dtype
         m, n, k, count = unit.m, unit.oc // groups, unit.k, groups

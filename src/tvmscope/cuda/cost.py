@@ -38,33 +38,33 @@ from tvmscope.messages import msg
 
 _WGMMA_SHARE = 0.80
 _MMA_SHARE = 0.62
-"""How much of the tensor cores' rate generated code reaches; on Hopper mma has half of wgmma's."""
+"""The share of the tensor cores' rate that generated code reaches; Hopper's mma has half."""
 _SPLIT_US = 0.9
-"""Store the part, count it, notice that one is last; its loads come on top."""
+"""The time to store a part, count it, and detect the last one; its loads are extra."""
 _ROUND_US = 0.7
-"""Between a block and the next on the same multiprocessor: first loads, last stores."""
+"""The time between two blocks on the same multiprocessor: first loads, last stores."""
 _STEP_US = 0.06
 _LOAD_US = 0.014
 """A step's barriers, and each of its 16-byte loads per thread with its address and predicate; the
-instructions of one warp follow each other, those of other blocks fill the gaps."""
+instructions of one warp are sequential, those of other blocks fill the gaps."""
 _MMA_STEP_US = 0.03
-"""Without warp groups operands go through registers: each 16 values of the sum wait for theirs."""
+"""Without warp groups, operands go through registers: each 16 values of the sum wait for theirs."""
 _DESCRIPTORS_US = 1.5
-"""Not measured: what building descriptors for the tensor memory accelerator costs."""
+"""Not measured: the time to build descriptors for the tensor memory accelerator."""
 _SHORT_US = 20.0
-"""Kernels that take longer do not care how they are launched."""
+"""The launch mode does not matter for kernels that take longer."""
 _MOSTLY_WEIGHTS = 0.5
-"""Below, asking for the weights first costs more than it saves: 1.37 times the time in the median
-of 142 measured pairs; above, there was no difference."""
+"""Below, fetching the weights first costs more than it saves: 1.37 times the time in the median of
+142 measured pairs; above, there was no difference."""
 _WIDE = 128
-"""Columns of a tile from which warp groups like the sum axis of the weight contiguous: 0.83 times
-the time over 245 measured pairs; below, 1.03 to 1.25 times."""
+"""From this number of columns in a tile on, warp groups are faster with the sum axis of the weight
+contiguous: 0.83 times the time over 245 measured pairs; below, 1.03 to 1.25 times."""
 _FEW_SUMS, _FEW_SUMS_SHARE = 64, 0.85
-"""Warp groups with so few sums per thread wait for each other: 128 rows and columns take 0.79 to
+"""With so few sums per thread, warp groups wait for each other: 128 rows and columns take 0.79 to
 0.91 times as long with 4 warps as with 8."""
 _BLOCK_US = 0.0004
-"""To start a block: what kernels of a thousand and more pay for (pools of 338, 676 and 1,352 blocks
-take 1.7, 2.2 and 3.0 us)."""
+"""The time to start a block, which matters from a thousand blocks on (pools of 338, 676 and 1,352
+blocks take 1.7, 2.2 and 3.0 us)."""
 _GATHER = 2.0
 """Loads whose taps differ from value to value take more instructions."""
 _LANES_PER_US = 2.2e5
@@ -73,28 +73,28 @@ _LANES_PER_US = 2.2e5
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """The model's time and what it is made of."""
+    """The model's time and its components."""
 
     config: Config
     us: float
     blocks: int
     rounds: int
     bound: str
-    """What limits a step: `l2`, `math`, `latency`, or `hbm` where the whole unit is so limited."""
+    """The limit of a step: `l2`, `math`, `latency`, or `hbm` if memory limits the whole unit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Work:
-    """One block, as the model sees it."""
+    """One block in the model."""
 
     blocks: int
     steps: float
     step_bytes: float
-    """Through the L2 cache."""
+    """Bytes of a step through the L2 cache."""
     math_us: float
-    """Arithmetic of a step on a whole multiprocessor."""
+    """The arithmetic of a step on a whole multiprocessor."""
     issue_us: float
-    """The least time of a step for a block alone."""
+    """The least time of a step for one block alone."""
     stages: int
     warps: int
     registers: float
@@ -107,10 +107,10 @@ class _Work:
 
 
 def best(unit: Unit, gpu: Gpu, n: int = 25) -> list[Estimate]:
-    """The `n` most promising configurations, the fastest first, of several tiles.
+    """Return the `n` most promising configurations, the fastest first, of several tiles.
 
-    With ten or more, the last places go to what the model cannot tell apart: the first tiles with
-    the weight packed the other way, and launched in other ways.
+    With ten or more, the last ones are variants that the model cannot distinguish: the first tiles
+    with the weight packed in the other layout, and launched in other ways.
     """
     ranked = sorted(estimates(unit, gpu), key=lambda e: (e.us, _order(e.config)))
     if not ranked:
@@ -125,12 +125,12 @@ def best(unit: Unit, gpu: Gpu, n: int = 25) -> list[Estimate]:
 
 
 def estimates(unit: Unit, gpu: Gpu) -> list[Estimate]:
-    """Every legal configuration with its estimated time."""
+    """Return every legal configuration with its estimated time."""
     return [estimate(unit, config, gpu) for config in configs(unit, gpu)]
 
 
 def estimate(unit: Unit, config: Config, gpu: Gpu) -> Estimate:
-    """The time of one configuration."""
+    """Return the estimated time of one configuration."""
     return _time(unit, config, _work(unit, config, gpu), gpu)
 
 
@@ -138,7 +138,7 @@ def _time(unit: Unit, config: Config, work: _Work, gpu: Gpu) -> Estimate:
     per_sm = math.ceil(work.blocks / gpu.sms)
     resident = _resident(work, gpu)
     rounds = math.ceil(per_sm / resident)
-    # the fullest multiprocessor takes its bytes, and the L2 cache gives everybody's
+    # the fullest multiprocessor reads its bytes, and the L2 cache supplies those of all
     per_byte_us = max(per_sm / gpu.sm_bytes_per_us, work.blocks / gpu.l2_bytes_per_us)
     l2_us = work.step_bytes * per_byte_us
     math_us = work.math_us / min(1.0, work.warps * min(per_sm, resident) / 4)  # four quarters each
@@ -165,7 +165,7 @@ def _time(unit: Unit, config: Config, work: _Work, gpu: Gpu) -> Estimate:
 
 @lru_cache(maxsize=256)
 def _hbm_bytes(unit: Unit, gpu: Gpu) -> int:
-    """What must come from memory: weights always, activations when they do not fit in the L2."""
+    """Return the bytes from memory: weights always, activations if they do not fit in the L2."""
     if unit.moved_bytes > gpu.l2_bytes // 2:
         return unit.moved_bytes
     weight = unit.tensor("weight")
@@ -173,7 +173,7 @@ def _hbm_bytes(unit: Unit, gpu: Gpu) -> int:
 
 
 def _resident(work: _Work, gpu: Gpu) -> int:
-    """Blocks of this kind that a multiprocessor holds at once."""
+    """Return how many blocks of this kind a multiprocessor holds at once."""
     return max(
         1,
         min(
@@ -190,7 +190,7 @@ def _work(unit: Unit, config: Config, gpu: Gpu) -> _Work:
     if c is not None and config.template in ("conv2d", "matmul"):
         return _contraction_work(c, config, gpu)
     if c is not None and config.template == "persistent":
-        # no address is computed, the next tile's operands come while this one is stored, and one
+        # no address is computed, the next tile's operands arrive while this one is stored, and one
         # block has the multiprocessor
         plain = _contraction_work(c, dataclasses.replace(config, split=1), gpu)
         return dataclasses.replace(
@@ -234,12 +234,12 @@ def _contraction_work(c: Contraction, config: Config, gpu: Gpu) -> _Work:
 
 
 def _short_rows(row_bytes: int) -> float:
-    """How much more of the L2 cache's time rows take that are shorter than its lines."""
+    """Return the factor of L2 time for rows that are shorter than its lines."""
     return 1.0 if row_bytes >= 128 else 1.1 if row_bytes >= 64 else 1.5
 
 
 def _math_rate(products: str, config: Config, gpu: Gpu, wgmma: bool) -> float:
-    """Operations per microsecond of one multiprocessor with this tile."""
+    """Return the operations per microsecond of one multiprocessor with this tile."""
     if products == "ieee":
         return 0.5 * gpu.fma_flops_per_us / gpu.sms
     rate = gpu.half_flops_per_us / gpu.sms
@@ -294,7 +294,7 @@ def _attention_work(unit: Attention, config: Config, gpu: Gpu) -> _Work:
 
 
 def _window_work(unit: Conv2d | Pool, config: Config) -> _Work:
-    """Depthwise convolutions and pools: neighbouring windows overlap in the L1 cache."""
+    """Model depthwise convolutions and pools: neighbouring windows overlap in the L1 cache."""
     item, values = ITEM_BYTES[unit.dtype], config.m * config.n
     dilation = unit.dilation if isinstance(unit, Conv2d) else (1, 1)
     if config.template == "mean":
@@ -345,8 +345,8 @@ def _row_work(unit: Unit, config: Config) -> _Work:
 
 
 def _order(config: Config) -> tuple[int, ...]:
-    """Among equals: usual steps and depths first, then fewer parts and smaller blocks; a total
-    order, so that the choice does not depend on how the space is walked."""
+    """Order equal estimates: usual steps and depths first, then fewer parts and smaller blocks; a
+    total order, so that the choice does not depend on the enumeration."""
     return (
         abs(config.k - 64),
         config.split,
@@ -360,8 +360,8 @@ def _order(config: Config) -> tuple[int, ...]:
 
 
 def _diverse(ranked: list[Estimate], n: int) -> list[Estimate]:
-    """The first `n`, with at most four steps, depths and warps of the two best tiles and two of
-    every other: the tile decides most, and the model is least sure of the rest."""
+    """Return the first `n`, with at most four variants (step, depth, warps) of the two best tiles
+    and two of others: the tile matters most, and the model is least sure of the rest."""
     taken: list[Estimate] = []
     seen: dict[tuple[str, int, int, int], int] = {}
     for candidate in ranked:
@@ -375,13 +375,13 @@ def _diverse(ranked: list[Estimate], n: int) -> list[Estimate]:
 
 
 def _with(estimate: Estimate, **changes: int | str) -> Estimate:
-    # its callers name fields of a configuration, each with a value of its own type
+    # callers name fields of a configuration, each with a value of its own type
     config = dataclasses.replace(estimate.config, **changes)  # type: ignore[arg-type]
     return dataclasses.replace(estimate, config=config)
 
 
 def _finished(unit: Unit, estimate: Estimate, gpu: Gpu) -> Estimate:
-    """With the weight's layout and the launch, which the model does not tell apart by time."""
+    """Add the weight's layout and the launch mode, which have no effect on the model's time."""
     c, config = contraction_of(unit), estimate.config
     layout = config.layout
     if c is not None and config.template in ("conv2d", "matmul") and "nk" in layouts(c):
@@ -391,8 +391,8 @@ def _finished(unit: Unit, estimate: Estimate, gpu: Gpu) -> Estimate:
 
 
 def launch(unit: Unit, gpu: Gpu) -> int:
-    """How a kernel is launched: as early as the GPU can, and with its weights asked for before the
-    wait where they are most of what it reads and writes."""
+    """Return how a kernel is launched: as early as the GPU allows, and with a prefetch of its
+    weights before the wait if they are most of its traffic."""
     if not gpu.has_dependent_launch:
         return 0
     weight = unit.tensor("weight")

@@ -1,7 +1,7 @@
-"""The CUDA driver by ctypes: load a cubin, launch its kernel on a stream.
+"""Calls the CUDA driver through ctypes: loads a cubin, launches its kernel on a stream.
 
-Needs a current context (PyTorch's or TVM's primary one will do) and nothing else. Every call's
-status is checked; an error that a kernel left behind shows at the next call that waits.
+It needs a current context (such as PyTorch's or TVM's primary one) and nothing else. Every call's
+status is checked; a kernel's error appears at the next call that waits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _library() -> ctypes.CDLL:
 
 
 def call(name: str, *args: Any) -> None:
-    """A driver function by name; a status other than success is a `RunError`."""
+    """Call a driver function by name; raise `RunError` for any status but success."""
     status = int(getattr(_library(), name)(*args))
     if status:
         text = ctypes.c_char_p()
@@ -65,7 +65,7 @@ def call(name: str, *args: Any) -> None:
 
 
 class Kernel:
-    """A loaded kernel and the values it is launched with, kept alive for as long as it is."""
+    """A loaded kernel and its launch arguments, which it keeps alive."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Kernel:
         call("cuLaunchKernelEx", ctypes.byref(self._config), self._function, arguments, None)
 
     def close(self) -> None:
-        """Unload it; the context must still be there."""
+        """Unload it; the context must still exist."""
         if self._module:
             call("cuModuleUnload", self._module)
             self._module = ctypes.c_void_p()

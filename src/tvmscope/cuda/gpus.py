@@ -1,4 +1,4 @@
-"""The GPUs that kernels are planned for: limits of a block, and how fast what flows.
+"""The GPUs for which kernels are planned: limits of a block, and rates of memory and arithmetic.
 
 Limits are those of the CUDA programming guide's table of compute capabilities; rates are the
 vendors' datasheets' (dense), except the H200's memory and L2 rates, which were measured.
@@ -28,23 +28,23 @@ class Gpu:
     hbm_bytes_per_us: float
     l2_bytes_per_us: float
     sm_bytes_per_us: float
-    """What one multiprocessor can take from the L2 cache when the others are quiet."""
+    """The bytes that one multiprocessor can read from the L2 cache if the others are idle."""
     half_flops_per_us: float
     """float16 or bfloat16 products with float32 sums, on tensor cores; TF32 is half of it."""
     fma_flops_per_us: float
     launch_us: float
-    """A kernel that does next to nothing, one after the other in a CUDA graph."""
+    """The time of a nearly empty kernel in a CUDA graph of such kernels."""
     latency_us: float
-    """From a load that misses the L1 cache to its data."""
+    """The time from a load that misses the L1 cache to its data."""
 
     @property
     def capability(self) -> int:
-        """90 for sm_90."""
+        """The compute capability: 90 for sm_90."""
         return int(self.arch.removeprefix("sm_"))
 
     @property
     def has_wgmma(self) -> bool:
-        """Whether warp groups multiply out of shared memory."""
+        """Whether warp groups can multiply from shared memory."""
         return self.capability == 90
 
     @property
@@ -86,7 +86,7 @@ GPUS: dict[str, Gpu] = {
 
 
 def gpu_of(arch: str) -> Gpu:
-    """The table's GPU for an architecture such as `sm_90`."""
+    """Return the table's GPU for an architecture such as `sm_90`."""
     try:
         return GPUS[arch]
     except KeyError:

@@ -1,6 +1,6 @@
-"""A folder of kernels to try on a GPU: what was compiled where, and what failed to compile.
+"""A folder of kernels to try on a GPU: the compiled kernels, and the failures.
 
-`plan.json` lists units and their candidates, `kernels.tar.xz` holds the cubins (kernels of one
+`plan.json` lists units and their candidates, `kernels.tar.xz` contains the cubins (kernels of one
 template have much in common, so one stream compresses them several times better than single files).
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 from tvmscope.cuda import config as configs
 from tvmscope.cuda import units
 from tvmscope.cuda.cubins.compile_pool import Failure, Outcome
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import SchemaError
 from tvmscope.messages import msg
@@ -37,7 +37,7 @@ class Candidate:
 def write_plan(
     folder: Path, work: Sequence[tuple[Unit, float, Outcome]], context: dict[str, Any]
 ) -> int:
-    """Write outcomes with their estimates; returns the bytes on disk."""
+    """Write outcomes with their estimates; return the bytes on disk."""
     folder.mkdir(parents=True, exist_ok=True)
     entries: dict[str, dict[str, Any]] = {}
     with tarfile.open(folder / "kernels.tar.xz", "w:xz", preset=4) as archive:
@@ -61,7 +61,7 @@ def write_plan(
 
 
 def read_plan(folder: Path) -> Iterator[Candidate]:
-    """The candidates, unit by unit, in the order written."""
+    """Yield the candidates, unit by unit, in the order in which they were written."""
     plan = json.loads((folder / "plan.json").read_text())
     if plan.get("schema_version") != SCHEMA_VERSION:
         raise SchemaError(

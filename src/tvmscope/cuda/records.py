@@ -1,7 +1,7 @@
-"""Measured winners: which configuration a GPU ran fastest, and how fast the library was there.
+"""Measured winners: the configuration that a GPU ran fastest, and the library's time.
 
-A file of records belongs to one architecture. A unit that lies otherwise in memory (a slice of a
-wider tensor, another pitch) takes the record of its dense form where that configuration is legal.
+A file of records belongs to one architecture. A unit with another memory layout (a slice of a wider
+tensor, another pitch) uses the record of its dense form if that configuration is legal.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tvmscope.storage.codec import decode, encode
 
 SCHEMA_VERSION = 1
 WORTH = 0.97
-"""A library's call must take no more of the best generated kernel's time: a model that uses one
-needs the library to load."""
+"""A library's call may take at most this share of the best generated kernel's time: a model that
+uses one needs the library to load."""
 
 
 Source = Literal["record", "similar record", "model"]
@@ -42,7 +42,7 @@ class Record:
     hot_us: float
     gpu: str
     library: str | None = None
-    """What PyTorch calls for the unit, and its times."""
+    """The library function that PyTorch calls for the unit, and its times."""
     library_cold_us: float | None = None
     library_hot_us: float | None = None
     call: Config | None = None
@@ -53,7 +53,7 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The configuration to use, and where it comes from."""
+    """The configuration to use, and its origin."""
 
     config: Config
     source: Source
@@ -67,7 +67,7 @@ class Records:
         self.winners = dict(winners or {})
 
     def choose(self, unit: Unit, gpu: Gpu) -> Choice:
-        """The recorded configuration of a unit, or the cost model's first."""
+        """Return the recorded configuration of a unit, or the cost model's first."""
         keys: dict[Source, str] = {"record": unit.key, "similar record": unit.dense.key}
         for source, key in keys.items():
             found = self.winners.get(key)
@@ -87,7 +87,7 @@ class Records:
 
 
 def load_records(path: Path) -> Records:
-    """The records of a file; one of another schema is refused."""
+    """Return the records of a file; raise if it has another schema."""
     head, *lines = path.read_text().splitlines() or [""]
     version = json.loads(head or "{}").get("schema_version")
     if version != SCHEMA_VERSION:
@@ -104,7 +104,7 @@ def load_records(path: Path) -> Records:
 
 
 def distil(measured: Iterable[Mapping[str, Any]]) -> Records:
-    """The winners among what the device script measured; wrong candidates cannot win."""
+    """Return the winners among the device script's measurements; wrong candidates cannot win."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in measured:
         if row.get("correct") and row.get("cold_us"):

@@ -1,7 +1,7 @@
-"""What every unit computes, in numpy with float64 sums: slow, plain, and what tests compare with.
+"""Computes every unit in numpy with float64 sums: slow and simple, the reference of the tests.
 
-`reference` takes the unit's tensors by role (weights unpacked, as `unit.tensors` says) and returns
-the output as a new dense array of the values alone, without a view's or a matrix's surroundings.
+`reference` takes the unit's tensors by role (weights unpacked, as in `unit.tensors`) and returns
+the output as a new dense array: only the values, not the rest of a view's or matrix's buffer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def reference(unit: Unit, tensors: Tensors) -> Array:
-    """The output in float64."""
+    """Return the output in float64."""
     if isinstance(unit, Conv2d):
         return _conv2d(unit, tensors)
     if isinstance(unit, Matmul):
@@ -51,8 +51,8 @@ def reference(unit: Unit, tensors: Tensors) -> Array:
 
 
 def output_values(unit: Unit, buffer: Array) -> Array:
-    """The part of an output buffer that the unit writes, in the reference's shape; a view, so that
-    tests can also see what must stay untouched."""
+    """Return the part of an output buffer that the unit writes, in the reference's shape; a view,
+    so that tests can check that the rest is untouched."""
     if isinstance(unit, Conv2d | Pool):
         channels = unit.oc if isinstance(unit, Conv2d) else unit.c
         return _slice(buffer, unit.output, channels)
@@ -64,7 +64,7 @@ def output_values(unit: Unit, buffer: Array) -> Array:
 
 
 def activate(x: Array, kind: str, parameters: tuple[float, ...] = ()) -> Array:
-    """An activation, as PyTorch defines it."""
+    """Apply an activation, as PyTorch defines it."""
     with np.errstate(over="ignore"):
         sigmoid = 1 / (1 + np.exp(-x))
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
@@ -84,7 +84,7 @@ def activate(x: Array, kind: str, parameters: tuple[float, ...] = ()) -> Array:
 
 
 def softmax(x: Array) -> Array:
-    """Over the last axis; a row of -inf gives zeros, as a kernel that sees no key does."""
+    """Compute softmax over the last axis; a row of -inf gives zeros, like a kernel without keys."""
     top = np.max(x, axis=-1, keepdims=True)
     e = np.exp(x - np.where(np.isfinite(top), top, 0.0))
     total = e.sum(axis=-1, keepdims=True)
@@ -123,7 +123,7 @@ def _conv2d(unit: Conv2d, tensors: Tensors) -> Array:
 
 
 def _window(x: Array, down: int, right: int, unit: Conv2d | Pool) -> Array:
-    """What every output pixel sees at one position of its window."""
+    """Return the input of every output pixel at one position of its window."""
     rows = slice(down, down + (unit.p - 1) * unit.stride[0] + 1, unit.stride[0])
     columns = slice(right, right + (unit.q - 1) * unit.stride[1] + 1, unit.stride[1])
     return np.asarray(x[:, rows, columns])
@@ -160,7 +160,7 @@ def _attention(unit: Attention, tensors: Tensors) -> Array:
 
 
 def norm_sum(unit: Norm, tensors: Tensors) -> Array:
-    """What is normalised: the input and its residual."""
+    """Return the input that is normalised: with its residual."""
     x = tensors["input"].astype(np.float64)
     return np.asarray(x + tensors["residual"].astype(np.float64)) if unit.residual else x
 
@@ -204,7 +204,7 @@ def _slice(tensor: Array, view: View, channels: int) -> Array:
 
 
 def _matrices(buffer: Array, unit: Matmul, at: Matrix, rows: int, columns: int) -> Array:
-    """[batch, rows, columns] over a buffer."""
+    """Return a view [batch, rows, columns] of a buffer."""
     outer, inner = unit.batch
     item = buffer.itemsize
     steps = tuple(s * item for s in (at.outer, at.inner, at.row, at.column))
@@ -214,7 +214,7 @@ def _matrices(buffer: Array, unit: Matmul, at: Matrix, rows: int, columns: int) 
 
 
 def _heads(buffer: Array, unit: Attention, at: Heads, rows: int, dim: int) -> Array:
-    """[batch, heads, rows, dim] over a buffer."""
+    """Return a view [batch, heads, rows, dim] of a buffer."""
     steps = tuple(s * buffer.itemsize for s in (at.batch, at.head, at.row, 1))
     start = buffer.reshape(-1)[at.offset :]
     return np.lib.stride_tricks.as_strided(start, (unit.batch, unit.heads, rows, dim), steps)

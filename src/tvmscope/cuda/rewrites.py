@@ -1,4 +1,4 @@
-"""Other units that compute the same, and suit the templates better."""
+"""Rewrites units to equivalent ones that suit the templates better."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tvmscope.messages import msg
 
 
 def with_channels(unit: Conv2d, channels: int) -> Conv2d:
-    """The convolution with zero channels added to its input: three channels are no load of 8 or 16
-    bytes. Input and weight have to be padded so."""
+    """Add zero channels to a convolution's input: three channels cannot be loaded 8 or 16 bytes at
+    a time. Input and weight must be padded accordingly."""
     if channels < unit.c or unit.groups != 1:
         raise UsageError(
             msg("{unit}: cannot have {channels} channels", unit=unit.label, channels=channels)
@@ -20,8 +20,8 @@ def with_channels(unit: Conv2d, channels: int) -> Conv2d:
 
 
 def as_patches(unit: Conv2d) -> Conv2d | None:
-    """The convolution over patches that do not overlap, with a patch's row as channels: the same
-    bytes of input ([n, h, w / s, s * c]) and of weight, but long contiguous taps. None where the
+    """Rewrite a convolution over patches that do not overlap, with a patch's row as channels: the
+    same bytes of input ([n, h, w / s, s * c]) and of weight, but long contiguous taps. None if the
     windows overlap or the image's rows are no whole number of patches."""
     dense = unit.input.pitch in (None, unit.c) and unit.input.offset == 0
     fits = unit.stride[1] == unit.s and unit.w % unit.s == 0 and not any(unit.padding)

@@ -18,13 +18,13 @@ _STAGES = (2, 3, 4, 5, 6)
 _MOST_SUMS = 128
 """Accumulators per thread: with operands and addresses about 200 of 255 registers."""
 _MOST_VALUES = 64
-"""Values per thread where there are no tensor cores."""
+"""Values per thread without tensor cores."""
 _MATVEC_ROWS = 4
-"""With more rows tensor cores are worth their empty rows."""
+"""With more rows, tensor cores are faster in spite of their empty rows."""
 
 
 def configs(unit: Unit, gpu: Gpu) -> Iterator[Config]:
-    """Every legal configuration, in no particular order."""
+    """Yield every legal configuration, in no particular order."""
     for config in _candidates(unit, gpu):
         if why_illegal(unit, config, gpu) is None:
             yield config
@@ -55,7 +55,7 @@ def _candidates(unit: Unit, gpu: Gpu) -> Iterator[Config]:
 
 
 def why_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
-    """What a configuration breaks on that GPU, or None."""
+    """Say why a configuration is illegal on that GPU; None if it is legal."""
     if config.of_library:
         return why_not(unit)
     sides = {"m": config.m, "n": config.n, "k": config.k or 1, "warps": config.warps}
@@ -123,7 +123,7 @@ def _attention_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
 
 
 def attention_shared_bytes(unit: Attention, config: Config) -> int:
-    """Shared memory of a block of attention, at most: query, staged keys and values, weights."""
+    """Return the most shared memory of a block: query, staged keys and values, weights."""
     item = ITEM_BYTES[unit.dtype]
     step = config.n * (padded(unit.dim) + padded(unit.dim_v)) * item
     query = config.m * padded(unit.dim) * item
@@ -131,28 +131,28 @@ def attention_shared_bytes(unit: Attention, config: Config) -> int:
 
 
 def sums_per_thread(config: Config) -> int:
-    """float32 accumulators that each thread holds."""
+    """Return the float32 accumulators of each thread."""
     return config.m * config.n // (32 * config.warps)
 
 
 def shared_bytes(c: Contraction, config: Config, gpu: Gpu) -> int:
-    """Shared memory of a block, at most: the stages (one fewer where operands go through
-    registers), or the tile on its way to memory if that is more."""
+    """Return the most shared memory of a block: the stages (one fewer if operands go through
+    registers), or the tile before it is stored, if that is larger."""
     step = (config.m + config.n) * config.k * c.item_bytes
     stages = config.stages if uses_wgmma(c, config, gpu) else max(1, config.stages - 1)
-    if config.template == "persistent":  # the tile has a place of its own beside the stages
+    if config.template == "persistent":  # the tile has its own memory beside the stages
         return step * stages + config.m * config.n * c.out_bytes // 2 + 1024
     return max(step * stages, config.m * config.n * 4)
 
 
 def uses_wgmma(c: Contraction, config: Config, gpu: Gpu) -> bool:
-    """Whether warp groups multiply out of shared memory."""
+    """Whether warp groups multiply from shared memory."""
     return gpu.has_wgmma and c.math != "ieee" and config.m >= 64 and config.warps % 4 == 0
 
 
 def layouts(c: Contraction) -> tuple[Layout, ...]:
-    """Weight layouts, the better first. 32-bit operands want the sum axis contiguous (tensor cores
-    read them so, 16-bit ones both ways), and loads want 16-byte rows."""
+    """Return weight layouts, the better first. 32-bit operands need the sum axis contiguous (tensor
+    cores read them so, 16-bit ones both ways), and loads need 16-byte rows."""
     if not c.free_layout:
         return ("kn",)
     aligned_n = c.n * c.item_bytes % 16 == 0
@@ -186,7 +186,7 @@ def _tiles(unit: Unit, c: Contraction, gpu: Gpu) -> Iterator[Config]:
 
 
 def _persistent(c: Contraction, gpu: Gpu) -> Iterator[Config]:
-    """Large tiles, where there are enough of them for the multiprocessors."""
+    """Yield large tiles, if there are enough of them for the multiprocessors."""
     sides = ((64, 128), (128, 64), (128, 128), (64, 256), (256, 64), (128, 256), (256, 128))
     for (m, n), stages, warps in itertools.product(sides, (3, 4, 5), (4, 8)):
         tiles = -(-c.m // m) * -(-c.n // n)
@@ -205,20 +205,20 @@ def _persistent(c: Contraction, gpu: Gpu) -> Iterator[Config]:
 
 
 def _steps(c: Contraction) -> list[int]:
-    """Sizes of a main loop's step: 32 to 256 bytes; none that wastes more than the sum has."""
+    """Return sizes of a main loop's step: 32 to 256 bytes, none much longer than the sum."""
     sizes = [s for s in (16, 32, 64, 128) if 32 <= s * c.item_bytes <= 256]
     sizes = [s for s in sizes if s <= padded(c.k)]
     if c.math == "tf32x3":  # three operands of each kind in registers
         sizes = [s for s in sizes if s <= 32]
     whole = [s for s in sizes if not c.gathers(s)]
-    # values placed one by one: only where taps are narrow, and not in wide steps
+    # values addressed one by one: only if taps are narrow, and not in wide steps
     narrow = c.channels * c.item_bytes < 128
     gathered = [s for s in sizes if c.gathers(s) and (narrow or not whole) and s <= 64]
     return sorted(whole + gathered)
 
 
 def _splits(c: Contraction, m: int, n: int, k: int, gpu: Gpu) -> list[int]:
-    """Into how many parts the sum may go: at least two steps each, at most three blocks per SM."""
+    """Return possible splits of a sum: at least two steps each, at most three blocks per SM."""
     tiles = -(-c.m // m) * -(-c.n // n) * c.count
     steps = c.steps(k)
     return [
@@ -229,7 +229,7 @@ def _splits(c: Contraction, m: int, n: int, k: int, gpu: Gpu) -> list[int]:
 
 
 def _sensible(m: int, n: int, warps: int) -> bool:
-    """Few warps for small tiles, many for large ones."""
+    """Whether the tile has few warps if it is small, and many if it is large."""
     if warps == 2:
         return m * n <= 32 * 64
     if warps == 8:
@@ -238,13 +238,13 @@ def _sensible(m: int, n: int, warps: int) -> bool:
 
 
 def _group(c: Contraction, m: int, n: int, gpu: Gpu) -> int:
-    """Band of tile rows for the L2 cache; a single wave shares everything anyway."""
+    """Return the band of tile rows for the L2 cache; a single wave shares everything anyway."""
     tiles_m, tiles_n = -(-c.m // m), -(-c.n // n)
     return 8 if tiles_m * tiles_n * c.count > 2 * gpu.sms and tiles_m > 8 and tiles_n > 1 else 1
 
 
 def _stretches(unit: Matmul, gpu: Gpu) -> Iterator[Config]:
-    """Weight columns and lengths of the sum for products with few rows."""
+    """Yield weight columns and lengths of the sum for products with few rows."""
     lengths = [k for k in (256, 512, 1024, 2048, 4096) if k < 2 * unit.k]
     for n, k, warps in itertools.product((1, 2, 4, 8, 16), lengths, (2, 4, 8)):
         steps, tiles = -(-unit.k // k), -(-unit.n // n) * unit.m * unit.batches
@@ -273,7 +273,7 @@ def _attention(unit: Attention) -> Iterator[Config]:
 
 
 def _rows(template: Template, unit: Softmax | Norm) -> Iterator[Config]:
-    """Whole rows where they fit a block's registers, pieces of 2048 values otherwise."""
+    """Yield whole rows if they fit a block's registers, otherwise pieces of 2048 values."""
     whole = max(16, 1 << (unit.columns - 1).bit_length())
     widths = [whole] if whole <= 8192 else [2048, 4096]
     for n, m, warps in itertools.product(widths, (1, 2, 4, 8, 16), (1, 2, 4, 8, 16)):
@@ -282,7 +282,7 @@ def _rows(template: Template, unit: Softmax | Norm) -> Iterator[Config]:
 
 
 def _pixel_tiles(template: Template, p: int, q: int, channels: int) -> Iterator[Config]:
-    """Tiles of pixels in two dimensions, `k` wide."""
+    """Yield tiles of pixels in two dimensions, `k` wide."""
     widths = [s for s in (1, 2, 4, 8, 16, 32) if s < 2 * q]
     columns = [s for s in (8, 16, 32, 64, 128, 256) if s < 2 * channels]
     for k, down, n in itertools.product(widths, (1, 2, 4, 8), columns or [8]):

@@ -14,7 +14,7 @@ from tvmscope.plugins import Merged, PluginFailure, discover, merged
 
 
 def known() -> Merged[Rule]:
-    """All rules by id, those of other packages last, and what holds none that can be used."""
+    """Return all rules by id, those of other packages last, and sources without a usable rule."""
     found, failures = discover("tvmscope.diagnose.rules", "RULE")
     usable: dict[str, Rule] = {}
     for name, rule in found.items():
@@ -29,15 +29,15 @@ def known() -> Merged[Rule]:
 
 
 def rules() -> tuple[dict[str, Rule], list[str]]:
-    """All rules by id, and a line about each file or plug-in that holds none that can be used."""
+    """Return all rules by id, and a line about each file or plug-in without a usable rule."""
     every = known()
     return every.manifests, [str(failure) for failure in every.failures]
 
 
 def diagnose(session: Session) -> Session:
-    """The session with its findings, the largest saving first.
+    """Return the session with its findings, the largest saving first.
 
-    What a rule has already found and a fix has already proven stays as it was recorded.
+    A finding that was found before keeps the saving that its fix has achieved.
     """
     available, problems = rules()
     findings: list[Finding] = []
@@ -47,7 +47,7 @@ def diagnose(session: Session) -> Session:
             continue
         try:
             findings += rule.check(session)
-        except Exception as e:  # a rule's bug must not cost the session, nor the other rules
+        except Exception as e:  # a rule's bug must not cost the session or the other rules
             warnings.append(
                 msg(
                     "diagnosis: rule '{id}' failed: {type}: {reason}",
@@ -69,5 +69,5 @@ def _identity(finding: Finding) -> tuple[Any, ...]:
 
 
 def _worth(finding: Finding) -> tuple[bool, float, str]:
-    """Findings without an estimate come last, information after them."""
+    """Return the sort key: findings without an estimate come last, information after them."""
     return finding.severity == "info", -(finding.saving_s or 0.0), finding.rule

@@ -1,4 +1,4 @@
-"""Questions about a kernel's loop nest."""
+"""Queries about a kernel's loop nest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TENSOR_WORDS = ("wmma", "mma_sync", "ptx_mma", "ldmatrix", "tensorize")
 
 
 def statements(tree: tuple[Loop, ...], above: Path = ()) -> Iterator[tuple[Path, Loop]]:
-    """Every statement with the loops around it, outermost first."""
+    """Yield every statement with the loops around it, outermost first."""
     for node in tree:
         if node.extent is None and not node.body:
             yield above, node
@@ -23,13 +23,13 @@ def statements(tree: tuple[Loop, ...], above: Path = ()) -> Iterator[tuple[Path,
 
 
 def hottest(ir: KernelIR) -> Path:
-    """The loops around the statement that runs most often; of equals the first."""
+    """Return the loops around the statement that runs most often; the first one of equals."""
     paths = [path for path, _ in statements(ir.tree)]
     return max(paths, key=iterations, default=())
 
 
 def iterations(path: Path, *modes: str) -> int:
-    """How often the loops run their body; with `modes`, only loops of these."""
+    """Return how often the loops run their body; with `modes`, only loops of these modes count."""
     return math.prod(loop.extent or 1 for loop in path if not modes or loop.mode in modes)
 
 
@@ -43,7 +43,7 @@ def is_plain(ir: KernelIR) -> bool:
 
 
 def parallelism(ir: KernelIR) -> int:
-    """On how many threads (blocks, on a GPU) the hottest statement can run at once."""
+    """Return on how many threads (blocks, on a GPU) the hottest statement can run at once."""
     return iterations(hottest(ir), "parallel", *_BLOCKS)
 
 
@@ -53,8 +53,8 @@ def is_vectorized(ir: KernelIR) -> bool:
 
 
 def uses_tensor_cores(ir: KernelIR) -> bool:
-    """Whether its code has matrix instructions; else, whether a buffer lives in fragments, or the
-    schedule says so."""
+    """Whether its code has matrix instructions; if the code is unknown, whether a buffer is in
+    fragments, or the schedule says so."""
     if ir.code is not None:
         return ir.code.matrix is not None
     if any(b.scope.startswith(_TENSOR_SCOPES) for b in ir.buffers):

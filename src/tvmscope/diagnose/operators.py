@@ -1,4 +1,4 @@
-"""Finds out what a kernel computes from its name: TVM names kernels after the operators they
+"""Determines what a kernel computes from its name: TVM names kernels after the operators they
 fuse."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ELEMENTWISE = (
 _TVM_SCATTER = re.compile(r"(?:^|_)(?:scatter_(?:nd|elements)|index_put|slice_scatter)\d*(?:_|$)")
 _FREE = ("transpose", "copy", "cast")
 _MOST_WORDS = 3
-"""No operator's name has more words."""
+"""The most words in an operator's name."""
 _OPERATOR = re.compile(
     "|".join(
         f"(?P<{group}>(?:{words})\\d*)"
@@ -36,10 +36,10 @@ _OPERATOR = re.compile(
 
 
 def families(name: str) -> tuple[str, ...] | None:
-    """The kind of each operator in a kernel's name, in order; None where one is another's work.
+    """Return the kind of each operator in a kernel's name, in order; None if one is heavier work.
 
-    `fused_cast1_add_relu` is ("cast", "elementwise", "elementwise"); a convolution, a matmul or
-    a reduction is work of its own.
+    `fused_cast1_add_relu` is ("cast", "elementwise", "elementwise"); a convolution, a matmul or a
+    reduction is heavier work.
     """
     rest = name.removeprefix("fused_").lower()
     found: list[str] = []
@@ -53,7 +53,7 @@ def families(name: str) -> tuple[str, ...] | None:
 
 
 def _longest(rest: str) -> tuple[str, int] | None:
-    """The longest operator that `rest` begins with and that ends at a word's end."""
+    """Return the longest operator at the start of `rest` that ends at a word's end."""
     best: tuple[str, int] | None = None
     for end in (m.start() for m in islice(re.finditer(r"_|$", rest), _MOST_WORDS)):
         match = _OPERATOR.fullmatch(rest[:end])
@@ -63,7 +63,7 @@ def _longest(rest: str) -> tuple[str, int] | None:
 
 
 def movement(name: str) -> str | None:
-    """The family of a kernel that moves data; of several the one that costs most.
+    """Return the family of a kernel that moves data; the costliest one of several.
 
     Elementwise work beside a scatter or a resize does not change what the kernel is. A transpose, a
     copy or a cast fused with elementwise work costs nothing extra: such a kernel moves data anyway.
@@ -76,7 +76,7 @@ def movement(name: str) -> str | None:
 
 
 def is_tvm_scatter(name: str) -> bool:
-    """Whether a kernel has TVM's own scatter, which goes through the indices one by one."""
+    """Whether a kernel has TVM's own scatter, which processes the indices one by one."""
     return _TVM_SCATTER.search(name) is not None
 
 

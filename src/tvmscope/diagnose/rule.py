@@ -1,4 +1,4 @@
-"""What a diagnosis rule is."""
+"""The manifest of a diagnosis rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Rule:
 
     id: str
     title: Text
-    """What it looks for, in a few words."""
+    """What the rule looks for, in a few words."""
     needs: tuple[str, ...]
-    """The parts of a session that it cannot do without, such as `profiles` or `roofs`."""
+    """The parts of a session that the rule needs, such as `profiles` or `roofs`."""
     check: Callable[[Session], Iterator[Finding]]

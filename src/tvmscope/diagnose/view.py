@@ -25,7 +25,7 @@ _NAME_LIMIT = 48
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel's time beside its loop nest and the least time that the roofs allow."""
+    """A kernel's time, with its loop nest and the least time that the roofs allow."""
 
     time: KernelTime
     ir: KernelIR | None
@@ -42,12 +42,12 @@ class Kernel:
 
     @property
     def share(self) -> float:
-        """Of the whole run."""
+        """The share of the whole run."""
         return self.total_s / self.run_s if self.run_s > 0 else 0.0
 
     @property
     def roof_share(self) -> float | None:
-        """The part of the limiting roof that it reaches; None where a number is missing."""
+        """The share of the limiting roof that it reaches; None if a number is missing."""
         if self.least_s is None or self.total_s <= 0:
             return None
         return self.least_s / self.total_s
@@ -64,7 +64,7 @@ class Kernel:
         return self.time.flops / self.time.bytes
 
     def after(self, factor: float, reached: float = 1.0) -> float:
-        """Its time when `factor` times as fast, but never beyond `reached` of its roof."""
+        """Return its time if it becomes `factor` times as fast, up to `reached` of its roof."""
         floor = (self.least_s or 0.0) / reached
         return min(self.total_s, max(self.total_s / factor, floor))
 
@@ -78,17 +78,17 @@ class Subject:
     target: Target | None
     limits: roofline.Limits
     kernels: tuple[Kernel, ...]
-    """In the order of their first call; one kernel may stand for several source operators."""
+    """Kernels in the order of their first call; one kernel may compute several source operators."""
     label: str
-    """Names the row, where a session has several to diagnose; else empty."""
+    """The row's name if a session has several to diagnose; else empty."""
     passes: tuple[PassFacts, ...] = ()
-    """What is known of passes that were left out."""
+    """Facts about disabled passes."""
     peers: dict[str, float] = field(default_factory=dict)
     """By source operator: the fastest other backend's time over ours, for its whole group."""
 
     @property
     def run_s(self) -> float:
-        """A plain run; where the profiled ones were slower, the kernels' sum: shares end at one."""
+        """The time of a plain run, or the kernels' sum if that is larger: shares end at one."""
         return max(self.profile.end_to_end_s, self.profile.total_s)
 
     @property
@@ -108,24 +108,24 @@ class Subject:
 
     @property
     def disabled(self) -> tuple[str, ...]:
-        """The passes that were left out."""
+        """The disabled passes."""
         return tuple(dict.fromkeys(x for x in self.setting("disabled_passes").split(",") if x))
 
     def lacks(self, name: str) -> PassFacts:
-        """What is known of a pass that was left out; little if the session does not say."""
+        """Return the facts about a disabled pass; little if the session has none."""
         return next((p for p in self.passes if p.name == name), PassFacts(name=name, words=""))
 
     def left_to(self, rule: str) -> list[str]:
-        """The passes that were left out and whose traces are a diagnosis rule's own subject."""
+        """Return the disabled passes whose effects a diagnosis rule examines itself."""
         return [name for name in self.disabled if self.lacks(name).finding == rule]
 
     def setting(self, name: str) -> str:
-        """What the row was built or run with; empty where it does not say."""
+        """Return a setting with which the row was built or run; empty if it is not set."""
         return ((self.row and self.row.settings) or {}).get(name, "")
 
     @cached_property
     def heavy(self) -> tuple[Kernel, ...]:
-        """The kernels that matter, the longest first; all calls of one kernel count together."""
+        """The kernels that matter, the longest first; all calls of one kernel are merged."""
         calls: dict[str, list[KernelTime]] = {}
         for kernel in self.kernels:
             calls.setdefault(kernel.name, []).append(kernel.time)
@@ -135,27 +135,27 @@ class Subject:
         return tuple(sorted((k for k in found if k.share >= HEAVY), key=lambda k: -k.total_s))
 
     def lanes(self, bits: int = 32) -> int:
-        """Values in a vector register."""
+        """Return the values in a vector register."""
         return max(1, (self.target.vector_bits if self.target else 128) // bits)
 
     def spent(self, kernels: Iterable[Kernel]) -> Text:
-        """`12.3 ms (45 % of the run)`."""
+        """Format times as `12.3 ms (45 % of the run)`."""
         total = sum(k.total_s for k in kernels)
         share = total / self.run_s if self.run_s > 0 else 0.0
         return msg("{time} ({share:.0%} of the run)", time=Seconds(total), share=share)
 
     def says(self, text: Text) -> Text:
-        """The evidence, with the row's name before it where that is needed."""
+        """Return the evidence, preceded by the row's name if that is needed."""
         return msg("{row}: {text}", row=self.label, text=text) if self.label else text
 
     def severity(self, saving_s: float | None) -> str:
-        """By the saving that is possible."""
+        """Return the severity, by the possible saving."""
         share = (saving_s or 0.0) / self.run_s if self.run_s > 0 else 0.0
         return "high" if share >= 0.1 else "medium" if share >= 0.03 else "low"
 
 
 def subjects(session: Session) -> tuple[Subject, ...]:
-    """Our fastest row of each target and precision; TVM's default pipeline if there is none."""
+    """Return our fastest row of each target and precision; TVM's default pipeline's if none."""
     best: dict[tuple[str, Precision], Profile] = {}
     for profile in sorted(session.profiles, key=_preference):
         if profile.key.is_compiled and not _is_superseded(session, profile):
@@ -164,7 +164,7 @@ def subjects(session: Session) -> tuple[Subject, ...]:
 
 
 def about(session: Session, key: RowKey, target: Target) -> Session:
-    """The session as if this, on its target, were the only compiled row; peers stay beside it."""
+    """Return the session as if this were the only compiled row on its target; peers stay."""
 
     def stays(other: RowKey) -> bool:
         return not other.is_compiled or other == key
@@ -182,17 +182,17 @@ def _preference(profile: Profile) -> tuple[bool, float]:
 
 
 def _is_superseded(session: Session, profile: Profile) -> bool:
-    """Whether a fix has made another row of this one: there is nothing to say of it any more."""
+    """Whether a fix has replaced this row by another one: then there is no more to say about it."""
     fixed = [p.key for p in session.profiles if p.key.variant.fixed and session.result_of(p)]
     here = [key for key in fixed if key.device == profile.key.device]
     return bool(here) and profile.key not in here
 
 
 def _at_measured_speed(session: Session, profile: Profile) -> Profile:
-    """The profile's times, set to the speed of the row's measured run where that was faster.
+    """Scale the profile's times to the speed of the row's measured run if that was faster.
 
-    A profile is a run of its own, perhaps in a slower minute; others make a run longer, never
-    shorter.
+    A profile is a separate run, perhaps in a slower minute; other processes make a run longer,
+    never shorter.
     """
     row = session.result_of(profile)
     if row is None or row.measurement is None or profile.end_to_end_s <= 0:
@@ -220,7 +220,7 @@ def _scaled(times: DeviceTimes, factor: float) -> DeviceTimes:
 
 
 def _peers(session: Session, ours: Profile) -> dict[str, float]:
-    """How the fastest profiled backend beside us does, group by group of source operators."""
+    """Return the fastest profiled peer's times relative to ours, by group of source operators."""
     others = [
         _at_measured_speed(session, p)
         for p in session.profiles
@@ -273,17 +273,17 @@ def _merged(times: list[KernelTime]) -> KernelTime:
 
 
 def names(kernels: Iterable[Kernel]) -> tuple[str, ...]:
-    """Each kernel's name once, in order."""
+    """Return each kernel's name once, in order."""
     return tuple(dict.fromkeys(k.name for k in kernels))
 
 
 def sources(kernels: Iterable[Kernel]) -> tuple[str, ...]:
-    """Each source operator once, in order."""
+    """Return each source operator once, in order."""
     return tuple(dict.fromkeys(op for k in kernels for op in k.time.source_ops))
 
 
 def listed(found: Iterable[str], most: int = 3) -> Arg:
-    """`a, b, c and 4 more`, for a message; a name of any length takes little room."""
+    """Format `a, b, c and 4 more` for a message; long names are shortened."""
     items = list(found)
     shown = [x if len(x) <= _NAME_LIMIT else x[: _NAME_LIMIT - 1] + "…" for x in items[:most]]
     rest = len(items) - len(shown)

@@ -18,12 +18,12 @@ CHAPTERS: tuple[tuple[Message, tuple[str, ...]], ...] = (
     (msg("Tools"), ("search", "winograd", "profile")),
     (msg("Everything together"), ("matmul", "conv2d")),
 )
-"""Order is meaning: a lesson may use what the ones before it have shown."""
+"""The order matters: a lesson may use the ideas of the lessons before it."""
 
 
 @cache
 def lessons() -> dict[str, Lesson]:
-    """Every lesson by name, in order."""
+    """Return every lesson by name, in order."""
     found, failures = plugins.discover("tvmscope.learn.lessons", "LESSON")
     plugins.remember(failures)
     known = {lesson.name: lesson for lesson in found.values()}
@@ -32,7 +32,7 @@ def lessons() -> dict[str, Lesson]:
 
 
 def find(name: str) -> Lesson:
-    """A lesson by its name; an unknown one is answered with the nearest."""
+    """Return a lesson by its name; the error for an unknown name suggests the nearest one."""
     known = lessons()
     if name in known:
         return known[name]

@@ -13,7 +13,7 @@ from tvmscope.parsing import parse_assignments
 def number(
     question: Message, solve: Callable[[Study], int], why: Callable[[Study, int], Text]
 ) -> Exercise:
-    """A question whose answer is a whole number, worked out by `solve` on this machine."""
+    """Make a question whose answer is a whole number, computed by `solve` on this machine."""
 
     def check(answer: str, study: Study) -> Checked:
         right = solve(study)
@@ -30,7 +30,7 @@ def number(
 
 
 def choice(question: Message, options: dict[str, Text], right: str) -> Exercise:
-    """A question with lettered answers; each wrong one is told why it is."""
+    """Make a question with lettered answers; each wrong answer has an explanation."""
 
     def check(answer: str, study: Study) -> Checked:
         given = answer.strip().lower()
@@ -48,7 +48,7 @@ def parameters(
     solve: Callable[[Study], dict[str, int]],
     judge: Callable[[Built, dict[str, int], Study], Checked],
 ) -> Exercise:
-    """A question whose answer are parameters; the step is compiled with them and judged."""
+    """Make a question about parameters; the step is compiled with the answer and judged."""
 
     def check(answer: str, study: Study) -> Checked:
         assert study.build is not None

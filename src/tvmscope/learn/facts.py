@@ -1,11 +1,11 @@
-"""What is known about a step: its loops, its machine code, its memory, its time."""
+"""The facts about a step: its loops, its machine code, its memory, its time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from tvmscope.analysis.roofline import Limits
+from tvmscope.analysis.roofline import Limits, limits_of
 from tvmscope.core.comparison import Verdict
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import KernelTime, Loop, Roof
@@ -18,32 +18,32 @@ from tvmscope.messages import Text
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
-    """Something to look at: a stage of a compilation, a kernel's source, a table of numbers."""
+    """An illustration: a stage of a compilation, a kernel's source, a table of numbers."""
 
     title: Text
     words: Text
     code: str = ""
     language: str = "text"
-    """As the highlighter calls it: `python`, `cuda`, `llvm`, `text`."""
+    """The highlighter's name of the language: `python`, `cuda`, `llvm`, `text`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HotLoop:
-    """The innermost loop of the machine code that does the most arithmetic; counts per turn."""
+    """The innermost loop of the machine code with the most arithmetic; counts are per iteration."""
 
     instructions: int
     vector_math: int
     scalar_math: int
     vector_bits: int
-    """The widest register that arithmetic uses; 0 where it is scalar."""
+    """The widest register that arithmetic uses; 0 if it is scalar."""
     loads: int
     stores: int
     spills: int
-    """Reads and writes of the stack: values that found no register."""
+    """Reads and writes of the stack: values without a register."""
     gathers: int
     shuffles: int
     sums: int
-    """Different registers that multiply-adds end in: how many can be under way at once."""
+    """Distinct destination registers of multiply-adds: how many can be in progress at once."""
     flops: float
     text: tuple[str, ...]
 
@@ -63,18 +63,18 @@ class Access:
     buffer: str
     writes: bool
     stride_bytes: int
-    """How far the innermost loop moves it from one turn to the next."""
+    """The distance in memory between two iterations of the innermost loop."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What the loops around the main statement make of its operands."""
+    """How the loops around the main statement access its operands."""
 
     loop: str
     """The innermost loop's variable."""
     accesses: tuple[Access, ...]
     traffic_bytes: dict[str, float]
-    """By cache: what must come from beyond it, estimated from the loops and the cache's size."""
+    """By cache: the bytes from beyond it, estimated from the loops and the cache's size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,9 +89,9 @@ class Built:
     flops: float | None
     bytes: float | None
     parallel: int
-    """Turns of all parallel loops; 1 where nothing runs in parallel."""
+    """The iterations of all parallel loops; 1 if nothing runs in parallel."""
     launches: int
-    """How often work is handed out to threads in one run."""
+    """How often work is distributed to threads in one run."""
     guards: int
     """Conditions inside the loops."""
     error: float
@@ -101,7 +101,7 @@ class Built:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRun:
-    """A step with everything that is known of it, or why it failed."""
+    """A step with all facts about it, or why it failed."""
 
     name: str
     title: Text
@@ -113,10 +113,14 @@ class StepRun:
     measurement: Measurement | None = None
     counted: Counted | None = None
     threads: int = 1
+    against: str | None = None
+    """The step that it is to be compared with; None is the one before it."""
+    beside: int | None = None
+    """The number of the step that it was compared with, where that is not the one before it."""
     share: float | None = None
-    """Of the roof that limits it."""
+    """The share of the roof that limits it."""
     ratio: float | None = None
-    """The time of the step before over its own: above 1 is faster."""
+    """The previous step's time over its own: above 1 means faster."""
     ratio_ci95: tuple[float, float] | None = None
     verdict: Verdict | None = None
     reasons: tuple[Text, ...] = ()
@@ -142,25 +146,40 @@ class StepRun:
 
     @property
     def uses(self) -> int:
-        """The threads that it can keep busy."""
+        """The threads that the step can keep busy."""
         return min(self.threads, self.built.parallel) if self.built else 1
 
 
-def share_of(run: StepRun, limits: Limits) -> float | None:
-    """How much of the limiting roof a step reaches."""
-    seconds = run.seconds
-    if seconds is None or run.built is None:
+def with_shares(runs: Sequence[StepRun], limits: Limits) -> tuple[StepRun, ...]:
+    """Add the share of the limiting roof that each step reaches.
+
+    Steps that compute the same have the same roof: the fastest of them shows which memory the
+    data can come from.
+    """
+    fastest: dict[tuple[float | None, float | None], float] = {}
+    for run in runs:
+        if run.built is not None and run.seconds is not None:
+            work = (run.built.flops, run.built.bytes)
+            fastest[work] = min(run.seconds, fastest.get(work, run.seconds))
+    return tuple(replace(run, share=_share(run, fastest, limits)) for run in runs)
+
+
+def _share(
+    run: StepRun, fastest: Mapping[tuple[float | None, float | None], float], limits: Limits
+) -> float | None:
+    if run.seconds is None or run.built is None:
         return None
+    flops, moved = run.built.flops, run.built.bytes
     work = KernelTime(
         name=run.name,
         source_ops=(),
         calls=1,
-        total_s=seconds,
-        flops=run.built.flops,
-        bytes=run.built.bytes,
+        total_s=fastest[flops, moved],
+        flops=flops,
+        bytes=moved,
     )
     least = limits.least_s(work)
-    return None if least is None else least / seconds
+    return None if least is None else least / run.seconds
 
 
 Builder = Callable[[str, dict[str, int]], Built]
@@ -168,7 +187,7 @@ Builder = Callable[[str, dict[str, int]], Built]
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """The machine and the setting of a lesson: what words and exercises may refer to."""
+    """The machine and the settings of a lesson, to which explanations and exercises may refer."""
 
     target: Target
     size: int
@@ -177,7 +196,7 @@ class Study:
     caches: tuple[Cache, ...]
     roofs: tuple[Roof, ...] = ()
     build: Builder | None = None
-    """Compiles a step of the lesson with other parameters; None where no worker runs."""
+    """Compiles a step of the lesson with other parameters; None if no worker runs."""
 
     @property
     def lanes(self) -> int:
@@ -187,10 +206,33 @@ class Study:
         return next((c for c in self.caches if c.name == name), None)
 
     def bandwidth(self, level: str, threads: int) -> float | None:
-        """Measured bytes per second of a memory level."""
+        """Return the measured bytes per second of a memory level."""
         known = [
             r.bytes_per_s
             for r in self.roofs
             if r.level == level and r.threads <= threads and r.bytes_per_s is not None
         ]
         return max(known, default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LessonRun:
+    """The results of a lesson on this machine."""
+
+    lesson: str
+    size: int
+    study: Study
+    steps: tuple[StepRun, ...] = ()
+    exhibits: tuple[Exhibit, ...] = ()
+    warnings: tuple[Text, ...] = ()
+
+    @property
+    def roof_threads(self) -> int:
+        """The cores of the roof: as many as the most parallel step can use."""
+        return max((step.uses for step in self.steps), default=1)
+
+    @property
+    def roof_gflops(self) -> float | None:
+        """The peak GFLOP/s of this many cores."""
+        rate = limits_of(self.study.roofs, "float32", self.roof_threads).flops_per_s
+        return None if rate is None else rate * 1e-9

@@ -1,6 +1,6 @@
-"""The reader's own function and schedule, measured like a lesson's steps.
+"""Measures the reader's own function and schedule like a lesson's steps.
 
-The file is executed, in a worker process; `user_file` says what it defines.
+The file is executed, in a worker process; `user_file` describes what it defines.
 """
 
 from __future__ import annotations
@@ -10,17 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvmscope.errors import UsageError
-from tvmscope.learn.facts import Study
-from tvmscope.learn.run import (
-    THREADS,
-    Bench,
-    Job,
-    LessonRun,
-    Setting,
-    explained,
-    known_roofs,
-    opened,
-)
+from tvmscope.learn.compare_steps import explained
+from tvmscope.learn.facts import LessonRun, Study
+from tvmscope.learn.setting import THREADS, Setting, known_roofs
+from tvmscope.learn.step_bench import Bench, Job, opened
 from tvmscope.learn.sweep import Sweep, combinations, swept
 from tvmscope.machine import caches
 from tvmscope.messages import msg
@@ -31,7 +24,7 @@ PLAIN, SCHEDULED = "plain", "scheduled"
 
 @dataclass(frozen=True, kw_only=True)
 class LabRun:
-    """What became of a file: its function before and after, or a sweep of its parameters."""
+    """The result of a file: its function before and after, or a sweep of its parameters."""
 
     run: LessonRun
     sweep: Sweep | None = None
@@ -43,7 +36,7 @@ def lab(
     values: Mapping[str, tuple[int, ...]],
     progress: Progress | None = None,
 ) -> LabRun:
-    """Execute the file, compile and check what it defines, and time it."""
+    """Execute the file, compile and check its function, and time it."""
     progress = progress or Silent()
     if not file.is_file():
         raise UsageError(msg("there is no file {file}", file=file))

@@ -1,4 +1,4 @@
-"""What a lesson is: an idea, steps that are measured, parameters to play with, an exercise."""
+"""The manifest of a lesson: an idea, measured steps, parameters to vary, an exercise."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ class Params(dict[str, int]):
 
 
 Number = int | Callable[[Target], int]
-"""A number, or how it follows from the machine."""
+"""A number, or a function of the machine that gives it."""
 Apply = Callable[["s_tir.Schedule", Params], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A computation: its loops as TVM writes them, and what numpy says of it."""
+    """A computation: its loops as TVM writes them, and its reference in numpy."""
 
     name: str
     words: Message
     make: Callable[[int], tirx.PrimFunc]
-    """The function for a size; its last argument is the result. Called in a worker."""
+    """Makes the function for a size; its last argument is the result. Called in a worker."""
     reference: Callable[[Sequence[Array]], Array]
-    """The result for the other arguments."""
+    """Computes the result from the other arguments."""
     flops: Callable[[int], float] | None = None
-    """What the computation takes by its definition, where the loops do another amount of work."""
+    """The flops by the computation's definition, if the loops do a different amount of work."""
     inputs: Callable[[int], list[Array]] | None = None
-    """Arguments that random numbers would not do for; the result's place is not among them."""
+    """Makes arguments that cannot be random numbers, without the result."""
     tolerance: float = 1e-4
 
 
@@ -62,12 +62,12 @@ class Parameter:
     default: Number
 
     def value(self, target: Target) -> int:
-        """What it is on this machine, unless the reader says otherwise."""
+        """Return its value on this machine, unless the reader sets another."""
         return on(self.default, target)
 
 
 Says = Callable[[StepRun, StepRun, Study], Text | None]
-"""Words about a step from its own measurement, the one before it, and the machine."""
+"""Makes a sentence about a step from its own measurement, the previous one, and the machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,24 +82,29 @@ class Step:
     """What the primitive does, in a sentence."""
     says: Says | None = None
     workload: Workload | None = None
-    """Another computation than the step before; its loops begin as TVM writes them."""
+    """A computation other than the previous step's; its loops begin as TVM writes them."""
     anew: bool = False
-    """Begin at the plain loops again, rather than where the step before ended."""
+    """Start from the plain loops again, not from the end of the previous step."""
     params: Mapping[str, Number] = field(default_factory=dict)
-    """Numbers that differ from the lesson's here, in this step and in those it builds on."""
+    """Numbers that differ from the lesson's here, in this step and in those it builds on.
+
+    They are what the step is about, so that `--set` does not change them.
+    """
+    against: str | None = None
+    """The step that this one is compared with; None is the one before it."""
     source: str | None = None
-    """What is shown as its primitives, where that is not the body of `apply`."""
+    """The text that is shown as its primitives, if it is not the body of `apply`."""
     refused: bool = False
-    """An example of what TIR does not allow: the lesson shows the rule that it breaks."""
+    """An example that TIR does not allow: the lesson shows the rule that it breaks."""
 
     @property
     def restarts(self) -> bool:
-        """Whether it begins at plain loops; one with nothing but other numbers goes on."""
+        """Whether it starts from plain loops; a step that only sets numbers continues."""
         plain = self.apply is None and not self.params
         return self.anew or self.workload is not None or plain
 
     def numbers(self, target: Target) -> dict[str, int]:
-        """Its own numbers on this machine."""
+        """Return its own numbers on this machine."""
         return {name: on(value, target) for name, value in self.params.items()}
 
     @property
@@ -112,7 +117,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """What became of an answer."""
+    """The judgement of an answer."""
 
     right: bool
     words: Text
@@ -120,7 +125,7 @@ class Checked:
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """A question whose answer is worked out on this machine, never written down here."""
+    """A question whose answer is computed on this machine, never stored here."""
 
     question: Message
     solution: Callable[[Study], str]
@@ -129,32 +134,32 @@ class Exercise:
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """A lesson's manifest; its file's name is its own, with dashes."""
+    """A lesson's manifest; its file has its name, with dashes as underscores."""
 
     name: str
     title: Message
     idea: Message
     steps: tuple[Step, ...] = ()
     workload: Workload | None = None
-    """What the steps compute; None for a lesson that only shows."""
+    """The computation of the steps; None for a lesson that only shows things."""
     size: int = 0
     smallest: int = 1
     """A size that is quick to compile and run, and still has every loop of the lesson."""
     parameters: tuple[Parameter, ...] = ()
     exhibits: Remote[[int, Target, bool], tuple[Exhibit, ...]] | None = None
-    """Things to look at before the steps, made in a worker from size, target and `--run`."""
+    """Makes the illustrations before the steps, in a worker, from size, target and `--run`."""
     exercise: Exercise
     closing: Message | None = None
 
     def workload_of(self, place: int) -> Workload:
-        """The computation that a step belongs to."""
+        """Return the computation that a step belongs to."""
         own = [s.workload for s in self.steps[: place + 1] if s.workload is not None]
         found = own[-1] if own else self.workload
         assert found is not None, f"{self.name}: steps need a workload"
         return found
 
     def chain(self, place: int) -> tuple[Step, ...]:
-        """The steps whose primitives lead to this one, itself included."""
+        """Return the steps whose primitives lead to this one, itself included."""
         start = place
         while start > 0 and not self.steps[start].restarts:
             start -= 1
@@ -163,7 +168,7 @@ class Lesson:
 
 
 def body_of(function: Callable[..., Any]) -> str:
-    """The statements of a function as they are written, its docstring left out."""
+    """Return the statements of a function as they are written, without its docstring."""
     text = textwrap.dedent(inspect.getsource(function))
     (node,) = ast.parse(text).body
     assert isinstance(node, ast.FunctionDef)
@@ -173,17 +178,17 @@ def body_of(function: Callable[..., Any]) -> str:
 
 
 def on(value: Number, target: Target) -> int:
-    """A number as it is on a machine."""
+    """Return a number's value on a machine."""
     return value if isinstance(value, int) else value(target)
 
 
 def lanes(target: Target) -> int:
-    """How many float32 a vector register of the target holds."""
+    """Return how many float32 values a vector register of the target holds."""
     return target.vector_bits // 32
 
 
 def relative_error(found: Array, expected: Array) -> float:
-    """max|a-b| / max|b|; infinite where something is no number, or the expectation is nothing."""
+    """Return max|a-b| / max|b|; infinite if a value is not finite, or all expected ones are 0."""
     scale = float(np.abs(expected).max(initial=0.0))
     if found.shape != expected.shape or not np.isfinite(found).all() or scale == 0:
         return float("inf")

@@ -1,7 +1,7 @@
-"""Reads a scheduled function's loops: how its main statement walks memory, what it re-reads.
+"""Reads a scheduled function's loops: how its main statement accesses memory, what it re-reads.
 
-The traffic beyond a cache is an estimate by the classic argument: a loop whose body fits the cache
-loads what it touches once; everything around it loads that again at each turn.
+The traffic beyond a cache is estimated by the classic argument: a loop whose body fits the cache
+loads the data that it touches once; every loop around it loads them again in each iteration.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Operand:
 
 @dataclass(frozen=True)
 class _Statement:
-    """A store with the loops around it, from the outside in."""
+    """A store with the loops around it, the outermost first."""
 
     loops: tuple[tirx.For, ...]
     bindings: Mapping[ir.Expr, ir.Expr]
@@ -44,7 +44,7 @@ class _Statement:
 
 
 def memory_of(func: tirx.PrimFunc, caches: Sequence[Cache]) -> Memory | None:
-    """How the statement with the most operations walks memory; None where that cannot be told."""
+    """Describe the memory accesses of the statement with the most operations; None if unknown."""
     statements = list(_statements(func.body, (), {}, False))
     if not statements:
         return None
@@ -71,7 +71,7 @@ def memory_of(func: tirx.PrimFunc, caches: Sequence[Cache]) -> Memory | None:
 
 
 def conditions(func: tirx.PrimFunc) -> int:
-    """How many statements stand under a condition that splitting left."""
+    """Return how many statements are under a condition that splitting left."""
     return sum(s.condition for s in _statements(func.body, (), {}, False))
 
 
@@ -146,7 +146,7 @@ def _extent(loop: tirx.For) -> int:
 
 
 def _stride(operand: _Operand, loop: tirx.For, statement: _Statement) -> int:
-    """Bytes between two turns of a loop, all others standing still."""
+    """Return the bytes between two iterations of a loop, with all other loops fixed."""
     still: dict[ir.Expr, Span] = {each.loop_var: (0, 0) for each in statement.loops}
     moved = {**still, loop.loop_var: (1, 1)}
     here, there = (_offset(operand, spans, statement.bindings) for spans in (still, moved))
@@ -163,12 +163,12 @@ def _offset(
 
 
 def _traffic(operands: Sequence[_Operand], statement: _Statement, cache: Cache) -> float:
-    """Bytes that come from beyond a cache."""
+    """Return the bytes that come from beyond a cache."""
     loops = statement.loops
     depth = len(loops)
     while depth > 0 and _footprint(operands, statement, depth - 1, cache) <= cache.size_bytes:
         depth -= 1
-    around = max(0, depth - 1)  # what one turn of the next loop leaves, its next turn still finds
+    around = max(0, depth - 1)  # data of one iteration of the next loop stay for its next one
     turns = prod(_extent(loop) for loop in loops[:around])
     return turns * _footprint(operands, statement, around, cache)
 
@@ -176,7 +176,7 @@ def _traffic(operands: Sequence[_Operand], statement: _Statement, cache: Cache) 
 def _footprint(
     operands: Sequence[_Operand], statement: _Statement, depth: int, cache: Cache
 ) -> float:
-    """Bytes of all cache lines that the loops from `depth` inwards touch."""
+    """Return the bytes of all cache lines that the loops from `depth` inwards touch."""
     spans: dict[ir.Expr, Span] = {}
     for place, loop in enumerate(statement.loops):
         spans[loop.loop_var] = (0, _extent(loop) - 1) if place >= depth else (0, 0)
@@ -197,7 +197,7 @@ def _item_bytes(buffer: tirx.Buffer) -> int:
 
 
 def _span(e: ir.Expr, spans: Mapping[ir.Expr, Span], bindings: Mapping[ir.Expr, ir.Expr]) -> Span:
-    """The least and the largest value of an index."""
+    """Return the least and the largest value of an index."""
     if isinstance(e, tirx.IntImm):
         return int(e), int(e)
     if isinstance(e, tirx.Var):

@@ -1,4 +1,4 @@
-"""Reads a kernel's assembly: finds the loop where the arithmetic is, and counts what is in it."""
+"""Reads a kernel's assembly: finds the loop with the arithmetic, and counts its instructions."""
 
 from __future__ import annotations
 
@@ -33,14 +33,18 @@ class _Line:
 
 
 def hot_loop(assembly: str) -> HotLoop | None:
-    """The innermost loop with the most arithmetic per turn; None where there is no arithmetic."""
+    """The innermost loop with the most arithmetic per turn; None where there is no arithmetic.
+
+    LLVM often makes two loops of a sum: one for its first term, one for the others, which also
+    reads what was summed so far. Both have the same arithmetic; the one that reads more runs more.
+    """
     found = [_count(lines) for lines in _innermost(assembly)]
-    best = max(found, key=lambda loop: (loop.flops, loop.math), default=None)
+    best = max(found, key=lambda loop: (loop.flops, loop.math, loop.loads), default=None)
     return best if best is not None and best.math else None
 
 
 def same_code(a: str, b: str) -> bool:
-    """Whether two kernels have the same instructions, whatever their labels and names are."""
+    """Whether two kernels have the same instructions, ignoring their labels and names."""
     return _instructions(a) == _instructions(b)
 
 
@@ -53,7 +57,7 @@ def _instructions(assembly: str) -> list[str]:
 
 
 def _numbered(assembly: str) -> Iterator[tuple[int, _Line | str]]:
-    """Instructions and labels in order; comments, directives and debug information are left out."""
+    """Yield instructions and labels in order, without comments, directives and debug data."""
     for place, raw in enumerate(assembly.splitlines()):
         line = raw.split("#")[0].rstrip() if "%" in raw else raw.split("//")[0].rstrip()
         if match := _LABEL.match(line):
@@ -67,7 +71,7 @@ def _numbered(assembly: str) -> Iterator[tuple[int, _Line | str]]:
 
 
 def _innermost(assembly: str) -> Iterator[list[_Line]]:
-    """Loops without a loop inside; code without any loop counts as one, by function."""
+    """Yield loops without an inner loop; a function without any loop counts as one."""
     items = list(_numbered(assembly))
     labels = {item: at for at, (_, item) in enumerate(items) if isinstance(item, str)}
     spans = []
@@ -119,7 +123,7 @@ def _is_arm(line: _Line) -> bool:
 
 
 def _arithmetic(line: _Line) -> tuple[int, float, bool]:
-    """Bits of the vector (0: a scalar), floating-point operations, and whether it accumulates."""
+    """Return the bits of the vector (0: a scalar), the flops, and whether it accumulates."""
     if _is_arm(line):
         if not _ARM.match(line.mnemonic):
             return 0, 0.0, False
@@ -150,7 +154,7 @@ def _operands(text: str) -> list[str]:
 
 
 def _memory(mnemonic: str, parts: Sequence[str]) -> tuple[int, int]:
-    """Reads and writes of memory."""
+    """Return the reads and writes of memory."""
     if mnemonic.startswith(("lea", "nop", "prefetch", "prfm", "j", "call")):
         return 0, 0
     if any(re.search(r"\[(?:x|sp)", part) for part in parts):

@@ -1,42 +1,44 @@
-"""Why a step is faster or slower than the one before: what the loops and the machine code show.
+"""Explains why a step is faster or slower than the previous one, from loops and machine code.
 
-Each rule compares two facts and says what changed, and whether that helps or hurts. Of a faster
-step the helping changes are told, of a slower one the hurting ones; where nothing that is known
-explains a measured difference, that is said too.
+Each rule compares two facts and says what changed, and whether that helps or hurts. For a faster
+step the helping changes are reported, for a slower one the hurting ones; if no known fact explains
+a measured difference, that is said, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvmscope.learn.facts import Built, HotLoop, StepRun, Study
 from tvmscope.learn.machine_code import same_code
 from tvmscope.messages import Bytes, Seconds, Text, msg, msgn
 
 FEW_SETS = 4
-"""Sets that a walk falls into differ by this factor before conflicts are worth a sentence."""
+"""The numbers of cache sets must differ by this factor before conflicts are mentioned."""
 WIDE = 1.5
-"""An undecided ratio whose ends lie further apart is noise."""
+"""An undecided ratio with a wider interval is noise."""
 NOTABLE = 1.3
 """Smaller changes of a count are not worth a sentence."""
+A_CAUSE = 32.0
+"""The weight of what brings the other changes about: it is told before them."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What differs between two steps; `helps` is None where it tells nothing about speed."""
+    """A difference between two steps; `helps` is None if it says nothing about speed."""
 
     text: Text
     helps: bool | None
     weight: float = 1.0
-    """By how much, as a ratio: larger changes are told first."""
+    """The size of the change, as a ratio: larger changes are mentioned first."""
 
 
 Rule = Callable[[StepRun, StepRun, Built, Built, Study], Iterator[Change]]
 
 
 def reasons(now: StepRun, before: StepRun | None, study: Study, most: int = 3) -> tuple[Text, ...]:
-    """Sentences about a measured step, the most telling first."""
+    """Return sentences about a measured step, the most important first."""
     if now.built is None:
         return ()
     if not now.built.right:
@@ -60,9 +62,23 @@ def reasons(now: StepRun, before: StepRun | None, study: Study, most: int = 3) -
         told = [c.text for c in (helping[:1] + hurting[:1])]
     if not told and now.verdict != "undecided":
         told = [_unexplained(now)]
+    elif not found and _alike(before.built.hot, now.built.hot):
+        told = [
+            msg(
+                "The innermost machine loop has as many instructions, loads and stores as before: "
+                "LLVM had made the same of it."
+            )
+        ]
     elif now.verdict == "undecided" and (helping or hurting):
         told.append(msg("On this machine and at this size that is worth nothing measurable."))
     return (*told, *neutral[:1], *_alone(now, study))
+
+
+def _alike(a: HotLoop | None, b: HotLoop | None) -> bool:
+    """Whether two loops do the same by their counts."""
+    if a is None or b is None:
+        return False
+    return replace(a, text=()) == replace(b, text=())
 
 
 # ---- what is said without a comparison ---------------------------------------------------------
@@ -89,7 +105,7 @@ def _same(now: StepRun) -> Text:
 
 
 def _noise(now: StepRun) -> Text | None:
-    """An interval so wide that it says nothing about the schedule."""
+    """Report an interval so wide that it says nothing about the schedule."""
     if now.verdict != "undecided" or now.ratio_ci95 is None:
         return None
     low, high = now.ratio_ci95
@@ -104,7 +120,7 @@ def _noise(now: StepRun) -> Text | None:
 
 
 def _alone(now: StepRun, study: Study) -> Iterator[Text]:
-    """How near the roof a step is, where that says something."""
+    """Report how near the roof a step is, if that is informative."""
     if now.share is None:
         return
     if now.share >= 0.8:
@@ -209,7 +225,7 @@ def _strides(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) ->
 
 
 def _conflicts(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
-    """Strides of whole lines that fall into few sets of the first-level cache."""
+    """Report strides of whole lines that map to few sets of the first-level cache."""
     if a.memory is None or b.memory is None:
         return
     cache = study.caches[0]
@@ -234,7 +250,7 @@ def _conflicts(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) 
 
 
 def _traffic(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
-    """The cache whose traffic changed most."""
+    """Report the cache whose traffic changed most."""
     if a.memory is None or b.memory is None:
         return
     best: Change | None = None
@@ -258,7 +274,7 @@ def _traffic(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) ->
 
 
 def _cost(cache: str, moved: float, now: StepRun, study: Study) -> Text:
-    """What that traffic takes at the measured bandwidth of the level behind the cache."""
+    """Return the time of that traffic at the measured bandwidth of the level beyond the cache."""
     behind = {"L1": "L2", "L2": "L3"}.get(cache, "DRAM")
     rate = study.bandwidth(behind, now.uses)
     if rate is None:
@@ -272,7 +288,7 @@ def _cost(cache: str, moved: float, now: StepRun, study: Study) -> Text:
 
 
 def _registers(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
-    """Loads and stores for each arithmetic instruction of the hot loop."""
+    """Report loads and stores for each arithmetic instruction of the hot loop."""
     if a.hot is None or b.hot is None or not a.hot.math or not b.hot.math:
         return
     old, new = (hot.loads / hot.math for hot in (a.hot, b.hot))
@@ -311,7 +327,7 @@ def _stores(a: HotLoop, b: HotLoop) -> Iterator[Change]:
 def _sums(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
     if a.hot is None or b.hot is None or not a.hot.sums or not b.hot.sums:
         return
-    if a.hot.stores or b.hot.stores:  # what is stored at each turn is no sum that goes on
+    if a.hot.stores or b.hot.stores:  # a value stored in each iteration is not a sum that continues
         return
     old, new = a.hot.sums, b.hot.sums
     if new > old and old < 8:
@@ -349,7 +365,7 @@ def _spills(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> 
 
 
 def _awkward(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) -> Iterator[Change]:
-    """Gathers, shuffles and conditions."""
+    """Report gathers, shuffles and conditions."""
     if a.hot is not None and b.hot is not None:
         old, new = (hot.gathers + hot.shuffles for hot in (a.hot, b.hot))
         if new > old:
@@ -364,15 +380,15 @@ def _awkward(now: StepRun, before: StepRun, a: Built, b: Built, study: Study) ->
             yield Change(text, True, 2.5)
     if b.guards > a.guards:
         text = msg("The factor does not divide the loop, so that a condition stands inside it.")
-        yield Change(text, False, 2.0)
+        yield Change(text, False, A_CAUSE)
     elif a.guards > b.guards:
-        yield Change(msg("The condition inside the loop is gone."), True, 2.0)
+        yield Change(msg("The condition inside the loop is gone."), True, A_CAUSE)
 
 
 def _instructions(
     now: StepRun, before: StepRun, a: Built, b: Built, study: Study
 ) -> Iterator[Change]:
-    """The processor's own count where it hands it out, else what the loop's code comes to."""
+    """Report the processor's own count if it is available, else an estimate from the code."""
     old, new = (_counted(run, "instructions") for run in (before, now))
     if old and new:
         factor = old / new

@@ -1,4 +1,4 @@
-"""Plays with a lesson's parameters: one step, built and timed for every combination of values."""
+"""Varies a lesson's parameters: builds and times one step for every combination of values."""
 
 from __future__ import annotations
 
@@ -8,30 +8,22 @@ from itertools import product
 
 from tvmscope.analysis.roofline import limits_of
 from tvmscope.errors import UsageError
-from tvmscope.learn.facts import StepRun, share_of
+from tvmscope.learn.compare_steps import compared
+from tvmscope.learn.facts import LessonRun, StepRun, with_shares
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.reasons import reasons
-from tvmscope.learn.run import (
-    Bench,
-    Job,
-    LessonRun,
-    Setting,
-    check_parameters,
-    compared,
-    known_roofs,
-    opened,
-    study_of,
-)
+from tvmscope.learn.setting import Setting, check_parameters, known_roofs, study_of
+from tvmscope.learn.step_bench import Bench, Job, opened
 from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress, Silent
 
 MOST_POINTS = 40
-"""More would not end in a minute."""
+"""More points would take over a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """A step at every point that was asked for, the fastest one compared with all others."""
+    """A step at every requested point; the fastest one is compared with all others."""
 
     names: tuple[str, ...]
     """The parameters that vary."""
@@ -48,7 +40,7 @@ class Sweep:
 
 
 def combinations(values: Mapping[str, tuple[int, ...]]) -> list[dict[str, int]]:
-    """Every choice of one value for each name."""
+    """Return every choice of one value for each name."""
     found = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
     if len(found) > MOST_POINTS:
         raise UsageError(
@@ -62,7 +54,7 @@ def combinations(values: Mapping[str, tuple[int, ...]]) -> list[dict[str, int]]:
 
 
 def played_step(lesson: Lesson, names: tuple[str, ...]) -> str:
-    """The last step whose own primitives use one of the parameters."""
+    """Return the last step whose own primitives use one of the parameters."""
     for step in reversed(lesson.steps):
         if step.apply is not None and any(f'"{name}"' in step.code for name in names):
             return step.name
@@ -101,14 +93,14 @@ def swept(
     progress: Progress,
     warnings: tuple[Text, ...],
 ) -> Sweep:
-    """Time the jobs in turns and set each beside the fastest."""
+    """Time the jobs in turns and compare each with the fastest."""
     study = bench.study
     steps, disturbed = bench.measured(jobs, setting, progress)
     run = LessonRun(
         lesson=name, size=study.size, study=study, steps=steps, warnings=(*warnings, *disturbed)
     )
     limits = limits_of(study.roofs, "float32", run.roof_threads)
-    steps = tuple(replace(step, share=share_of(step, limits)) for step in steps)
+    steps = with_shares(steps, limits)
     names = tuple(name for name, tried in values.items() if len(tried) > 1) or tuple(values)
     found = Sweep(names=names, run=replace(run, steps=steps))
     best = found.best

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def read(file: Path) -> Lesson:
-    """The file as a lesson of two steps: its function as it is, then scheduled."""
+    """Return the file as a lesson of two steps: its function, unscheduled and then scheduled."""
     names = _executed(file)
     func = _function(names, file)
     schedule = names.get("schedule")
@@ -75,7 +75,7 @@ def read(file: Path) -> Lesson:
 def _executed(file: Path) -> Mapping[str, Any]:
     try:
         return runpy.run_path(str(file), run_name="tvmscope_lab")
-    except Exception as e:  # the reader's program may raise whatever it likes
+    except Exception as e:  # the reader's program may raise any type
         reason = f"{type(e).__name__}: {one_line(e)}"
         raise UsageError(msg("{file} fails: {reason}", file=file, reason=reason)) from e
 

@@ -68,12 +68,12 @@ ROW_SUMS = Workload(
     words=msg("S = the sums of 16 long rows"),
     make=_total,
     reference=lambda inputs: inputs[0].astype(np.float64).sum(axis=1).astype(np.float32),
-    tolerance=1e-3,  # as many additions as this round differently in every order
+    tolerance=1e-3,  # so many additions round differently in every order
 )
 
 
 def _blur(n: int) -> tirx.PrimFunc:
-    """Two passes of a three-point mean: first along rows, then along columns."""
+    """Make two passes of a three-point mean: first along rows, then along columns."""
     from tvm import te
 
     a = te.placeholder((n + 2, n + 2), "float32", name="A")
@@ -141,7 +141,7 @@ def _transpose(n: int) -> tirx.PrimFunc:
 
 
 def _padded_transpose(n: int) -> tirx.PrimFunc:
-    """The same matrix in rows that are one cache line longer than they need to be."""
+    """Transpose the same matrix in rows that are one cache line longer than needed."""
     from tvm import te
 
     a = te.placeholder((n, n + 16), "float32", name="A")
@@ -164,7 +164,7 @@ PADDED_TRANSPOSE = Workload(
 
 CHANNELS = 64
 BLOCK = 16
-"""Channels of the convolutions, and how many lie beside each other in the blocked layout."""
+"""Channels of the convolutions, and how many are adjacent in the blocked layout."""
 
 
 def _conv2d(n: int) -> tirx.PrimFunc:
@@ -183,7 +183,7 @@ def _conv2d(n: int) -> tirx.PrimFunc:
 
 
 def convolved(inputs: Sequence[Array]) -> Array:
-    """A 3x3 convolution of padded planes."""
+    """Compute a 3x3 convolution of padded planes."""
     data, weights = inputs
     windows = np.lib.stride_tricks.sliding_window_view(data, (3, 3), axis=(1, 2))
     found: Array = np.einsum("iyxhw,oihw->oyx", windows, weights, optimize=True)

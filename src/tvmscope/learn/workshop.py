@@ -1,7 +1,7 @@
-"""In a worker: applies a lesson's primitives, compiles, checks against numpy, and holds the result.
+"""Runs in a worker: applies a lesson's primitives, compiles, checks against numpy.
 
-One process holds all steps of a lesson, so that they share threads and memory; which one is timed
-is chosen by its number.
+One process has all steps of a lesson, so that they share threads and memory; the step to be timed
+is selected by its number.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 _SEED = 0
 _COUNT_S = 0.05
-"""How long counted runs take together, at the least one run."""
+"""The least total duration of counted runs; at least one run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a worker needs to know of a lesson, or of the reader's own file."""
+    """The data about a lesson, or the reader's own file, that a worker needs."""
 
     lesson: str | None = None
     file: Path | None = None
@@ -58,7 +58,7 @@ class _Ready:
 
 
 class Workshop:
-    """The runner that a worker holds; the worker times `run`."""
+    """The runner of a worker; the worker times `run`."""
 
     def __init__(self, request: Request) -> None:
         tvm = tvm_compat.import_tvm(torch=False)
@@ -118,7 +118,7 @@ class Workshop:
         try:
             target = tvm.target.Target(to_tvm(self._request.target))
             return tvm.compile(sch.mod, target=target).mod
-        except Exception as e:  # whatever the compiler refuses is the reader's to hear
+        except Exception as e:  # the reader is told of any compiler error
             raise BuildError(msg("TVM cannot compile it: {reason}", reason=one_line(e))) from e
 
     def _checked(self, workload: Workload, module: Any, plain: tirx.PrimFunc) -> tuple[float, bool]:
@@ -173,7 +173,7 @@ class Workshop:
         )
 
     def play(self, moves: Sequence[Move]) -> Position:
-        """The lesson's plain loops with a player's moves."""
+        """Build the lesson's plain loops with a player's moves."""
         from tvm import s_tir
 
         assert self.lesson.workload is not None
@@ -192,12 +192,12 @@ class Workshop:
         )
 
     def matrices(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """What a matrix product multiplies; they are there once something was built."""
+        """Return the operands of a matrix product; they exist once something was built."""
         a, b, *_ = self._arrays[self.lesson.workload_of(0).name]
         return a, b
 
     def blas(self, values: int) -> list[float]:
-        """Seconds that numpy's own matrix product takes."""
+        """Return the seconds of numpy's own matrix product."""
         a, b = self.matrices()
         found = []
         for _ in range(values + 1):
@@ -214,7 +214,7 @@ class Workshop:
         ready.module["main"](*ready.tensors)
 
     def count(self, number: int) -> Counted:
-        """What the processor counts in one run."""
+        """Return the processor's counts of one run."""
         self.select(number)
         start = time.perf_counter()
         self.run()
@@ -230,12 +230,12 @@ def load(request: Request) -> Workshop:
 def build(
     workshop: Workshop, step: str, params: dict[str, int], chosen: dict[str, int]
 ) -> tuple[int, Built]:
-    """Compile and check a step there."""
+    """Compile and check a step in the workshop."""
     return workshop.build(step, params, chosen)
 
 
 def select(workshop: Workshop, number: int) -> None:
-    """Choose what is timed next."""
+    """Select the step to be timed next."""
     workshop.select(number)
 
 
@@ -245,17 +245,17 @@ def count(workshop: Workshop, number: int) -> Counted:
 
 
 def play_moves(workshop: Workshop, moves: Sequence[Move]) -> Position:
-    """A player's position."""
+    """Build a player's position."""
     return workshop.play(moves)
 
 
 def blas(workshop: Workshop, values: int) -> list[float]:
-    """What numpy takes for the same."""
+    """Return numpy's time for the same computation."""
     return workshop.blas(values)
 
 
 def outline(workshop: Workshop) -> tuple[str, dict[str, int], str]:
-    """Of the reader's file: its name, its parameters with their values, and its schedule."""
+    """Return the name, the parameters with values, and the schedule of the reader's file."""
     step = workshop.lesson.steps[-1]
     return workshop.lesson.name, step.numbers(workshop.target), step.code
 
@@ -293,12 +293,12 @@ def _launches(node: Loop) -> int:
 
 
 def broken_rule(error: Exception) -> Text:
-    """Which primitive was refused, and the rule of TIR that it breaks, in TVM's words."""
+    """Say which primitive was refused, and the rule of TIR that it breaks, in TVM's words."""
     text = str(error)
     primitive = re.search(r"schedule primitive '([\w-]+)'", text)
     _, _, reason = text.partition("Error message:")
     reason = re.split(r"\nThe pattern attempting to be matched:", reason)[0] + _mismatch(reason)
-    said = " ".join(reason.split())
+    said = _with_names(" ".join(reason.split()).removeprefix("ScheduleError: "), text)
     first = re.match(r".*?\.(?=\s|$)", said)
     rules = [found[0] for found in re.finditer(r"violates condition #(\d+) as a ([\w ]+)", said)]
     broken = "; ".join(f"{rule}: {_definition(said, rule)}" for rule in rules)
@@ -310,14 +310,25 @@ def broken_rule(error: Exception) -> Text:
     )
 
 
+def _with_names(said: str, text: str) -> str:
+    """Loops and blocks by their names: TVM calls them `tirx.For#0`, and marks them in the program.
+
+    A mark is a comment line above the loop or block.
+    """
+    marks = re.finditer(r"# ([\w.]+#\d+)\s+(?:for (\w+)|with T\.sblock\(\"([^\"]+)\")", text)
+    for mark in marks:
+        said = re.sub(rf"{re.escape(mark[1])}(?!\d)", mark[2] or mark[3], said)
+    return said
+
+
 def _mismatch(reason: str) -> str:
-    """Of an intrinsic that does not fit: what TVM found different, without both programs."""
+    """Return what differs in an intrinsic that does not fit, without both programs."""
     found = re.findall(r"^(?:\w+ \w*)(?:mismatch|do not match|returning false)[^\n]*", reason, re.M)
     return f". {found[0]}" if found else ""
 
 
 def _definition(said: str, rule: str) -> str:
-    """The text of the numbered condition that a rule names."""
+    """Return the text of the numbered condition that a rule names."""
     match = re.match(r"violates condition #(\d+) as a ([\w ]+)", rule)
     assert match is not None
     kind = match[2].replace("local ", "").strip()

@@ -1,4 +1,4 @@
-"""What TVM 0.27 no longer has, by the name that scripts use, with what to write today.
+"""Lists what TVM 0.27 no longer has, by the name that scripts use, with its replacement.
 
 The rule `gone` and the table in the documentation both come from this list.
 """
@@ -12,15 +12,21 @@ from tvmscope.messages import Message, Text, msg
 
 @dataclass(frozen=True, kw_only=True)
 class OldCall:
-    """A module or function that is gone, and its successor."""
+    """A module or function that was removed, and its successor."""
 
     name: str
-    """As it resolves from the script's imports; what lies inside it is gone too."""
+    """The name resolved from the script's imports; everything inside it was removed, too.
+
+    `.name` is a method or attribute of a value of type `on`, whatever the script calls the value;
+    `name(keyword=)` is a keyword argument that was removed.
+    """
     was: Message
     today: Text
-    """The call to write."""
+    """The replacement."""
+    on: str = ""
+    """The type that had the method or attribute."""
     names: tuple[str, ...] = ()
-    """What `today` uses of TVM; a test looks each of them up in the installed one."""
+    """The names of TVM that `today` uses; a test looks up each of them in the installed TVM."""
 
 
 _FRONTENDS = "from tvm.relax.frontend.onnx import from_onnx; mod = from_onnx(model)"
@@ -131,6 +137,21 @@ OLD_CALLS = (
         today="sch = tvm.s_tir.Schedule(te.create_prim_func([a, b, c]))",
         names=("tvm.s_tir.Schedule", "tvm.te.create_prim_func"),
     ),
+    *(
+        OldCall(
+            name=f"tvm.{name}",
+            was=msg("tensor expressions, before they had a module"),
+            today=f"from tvm import te; te.{name}(...)",
+            names=(f"tvm.te.{name}",),
+        )
+        for name in ("placeholder", "compute", "var", "reduce_axis")
+    ),
+    OldCall(
+        name="tvm.build_config",
+        was=msg("options of the compiler"),
+        today="with tvm.transform.PassContext(opt_level=3, config={...}):",
+        names=("tvm.transform.PassContext",),
+    ),
     OldCall(
         name="tvm.tir.Schedule",
         was=msg("TIR schedules' old module"),
@@ -160,6 +181,26 @@ OLD_CALLS = (
         was=msg("arrays under their old name"),
         today="tvm.runtime.tensor(array, device), tvm.runtime.empty(shape, dtype, device)",
         names=("tvm.runtime.tensor", "tvm.runtime.empty"),
+    ),
+    OldCall(
+        name=".asnumpy",
+        on="tvm.runtime.Tensor",
+        was=msg("an array's values, under their old name"),
+        today="array.numpy()",
+        names=("tvm.runtime.Tensor.numpy",),
+    ),
+    OldCall(
+        name=".imported_modules",
+        on="tvm.runtime.Module",
+        was=msg("the modules inside a compiled one"),
+        today="module.imports[0].inspect_source()",
+        names=("tvm.runtime.Module.imports", "tvm.runtime.Module.inspect_source"),
+    ),
+    OldCall(
+        name="tvm.relax.VirtualMachine(profile=)",
+        was=msg("the virtual machine's profiler"),
+        today=msg("tvmscope profile model.onnx, or vm.set_instrument(f)"),
+        names=("tvm.relax.VirtualMachine.set_instrument",),
     ),
     OldCall(
         name="tvm.context",
@@ -202,17 +243,23 @@ OLD_CALLS = (
         names=("tvm.topi",),
     ),
 )
-"""Longer names first: the first whose name fits is told."""
+"""Longer names first: the first matching name is reported."""
 
 
 def old_call(path: str) -> OldCall | None:
-    """The entry for a resolved name, the most exact one."""
-    fitting = [c for c in OLD_CALLS if path == c.name or path.startswith(f"{c.name}.")]
-    return max(fitting, key=lambda c: len(c.name), default=None)
+    """Return the most specific entry for a resolved name."""
+    fitting = [c for c in OLD_CALLS if _fits(path, c.name)]
+    return max(fitting, key=lambda c: (bool(c.on), len(c.name)), default=None)
+
+
+def _fits(path: str, name: str) -> bool:
+    if name.startswith("."):
+        return path.endswith(name)
+    return path == name or path.startswith(f"{name}.")
 
 
 def table() -> str:
-    """All of them as a Markdown table, for the documentation."""
+    """Return all entries as a Markdown table, for the documentation."""
     lines = ["| then | what it was | today |", "|---|---|---|"]
     for call in OLD_CALLS:
         today = call.today.replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""What is looked for in a script: each rule yields faults with a line and what to write today."""
+"""The checks of a script: each rule yields faults with a line and the replacement."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from tvmscope.lint.old_calls import old_call
 from tvmscope.lint.script import Call, Region, Script
-from tvmscope.messages import Message, Text, msg
+from tvmscope.messages import Message, Text, msg, msgn
 
 FEWEST_RUNS = 10
-"""Of a timing; fewer say little about a run that takes milliseconds."""
+"""The fewest runs of a timing; fewer say little about a run that takes milliseconds."""
 _MODELS = ("tvm.relax.VirtualMachine", "GraphModule", "graph_executor.create",
            "graph_runtime.create")  # fmt: skip
 _OTHERS = ("onnxruntime.InferenceSession", "openvino.", "torch.jit", "torchvision.models")
@@ -22,13 +22,13 @@ _ARRAYS = ("tvm.nd.array", "tvm.runtime.tensor", "torch.from_numpy")
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Something that costs speed, or that TVM no longer has."""
+    """Code that costs speed, or that TVM no longer has."""
 
     line: int
     rule: str
     said: Text
     today: Text
-    """What to write."""
+    """The replacement."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,10 @@ class Rule:
 
 
 def gone(script: Script) -> Iterator[Fault]:
-    """Modules and functions that TVM 0.27 no longer has, each told once."""
+    """Report modules and functions that TVM 0.27 no longer has, each once."""
     told: set[str] = set()
-    names = [*script.imports, *script.uses, *((c.path, c.line) for c in script.calls)]
+    given = [(f"{c.path}({k.arg}=)", c.line) for c in script.calls for k in c.node.keywords]
+    names = [*script.imports, *script.uses, *((c.path, c.line) for c in script.calls), *given]
     for path, line in sorted(names, key=lambda item: (item[1], -len(item[0]))):
         found = old_call(path)
         if found is None or found.name in told:
@@ -56,7 +57,7 @@ def gone(script: Script) -> Iterator[Fault]:
 
 
 def _targets(script: Script) -> Iterator[tuple[object, int]]:
-    """Every constant that is given as a target."""
+    """Yield every constant that is given as a target."""
     for call in script.calls:
         name = call.path.rpartition(".")[2]
         if call.path.endswith(("target.Target", "target.create")):
@@ -68,7 +69,7 @@ def _targets(script: Script) -> Iterator[tuple[object, int]]:
 
 
 def generic_target(script: Script) -> Iterator[Fault]:
-    """A CPU target without the CPU's name: code for a processor of twenty years ago."""
+    """Report a CPU target without the CPU's name: it means a processor of twenty years ago."""
     for value, line in _targets(script):
         text = value.get("kind") if isinstance(value, dict) else value
         named = isinstance(value, dict) and value.get("mcpu")
@@ -88,7 +89,7 @@ def generic_target(script: Script) -> Iterator[Fault]:
 
 
 def old_target(script: Script) -> Iterator[Fault]:
-    """Targets with options inside a string, which TVM 0.27 rejects."""
+    """Report targets with options inside a string, which TVM 0.27 rejects."""
     for value, line in _targets(script):
         if isinstance(value, str) and re.search(r"\s-{1,2}\w", value):
             yield Fault(
@@ -102,7 +103,7 @@ def old_target(script: Script) -> Iterator[Fault]:
 
 
 def generic_gpu(script: Script) -> Iterator[Fault]:
-    """A CUDA target without its architecture."""
+    """Report a CUDA target without its architecture."""
     for value, line in _targets(script):
         kind = value.get("kind") if isinstance(value, dict) else value
         named = isinstance(value, dict) and value.get("arch")
@@ -116,21 +117,36 @@ def generic_gpu(script: Script) -> Iterator[Fault]:
 
 
 def _on_gpu(script: Script) -> bool:
-    devices = (".cuda", ".gpu", "tvm.device", "tvm.context")
-    if any(c.path.startswith("tvm") and c.path.endswith(devices[:2]) for c in script.calls):
-        return True
-    named = [script.value(c.argument("", 0)) for c in script.calls if c.path in devices[2:]]
-    targets = [v.get("kind") if isinstance(v, dict) else v for v, _ in _targets(script)]
-    return any(isinstance(v, str) and v.startswith("cuda") for v in (*named, *targets))
+    """Whether it runs on a GPU: by the devices that it makes, or else by its targets."""
+    made = [c.path.rpartition(".")[2] for c in script.calls if c.path.startswith("tvm.")]
+    named = [
+        script.value(c.argument("", 0))
+        for c in script.calls
+        if c.path in ("tvm.device", "tvm.context", "tvm.runtime.device")
+    ]
+    devices = [*(n for n in made if n in ("cpu", "cuda", "gpu")), *named]
+    kinds = [_kind(v) for v, _ in _targets(script)]
+    return any(_is_gpu(v) for v in (devices if any(devices) else kinds))
+
+
+def _kind(target: object) -> object:
+    return target.get("kind") if isinstance(target, dict) else target
+
+
+def _is_gpu(device: object) -> bool:
+    return isinstance(device, str) and device.startswith(("cuda", "gpu"))
 
 
 _HALF = ("float16", "bfloat16", "half", "ToMixedPrecision", "fp16", "bf16", "tf32")
 
 
 def single_precision(script: Script) -> Iterator[Fault]:
-    """Float32 on a GPU: the tensor cores stand still."""
+    """Report float32 on a GPU: the tensor cores are idle."""
     compiled = _compiling(script)
-    if compiled is not None and _on_gpu(script) and not script.text_has(*_HALF):
+    if compiled is None or script.text_has(*_HALF):
+        return
+    target = _kind(script.value(compiled.argument("target", 1)))
+    if _is_gpu(target) or (target is None and _on_gpu(script)):
         yield Fault(
             line=compiled.line,
             rule="single-precision",
@@ -144,20 +160,22 @@ def single_precision(script: Script) -> Iterator[Fault]:
 
 
 def _compiling(script: Script) -> Call | None:
-    """Where a whole model is compiled."""
+    """Return the call that compiles a whole model."""
     paths = ("tvm.compile", "tvm.relax.build", "tvm.relay.build", "tvm.relay.build_module.build")
     found = [c for c in script.calls if c.path in paths]
     return found[0] if found and script.text_has("relax", "relay") else None
 
 
-_TUNED = ("ApplyDatabase", "apply_history_best", "ApplyHistoryBest", "tune", "dlight",
+_TUNED = ("ApplyDatabase", "apply_history_best", "ApplyHistoryBest", "apply_graph_best", "dlight",
           "static_shape_tuning", "ApplyDefaultSchedule", "database", "get_pipeline")  # fmt: skip
+_OLD_TUNERS = ("tvm.autotvm", "tvm.auto_scheduler")
+"""They only write a log; a build uses it where it is told to."""
 
 
 def untuned(script: Script) -> Iterator[Fault]:
-    """A model that is compiled without tuning records or schedules."""
+    """Report a model that is compiled without tuning records or schedules."""
     compiled = _compiling(script)
-    if compiled is not None and not script.text_has(*_TUNED):
+    if compiled is not None and not script.text_has(*_TUNED) and not _searches(script):
         yield Fault(
             line=compiled.line,
             rule="untuned",
@@ -172,8 +190,15 @@ def untuned(script: Script) -> Iterator[Fault]:
         )
 
 
+def _searches(script: Script) -> bool:
+    """Whether it tunes with something that hands its result on."""
+    if any(path.startswith(_OLD_TUNERS) for path, _ in script.imports):
+        return False
+    return any("tune" in call.path.rpartition(".")[2] for call in script.calls)
+
+
 def no_fusion(script: Script) -> Iterator[Fault]:
-    """A list of passes that legalises and never fuses, or no optimisation at all."""
+    """Report a list of passes that legalises and never fuses, or no optimisation at all."""
     for call in script.calls:
         if call.path.endswith("transform.Sequential") or call.path.endswith("ir.Sequential"):
             inside = ast_names(call)
@@ -198,7 +223,7 @@ def no_fusion(script: Script) -> Iterator[Fault]:
 
 
 def ast_names(call: Call) -> set[str]:
-    """Names of the functions that are called inside a call."""
+    """Return the names of the functions that are called inside a call."""
     return {
         n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "")
         for n in ast.walk(call.node)
@@ -210,7 +235,7 @@ def ast_names(call: Call) -> set[str]:
 
 
 def few_runs(script: Script) -> Iterator[Fault]:
-    """A timing of so few runs that noise decides."""
+    """Report a timing of so few runs that it is mostly noise."""
     for call in script.calls:
         if not call.path.endswith("time_evaluator"):
             continue
@@ -232,13 +257,17 @@ def _too_few(line: int, runs: int) -> Fault:
     return Fault(
         line=line,
         rule="few-runs",
-        said=msg("{runs} run(s) in one round: the noise of a machine decides", runs=runs),
+        said=msgn(
+            "{count} run in one round: the noise of a machine decides",
+            "{count} runs in one round: the noise of a machine decides",
+            count=runs,
+        ),
         today="time_evaluator(name, dev, number=5, repeat=20, min_repeat_ms=100); tvmscope bench",
     )
 
 
 def _runs_model(region: Region) -> list[Call]:
-    """The timed calls that run something compiled."""
+    """Return the timed calls that run compiled code."""
     return [
         c
         for c in region.calls
@@ -247,11 +276,11 @@ def _runs_model(region: Region) -> list[Call]:
 
 
 def no_warm_up(script: Script) -> Iterator[Fault]:
-    """A clock that is started before the first run ever."""
+    """Report a clock that is started before the first run."""
     for region in script.regions:
         for call in _runs_model(region)[:1]:
-            earlier = [c for c in script.calls if c.path == call.path and c.line < region.line]
-            if not earlier:
+            earlier = [c for c in script.calls if c.line < region.line]
+            if not any(c.path == call.path or c.path.endswith("time_evaluator") for c in earlier):
                 yield Fault(
                     line=region.line,
                     rule="no-warm-up",
@@ -263,7 +292,7 @@ def no_warm_up(script: Script) -> Iterator[Fault]:
 
 
 def no_sync(script: Script) -> Iterator[Fault]:
-    """A GPU's work is still under way when the clock is read."""
+    """Report a clock that is read while a GPU still works."""
     if not _on_gpu(script):
         return
     for region in script.regions:
@@ -278,7 +307,7 @@ def no_sync(script: Script) -> Iterator[Fault]:
 
 
 def copies_timed(script: Script) -> Iterator[Fault]:
-    """Copies between host and device inside the timed region."""
+    """Report copies between host and device inside the timed region."""
     for region in script.regions:
         if not _runs_model(region):
             continue
@@ -295,7 +324,7 @@ def copies_timed(script: Script) -> Iterator[Fault]:
 
 
 def one_process(script: Script) -> Iterator[Fault]:
-    """Several models or runtimes that share threads, caches and memory of one process."""
+    """Report several models or runtimes that share threads, caches and memory of one process."""
     models = [c for c in script.calls if c.path.endswith(_MODELS)]
     others = [c for c in script.calls if c.path.startswith(_OTHERS) or c.path.endswith(".eval")]
     shared = models[1:2] or (others[:1] if models and len(script.regions) > 1 else [])
@@ -326,6 +355,6 @@ RULES = (
 
 
 def lint(script: Script) -> list[Fault]:
-    """Every fault, by line."""
+    """Return every fault, by line."""
     found = [fault for rule in RULES for fault in rule.check(script)]
     return sorted(dict.fromkeys(found), key=lambda fault: (fault.line, fault.rule))

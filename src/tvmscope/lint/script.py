@@ -1,4 +1,4 @@
-"""A parsed script: what its names stand for, what it calls, and which parts it times."""
+"""A parsed script: the meaning of its names, its calls, and the parts that it times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLOCKS = ("time.time", "time.perf_counter", "time.perf_counter_ns", "time.monoto
 
 @dataclass(frozen=True)
 class Call:
-    """A call by the full name of what is called."""
+    """A call with the full name of the callee."""
 
     path: str
     node: ast.Call
@@ -26,7 +26,7 @@ class Call:
         return self.node.lineno
 
     def argument(self, name: str, position: int | None = None) -> ast.expr | None:
-        """An argument by its name, or by its place."""
+        """Return an argument by its name, or by its position."""
         named = next((k.value for k in self.node.keywords if k.arg == name), None)
         if named is not None or position is None or position >= len(self.node.args):
             return named
@@ -40,17 +40,17 @@ class Region:
     line: int
     calls: tuple[Call, ...]
     repeats: int | None
-    """Turns of the loop that the timed calls stand in; None where it is not a known number."""
+    """The iterations of the loop around the timed calls; None if the number is not known."""
 
 
 @dataclass
 class Script:
-    """Everything that rules ask about."""
+    """The facts about a script that rules use."""
 
     path: Path
     tree: ast.Module
     names: dict[str, str] = field(default_factory=dict)
-    """What a name stands for: an imported path, or how it was made."""
+    """The meaning of a name: an imported path, or the call that made it."""
     constants: dict[str, object] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     imports: list[tuple[str, int]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Script:
         return bool(roots & {"tvm", "nnvm", "topi", "vta"})
 
     def resolve(self, node: ast.expr) -> str:
-        """The full name of an expression: `relay.build` is `tvm.relay.build`."""
+        """Return the full name of an expression: `relay.build` is `tvm.relay.build`."""
         if isinstance(node, ast.Name):
             return self.names.get(node.id, node.id)
         if isinstance(node, ast.Attribute):
@@ -76,7 +76,7 @@ class Script:
         return "?"
 
     def value(self, node: ast.expr | None) -> object:
-        """A constant, or a name or dictionary of constants; None for anything else."""
+        """Return a constant, or a name or dictionary of constants; None for anything else."""
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):
@@ -91,7 +91,7 @@ class Script:
         return None
 
     def text_has(self, *words: str) -> bool:
-        """Whether any of the words is a part of a name, an attribute or a string of the script."""
+        """Whether a name, an attribute or a string of the script contains any of the words."""
         return any(word in text for text in self._texts() for word in words)
 
     def _texts(self) -> Iterator[str]:
@@ -122,7 +122,7 @@ def parse(file: Path) -> Script:
 
 
 def _read(script: Script, body: Sequence[ast.stmt]) -> None:
-    """Statements in order, so that a name means what it meant last."""
+    """Read statements in order, so that a name has its latest meaning."""
     for statement in body:
         _imports(script, statement)
         for node in _expressions(statement):
@@ -156,7 +156,7 @@ def _blocks(s: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _expressions(s: ast.stmt) -> Iterator[ast.expr]:
-    """The expressions of a statement itself, those of statements inside it left out."""
+    """Yield the expressions of a statement itself, without those of statements inside it."""
     for _, value in ast.iter_fields(s):
         items = value if isinstance(value, list) else [value]
         for item in items:
@@ -189,7 +189,7 @@ def _assignment(script: Script, s: ast.stmt) -> None:
                 script.names.pop(target.id, None)
 
 
-# ---- what is timed -----------------------------------------------------------------------------
+# ---- timed regions -----------------------------------------------------------------------------
 
 
 def _regions(script: Script, body: Sequence[ast.stmt]) -> Iterator[Region]:

@@ -1,1 +1,1 @@
-"""What this machine is: CPU features, the GPU, the load on it. Asks the system, never TVM."""
+"""Describes this machine: CPU features, the GPU, the load. Asks the system, never TVM."""

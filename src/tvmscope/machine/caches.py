@@ -28,7 +28,7 @@ class Cache:
 
     @property
     def places(self) -> int:
-        """How many lines one set holds."""
+        """The number of lines in one set."""
         return self.ways or 8
 
     @property
@@ -36,7 +36,7 @@ class Cache:
         return self.sets or max(1, self.size_bytes // (self.line_bytes * self.places))
 
     def sets_used(self, stride_bytes: int) -> int:
-        """How many different sets a walk in steps of whole lines falls into."""
+        """Return how many different sets a traversal with this stride (whole lines) uses."""
         return self.all_sets // gcd(self.all_sets, max(1, abs(stride_bytes) // self.line_bytes))
 
 
@@ -48,13 +48,13 @@ USUAL = (
 
 
 def data_caches() -> tuple[Cache, ...]:
-    """From the first level outwards; those of most cores where the system is silent."""
+    """Return the caches, first level first; the usual ones if the system reports nothing."""
     return read(_FOLDER) or USUAL
 
 
 @cache
 def read(folder: Path) -> tuple[Cache, ...]:
-    """What a folder of Linux's kind says; instruction caches and unreadable ones are left out."""
+    """Read a folder of Linux's form; instruction caches and unreadable ones are skipped."""
     found = {}
     for index in sorted(folder.glob("index*")):
         try:

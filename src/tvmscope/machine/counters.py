@@ -1,6 +1,6 @@
 """Counts what the processor did while a function ran: instructions, cycles, cache misses.
 
-Linux hands its counters to a process through one file per event and thread. Virtual machines,
+Linux provides its counters to a process through one file per event and thread. Virtual machines,
 containers and strict settings may refuse; then there is a reason instead of a number.
 """
 
@@ -15,18 +15,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvmscope.messages import Text, msg
+from tvmscope.messages import Text, marked, msg, word
 
 _SYSCALL = {"x86_64": 298, "aarch64": 241}
 _HARDWARE, _CACHE = 0, 3
 _L1D_READ_MISS = 0 | (0 << 8) | (1 << 16)
 EVENTS = {
-    "instructions": (_HARDWARE, 1),
-    "cycles": (_HARDWARE, 0),
-    "L1 misses": (_CACHE, _L1D_READ_MISS),
-    "cache misses": (_HARDWARE, 3),
+    marked("instructions"): (_HARDWARE, 1),
+    marked("cycles"): (_HARDWARE, 0),
+    marked("L1 misses"): (_CACHE, _L1D_READ_MISS),
+    marked("cache misses"): (_HARDWARE, 3),
 }
-"""By the name that is shown: kind and number in Linux's `perf_event_attr`."""
+"""By the displayed name: type and number in Linux's `perf_event_attr`."""
 _ATTRIBUTE_BYTES = 128
 _DISABLED, _NO_KERNEL, _NO_HYPERVISOR = 1 << 0, 1 << 5, 1 << 6
 _ENABLE, _DISABLE = 0x2400, 0x2401
@@ -34,14 +34,14 @@ _ENABLE, _DISABLE = 0x2400, 0x2401
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """Counts of one run; empty, with the reason, where the machine does not allow any."""
+    """The counts of one run; empty, with the reason, if the machine does not allow any."""
 
     values: dict[str, float]
     missing: Text | None = None
 
 
 def count(run: Callable[[], None], runs: int = 1) -> Counted:
-    """The counts of one of `runs` runs, over all threads that this process has by then."""
+    """Return the mean counts per run of `runs` runs, over all threads that the process has."""
     if platform.system() != "Linux" or platform.machine() not in _SYSCALL:
         return Counted(
             values={}, missing=msg("only Linux lets programs read its performance counters")
@@ -54,7 +54,7 @@ def count(run: Callable[[], None], runs: int = 1) -> Counted:
         except OSError as e:
             reason = msg(
                 "this machine does not let programs count {event} ({reason})",
-                event=name,
+                event=word(name),
                 reason=os.strerror(e.errno or 0),
             )
     return Counted(values=totals, missing=None if totals else reason)
@@ -69,7 +69,7 @@ def _mean(run: Callable[[], None], runs: int, kind: int, number: int) -> float:
 
 
 def _one(run: Callable[[], None], kind: int, number: int) -> float:
-    """One event at a time: with more than the processor has counters, Linux would guess."""
+    """Count one event at a time: with more events than counters, Linux would estimate."""
     libc = ctypes.CDLL(None, use_errno=True)
     with ExitStack() as stack:
         files = []

@@ -1,4 +1,4 @@
-"""CPU instruction-set features: LLVM's names, the kernel's names, and what this CPU reports."""
+"""CPU instruction-set features: LLVM's names, the kernel's names, and this CPU's features."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ ARM_FLAGS = {
     "sve2": "sve2", "i8mm": "i8mm", "bf16": "bf16",
 }  # fmt: skip
 ISA_FEATURES = frozenset(X86_FLAGS) | frozenset(ARM_FLAGS)
-"""Features that change which instructions LLVM emits; its tuning hints are left out."""
+"""Features that change which instructions LLVM emits, without its tuning hints."""
 ISA_VARIABLE = "TVMSCOPE_ISA"
-"""The one switch that caps the host; a variable, so that worker processes inherit it."""
+"""The one variable that caps the host; a variable, so that worker processes inherit it."""
 
 
 @dataclass(frozen=True)
 class Cap:
-    """An instruction set that the host is limited to."""
+    """An instruction set to which the host is limited."""
 
     name: str
     arch: str
-    """The LLVM CPU that stands in for a host with more."""
+    """The LLVM CPU that represents a host with more features."""
     above: tuple[str, ...]
-    """How the names of the features above it begin."""
+    """Prefixes of the names of the features above it."""
 
     def hides(self, feature: str) -> bool:
         """Whether a feature is above the cap."""
@@ -54,7 +54,7 @@ CAPS = {"avx2": Cap("avx2", "x86-64-v3", ("avx512", "amx-"))}
 
 
 def cap() -> Cap | None:
-    """What TVMSCOPE_ISA limits this machine to; None where it is not set."""
+    """Return the limit that TVMSCOPE_ISA sets for this machine; None if it is not set."""
     name = os.environ.get(ISA_VARIABLE, "")
     if not name:
         return None
@@ -81,7 +81,7 @@ def cap() -> Cap | None:
 
 
 def reported() -> frozenset[str]:
-    """LLVM names of the features that this CPU has: as the operating system shows it, capped."""
+    """Return LLVM names of this CPU's features, as the operating system reports them, capped."""
     limit = cap()
     return frozenset(f for f in _of_this_cpu() if limit is None or not limit.hides(f))
 
@@ -107,7 +107,7 @@ def _kernel_flags() -> frozenset[str]:
 
 @cache
 def model_name() -> str:
-    """The CPU's marketing name."""
+    """Return the CPU's marketing name."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -118,7 +118,7 @@ def model_name() -> str:
 
 
 def usable_cores() -> int:
-    """Cores this process may use: affinity, cgroup quota, one per physical core's hyper-threads."""
+    """Return the cores this process may use: affinity, cgroup quota, one per physical core."""
     import psutil
 
     affinity = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -134,7 +134,7 @@ def _sibling_group(cpu: int) -> str:
 
 
 def _cgroup_quota() -> int | None:
-    """Whole cores that the cgroup's CPU quota allows (v2, then v1), at least one."""
+    """Return the whole cores that the cgroup's CPU quota allows (v2, then v1), at least one."""
     v2 = Path("/sys/fs/cgroup/cpu.max")
     if v2.exists():
         quota, _, period = v2.read_text().strip().partition(" ")

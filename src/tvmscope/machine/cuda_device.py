@@ -21,7 +21,7 @@ _MAJOR, _MINOR = 75, 76
 
 @dataclass(frozen=True)
 class CudaDevice:
-    """One GPU as the driver describes it."""
+    """The driver's description of one GPU."""
 
     name: str
     arch: str
@@ -31,7 +31,7 @@ class CudaDevice:
 
 
 def find(index: int = 0) -> CudaDevice | None:
-    """The GPU number `index`, or None where there is no driver or no such device."""
+    """Return the GPU number `index`, or None if there is no driver or no such device."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -1,4 +1,4 @@
-"""Collects what a session must say about the machine, without importing heavy libraries."""
+"""Collects a session's facts about the machine, without importing heavy libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES = (
 
 
 def collect(threads: int) -> Environment:
-    """The environment as it is now."""
+    """Return the current environment."""
     gpu, cap = cuda_device.find(), cpu_features.cap()
     return Environment(
         cpu=cpu_features.model_name(),
@@ -34,7 +34,7 @@ def collect(threads: int) -> Environment:
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of the packages that matter, of those that are installed."""
+    """Return the versions of the relevant packages that are installed."""
     found = {}
     for package in PACKAGES:
         try:

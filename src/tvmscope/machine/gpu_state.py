@@ -1,4 +1,4 @@
-"""What a GPU is doing: clocks, what holds them down, memory; asked of NVML, without any package."""
+"""Reads a GPU's clocks, what limits them, and its memory from NVML, without any package."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _HELD_DOWN = {
     0x40: marked("too hot (hardware)"),
     0x80: marked("power brake"),
 }
-"""Bits of nvmlClocksEventReasons that mean less speed than the clocks' setting."""
+"""Bits of nvmlClocksEventReasons that mean lower clocks than set."""
 _REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
-"""The second is what drivers before 535 call it."""
+"""The second name is that of drivers before 535."""
 
 
 class _Memory(ctypes.Structure):
@@ -30,7 +30,7 @@ class _Memory(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """One look at the clocks; None where the driver does not tell."""
+    """The clocks at one moment; None if the driver does not report them."""
 
     sm_mhz: int | None
     held_down: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class GpuState:
         self._library, self._handle = library, handle
 
     def sample(self) -> Sample:
-        """The clock of the multiprocessors now, and what holds it down."""
+        """Return the current clock of the multiprocessors, and the reasons that limit it."""
         clock = ctypes.c_uint()
         failed = self._library.nvmlDeviceGetClockInfo(self._handle, _SM_CLOCK, ctypes.byref(clock))
         bits = self._reasons()
@@ -59,14 +59,14 @@ class GpuState:
         return 0
 
     def used_bytes(self) -> int | None:
-        """Memory in use, by all processes."""
+        """Return the memory in use, by all processes."""
         memory = _Memory()
         failed = self._library.nvmlDeviceGetMemoryInfo(self._handle, ctypes.byref(memory))
         return None if failed else int(memory.used)
 
 
 def connect(index: int = 0) -> GpuState | None:
-    """The GPU number `index`; None where NVML or the GPU is missing."""
+    """Connect to the GPU number `index`; None if NVML or the GPU is missing."""
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:

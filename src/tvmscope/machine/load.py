@@ -1,4 +1,4 @@
-"""What else the machine did while measuring: other load, stolen time, throttling."""
+"""Detects other activity of the machine during a measurement: load, stolen time, throttling."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Snapshot:
 
 
 def snapshot(pids: Iterable[int]) -> Snapshot:
-    """Read the counters now; `pids` are the processes whose work is not foreign."""
+    """Read the counters now; `pids` are our own processes."""
     busy, steal, total = _cpu_ticks()
     counts = [_number(p) for p in _CPUS.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
     known = [c for c in counts if c is not None]
@@ -47,7 +47,7 @@ def snapshot(pids: Iterable[int]) -> Snapshot:
 
 
 def disturbances(before: Snapshot, after: Snapshot) -> tuple[Text, ...]:
-    """What happened between two snapshots that may have changed the times."""
+    """Describe events between two snapshots that may have changed the times."""
     hot, used_up = msg("the CPU ran too hot"), msg("the CPU quota was used up")
     return tuple(
         text
@@ -62,10 +62,10 @@ def disturbances(before: Snapshot, after: Snapshot) -> tuple[Text, ...]:
 
 
 def _foreign_load(before: Snapshot, after: Snapshot) -> Text | None:
-    """Other processes' share of all cores; the load average where nothing better is known."""
+    """Return other processes' share of all cores; the load average if nothing better is known."""
     if before.busy is None or after.busy is None or before.total is None or after.total is None:
         cores = os.cpu_count() or 1
-        # Our own single busy worker loads every core it uses, so only a load beyond that tells.
+        # Our own busy worker loads every core that it uses, so only a load beyond that counts.
         if before.load is None or before.load < 0.5 * cores:
             return None
         return msg(
@@ -101,7 +101,7 @@ def _throttled(before: int | None, after: int | None, why: Text) -> Text | None:
 
 
 def _cpu_ticks() -> tuple[int | None, int | None, int | None]:
-    """Busy, stolen and all ticks, from the first line of /proc/stat."""
+    """Return busy, stolen and all ticks, from the first line of /proc/stat."""
     try:
         line = Path("/proc/stat").read_text().split("\n", 1)[0]
         user, nice, system, idle, iowait, irq, softirq, steal = map(int, line.split()[1:9])
@@ -112,12 +112,12 @@ def _cpu_ticks() -> tuple[int | None, int | None, int | None]:
 
 
 def _process_ticks(pid: int) -> int:
-    """User and system time of a process and the children it has waited for; 0 when it is gone."""
+    """Return the user and system time of a process and its reaped children; 0 if it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0
-    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+    fields = text.rpartition(")")[2].split()  # the name before it may contain anything
     return sum(int(f) for f in fields[11:15])
 
 

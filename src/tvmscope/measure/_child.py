@@ -1,4 +1,4 @@
-"""The worker's side: answers requests from the process that started it, one after the other."""
+"""The worker's side: answers requests of its parent process, one after the other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MEMORY_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memo
 
 
 class Child:
-    """Holds the loaded runner. Each public method answers one kind of request."""
+    """Has the loaded runner. Each public method answers one kind of request."""
 
     def __init__(self, alive: Callable[[], None]) -> None:
         self._alive = alive
@@ -46,14 +46,14 @@ class Child:
         self._runner = function.resolve()(request)
         load_s = time.perf_counter() - start
         gc.collect()
-        gc.freeze()  # what the libraries made stays for good: no collection need look at it
+        gc.freeze()  # the libraries' objects stay: no collection need visit them
         return dict(self._runner.settings), load_s, hasattr(self._runner, "time_device")
 
     def apply(self, function: Remote[..., Any], args: tuple[Any, ...], kw: dict[str, Any]) -> Any:
         return function.resolve()(self._runner, *args, **kw)
 
     def time(self, n: int, loops: int, cold: bool) -> list[float]:
-        if hasattr(self._runner, "time"):  # a device's own clock knows better than ours
+        if hasattr(self._runner, "time"):  # a device's own clock is better than ours
             return [float(value) for value in self._runner.time(n, loops, cold)]
         run, values, clock = self._runner.run, [], time.perf_counter_ns
         if cold and self._flush is None:
@@ -94,7 +94,7 @@ class Child:
 
 
 def _storable(value: Any) -> Any:
-    """As an array; bfloat16 and the like, which npz cannot hold, become float32."""
+    """Return an array; bfloat16 and similar types, which npz cannot store, become float32."""
     import numpy as np
 
     array = np.asarray(value)
@@ -102,7 +102,7 @@ def _storable(value: Any) -> Any:
 
 
 def _cache_flusher() -> Callable[[], None]:
-    """A function that replaces the content of all caches: one buffer per core, all at once."""
+    """Return a function that replaces the content of all caches: a buffer per core, in parallel."""
     from concurrent.futures import ThreadPoolExecutor
 
     import numpy as np
@@ -128,7 +128,7 @@ def _cache_bytes(index: Path) -> int:
         text = (index / "size").read_text().strip()
         return int(text[:-1]) * units[text[-1]]
     except (OSError, ValueError, KeyError, IndexError):
-        return 0  # the caller takes the largest, so an unreadable one does not count
+        return 0  # the caller uses the largest, so an unreadable one is ignored
 
 
 def serve(connection: Connection) -> None:
@@ -140,7 +140,7 @@ def serve(connection: Connection) -> None:
             name, args = connection.recv()
         except EOFError:
             return
-        except Exception as e:  # whatever unpickling a request raises is the caller's to hear
+        except Exception as e:  # any error of unpickling is reported to the caller
             connection.send(_failure(e))
             continue
         try:
@@ -148,13 +148,13 @@ def serve(connection: Connection) -> None:
             connection.send(answer)
         except (BrokenPipeError, ConnectionResetError):
             return
-        except Exception as e:  # whatever a backend raises becomes an answer
+        except Exception as e:  # any error of a backend becomes an answer
             traceback.print_exc()
             connection.send(_failure(e))
 
 
 def _failure(error: Exception) -> tuple[str, Any]:
-    """Kind and text of an exception; our own keep the nearest type that the parent knows."""
+    """Return kind and text of an exception; our own keep the nearest type that the parent knows."""
     error = explain(error) or error
     text = one_line(error)
     if _lacked_memory(error):
@@ -167,7 +167,7 @@ def _failure(error: Exception) -> tuple[str, Any]:
 
 
 def _lacked_memory(error: BaseException | None) -> bool:
-    """Whether an error, or the one that it was raised from, is about memory."""
+    """Whether an error, or its cause, is about memory."""
     while error is not None:
         foreign = not isinstance(error, TvmscopeError)
         if isinstance(error, MemoryError) or (
@@ -179,7 +179,7 @@ def _lacked_memory(error: BaseException | None) -> bool:
 
 
 def attend(connection: Connection) -> None:
-    """Take the settings that come first, then serve."""
+    """Apply the settings, which come first, then serve."""
     try:
         path, with_plugins, limits = connection.recv()
     except EOFError:
@@ -192,7 +192,7 @@ def attend(connection: Connection) -> None:
 
 
 def main(descriptor: int, parent: int) -> None:
-    """Set the process up, then serve."""
+    """Set up the process, then serve."""
     os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     die_with_parent(parent)

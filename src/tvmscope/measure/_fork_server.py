@@ -1,4 +1,4 @@
-"""The fork server's own side: imports the libraries once, then forks a worker per request."""
+"""The fork server's side: imports the libraries once, then forks a worker per request."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from tvmscope.errors import one_line
 from tvmscope.measure import _child
 from tvmscope.measure.confinement import die_with_parent
 from tvmscope.measure.fork_server import WORD, settle_threads
+from tvmscope.messages import msg
 
 _PR_SET_CHILD_SUBREAPER = 36
 _FDS = 3
 
 
 class Server:
-    """Holds the control socket and a status pipe per living worker."""
+    """Has the control socket and a status pipe per living worker."""
 
     def __init__(self, control: socket.socket, wake: socket.socket) -> None:
         self.control = control
@@ -49,11 +50,11 @@ class Server:
     def fork(
         self, env: dict[str, str], folder: str, connection: int, log: int, status: int
     ) -> None:
-        """Start a worker and tell its process id."""
+        """Start a worker and report its process id."""
         pid = os.fork()
         if pid == 0:
             self.become_worker(env, folder, connection, log, status)
-        os.setpgid(pid, pid)  # here: the parent may want to kill the group at once
+        os.setpgid(pid, pid)  # here, because the parent may kill the group immediately
         os.close(connection)
         os.close(log)
         self.workers[pid] = status
@@ -63,13 +64,13 @@ class Server:
     def become_worker(
         self, env: dict[str, str], folder: str, connection: int, log: int, status: int
     ) -> None:
-        """The forked process; never returns."""
+        """Run the worker in the forked process; never return."""
         code = 1
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for descriptor in (*self.workers.values(), status):
-                os.close(descriptor)  # only the server may hold the end that says "ended"
+                os.close(descriptor)  # only the server may have the end that says "ended"
             self.control.close()
             self.wake.close()
             os.dup2(log, 1)
@@ -84,10 +85,10 @@ class Server:
         except BaseException:
             faulthandler.dump_traceback()
         finally:
-            os._exit(code)  # what the parent process registered for its exit is not for us
+            os._exit(code)  # the parent's exit handlers must not run here
 
     def reap(self) -> None:
-        """Tell how workers ended; end the processes that one of them left behind."""
+        """Report how workers ended; end the processes that they left behind."""
         ended = False
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -103,7 +104,7 @@ class Server:
             self.end_orphans()
 
     def end_orphans(self) -> None:
-        """A process whose parent ended has become our child; those of living groups may stay."""
+        """End orphans, which have become our children; those of living groups may stay."""
         for task in Path("/proc/self/task").iterdir():
             for pid in map(int, (task / "children").read_text().split()):
                 with contextlib.suppress(ProcessLookupError):
@@ -114,7 +115,7 @@ class Server:
 
 
 def main(descriptor: int) -> None:
-    """Import what was asked for, then serve."""
+    """Import the requested libraries, then serve."""
     os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=descriptor)
@@ -123,11 +124,12 @@ def main(descriptor: int) -> None:
     plugins.allow(with_plugins)
     try:
         preload.resolve()()
-    except Exception as e:  # a library that does not load is the parent's to report
+    except Exception as e:  # the parent reports a library that does not load
         control.send(pickle.dumps(("error", one_line(e))))
         return
     if (threads := settle_threads()) > 1:
-        control.send(pickle.dumps(("error", f"it has {threads} threads after its imports")))
+        said = msg("it has {count} threads after its imports", count=threads)
+        control.send(pickle.dumps(("error", said)))
         return
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,7 +1,7 @@
-"""What the workers of a job may use and how they are started: one setting for the whole process.
+"""The limits of a job's workers and how they are started: one setting for the whole process.
 
-Workers are made deep inside the stages. A suite sets their limits around a problem as a whole, so
-that loading, compiling, verifying and timing are all covered.
+Workers are made deep inside the stages. A suite sets their limits for a whole problem, so that
+loading, compiling, verifying and timing are all covered.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _OOM_SCORE = "1000"
-"""The kernel kills a process with this score before any other that did not ask for it."""
+"""The kernel kills a process with this score before any with a lower one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Confinement:
-    """Limits of all workers that are made under it; None is no limit."""
+    """Limits of all workers that are made under it; None means no limit."""
 
     deadline: float | None = None
-    """The moment of `time.monotonic()` after which no worker is waited for."""
+    """The time of `time.monotonic()` after which the job waits for no worker."""
     memory_bytes: int | None = None
-    """What a worker with its children may take, beyond what its process started with."""
+    """The memory of a worker with its children, beyond that at its start."""
     disk_bytes: int | None = None
-    """What the scratch folder may hold, and the largest file that a worker may write anywhere."""
+    """The size of the scratch folder, and of the largest file that a worker may write anywhere."""
     scratch: Path | None = None
     """The workers' folder for temporary files, absolute."""
     enter: bool = False
-    """Whether it is their current folder too."""
+    """Whether it is also their current folder."""
     server: ForkServer | None = None
-    """Where workers come from; None spawns each."""
+    """The server that forks workers; None spawns each."""
 
 
 _current = Confinement()
 
 
 def current() -> Confinement:
-    """What holds for workers that are made now."""
+    """Return the limits of workers that are made now."""
     return _current
 
 
 @contextmanager
 def confined(limits: Confinement) -> Iterator[None]:
-    """Workers that are made inside obey these limits."""
+    """Apply these limits to workers that are made inside."""
     global _current
     before, _current = _current, limits
     try:
@@ -64,7 +64,7 @@ def confined(limits: Confinement) -> Iterator[None]:
 
 
 def scratch_folder(prefix: str = "tvmscope-") -> tempfile.TemporaryDirectory[str]:
-    """A temporary folder where the current limits want it."""
+    """Return a temporary folder, at the location that the current limits set."""
     return tempfile.TemporaryDirectory(
         prefix=prefix, dir=_current.scratch, ignore_cleanup_errors=True
     )
@@ -81,7 +81,7 @@ class Limits:
 
     @classmethod
     def of(cls, limits: Confinement) -> Limits:
-        """What a worker must be told."""
+        """Return the limits that a worker applies."""
         return cls(
             memory_bytes=limits.memory_bytes,
             file_bytes=limits.disk_bytes,
@@ -90,10 +90,10 @@ class Limits:
         )
 
     def apply(self) -> None:
-        """Limit this process, for good."""
+        """Limit this process permanently."""
         if self.memory_bytes is not None:
-            # An allocation far over the limit fails here, and is told by its error; the rest is
-            # found by the parent's watch. Mapped files count here, but take no memory: so twice.
+            # An allocation far over the limit fails here with an error; the parent's watch finds
+            # the rest. Mapped files count here, but take no memory: therefore twice.
             own = status_bytes("VmData") or 0
             _limit(resource.RLIMIT_DATA, own + 2 * self.memory_bytes)
         if self.file_bytes is not None:
@@ -116,19 +116,19 @@ def offer_to_kernel() -> None:
     try:
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     except OSError:
-        return  # another system, or a container that forbids it: then the watch alone guards
+        return  # another system, or a container that forbids it: then only the watch protects
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask the kernel for SIGKILL when the parent goes: a stopped process sees no closed pipe."""
+    """Ask the kernel for SIGKILL when the parent ends: a stopped process sees no closed pipe."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it went before the request took effect
+        if os.getppid() != parent:  # it ended before the request took effect
             os._exit(0)
 
 
 def status_bytes(field: str, pid: int | str = "self") -> int | None:
-    """A line of a process's status; None where the system or the process has none."""
+    """Return a value of a process's status; None if the system or the process has none."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -10,11 +10,11 @@ from typing import Literal
 from tvmscope.messages import Text, msg
 
 DeathKind = Literal["crash", "hang", "exit", "memory", "time", "disk"]
-"""`hang` is a request without an answer, `time` the end of the time that the whole job has."""
+"""`hang` is a request without an answer, `time` means that the whole job's time is over."""
 
 
 def describe_exit(code: int, tail: list[str]) -> tuple[DeathKind, Text]:
-    """Describe an end from the exit code and the output before it."""
+    """Describe how a process ended, from the exit code and the output before it."""
     if code >= 0:
         return "exit", msg("exited with code {code}", code=code)
     words = (signal.strsignal(-code) or "unknown").lower()

@@ -1,11 +1,11 @@
-"""Starts workers from a process that has imported the heavy libraries already.
+"""Starts workers from a process that has already imported the heavy libraries.
 
     parent ── control socket ──> server (one thread, libraries imported) ── fork ──> worker
        └──────────────── the worker's own socket ─────────────────────────────────────┘
 
-The server forks and reaps, and does nothing else. A worker's exit status comes back through a pipe
-of its own. When the parent ends, however it ends, the control socket closes: the server exits, and
-the kernel kills its workers.
+The server forks and reaps, and does nothing else. A worker's exit status comes back through its own
+pipe. When the parent ends, in any way, the control socket closes: the server exits, and the kernel
+kills its workers.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tvmscope import plugins
 from tvmscope.errors import RunError
 from tvmscope.measure.launch import command, environment
 from tvmscope.measure.remote import Remote
-from tvmscope.messages import msg
+from tvmscope.messages import Seconds, msg
 
 _COMMAND = command("tvmscope.measure._fork_server")
 START_S = 300.0
 LOST = -signal.SIGHUP
-"""The exit code of a worker whose server is gone: nobody saw how it ended."""
+"""The exit code of a worker whose server is gone: its real status is unknown."""
 WORD = struct.Struct("q")
 """A process id, later its wait status."""
 
 
 class ForkedProcess:
-    """A worker of the server, as `subprocess.Popen` shows a child."""
+    """A worker of the server, with the interface of `subprocess.Popen`."""
 
     def __init__(self, status: int) -> None:
         self._status = status
@@ -51,7 +51,7 @@ class ForkedProcess:
         (self.pid,) = WORD.unpack(first)
 
     def poll(self) -> int | None:
-        """The exit code where it has ended."""
+        """Return the exit code if it has ended."""
         return self._code if self._code is not None or not self._ended(0.0) else self._read()
 
     def wait(self, timeout: float | None = None) -> int:
@@ -73,9 +73,9 @@ class ForkedProcess:
 
 
 class ForkServer:
-    """A context manager; the server starts with the first worker and again if it was killed.
+    """A context manager; the server starts with the first worker, and again if it was killed.
 
-    Libraries read `env` when they are imported, so that what a worker sets comes too late for them.
+    Libraries read `env` when they are imported, so a worker's own settings come too late for them.
     """
 
     def __init__(self, preload: Remote[[], object], env: Mapping[str, str]) -> None:
@@ -96,9 +96,9 @@ class ForkServer:
         return None if self._process is None else self._process.pid
 
     def fork(self, connection: socket.socket, log: int, env: Mapping[str, str]) -> ForkedProcess:
-        """A worker that serves `connection` and writes to `log`.
+        """Fork a worker that serves `connection` and writes to `log`.
 
-        It has this process's folder and variables, as a spawned one would have.
+        It has this process's current folder and variables, like a spawned one.
         """
         request = pickle.dumps((dict(environment(env)), os.getcwd()))
         for attempt in (1, 2):
@@ -131,7 +131,7 @@ class ForkServer:
 
     def _started(self) -> socket.socket:
         if self._process is not None and self._process.poll() is not None:
-            self._end()  # a worker killed it, or the kernel did
+            self._end()  # a worker or the kernel killed it
         if self._control is None:
             self._control = self._start()
         return self._control
@@ -152,9 +152,9 @@ class ForkServer:
         ours.settimeout(START_S)
         try:
             said = ours.recv(1 << 16)
-            kind, text = pickle.loads(said) if said else ("error", "it ended")
+            kind, text = pickle.loads(said) if said else ("error", msg("it ended"))
         except TimeoutError:
-            kind, text = "error", f"not ready after {START_S:g} s"
+            kind, text = "error", msg("not ready after {time}", time=Seconds(START_S))
         if kind != "ready":
             ours.close()
             self._end()
@@ -176,12 +176,12 @@ class ForkServer:
 
 
 def thread_count() -> int:
-    """The threads of this process."""
+    """Return the number of threads of this process."""
     return len(list(Path("/proc/self/task").iterdir()))
 
 
 def settle_threads(limit_s: float = 2.0) -> int:
-    """The threads that stay: some libraries end theirs right after their import."""
+    """Return the number of threads that stay: some libraries end theirs just after their import."""
     end = time.monotonic() + limit_s
     while (count := thread_count()) > 1 and time.monotonic() < end:
         time.sleep(0.02)

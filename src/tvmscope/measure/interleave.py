@@ -1,4 +1,4 @@
-"""Times several subjects in turns, so that a slow minute of the machine hits all of them."""
+"""Times several subjects in turns, so that a slow minute of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ WARMUP_S = 0.2
 BLOCK_S = 0.05
 BLOCK_VALUES = 20
 VALUE_S = 20e-6
-"""A value covers at least this much work: the timer and the call cost some 0.1 us."""
+"""A value covers at least this duration: the timer and the call cost some 0.1 us."""
 TARGET_ROUNDS = 20
-"""More and shorter rounds than the minimum pair the subjects closer in time."""
+"""With more, shorter rounds than the minimum, paired values are closer in time."""
 MAX_ROUNDS = 40
 MAX_VALUES = 256
 REWARM_S = (0.02, 0.05)
 LONG_RUN_S = 1.0
-"""From here on a switch (some ms to refill caches) is below 1 % of a run: no re-warming."""
+"""For longer runs, a switch (some ms to refill caches) is below 1 %: no re-warming."""
 SLOW_FACTOR = 10.0
 SLOW_RUN_S = 0.1
-"""Below this there is little time to save, and three runs would be mostly noise."""
+"""For shorter runs there is little time to save, and three runs would be mostly noise."""
 SLOW_ROUNDS = 3
 MAX_DEVICE_VALUES = 64
 _SLOW_NOTE = msg(
@@ -45,7 +45,7 @@ _SLOW_NOTE = msg(
 
 
 class Subject(Protocol):
-    """What can be timed: a worker, or a fake in the tests."""
+    """An object that can be timed: a worker, or a fake in the tests."""
 
     def time(self, n: int, loops: int = 1, cold: bool = False) -> list[float]: ...
 
@@ -62,7 +62,7 @@ class Pace:
 
     loops: int = 1
     values: tuple[int, ...]
-    """Values per round; as many entries as there are rounds at the most."""
+    """Values per round; the number of entries is the largest number of rounds."""
     rewarm_runs: int = 0
     slow: bool = False
 
@@ -85,13 +85,13 @@ class Lane:
     failure: TvmscopeError | None = None
     notes: tuple[Text, ...] = ()
     watch: Callable[[], object] | None = None
-    """Called right after each round, while the machine is still in the same state."""
+    """Called directly after each round, while the machine is still in the same state."""
 
 
 def interleave(
     lanes: Sequence[Lane], options: MeasureOptions, clock: Clock = time.monotonic
 ) -> Iterator[None]:
-    """Warm up and time all lanes in place; yields after each warm-up and each round."""
+    """Warm up and time all lanes in place; yield after each warm-up and each round."""
     order = random.Random(options.seed)
     for lane in lanes:
         _guarded(lane, partial(warm_up, lane, options, clock))
@@ -106,7 +106,7 @@ def interleave(
         for lane in active:
             _guarded(lane, partial(_round, lane, number, options, clock))
         if number == 0:
-            _plan(lanes, options)  # without a warm-up the first round is the first estimate
+            _plan(lanes, options)  # without a warm-up, the first round gives the first estimate
         yield
     _note_few_rounds(lanes, options)
 
@@ -124,7 +124,7 @@ def _guarded(lane: Lane, work: Callable[[], None]) -> None:
 
 
 def warm_up(lane: Lane, options: MeasureOptions, clock: Clock) -> None:
-    """Run until the times stop drifting, or as often as the user says; keep the samples apart."""
+    """Run until the times stop drifting, or as often as the user says; keep samples separate."""
     cold = options.cache == "cold"
     if options.warmup is not None:
         if options.warmup:
@@ -156,7 +156,7 @@ def _timed(lane: Lane, n: int, loops: int, cold: bool, clock: Clock) -> list[flo
 
 
 def _plan(lanes: Sequence[Lane], options: MeasureOptions) -> None:
-    """Give every lane its pace, once all are known to each other."""
+    """Set every lane's pace, once the run times of all are known."""
     known = [lane.run_s for lane in lanes if lane.failure is None and lane.run_s is not None]
     for lane in lanes:
         if lane.failure is None and (lane.pace is None or not lane.warmups_s):
@@ -168,9 +168,9 @@ def _plan(lanes: Sequence[Lane], options: MeasureOptions) -> None:
 def plan(
     run_s: float | None, cost_s: float | None, fastest_s: float | None, options: MeasureOptions
 ) -> Pace:
-    """The pace of a subject whose run takes `run_s` and costs `cost_s` of wall time.
+    """Return the pace of a subject whose run takes `run_s` and costs `cost_s` of wall time.
 
-    Without an estimate (no warm-up was asked for) rounds begin with one run each.
+    Without an estimate (no warm-up was requested), rounds begin with one run each.
     """
     limit = max(MAX_ROUNDS, options.min_rounds)
     if options.iterations is not None:
@@ -192,7 +192,7 @@ def plan(
 
 
 def _rewarm_runs(run_s: float | None, cost_s: float | None, options: MeasureOptions) -> int:
-    """Runs after a switch that are not recorded; never more than the warm-up the user asked for."""
+    """Return the unrecorded runs after a switch; never more than the user's warm-up."""
     if options.warmup == 0 or run_s is None or cost_s is None or run_s >= LONG_RUN_S:
         return 0
     low, high = REWARM_S
@@ -221,7 +221,7 @@ def _round(lane: Lane, number: int, options: MeasureOptions, clock: Clock) -> No
 
 def _enough(lanes: Sequence[Lane], options: MeasureOptions) -> bool:
     usual = [lane for lane in lanes if lane.pace and not lane.pace.slow]
-    if not usual:  # the fastest is gone; the slow ones end by their own number of rounds
+    if not usual:  # the fastest is gone; the slow ones end after their own number of rounds
         return False
     return stop.enough(
         [lane.rounds_s for lane in usual],

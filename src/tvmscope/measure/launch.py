@@ -1,5 +1,4 @@
-"""How a process of ours is started: with this Python, this source tree and nothing from the
-current folder."""
+"""Starts our processes: with this Python, this source tree and nothing from the current folder."""
 
 from __future__ import annotations
 
@@ -10,13 +9,13 @@ from pathlib import Path
 
 
 def command(module: str) -> tuple[str, ...]:
-    """Run a module. -P: the current folder must not shadow a library; -u: a crash loses no
-    output."""
+    """Return the command that runs a module. -P: the current folder must not shadow a library; -u:
+    a crash loses no output."""
     return (sys.executable, "-P", "-u", "-m", module)
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """Ours plus `extra`; a source checkout that is not installed is put on the child's path."""
+    """Return our environment plus `extra`, with an uninstalled source tree on the child's path."""
     env = {**os.environ, **extra}
     root = Path(__file__).resolve().parents[2]
     if root.name not in ("site-packages", "dist-packages"):

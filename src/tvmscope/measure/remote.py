@@ -26,13 +26,13 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True)
 class Remote(Generic[P, R_co]):
-    """A function of a module, by its name; it crosses the process boundary as these two words."""
+    """A function of a module, by name; these two strings cross the process boundary."""
 
     module: str
     name: str
 
     def resolve(self) -> Callable[P, R_co]:
-        """Import the function; for the process that is to run it."""
+        """Import the function, in the process that runs it."""
         found: Callable[P, R_co] = getattr(importlib.import_module(self.module), self.name)
         return found
 
@@ -41,7 +41,7 @@ class Remote(Generic[P, R_co]):
 
 
 def remote(spelled: Callable[[], Callable[P, R_co]]) -> Remote[P, R_co]:
-    """A reference to the function whose whole path a lambda spells; nothing is imported."""
+    """Make a reference to the function whose full path a lambda contains; nothing is imported."""
     assert isinstance(spelled, FunctionType)
     root = spelled.__code__.co_names[0]
     path = FunctionType(spelled.__code__, {root: _Path(root)})()
@@ -52,14 +52,14 @@ def remote(spelled: Callable[[], Callable[P, R_co]]) -> Remote[P, R_co]:
 
 
 def here(function: Callable[P, R_co]) -> Remote[P, R_co]:
-    """A reference to a function at hand, for modules that are light enough to be imported."""
+    """Make a reference to an imported function, for modules that are light enough to import."""
     if not isinstance(function, FunctionType) or "." in function.__qualname__:
         raise TypeError(f"{function!r} is no function of a module: a worker could not find it")
     return Remote(_importable(function.__module__), function.__name__)
 
 
 def _importable(module: str) -> str:
-    """A module's name; a script's, which calls itself `__main__`, is that of its file."""
+    """Return a module's name; for a script, which is `__main__`, that of its file."""
     if module != "__main__":
         return module
     main = sys.modules[module]
@@ -67,7 +67,7 @@ def _importable(module: str) -> str:
 
 
 class _Path:
-    """Stands for a package while a lambda is read: remembers which attributes are asked for."""
+    """Represents a package while a lambda is read; it records the requested attributes."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""When enough has been measured: by time and precision, never by whether a difference shows."""
+"""Decides when enough was measured: by time and precision, never by whether a difference shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def enough(
     duration_s: float,
     min_rounds: int,
 ) -> bool:
-    """Whether the rounds taken so far do; `used_s` is the time each lane spent in them."""
+    """Whether there are enough rounds; `used_s` is the time that each lane spent in them."""
     rounds = min(len(lane) for lane in lanes)
     used = sum(used_s) / len(used_s)
     if rounds < min_rounds:
@@ -31,7 +31,7 @@ def enough(
 
 
 def precise(lanes: Sequence[Rounds]) -> bool:
-    """Whether every ratio to the fastest lane is known to about 1 %; a lone lane: its level."""
+    """Whether every ratio to the fastest lane (or a lone lane's level) is known to about 1 %."""
     if len(lanes) == 1:
         return _narrow(lanes[0], [(1.0,)] * len(lanes[0]))
     fastest = min(lanes, key=lambda lane: min(min(r) for r in lane))

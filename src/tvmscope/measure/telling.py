@@ -1,6 +1,6 @@
-"""Lets work in a child process say how far it is; whoever waits for it is shown.
+"""Lets work in a child process report its progress to the process that waits for it.
 
-It goes with the heartbeat, so that work which tells is no hang. Outside a child nobody listens.
+The report is also a heartbeat, so that such work is no hang. Outside a child it is ignored.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _listener: Listener | None = None
 
 
 def listen(listener: Listener | None) -> None:
-    """Hand what is told from now on to `listener`, from one thread at a time."""
+    """Pass all later reports to `listener`, from one thread at a time."""
     global _listener
     _listener = listener
 
 
 def tell(done: float, total: float, detail: Text) -> None:
-    """Say that `done` of `total` is done."""
+    """Report that `done` of `total` is done."""
     with _lock:
         if _listener is not None:
             _listener((done, total, detail))

@@ -1,6 +1,6 @@
-"""One measurement at a time on a machine: two at once would time each other.
+"""Allows one measurement at a time on a machine: two at once would disturb each other.
 
-Only the timing takes its turn. Loading and compiling of one command go on while another measures.
+Only the timing is exclusive. One command may load and compile while another measures.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tvmscope.messages import Text, msg
 
 @contextmanager
 def alone(note: Callable[[Text], object]) -> Iterator[None]:
-    """Wait until no other process of this user measures; the system frees the turn of a process
-    that dies. Where no lock can be made, measure anyway."""
+    """Wait until no other process of this user measures; the system releases the lock of a process
+    that dies. If no lock can be made, measure anyway."""
     try:
         path = Path(platformdirs.user_cache_dir("tvmscope"))
         path.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path / "measuring.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError:  # a read-only home must not keep anyone from measuring
+    except OSError:  # a read-only home must not prevent measuring
         yield
         return
     try:

@@ -1,4 +1,4 @@
-"""Watches a worker while it is waited for: its memory, the machine's, and the disk."""
+"""Watches a worker during a request: its memory, the machine's, and the disk."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tvmscope.messages import Bytes, Text, msg
 
 LOOK_S = 0.1
 _LEAST_FREE = 0.03
-"""Share of the machine's memory that must stay free, so that the parent and others can go on."""
+"""The share of the machine's memory that must stay free for the parent and other processes."""
 _LOOKS_PER_DISK = 5
 _LEAST_DISK_BYTES = 64 << 20
-"""What must stay free on the disk, for the rows that are still to come."""
+"""The disk space that must stay free for the remaining rows."""
 
 
 class Watch:
-    """Says when a worker must be ended. Free where nothing is limited."""
+    """Decides when a worker must be ended. It costs nothing without limits."""
 
     def __init__(self, pid: int, limits: Confinement) -> None:
         self._pid = pid
@@ -30,11 +30,11 @@ class Watch:
 
     @property
     def looks(self) -> bool:
-        """Whether there is anything to look at."""
+        """Whether there is anything to check."""
         return self._limits.memory_bytes is not None or self._limits.disk_bytes is not None
 
     def shortage(self, need_bytes: int) -> Text | None:
-        """Why a need could not be met; None where nothing is limited."""
+        """Say why a need could not be met; None if nothing is limited."""
         limit = self._limits.memory_bytes
         if limit is None:
             return None
@@ -48,7 +48,7 @@ class Watch:
         )
 
     def trouble(self) -> tuple[DeathKind, Text] | None:
-        """Why the worker must be ended; None where it may go on."""
+        """Say why the worker must be ended; None if it may continue."""
         self._looks += 1
         return self._memory() or (self._disk() if self._looks % _LOOKS_PER_DISK == 1 else None)
 
@@ -56,7 +56,7 @@ class Watch:
         limit = self._limits.memory_bytes
         if limit is None:
             return None
-        # what was there at the fork is shared by all of them
+        # the memory at the fork is shared by all of them
         takes = [(_own_bytes(pid) or 0) - self._start_bytes for pid in family(self._pid)]
         used = sum(max(0, own) for own in takes)
         if used > limit:
@@ -87,7 +87,7 @@ class Watch:
 
 
 def family(pid: int) -> list[int]:
-    """A process and all its descendants."""
+    """Return a process and all its descendants."""
     found, fresh = [pid], [pid]
     while fresh:
         fresh = [child for parent in fresh for child in _children(parent)]
@@ -96,7 +96,7 @@ def family(pid: int) -> list[int]:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The size of all files below a folder; those that go meanwhile do not count."""
+    """Return the size of all files below a folder; vanished files do not count."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -106,7 +106,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def machine_bytes() -> tuple[int, int]:
-    """The machine's memory, and what of it processes can still take."""
+    """Return the machine's memory, and the part that processes can still take."""
     text = Path("/proc/meminfo").read_text()
     values = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in text.splitlines()}
     return values["MemTotal"], values["MemAvailable"]
@@ -117,12 +117,12 @@ def _children(pid: int) -> list[int]:
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
-    except OSError:  # gone meanwhile
+    except OSError:  # it has ended
         return found
     return found
 
 
 def _own_bytes(pid: int) -> int | None:
-    """Memory that cannot be read again from a file: the kernel cannot take it back."""
+    """Return the memory that is not backed by a file, which the kernel cannot reclaim."""
     own = status_bytes("RssAnon", pid)
     return None if own is None else own + (status_bytes("RssShmem", pid) or 0)

@@ -1,4 +1,4 @@
-"""A process of its own for code that may crash, hang or eat all memory, and a way to time it."""
+"""A separate process for code that may crash, hang or exhaust memory, and functions to time it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class WorkerDied(RunError):
 
 @dataclass(frozen=True)
 class LoadInfo:
-    """What the worker reports about a runner that it has loaded."""
+    """The worker's report about a runner that it has loaded."""
 
     settings: dict[str, str]
     load_s: float
@@ -65,14 +65,14 @@ class MemoryUse:
 
     @property
     def added_bytes(self) -> int | None:
-        """What the library and the model added to a bare process, at the most."""
+        """The most memory that the library and the model added to a bare process."""
         if self.before_load_bytes is None or self.peak_bytes is None:
             return None
         return self.peak_bytes - self.before_load_bytes
 
 
 class Process(Protocol):
-    """What a worker needs of its process; `subprocess.Popen` and `ForkedProcess` have it."""
+    """The process interface that a worker needs; `subprocess.Popen` and `ForkedProcess` have it."""
 
     pid: int
 
@@ -82,11 +82,11 @@ class Process(Protocol):
 
 
 class Worker:
-    """A child process that runs functions by reference and holds one loaded runner.
+    """A child process that runs functions by reference and has one loaded runner.
 
     Linux kills the child when the thread that made the worker ends, so make it in a thread that
     outlives it. No answer for `timeout_s` counts as a hang. The limits of `confinement.current()`
-    hold for it; `fork=False` spawns it even where there is a fork server (CUDA does not survive a
+    apply to it; `fork=False` spawns it even if there is a fork server (CUDA does not survive a
     fork).
     """
 
@@ -102,7 +102,7 @@ class Worker:
         self.name = name
         self.timeout_s = timeout_s
         self.on_step: Listener | None = None
-        """Is shown how far a call is, where what runs there tells."""
+        """Receives the progress of a call, if the called function reports it."""
         self._paused = False
         self._death: WorkerDied | None = None
         self._ended = False
@@ -122,7 +122,7 @@ class Worker:
             theirs.close()
         self._watch = Watch(self._process.pid, limits)
         self._connection = Connection(ours.detach())
-        with contextlib.suppress(OSError):  # a child that is gone already is found by the first ask
+        with contextlib.suppress(OSError):  # a child that has ended is found by the first request
             self._connection.send((sys.path, plugins.allowed(), Limits.of(limits)))
 
     def _start(self, connection: socket.socket, env: Mapping[str, str], *, fork: bool) -> Process:
@@ -145,16 +145,16 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """False once it was ended, or was found dead."""
+        """False after it was ended, or was found dead."""
         return not self._ended
 
     def must_fit(self, need_bytes: int) -> None:
-        """End it, as out of memory, where it could not hold this much; before it tries."""
+        """End it, as out of memory, if it could not allocate this much; before it tries."""
         if trouble := self._watch.shortage(need_bytes):
             raise self._gone("memory", trouble)
 
     def call(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
-        """Run a function there and return its result."""
+        """Run a function in the worker and return its result."""
         result: R = self._ask("call", function, args, kw)
         return result
 
@@ -168,11 +168,11 @@ class Worker:
         return result
 
     def time(self, n: int, loops: int = 1, cold: bool = False) -> list[float]:
-        """`n` values in seconds, each the mean of `loops` runs; `cold` empties the caches first."""
+        """Return `n` values in seconds, each the mean of `loops` runs; `cold` clears the caches."""
         return list(self._ask("time", n, loops, cold))
 
     def time_device(self, n: int) -> list[float]:
-        """`n` values in seconds by the device's own clock."""
+        """Return `n` values in seconds by the device's own clock."""
         return list(self._ask("time_device", n))
 
     def outputs(self, path: Path) -> None:
@@ -180,17 +180,17 @@ class Worker:
         self._ask("outputs", str(path))
 
     def peak_memory_bytes(self) -> MemoryUse:
-        """Memory before the load and the peak until now."""
+        """Return the memory before the load and the peak until now."""
         return MemoryUse(*self._ask("memory"))
 
     def cores_used(self) -> float | None:
-        """How many cores were busy on average in the runs that were timed; waiting threads that
-        spin count too."""
+        """Return how many cores were busy on average in the timed runs; spinning threads that wait
+        count, too."""
         cores: float | None = self._ask("cores")
         return cores
 
     def pause(self) -> None:
-        """Stop the process and its children: an idle thread pool would spin beside the others."""
+        """Stop the process and its children: an idle thread pool would spin during other runs."""
         self._signal(signal.SIGSTOP)
         self._paused = True
 
@@ -228,7 +228,7 @@ class Worker:
             self.kill()
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._ended:  # the process id may be another's by now
+        if self._ended:  # the process id may belong to another process by now
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody left to signal
             os.killpg(self._process.pid, number)
@@ -253,7 +253,7 @@ class Worker:
                 )
             ) from e
         except (KeyboardInterrupt, SystemExit):
-            self._gone("exit", msg("interrupted"))  # an answer may still come: never reuse it
+            self._gone("exit", msg("interrupted"))  # an answer may still arrive: never reuse it
             raise
         if kind == "memory":
             raise self._gone("memory", msg("out of memory: {reason}", reason=value))
@@ -262,7 +262,7 @@ class Worker:
         return value
 
     def _answer(self) -> tuple[str, Any]:
-        """The next answer; each heartbeat restarts the wait."""
+        """Return the next answer; each heartbeat restarts the wait."""
         deadline = time.monotonic() + self.timeout_s
         pause_s = LOOK_S if self._watch.looks else _POLL_S
         while True:
@@ -275,7 +275,7 @@ class Worker:
                     self.on_step(value)
                 deadline = time.monotonic() + self.timeout_s
             elif self._process.poll() is not None and not self._connection.poll(0):
-                raise EOFError  # a grandchild may hold the socket open
+                raise EOFError  # a grandchild may keep the socket open
             elif left_s <= 0:
                 raise self._out_of_time()
             elif self._watch.looks and (trouble := self._watch.trouble()):
@@ -304,7 +304,7 @@ class Worker:
         return self._gone(kind, reason)
 
     def _tail(self) -> list[str]:
-        """The last lines of the output, up to where Python's crash dump begins."""
+        """Return the last lines of the output, up to the start of Python's crash dump."""
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(self._log_start, size - _TAIL_BYTES))
         lines = self._log.read().decode("utf-8", "replace").splitlines()
@@ -323,7 +323,7 @@ def run_isolated(function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
 
 
 def run_within(timeout_s: float, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
-    """Do the same with a time limit of its own."""
+    """Do the same with a separate time limit."""
     with Worker(str(function), timeout_s=timeout_s) as worker:
         return worker.call(function, *args, **kw)
 

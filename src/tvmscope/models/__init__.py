@@ -1,5 +1,5 @@
-"""Turns what a user names (a built-in, a file, a hub's model, a module) into a prepared folder.
+"""Prepares a folder from what a user names: a built-in, a file, a hub's model, a module.
 
-`resolve` says what was named, `prepare` writes the folder, `torch_module` loads the original
+`resolve` finds what was named, `prepare` writes the folder, `torch_module` loads the original
 module from it. Files without a leading underscore import no heavy library until they are called.
 """

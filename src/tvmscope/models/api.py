@@ -1,4 +1,4 @@
-"""What a built-in model is, what a loader returns, and how a missing library is reported."""
+"""The manifest of a built-in model, the result of a loader, and the report of a missing library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXTRA = install_command("torch")
 
 
 def random_note(reason: Text) -> Message:
-    """What must be said of a model whose weights are made up."""
+    """Make the remark about a model whose weights are random."""
     return msg(
         "seeded random weights ({reason}): times are valid, predictions are not", reason=reason
     )
@@ -46,13 +46,13 @@ class BuiltIn:
     name: str
     summary: Text
     weights: Text
-    """Where its weights come from, for people."""
+    """The origin of its weights, for people."""
     load: Callable[[LoadOptions], TorchModel]
     requires: tuple[str, ...] = ("torch",)
-    """Modules it needs; `catalog` says which are missing."""
+    """Modules that it needs; `catalog` says which are missing."""
     install: str = EXTRA
     load_form: Callable[[LoadOptions, str], TorchModel] | None = None
-    """For models that come in several forms: takes what the user wrote after `name:`."""
+    """For models with several forms: takes the user's text after `name:`."""
 
 
 def require(*modules: str, install: str = EXTRA) -> None:

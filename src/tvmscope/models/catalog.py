@@ -13,7 +13,7 @@ from tvmscope.plugins import Merged, PluginFailure, discover, merged
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the `models` command; `missing` says how to get what it needs, None when ready."""
+    """A line of the `models` command; `missing` says how to get what it needs, None if ready."""
 
     name: str
     summary: Text
@@ -28,24 +28,24 @@ def _discovered() -> tuple[dict[str, BuiltIn], tuple[PluginFailure, ...]]:
 
 
 def known() -> Merged[BuiltIn]:
-    """Every model by name, those of other packages last, and what failed to load."""
+    """Return every model by name, those of other packages last, and the failures."""
     built_in, failures = _discovered()
     every = merged("model", built_in, BuiltIn, lambda model: model.name)
     return Merged(every.manifests, every.plugins, (*failures, *every.failures))
 
 
 def built_ins() -> dict[str, BuiltIn]:
-    """Manifests by model name."""
+    """Return manifests by model name."""
     return known().manifests
 
 
 def failures() -> tuple[PluginFailure, ...]:
-    """Models that did not load, for `doctor`."""
+    """Return models that did not load, for `doctor`."""
     return known().failures
 
 
 def catalog() -> list[Entry]:
-    """All built-in models, for people."""
+    """Return all built-in models, for people."""
     return [Entry(m.name, m.summary, m.weights, _missing(m)) for m in built_ins().values()]
 
 

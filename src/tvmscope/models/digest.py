@@ -1,4 +1,4 @@
-"""Digests of torch models that are the same in every process and run."""
+"""Digests of torch models that are equal in every process and run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tvmscope.core.model import TensorSpec
 
 
 def state_digest(module: nn.Module) -> str:
-    """SHA-256 over names, types, shapes and bytes of the module's weights and buffers."""
+    """Return SHA-256 over names, types, shapes and bytes of the module's weights and buffers."""
     return _tensors_digest(module.state_dict())
 
 
 def program_digest(
     program: torch.export.ExportedProgram, state: str, specs: Iterable[TensorSpec]
 ) -> str:
-    """SHA-256 over the weights' digest, the graph, its constants and the tensors it takes."""
+    """Return SHA-256 over the weights' digest, the graph, its constants and its input tensors."""
     total = hashlib.sha256(state.encode())
     for name, graph in program.graph_module.named_modules():
         if isinstance(graph, torch.fx.GraphModule):
-            # an object without a repr of its own prints its address
+            # an object without its own repr prints its address
             total.update(f"{name}\n{re.sub('0x[0-9a-f]+', '', str(graph.graph))}\n".encode())
     total.update(_tensors_digest(program.constants).encode())
     total.update(repr([(s.name, s.shape, s.dtype) for s in specs]).encode())

@@ -1,4 +1,4 @@
-"""Keeps models from the web in the user's cache, each with the digest of what was stored."""
+"""Keeps downloaded models in the user's cache, each with the digest of its content."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tvmscope.messages import msg
 from tvmscope.storage.files import digest_file, write_text_atomic
 
 TIMEOUT_S = 10.0
-"""How long a silent server is waited for."""
+"""The timeout for a server that does not respond."""
 
 
 def cache_folder() -> Path:
-    """Where downloaded models live."""
+    """Return the folder of downloaded models."""
     import platformdirs
 
     return platformdirs.user_cache_path("tvmscope") / "models"
@@ -31,13 +31,13 @@ def reachable(url: str, timeout_s: float = 3.0) -> bool:
         with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=timeout_s):
             return True
     except urllib.error.HTTPError:
-        return True  # an answer, if not the one hoped for: the download will say
+        return True  # it answers: the download will report its error
     except OSError:  # URLError and timeouts are OSErrors
         return False
 
 
 def fetch(url: str, *, offline: bool = False) -> Path:
-    """The cached file of an http(s) URL; a copy whose digest differs is fetched again."""
+    """Return the cached file of an http(s) URL; a copy whose digest differs is fetched again."""
     name = Path(urlsplit(url).path).name
     path = cache_folder() / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}-{name}"
     stamp = path.with_name(path.name + ".sha256")
@@ -72,9 +72,9 @@ def _download(url: str, path: Path) -> None:
             expected, received = response.headers.get("Content-Length"), 0
             while block := response.read(1 << 20):
                 received += stream.write(block)
-        if expected is not None and received != int(expected):  # a dropped connection ends silently
+        if expected is not None and received != int(expected):  # a lost connection raises no error
             raise OSError(f"the connection ended after {received} of {expected} bytes")
         os.replace(temporary, path)
-    except BaseException:  # also an interrupt must leave no partial file; it goes on below
+    except BaseException:  # even an interrupt must leave no partial file; it is raised again below
         Path(temporary).unlink(missing_ok=True)
         raise

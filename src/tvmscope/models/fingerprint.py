@@ -1,4 +1,4 @@
-"""Tells what a model's source says about its content, without loading it."""
+"""Identifies a model's content from its source, without loading it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tvmscope.models.resolve import classify
 from tvmscope.storage.codec import encode
 
 _APART = b"location"
-"""How an ONNX file names the files that hold its weights."""
+"""The key with which an ONNX file names its weight files."""
 
 
 def fingerprint(source: str, options: LoadOptions) -> str | None:
-    """Equal ones give equal models; None where the source does not determine the model.
+    """Return a fingerprint; equal ones mean equal models. None if the source does not determine it.
 
     A Python file may import anything, a hub's model may change, and inputs from a file are read
     when the model is loaded.
     """
     try:
         found = classify(source)
-    except TvmscopeError:  # loading it says what is wrong
+    except TvmscopeError:  # loading it reports the error
         return None
     if options.inputs_file is not None or found.is_url:
         return None

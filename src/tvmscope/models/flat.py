@@ -43,7 +43,7 @@ class Adapter(nn.Module):
             return run(tensors)
 
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        # what torch.export reads; functions have no such attribute by their type
+        # torch.export reads it; the type of functions lacks this attribute
         forward.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [inspect.Parameter(name, kind) for name in names]
         )
@@ -53,7 +53,7 @@ class Adapter(nn.Module):
 def flat_call(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
     """Name every tensor in the inputs; wrap the module unless it takes them by position already.
 
-    Nested tensors are named by their path; what is not a tensor stays as in the example.
+    Nested tensors are named by their path; other values stay as in the example.
     """
     try:
         inspect.signature(module.forward).bind(*args, **kwargs)
@@ -90,7 +90,7 @@ def flat_call(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def flat_outputs(call: Call) -> Call:
-    """The same call with a plain tuple of tensors as its result, in the order of `flatten`."""
+    """Return the call with a plain tuple of tensors as its result, in the order of `flatten`."""
     module = call.module
 
     def run(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -100,12 +100,12 @@ def flat_outputs(call: Call) -> Call:
 
 
 def wrappers(module: nn.Module) -> int:
-    """How many adapters are around the user's own module."""
+    """Return how many adapters are around the user's own module."""
     return 1 + wrappers(module.module) if isinstance(module, Adapter) else 0
 
 
 def is_plain(outputs: Any) -> bool:
-    """Whether outputs are tensors in nothing but tuples, lists and dicts, which all tools take."""
+    """Whether outputs are tensors in plain tuples, lists and dicts, which all tools support."""
     if isinstance(outputs, Tensor):
         return True
     inner = outputs.values() if isinstance(outputs, dict) else outputs
@@ -113,7 +113,7 @@ def is_plain(outputs: Any) -> bool:
 
 
 def flatten(outputs: Any) -> dict[str, Tensor]:
-    """Tensors by name: `output_0`, `output_1`, a dict's or dataclass's keys, `a.0` where nested."""
+    """Return tensors by name: `output_0`, `output_1`, keys of a dict or dataclass, nested `a.0`."""
     named: dict[str, Tensor] = {}
     for path, tensor in _walk(outputs, ()):
         head = str(path[0]) if path else "0"
@@ -123,8 +123,8 @@ def flatten(outputs: Any) -> dict[str, Tensor]:
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """As a numpy array, which may share the tensor's memory; bfloat16, which numpy lacks, becomes
-    float32."""
+    """Convert to a numpy array, which may share the tensor's memory; bfloat16, which numpy lacks,
+    becomes float32."""
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 

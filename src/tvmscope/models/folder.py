@@ -20,7 +20,7 @@ ONNX_ERROR = "onnx_error.txt"
 
 @dataclass(frozen=True)
 class TorchOrigin:
-    """What a torch worker needs to rebuild the original module."""
+    """The data with which a torch worker rebuilds the original module."""
 
     source: Source
     seed: int
@@ -33,19 +33,19 @@ def write_json(
     origin: TorchOrigin | None = None,
     vision: Vision | None = None,
 ) -> None:
-    """The fields of `Model` at the top, and `torch` for workers; written last, and whole."""
+    """Write the fields of `Model`, and `torch` for workers; this file comes last, atomically."""
     more = {"torch": origin, "vision": vision}
     data = encode(model) | {k: encode(v) for k, v in more.items() if v is not None}
     write_text_atomic(folder / "model.json", json.dumps(data, indent=1) + "\n")
 
 
 def read_prepared(folder: str | Path) -> Prepared:
-    """The prepared model in a folder."""
+    """Return the prepared model in a folder."""
     return Prepared(Path(folder), decode(Model, _read(Path(folder))))
 
 
 def read_origin(folder: str | Path) -> TorchOrigin:
-    """How to rebuild the torch module."""
+    """Return how to rebuild the torch module."""
     data = _read(Path(folder))
     if "torch" not in data:
         raise SchemaError(

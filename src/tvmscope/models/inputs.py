@@ -14,19 +14,19 @@ from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
 from tvmscope.errors import UsageError
 from tvmscope.messages import did_you_mean, msg
-from tvmscope.units import format_shape
+from tvmscope.quantities import format_shape
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 
 def generator(seed: int, name: str) -> np.random.Generator:
-    """Each input has its own stream, so that one more input changes none of the others."""
+    """Return the input's own random stream, so that another input changes none of the others."""
     return np.random.default_rng([seed, zlib.crc32(name.encode())])
 
 
 def seeded(spec: TensorSpec, seed: int, limit: int | None = None) -> Array:
-    """Valid values for a tensor of which only name, shape and type are known.
+    """Make valid values for a tensor of which only name, shape and type are known.
 
     Floats are N(0, 1). Integers are below `limit` (the table they index), else 0 or 1, which is
     valid for any axis longer than one. Masks are ones, segment ids zeros, positions count up.
@@ -45,14 +45,14 @@ def seeded(spec: TensorSpec, seed: int, limit: int | None = None) -> Array:
 
 
 def resample(example: Array, shape: Shape, seed: int, name: str) -> Array:
-    """An array of another shape, drawn from the example's own values, so that they stay valid."""
+    """Draw an array of another shape from the example's own values, so that they stay valid."""
     if shape == example.shape:
         return example
     return np.asarray(generator(seed, name).choice(example.ravel(), shape), dtype=example.dtype)
 
 
 def wanted_shapes(defaults: Mapping[str, Shape], options: LoadOptions) -> dict[str, Shape]:
-    """The shapes to use: `--shapes` first, then `--batch-size` for inputs that share dim 0."""
+    """Return the shapes: `--shapes` first, then `--batch-size` for inputs that share dim 0."""
     check_names("--shapes", options.shapes, defaults)
     check_batch(options, defaults)
     batch = next((shape[0] for shape in defaults.values() if shape), None)
@@ -68,7 +68,7 @@ def wanted_shapes(defaults: Mapping[str, Shape], options: LoadOptions) -> dict[s
 
 
 def check_batch(options: LoadOptions, inputs: Iterable[str]) -> None:
-    """Refuse a batch that holds nothing, or that no input could take."""
+    """Refuse an empty batch, or one that no input could have."""
     if options.batch_size is None:
         return
     if options.batch_size < 1:
@@ -90,7 +90,7 @@ def check_batch(options: LoadOptions, inputs: Iterable[str]) -> None:
 
 
 def check_names(what: str, given: Iterable[str], valid: Iterable[str]) -> None:
-    """Refuse names that no input has, and list those there are."""
+    """Refuse names that no input has, and list the valid ones."""
     names = list(valid)
     for name in given:
         if name not in names:
@@ -107,7 +107,7 @@ def check_names(what: str, given: Iterable[str], valid: Iterable[str]) -> None:
 
 
 def read_npz(path: str) -> dict[str, Array]:
-    """The arrays of an .npz file; pickled objects in it are refused, not run."""
+    """Return the arrays of an .npz file; pickled objects in it are refused, not run."""
     try:
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):
@@ -128,7 +128,7 @@ def read_npz(path: str) -> dict[str, Array]:
 
 
 def from_file(path: str, specs: Iterable[TensorSpec]) -> dict[str, Array]:
-    """The inputs in an .npz file, checked against what the model takes."""
+    """Return the inputs in an .npz file, checked against the model's inputs."""
     arrays, wanted = read_npz(path), {spec.name: spec for spec in specs}
     check_names(f"'{path}'", arrays, wanted)
     for name, spec in wanted.items():
@@ -168,7 +168,7 @@ def from_file(path: str, specs: Iterable[TensorSpec]) -> dict[str, Array]:
 
 
 def choose(examples: Mapping[str, Array], options: LoadOptions) -> dict[str, Array]:
-    """The inputs of a model that comes with examples, in the shapes that were asked for."""
+    """Return the inputs of a model that has examples, in the requested shapes."""
     shapes = wanted_shapes({name: array.shape for name, array in examples.items()}, options)
     if options.inputs_file is not None:
         specs = [TensorSpec(n, shapes[n], str(a.dtype)) for n, a in examples.items()]

@@ -1,7 +1,7 @@
 """Names the operators of a torch program, and finds them again in its ONNX export.
 
 A name is a module's path and the operator it runs, `layer1.0.relu@1/relu`; `@1` marks the module's
-second call. It is stamped on the program's nodes, where it survives saving and decomposition.
+second call. It is stored on the program's nodes, where it survives saving and decomposition.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ STAMP = "tvmscope"
 
 
 def stamp(program: Any, wrappers: int = 0) -> tuple[str, ...]:
-    """Name every operator of an exported program; `wrappers` adapters around it do not count."""
+    """Name every operator of an exported program; ignore `wrappers` adapters around it."""
     seen: Counter[str] = Counter()
     names = []
     for node in program.graph.nodes:
@@ -43,10 +43,10 @@ def _base_name(node: Any, wrappers: int) -> str:
 
 
 def of_onnx_nodes(exported: Any) -> dict[str, tuple[str, ...]]:
-    """Which stamped operators each node of an ONNX export computes.
+    """Return which named operators each node of an ONNX export computes.
 
-    A node says which node of the decomposed program it came from. Those that no ONNX node mentions
-    were merged into one that uses them (batch norm into the convolution before it).
+    A node refers to its origin in the decomposed program. Operators that no ONNX node mentions were
+    merged into one that uses them (batch norm into the convolution before it).
     """
     nodes = {n.name: n for n in exported.exported_program.graph.nodes if n.op == "call_function"}
     mentioned: dict[str, list[str]] = {}
@@ -62,7 +62,7 @@ def of_onnx_nodes(exported: Any) -> dict[str, tuple[str, ...]]:
         owners = {name} & mentioned.keys()
         if not owners and stamped not in kept:
             owners = _first_users(node, mentioned)
-        if len(owners) == 1 and stamped:  # what went into several (dropout) did so for nothing
+        if len(owners) == 1 and stamped:  # an operator merged into several (dropout) has no effect
             for onnx_node in mentioned[owners.pop()]:
                 found.setdefault(onnx_node, {})[stamped] = None
     return {name: tuple(stamps) for name, stamps in found.items()}
@@ -73,7 +73,7 @@ def _stamp(node: Any) -> str:
 
 
 def _first_users(node: Any, mentioned: dict[str, list[str]]) -> set[str]:
-    """The nearest nodes after this one that have an ONNX node."""
+    """Return the nearest nodes after this one that have an ONNX node."""
     found: set[str] = set()
     waiting, seen = list(node.users), set()
     while waiting:

@@ -1,6 +1,6 @@
 """Writes a model into a folder that every backend reads (`core.model.Prepared`).
 
-Runs in a child process: it imports torch or onnx, and runs the user's code.
+It runs in a child process: it imports torch or onnx, and runs the user's code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from tvmscope.core.model import Model, TensorSpec
 from tvmscope.core.options import LoadOptions
-from tvmscope.core.prepared import operators
+from tvmscope.core.prepared import operators, outside_weights
 from tvmscope.core.prepared.operators import Operators
 from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.extras import install
@@ -81,9 +81,10 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
     else:
         arrays = {s.name: make.seeded(s, options.seed, limits.get(s.name)) for s in specs}
     named = graph.name_nodes(model)
+    graph.copy_outside(model, file.parent, folder)
     data = graph.serialize(model, source.text)
-    reference, remarks = graph.run_reference(data, arrays, source.text)
     (folder / "model.onnx").write_bytes(data)
+    reference, remarks = graph.run_reference(folder / "model.onnx", arrays, source.text)
     nodes: dict[str, tuple[str, ...]] = {node: (name,) for node, name in named.items()}
     operators.write(Operators(names=tuple(named.values()), onnx=nodes), folder)
     write_npz(folder / INPUTS, arrays)
@@ -94,7 +95,7 @@ def _prepare_onnx(source: Source, folder: Path, options: LoadOptions) -> Model:
         format="onnx",
         inputs=tuple(specs),
         outputs=_specs(reference),
-        digest=_bytes_digest(data, specs),
+        digest=_bytes_digest(data, folder, specs),
         weights="file",
         notes=remarks + _dead_notes(reference),
     )
@@ -112,7 +113,7 @@ def _prepare_torch(source: Source, folder: Path, options: LoadOptions) -> Model:
     loaded = load_torch(source, options)
     call = flat.flat_call(loaded.module, loaded.args, loaded.kwargs)
     arrays = _kept(folder / INPUTS, _choose_inputs(call, options))
-    loaded = replace(loaded, args=(), kwargs={})  # from here on they are in the file alone
+    loaded = replace(loaded, args=(), kwargs={})  # from here on only the file has them
     call = flat.Call(call.module, call.names, tuple(map(torch.from_numpy, arrays.values())))
     outputs = _run_eager(source, call, options)
     found = flat.flatten(outputs)
@@ -194,7 +195,7 @@ def _export(source: Source, call: Call) -> ExportedProgram:
                 reason=one_line(e),
             )
         ) from e
-    # Its own names may differ (it writes them in small letters): inputs go by position.
+    # Its own names may differ (it writes them in lower case): inputs are matched by position.
     kind = torch.export.graph_signature.InputKind.USER_INPUT
     count = sum(spec.kind is kind for spec in program.graph_signature.input_specs)
     if count != len(call.names):
@@ -217,9 +218,9 @@ def _export_onnx(
     output_names: list[str],
     options: LoadOptions,
 ) -> dict[str, tuple[str, ...]]:
-    """Write model.onnx, or the reason why there is none: other backends can go on without.
+    """Write model.onnx, or the reason why there is none: other backends do not need it.
 
-    Returns the operators that each of its nodes computes.
+    Return the operators that each of its nodes computes.
     """
     for stale in ("model.onnx", ONNX_ERROR):
         (folder / stale).unlink(missing_ok=True)
@@ -248,13 +249,13 @@ def _export_onnx(
 
 
 def _kept(file: Path, arrays: Mapping[str, make.Array]) -> dict[str, make.Array]:
-    """The arrays as views of a file: what they were made from need not stay in memory."""
+    """Return the arrays as views of a file: their sources need not stay in memory."""
     write_npz(file, arrays)
     return map_npz(file)
 
 
 def _save_program(program: ExportedProgram, file: Path) -> None:
-    """Without the example inputs, which lie beside it already."""
+    """Save the program without the example inputs, which are already beside it."""
     import torch
 
     examples, program.example_inputs = program.example_inputs, None
@@ -268,19 +269,22 @@ def _specs(arrays: Mapping[str, make.Array]) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(n, tuple(a.shape), str(a.dtype)) for n, a in arrays.items())
 
 
-def _bytes_digest(data: bytes, specs: list[TensorSpec]) -> str:
+def _bytes_digest(data: bytes, folder: Path, specs: list[TensorSpec]) -> str:
     total = hashlib.sha256(data)
+    for file in sorted(folder.glob(outside_weights.FILES)):
+        with file.open("rb") as stream:
+            total.update(hashlib.file_digest(stream, "sha256").digest())
     total.update(repr([(s.name, s.shape, s.dtype) for s in specs]).encode())
     return total.hexdigest()
 
 
 def _dead_notes(reference: Mapping[str, make.Array]) -> tuple[Text, ...]:
-    """Say so when an output is constant, about zero or not finite: comparing it proves little."""
+    """Warn if an output is constant, about zero or not finite: comparing it proves little."""
     notes = []
     for name, array in reference.items():
         if array.dtype.kind != "f" or array.size < 2:
             continue
-        low, high = float(array.min()), float(array.max())  # NaN where there is one
+        low, high = float(array.min()), float(array.max())  # NaN if there is one
         if not np.isfinite((low, high)).all():
             notes.append(
                 msg(
@@ -300,7 +304,7 @@ def _dead_notes(reference: Mapping[str, make.Array]) -> tuple[Text, ...]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep stdout for machine output, and exporters' remarks out of the user's sight."""
+    """Keep stdout for machine output, and hide exporters' remarks from the user."""
     loggers = [logging.getLogger(name) for name in ("onnxscript", "onnx_ir", "torch.onnx")]
     levels = [logger.level for logger in loggers]
     with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Resolves what a user's text names: a built-in model, a file, a URL or a model of a hub."""
+"""Resolves a user's text to a source: a built-in model, a file, a URL or a model of a hub."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WEIGHTS_ONLY = {".pt", ".pth", ".safetensors", ".bin", ".ckpt"}
 
 @dataclass(frozen=True)
 class Source:
-    """What was named; `ref` is a name, an absolute path or a URL, so any process can follow it."""
+    """What was named; `ref` is a name, an absolute path or a URL, usable in any process."""
 
     kind: Kind
     text: str
@@ -40,12 +40,12 @@ class Source:
 
     @classmethod
     def pickled(cls, text: str, path: Path) -> Source:
-        """An in-memory module that was pickled to `path`."""
+        """Return the source of an in-memory module that was pickled to `path`."""
         return cls("pickled", text, text.rpartition(":")[2] or "module", str(path.resolve()))
 
 
 def classify(text: str) -> Source:
-    """The source that `text` names. Cheap: reads no model and imports neither torch nor onnx."""
+    """Return the source that `text` names. It reads no model and imports neither torch nor onnx."""
     text = text.strip()
     prefix, colon, rest = text.partition(":")
     if prefix in ("http", "https"):

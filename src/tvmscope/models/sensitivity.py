@@ -1,8 +1,8 @@
-"""Estimates how far a model's outputs move through rounding alone.
+"""Estimates how far rounding alone changes a model's outputs.
 
-Runs in a child process. The framework runs the model again with inputs and weights changed by one
-unit in the last place, and in float64 where it can; what comes out differs from the reference by
-the model's own noise.
+It runs in a child process. The framework runs the model again with inputs and weights changed by
+one unit in the last place, and in float64 if possible; the results differ from the reference by the
+model's own noise.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tvmscope.core.prepared.outside_weights import is_outside
 from tvmscope.core.prepared.sensitivity import MASK, MAX, RMS, TRUTH
 from tvmscope.models.folder import read_prepared
 from tvmscope.storage.files import map_npz, write_npz
@@ -54,7 +55,7 @@ def _note(found: Outputs, name: str, expected: Array, seen: Array, *, is_truth: 
 
 
 def nudged(array: Array, unit: float, draws: np.random.Generator) -> Array:
-    """Each element of a floating-point array one unit up, one down, or as it is."""
+    """Change each element of a floating-point array by one unit up, one down, or not at all."""
     if array.dtype.kind != "f":
         return array
     steps = draws.integers(-1, 2, size=array.shape).astype(array.dtype)
@@ -90,15 +91,21 @@ def _torch_runs(folder: Path, unit: float) -> Iterator[tuple[str, Outputs]]:
 
 
 def _onnx_runs(folder: Path, unit: float) -> Iterator[tuple[str, Outputs]]:
-    """With changed inputs and weights, and without the runtime's own optimisations."""
+    """With changed inputs and weights, and without the runtime's own optimisations.
+
+    Large weights in files beside the model stay as they are.
+    """
     import onnx
     import onnxruntime
     from onnx import numpy_helper
 
-    model = onnx.load(folder / "model.onnx")
+    model = onnx.load(folder / "model.onnx", load_external_data=False)
     inputs = map_npz(folder / "inputs.npz")
     names = [output.name for output in model.graph.output]
     settings = onnxruntime.SessionOptions()
+    settings.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(folder)
+    )
 
     def outputs(data: bytes, values: Outputs) -> Outputs:
         session = onnxruntime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
@@ -107,7 +114,7 @@ def _onnx_runs(folder: Path, unit: float) -> Iterator[tuple[str, Outputs]]:
     kept = [
         (tensor, numpy_helper.to_array(tensor))
         for tensor in model.graph.initializer
-        if tensor.data_type == onnx.TensorProto.FLOAT
+        if tensor.data_type == onnx.TensorProto.FLOAT and not is_outside(tensor)
     ]
     for number in range(DRAWS):
         draws = np.random.default_rng(number)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LoadedModule(NamedTuple):
-    """`flatten(module(*args))` gives the outputs by name; `args` are ordered as `Model.inputs`."""
+    """`flatten(module(*args))` returns the outputs by name; `args` follow `Model.inputs`."""
 
     module: nn.Module
     args: tuple[Tensor, ...]
@@ -37,12 +37,12 @@ class LoadedModule(NamedTuple):
 
     @property
     def kwargs(self) -> dict[str, Tensor]:
-        """Always empty: modules that take keywords come wrapped, to be called by position."""
+        """Always empty: modules that take keywords are wrapped, to be called by position."""
         return {}
 
 
 def load_module(folder: str) -> LoadedModule:
-    """The user's own module, in eval mode on the CPU (an exported program only for .pt2 sources).
+    """Return the user's own module in eval mode on the CPU (an exported program only for .pt2).
 
     This EXECUTES the source: a Python file is run, a pickle is loaded.
     """
@@ -54,7 +54,7 @@ def load_module(folder: str) -> LoadedModule:
     from tvmscope.models.loaders.load import load_torch
 
     prepared, origin = read_prepared(folder), read_origin(folder)
-    # what was random then must not become a download now
+    # a model that was random then must not become a download now
     options = LoadOptions(seed=origin.seed, offline=prepared.model.weights == "random")
     with contextlib.redirect_stdout(sys.stderr):
         loaded = load_torch(origin.source, options)

@@ -1,1 +1,4 @@
-"""Measures where time goes, and what the machine can do at best."""
+"""Measures kernel times, and the machine's limits.
+
+The stage that profiles, the lessons and `doctor` call it.
+"""

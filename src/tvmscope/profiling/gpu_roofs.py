@@ -28,7 +28,7 @@ _REPEATS = 9
 
 
 def measure(target: Target) -> tuple[Roof, ...]:
-    """The roofs of the GPU that a target names."""
+    """Return the roofs of the GPU that a target names."""
     with TemporaryDirectory(prefix="tvmscope-") as folder:
         library = _build(target, Path(folder))
         return tuple(_measure(library))
@@ -89,7 +89,7 @@ def _rate(function: ctypes._NamedFuncPointer, *args: ctypes._SimpleCData[int]) -
 
 
 def _torch_product() -> float | None:
-    """The rate of a large half-precision product; None without PyTorch for this GPU."""
+    """Return the rate of a large half-precision product; None without PyTorch for this GPU."""
     if importlib.util.find_spec("torch") is None:
         return None
     import torch

@@ -1,6 +1,6 @@
-"""Profiles one row: kernel times from a run of their own, in turns with plain runs.
+"""Profiles one row: kernel times from separate runs, in turns with plain runs.
 
-Nothing here enters a headline: those come from runs without any instrument.
+Headlines use none of these times: they come from runs without any instrument.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def summarize(
     traces: Sequence[Trace],
     stride: int = 1,
 ) -> Profile:
-    """Means over the typical runs: the middle half by time, of the last run of every turn.
+    """Return means over the typical runs: the middle half by time, of the last run of every turn.
 
-    A single trace is the mean over all profiled runs already, so it is set beside their mean.
+    A single trace is already the mean over all profiled runs, so it is combined with their mean.
     """
     if len(traces) not in (1, len(profiled)):
         raise RunError(
@@ -141,14 +141,14 @@ def _mean_device(traces: Sequence[DeviceTimes | None]) -> DeviceTimes | None:
 
 
 def _middle(values: Sequence[float]) -> list[int]:
-    """Indices of the middle half."""
+    """Return the indices of the middle half."""
     order = sorted(range(len(values)), key=values.__getitem__)
     cut = len(order) // 4
     return order[cut : len(order) - cut]
 
 
 def merge(traces: Sequence[Trace]) -> tuple[KernelTime, ...]:
-    """A time per kernel and source operators, in the order of their first call."""
+    """Return a time per kernel and source operators, in the order of their first call."""
     grouped: dict[tuple[str, tuple[str, ...], str], list[Span]] = {}
     for trace in traces:
         for span in trace.spans:

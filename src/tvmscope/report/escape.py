@@ -1,4 +1,4 @@
-"""Makes foreign text (names from a model, messages of a library) harmless where it is shown."""
+"""Makes foreign text (names from a model, messages of a library) safe to show."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TEXT_LIMIT = 240
 
 
 def clean(text: Text, limit: int = TEXT_LIMIT) -> str:
-    """In the reader's language, one line without control, format (bidi) or surrogate characters, at
-    most `limit` long."""
+    """Return one line in the reader's language without control, format (bidi) or surrogate
+    characters, at most `limit` long."""
     return plain(render(text), limit)
 
 
 def plain(text: Text, limit: int = TEXT_LIMIT) -> str:
-    """The same for programs: a message stays in English."""
+    """Return the same for programs: a message stays in English."""
     one_line = " ".join(str(text).split())
     visible = "".join(c if _is_visible(c) else f"\\x{ord(c):02x}" for c in one_line)
     return visible if len(visible) <= limit else visible[: limit - 1] + "…"
@@ -29,7 +29,7 @@ def _is_visible(char: str) -> bool:
 
 
 def markdown(text: Text, limit: int = TEXT_LIMIT) -> str:
-    """The same, without meaning in Markdown, a table cell or HTML."""
+    """Return the same, without special characters of Markdown, a table cell or HTML."""
     safe = clean(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     safe = re.sub(r"([\\`|*\[\]~])", r"\\\1", safe)
     # An underscore inside a word is plain text; mobilenet_v2 stays readable in the source.

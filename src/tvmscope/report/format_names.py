@@ -11,7 +11,7 @@ FORMATS = "tvmscope.report.formats"
 
 
 def format_names() -> list[str]:
-    """Built-in formats, whose files are called after them, and those of other packages."""
+    """Return the built-in formats, which are named after their files, and other packages'."""
     files = pkgutil.iter_modules(importlib.import_module(FORMATS).__path__)
     built_in = [file.name.strip("_").replace("_", "-") for file in files]
     return [*sorted(built_in), *names("format")]

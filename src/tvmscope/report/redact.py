@@ -1,4 +1,4 @@
-"""Removes what identifies the user and the machine: host name, user name, folders."""
+"""Removes data that identify the user and the machine: host name, user name, folders."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _FIXED = frozenset(
     }
     | {"id", "plural"}
 )
-"""Words of the vocabulary, and the texts of messages; a user who is called `torch` must not rename
-the backend."""
+"""Words of the vocabulary, and the texts of messages; a user named `torch` must not rename the
+backend."""
 
 
 def redact(session: Session, *, user: str = "") -> Session:
-    """The session without host name, user names and the folders of paths (file names stay)."""
+    """Return the session without host name, user names and folders of paths (file names stay)."""
     data = to_json(session)
     users = {user, *_HOME.findall(json.dumps(data, ensure_ascii=False))}
     hidden = [
@@ -55,7 +55,7 @@ def redact(session: Session, *, user: str = "") -> Session:
 
 def _walk(value: Any, change: Callable[[str], str], key: str = "") -> Any:
     if isinstance(value, dict):
-        # what a message was told is a part of a sentence, whatever the argument is called
+        # a message's argument is a part of a sentence, whatever its name is
         return {k: _walk(v, change, "" if key == "args" else k) for k, v in value.items()}
     if isinstance(value, list):
         return [_walk(v, change, key) for v in value]

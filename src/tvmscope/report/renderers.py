@@ -1,4 +1,4 @@
-"""What a renderer is, and how they are found."""
+"""The manifest of a renderer, and the discovery of renderers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Renderer:
     suffix: str
     render: Callable[[list[Session]], str]
     files: Callable[[list[Session], str], dict[str, str]] | None = None
-    """For a document of several files: all of them by their path beside the document, given its
-    file name."""
+    """For a document of several files: returns all of them by their path beside the document, given
+    its file name."""
     packed: tuple[str, ...] = ()
-    """For a document whose file is compressed: the endings of file names that it may have."""
+    """For a document whose file is compressed: the allowed suffixes of its name."""
 
     def write(self, sessions: list[Session], file: Path, *, force: bool = True) -> list[Path]:
-        """Write the document, and what belongs beside it; the document comes first."""
-        documents = {file.name: ""}  # its place in the order
+        """Write the document and the files beside it; the document comes first."""
+        documents = {file.name: ""}  # keeps its position in the order
         if self.files is None:
             documents[file.name] = self.render(sessions)
         else:
@@ -49,7 +49,7 @@ class Renderer:
 
 
 def known() -> Merged[Renderer]:
-    """Every renderer by the name of its format, and what failed to load."""
+    """Return every renderer by the name of its format, and the failures."""
     found, failures = discover(FORMATS, "RENDERER")
     built_in = {renderer.name: renderer for renderer in found.values()}
     every = merged("format", built_in, Renderer, lambda renderer: renderer.name)
@@ -57,18 +57,18 @@ def known() -> Merged[Renderer]:
 
 
 def renderers() -> dict[str, Renderer]:
-    """Every renderer, by the name of its format."""
+    """Return every renderer, by the name of its format."""
     return known().manifests
 
 
 def by_file(file: Path) -> str | None:
-    """The format that a file's name asks for: the longest suffix that fits."""
+    """Return the format of a file's name: the longest suffix that fits."""
     fitting = [r for r in renderers().values() if file.name.endswith((r.suffix, *r.packed))]
     return max(fitting, key=lambda r: len(r.suffix)).name if fitting else None
 
 
 def renderer(name: str) -> Renderer:
-    """The renderer of a format."""
+    """Return the renderer of a format."""
     known = renderers()
     if name not in known:
         raise UsageError(

@@ -13,7 +13,7 @@ _SAMPLE_DIGITS, _DIGITS = 5, 6
 
 
 def slim(session: Session) -> dict[str, Any]:
-    """The session's documented JSON form with shorter numbers and the first warm-up run only."""
+    """Return the session's documented JSON form with shorter numbers and one warm-up run."""
     data: dict[str, Any] = _shorten(to_json(session))
     return data
 

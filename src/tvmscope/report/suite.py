@@ -1,4 +1,4 @@
-"""Documents from the rows of a suite: a CSV table, a Markdown page and an HTML page."""
+"""Writes documents from the rows of a suite: a CSV table, a Markdown page and an HTML page."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 
 from tvmscope.analysis.suite import BINS, Against, Moves, Summary, moves, summarize
 from tvmscope.core.suite import SuiteRow
-from tvmscope.messages import _, word
+from tvmscope.messages import _
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean, plain
 from tvmscope.report.escape import markdown as escape
 from tvmscope.report.formats.html import script_hash, templates
 from tvmscope.report.sections.markdown_parts import table
 from tvmscope.storage.files import write_text_atomic
-from tvmscope.units import format_s
 
 _NAME = 160
 FILES = ("summary.csv", "summary.md", "index.html")
 
 
 def write(rows: Sequence[SuiteRow], folder: Path, old: Sequence[SuiteRow] | None = None) -> None:
-    """All documents, into the suite's folder."""
+    """Write all documents into the suite's folder."""
     ordered = sorted(rows, key=lambda row: row.problem)
     moved = None if old is None else moves(old, ordered)
     texts = (as_csv(ordered), as_markdown(ordered, moved), as_html(ordered, moved))
@@ -31,7 +31,7 @@ def write(rows: Sequence[SuiteRow], folder: Path, old: Sequence[SuiteRow] | None
 
 
 def as_csv(rows: Sequence[SuiteRow]) -> str:
-    """A line per problem; a text that a spreadsheet would take for a formula is quoted."""
+    """Return a line per problem; a text that a spreadsheet would treat as a formula is quoted."""
     backends = _backends(rows)
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -56,7 +56,7 @@ def as_csv(rows: Sequence[SuiteRow]) -> str:
 
 
 def as_markdown(rows: Sequence[SuiteRow], moved: Moves | None = None) -> str:
-    """The summary, the problems that are not right, and those that are behind."""
+    """Return the summary, the problems with wrong results, and those that are slower."""
     whole = summarize(rows)
     blocks = [f"# {_('Suite')}", _headline(whole), _outcome_table(whole)]
     if whole.against:
@@ -67,7 +67,7 @@ def as_markdown(rows: Sequence[SuiteRow], moved: Moves | None = None) -> str:
         blocks += [f"## {_('Furthest behind')}", _slowest_table(whole)]
     if bad := [row for row in rows if not row.is_right]:
         lines = [
-            [escape(row.problem, _NAME), word(row.outcome), escape(row.reason or "")] for row in bad
+            [escape(row.problem, _NAME), _(row.outcome), escape(row.reason or "")] for row in bad
         ]
         blocks += [
             f"## {_('Not right')}",
@@ -77,7 +77,7 @@ def as_markdown(rows: Sequence[SuiteRow], moved: Moves | None = None) -> str:
 
 
 def as_html(rows: Sequence[SuiteRow], moved: Moves | None = None) -> str:
-    """One page that loads nothing and runs no script but its own; it can be sorted and filtered."""
+    """Return one page that loads nothing and runs only its own script, to sort and filter."""
     environment = templates()
     script = environment.get_template("suite.js.j2").render()
     return environment.get_template("suite.html.j2").render(
@@ -104,18 +104,18 @@ class _Line:
         self.fallbacks = clean(", ".join(row.fallbacks))
 
     def time(self, backend: str) -> str:
-        """A backend's median, or nothing."""
+        """Return a backend's median, or nothing."""
         value = self.row.medians_s.get(backend)
         return "" if value is None else format_s(value)
 
     def speedup(self, backend: str) -> float | None:
-        """Ours over a backend."""
+        """Return our speed-up over a backend."""
         found = self.row.speedups.get(backend)
         return found.value if found else None
 
 
 def _backends(rows: Sequence[SuiteRow]) -> list[str]:
-    """Ours first, then the others by name."""
+    """Return our backends first, then the others by name."""
     others = sorted({name for row in rows for name in row.speedups})
     names = {name for row in rows for name in row.medians_s}
     return [*sorted(names - set(others), key=lambda n: (n != "tvmscope", n)), *others]
@@ -131,7 +131,7 @@ def _headline(whole: Summary) -> str:
 
 
 def _outcome_table(whole: Summary) -> str:
-    lines = [[word(name), str(count)] for name, count in whole.outcomes.items() if count]
+    lines = [[_(name), str(count)] for name, count in whole.outcomes.items() if count]
     lines.append([_("right with operators in their framework"), str(whole.with_fallback)])
     return table([_("outcome"), _("problems")], lines)
 
@@ -145,7 +145,7 @@ def _speed_table(whole: Summary) -> str:
 
 
 def _doubts(rows: Sequence[SuiteRow]) -> list[str]:
-    """A line where times have warnings: a busy machine makes any ratio possible."""
+    """Return a line if times have warnings: on a busy machine any ratio is possible."""
     doubtful = [row for row in rows if row.speedups and row.warnings]
     if not doubtful:
         return []
@@ -157,7 +157,7 @@ def _doubts(rows: Sequence[SuiteRow]) -> list[str]:
 
 def _speed_line(each: Against) -> list[str]:
     shares = [f"{share:.0%}" for share in each.over.values()]
-    spread = f"{each.low:.2f}x to {each.high:.2f}x"
+    spread = _("{low} to {high}").format(low=f"{each.low:.2f}x", high=f"{each.high:.2f}x")
     return [
         escape(each.backend), str(each.problems), f"{each.mean:.2f}x", f"{each.median:.2f}x",
         spread, *shares,
@@ -184,7 +184,11 @@ def _moved(moved: Moves) -> list[str]:
     if not moved.moves:
         return [said, _("Nothing moved.")]
     lines = [
-        [escape(m.problem, _NAME), word(m.kind), m.before or "", m.after or "", m.against or ""]
+        [
+            escape(m.problem, _NAME),
+            *map(_, (m.kind, m.before or "", m.after or "")),
+            m.against or "",
+        ]
         for m in moved.moves
     ]
     return [said, table([_("problem"), _("change"), _("before"), _("after"), _("against")], lines)]

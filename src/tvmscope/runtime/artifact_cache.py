@@ -1,8 +1,8 @@
-"""Artifacts that were compiled before, by everything that they depend on.
+"""Caches compiled artifacts, by everything that they depend on.
 
 A key covers the model with its weights, target, options, tuning records, the versions of all
-packages that take part, plug-ins, and this program's own code. Looking one up imports neither TVM
-nor torch. `TVMSCOPE_COMPILE_CACHE=off` disables it; `tvmscope doctor --clear-cache` empties it.
+packages involved, plug-ins, and this program's own code. A look-up imports neither TVM nor torch.
+`TVMSCOPE_COMPILE_CACHE=off` disables it; `tvmscope doctor --clear-cache` empties it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from tvmscope.core.prepared import operators
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError
 from tvmscope.runtime import artifact as artifacts
+from tvmscope.runtime.check import check_files
 from tvmscope.storage.codec import encode
 from tvmscope.storage.files import write_text_atomic
 
 VARIABLE = "TVMSCOPE_COMPILE_CACHE"
 MOST_BYTES = 4 << 30
-"""Beyond this the entries that were not used for the longest time go."""
+"""If the cache is larger, the least recently used entries are removed."""
 _FOLDER, _NAMES = "artifacts", "sources"
 _PACKAGES = (
     "apache-tvm", "apache-tvm-ffi", "numpy", "onnx", "onnxslim", "onnxruntime", "torch",
@@ -41,9 +42,9 @@ _PACKAGES = (
 
 
 def surroundings(target: Target, host: Target, options: CompileOptions) -> str | None:
-    """Everything but the model; None where it cannot be told, or the cache is switched off.
+    """Return everything but the model; None if it is unknown, or the cache is disabled.
 
-    A user's own pipeline may import anything, and a dump of the IR is made by compiling.
+    A user's own pipeline may import anything, and a dump of the IR needs a compilation.
     """
     if os.environ.get(VARIABLE) == "off" or options.dump_ir is not None:
         return None
@@ -56,7 +57,7 @@ def surroundings(target: Target, host: Target, options: CompileOptions) -> str |
 
 
 def key(ready: Prepared, around: str) -> str:
-    """The name of a prepared model's artifact."""
+    """Return the key of a prepared model's artifact."""
     found = hashlib.sha256(around.encode())
     for file in (ready.json_path, ready.folder / operators.FILE_NAME):
         found.update(file.read_bytes() if file.is_file() else b"-")
@@ -64,13 +65,13 @@ def key(ready: Prepared, around: str) -> str:
 
 
 def fetch(cache: Path, name: str, output: Path) -> Artifact | None:
-    """Copy an artifact into `output`, where it is there and whole."""
+    """Copy an artifact into `output`, if it exists and is complete."""
     kept = cache / _FOLDER / name
     if not (kept / artifacts.META).is_file():
         return None
     try:
         found = artifacts.read(kept)
-        artifacts.check_files(found)
+        check_files(found)
         output.mkdir(parents=True, exist_ok=True)
         for file in sorted(kept.iterdir(), key=lambda f: f.name == artifacts.META):
             shutil.copy(file, output / file.name)
@@ -82,7 +83,7 @@ def fetch(cache: Path, name: str, output: Path) -> Artifact | None:
 
 
 def keep(cache: Path, name: str, folder: Path) -> None:
-    """Remember an artifact; what cannot be written is not remembered."""
+    """Store an artifact; if it cannot be written, it is not stored."""
     place = cache / _FOLDER
     with contextlib.suppress(OSError):
         place.mkdir(parents=True, exist_ok=True)
@@ -99,7 +100,7 @@ def keep(cache: Path, name: str, folder: Path) -> None:
 
 
 def name_of(cache: Path, source: str, around: str) -> str | None:
-    """The artifact that a source was compiled into, without reading the model."""
+    """Return the artifact that a source was compiled to, without reading the model."""
     try:
         return _name_file(cache, source, around).read_text()
     except OSError:
@@ -107,7 +108,7 @@ def name_of(cache: Path, source: str, around: str) -> str | None:
 
 
 def keep_name(cache: Path, source: str, around: str, name: str) -> None:
-    """Remember which artifact a source becomes."""
+    """Remember which artifact a source compiles to."""
     with contextlib.suppress(OSError):
         write_text_atomic(_name_file(cache, source, around), name)
 
@@ -137,7 +138,7 @@ def _versions() -> dict[str, str]:
 
 @functools.cache
 def _code() -> str:
-    """A digest of this program and the records that it ships: another commit compiles otherwise."""
+    """Return a digest of this program and its shipped records; other commits differ."""
     root = Path(__file__).parents[1]
     found = hashlib.sha256()
     for file in sorted(f for f in root.rglob("*") if f.suffix in (".py", ".jsonl")):

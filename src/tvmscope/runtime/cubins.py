@@ -1,9 +1,9 @@
 """Generated CUDA kernels of an artifact: their machine code, and how TVM calls them.
 
-`cubins.bin` holds the code, `cubins.json` says what lies where. Loading registers a packed function
-for each kernel, which the artifact's library calls by name with pointers and the launch's size. A
-unit that NVIDIA's library computes has no code: its entry says what call it is, and the artifact
-carries the file that makes such calls.
+`cubins.bin` contains the code, `cubins.json` its table of contents. Loading registers a packed
+function for each kernel, which the artifact's library calls by name with pointers and the launch's
+size. A unit that NVIDIA's library computes has no code: its entry describes the call, and the
+artifact contains the file that makes such calls.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CODE, TABLE, CALLS = load_model.CODE, load_model.TABLE, load_model.CALLS
 
 @dataclass(frozen=True, kw_only=True)
 class Cubin:
-    """One kernel: the packed function that launches it, its symbol, and what it needs."""
+    """One kernel: the packed function that launches it, its symbol, and its resources."""
 
     name: str
     symbol: str
@@ -38,15 +38,15 @@ class Cubin:
     pointers: int
     hidden_pointers: int
     dependent: bool = False
-    """Whether it is launched while the kernel before it still runs, for which it waits itself."""
+    """Whether it is launched while the previous kernel still runs; it then waits itself."""
     registers: int | None = None
     shared_bytes: int | None = None
     local_bytes: int | None = None
-    """Spilled registers and the like, per thread."""
+    """Local memory per thread, such as spilled registers."""
     what: str = ""
-    """The unit and the configuration in words."""
+    """A description of the unit and the configuration."""
     library: LibraryCall | None = None
-    """The library's call in its place."""
+    """The library's call that replaces the kernel."""
 
 
 def save(
@@ -54,7 +54,7 @@ def save(
     folder: Path,
     calls: Mapping[str, LibraryCall] | None = None,
 ) -> None:
-    """Write code and table; nothing where there are neither kernels nor a library's calls."""
+    """Write code and table; nothing if there are neither kernels nor library calls."""
     if calls:
         shutil.copyfile(cublaslt.__file__, folder / CALLS)
         kernels = {**kernels, **{name: (_called(name, c), b"") for name, c in calls.items()}}
@@ -83,12 +83,12 @@ def _called(name: str, call: LibraryCall) -> Cubin:
 
 
 def read(folder: Path) -> tuple[Cubin, ...]:
-    """The table of an artifact; empty where it has no generated kernels."""
+    """Return the table of an artifact; empty if it has no generated kernels."""
     return read_table(Cubin, folder / TABLE)
 
 
 def register(tvm: Any, folder: Path) -> None:
-    """Let the artifact's library find its kernels, as the loader does that the artifact carries."""
+    """Let the artifact's library find its kernels, as the artifact's own loader does."""
     if not read(folder):
         return
     try:

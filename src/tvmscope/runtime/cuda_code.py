@@ -1,7 +1,7 @@
-"""Finds out which CUDA code an artifact contains, and whether a driver can run it.
+"""Determines which CUDA code an artifact contains, and whether a driver can run it.
 
-Where a GPU is present, TVM compiles kernels while it builds and the library holds their machine
-code; without one the library holds their source, compiled when the artifact is loaded.
+If there is a GPU, TVM compiles kernels during the build and the library contains their machine
+code; without one the library contains their source, which is compiled on loading.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EM_CUDA = 190
 
 
 def holds_binary(library: Path) -> bool:
-    """Whether a library carries compiled kernels: a fatbin (by nvcc) or a cubin (by NVRTC)."""
+    """Whether a library contains compiled kernels: a fatbin (by nvcc) or a cubin (by NVRTC)."""
     with library.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as m:
         if m.find(_FATBIN) >= 0:
             return True
@@ -37,7 +37,7 @@ def holds_binary(library: Path) -> bool:
 
 
 def compiler() -> tuple[str, str] | None:
-    """What TVM compiles CUDA with (see `tvm_compat.choose_cuda_compiler`), and its version."""
+    """Return TVM's CUDA compiler (see `tvm_compat.choose_cuda_compiler`), and its version."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # then nvcc is asked
         return "cuda-bindings", importlib.metadata.version("cuda-bindings")
     if (nvcc := shutil.which("nvcc")) is None:
@@ -48,7 +48,7 @@ def compiler() -> tuple[str, str] | None:
 
 
 def problem(built_with: str | None, device: CudaDevice) -> Text | None:
-    """Why a device's driver cannot run the code, and what to do; None when it can.
+    """Say why a device's driver cannot run the code, and what to do; None if it can.
 
     `built_with` is the CUDA version of compiled kernels, None for source. Code runs on drivers of
     the same major version of CUDA, or of a later one.

@@ -1,7 +1,7 @@
 """An artifact of several sizes: one folder, one file of weights, a library for each size.
 
-The folder itself is an artifact of one size, and works as such. Sizes without kernels of their own
-are computed in parts, or padded to the next size, whichever was verified when it was compiled.
+The folder itself is an artifact of one size, and works as such. Sizes without their own kernels are
+computed in parts, or padded to the next size, depending on what was verified at compilation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import weights
-from tvmscope.runtime.artifact import LoadedArtifact
+from tvmscope.runtime.loaded_artifact import LoadedArtifact, load_callable
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import digest_file, write_text_atomic
 
@@ -31,7 +31,7 @@ _PARTS = "sizes"
 
 
 def folder_of(folder: Path, dynamic: Dynamic, size: int) -> Path:
-    """Where the artifact of a size lies."""
+    """Return the folder of the artifact of a size."""
     return folder if size == dynamic.base else folder / _PARTS / str(size)
 
 
@@ -46,7 +46,7 @@ def save(dynamic: Dynamic, folder: Path) -> None:
 
 
 def share_weights(folder: Path, dynamic: Dynamic) -> float:
-    """Merge the weights of all sizes into one file, each array once; returns its relative size."""
+    """Merge the weights of all sizes into one file, each array once; return its relative size."""
     places: dict[bytes, int] = {}
     found: dict[int, tuple[Artifact, list[int]]] = {}
     arrays: list[Array] = []
@@ -80,7 +80,7 @@ def share_weights(folder: Path, dynamic: Dynamic) -> float:
 
 
 class LoadedDynamic:
-    """A callable model: numpy arrays of any size in the range in, numpy arrays out, by name."""
+    """A callable model: takes numpy arrays of any size in the range, returns arrays by name."""
 
     def __init__(self, dynamic: Dynamic, parts: Mapping[int, LoadedArtifact]) -> None:
         self.dynamic = dynamic
@@ -88,7 +88,7 @@ class LoadedDynamic:
         self.artifact = self.parts[dynamic.base].artifact
 
     def size_of(self, arrays: Mapping[str, Any]) -> int:
-        """The size of the dimensions that vary."""
+        """Return the size of the dimensions that vary."""
         wanted = self.dynamic.range
         found = {
             int(arrays[name].shape[axis])
@@ -109,7 +109,7 @@ class LoadedDynamic:
         return found.pop()
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, Array]:
-        """Inputs by position or by name."""
+        """Run with inputs by position or by name."""
         names = [spec.name for spec in self.artifact.inputs]
         given = dict(zip(names, args, strict=False)) | kwargs
         size = self.size_of(given)
@@ -130,7 +130,7 @@ class LoadedDynamic:
         )
 
     def _split(self, given: Mapping[str, Any], size: int) -> dict[str, Array]:
-        """Parts of sizes that have kernels, the largest first; their results side by side."""
+        """Compute parts of sizes with kernels, the largest first; concatenate their results."""
         found: list[dict[str, Array]] = []
         start = 0
         while start < size:
@@ -152,7 +152,7 @@ class LoadedDynamic:
         return values[0] if axis is None else np.concatenate(values, axis)
 
     def _padded(self, given: Mapping[str, Any], size: int) -> dict[str, Array]:
-        """With zeros up to the next size that has kernels; the results are cut."""
+        """Pad with zeros up to the next size with kernels; cut the results."""
         whole = min(s for s in self.parts if s >= size)
         padded = dict(given)
         for name, axis in self.dynamic.range.places:
@@ -169,14 +169,14 @@ class LoadedDynamic:
 
 
 def load_any(folder: Path, threads: int | None = None) -> LoadedArtifact | LoadedDynamic:
-    """An artifact of one size or of several."""
+    """Load an artifact of one size or of several."""
     if (folder / DYNAMIC).is_file():
         return load(folder, threads)
-    return artifacts.load_callable(folder, threads=threads)
+    return load_callable(folder, threads=threads)
 
 
 def load(folder: Path, threads: int | None = None) -> LoadedDynamic:
-    """All sizes; they share one copy of the weights."""
+    """Load all sizes; they share one copy of the weights."""
     dynamic = read(folder)
     sizes = dynamic.range.sizes
     described = {s: artifacts.read(folder_of(folder, dynamic, s)) for s in sizes}
@@ -185,5 +185,5 @@ def load(folder: Path, threads: int | None = None) -> LoadedDynamic:
     parts = {}
     for size in sizes:
         own = [next(arrays) for _ in described[size].stored]
-        parts[size] = artifacts.load_callable(described[size].path, threads=threads, arrays=own)
+        parts[size] = load_callable(described[size].path, threads=threads, arrays=own)
     return LoadedDynamic(dynamic, parts)

@@ -1,14 +1,15 @@
-"""Parts of a model that run in a framework: the packed functions that compiled code calls for them.
+"""Runs parts of a model in a framework, through packed functions that compiled code calls.
 
 Tensors are shared, not copied: the framework reads the memory of TVM's tensors. ONNX Runtime writes
-into tensors that TVM has allocated; TVM reads the memory of PyTorch's results.
+into tensors that TVM has allocated; TVM reads the memory of PyTorch's results. For a model on a
+GPU, `fallback_gpu` chooses between PyTorch on that GPU and copies to the host.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,18 +17,48 @@ from tvmscope.core.artifact import FRAMEWORKS, Fallback
 from tvmscope.errors import RunError, one_line
 from tvmscope.extras import install
 from tvmscope.messages import msg
+from tvmscope.runtime import fallback_gpu
+from tvmscope.runtime.fallback_gpu import Compute
+from tvmscope.runtime.torch_call import torch_call
 
 FILES = "region_*"
-"""The models of an artifact's parts, in its folder."""
+"""Files with the models of an artifact's parts, in its folder."""
 
 
-def register(parts: Iterable[tuple[Fallback, bytes]], threads: int | None = None) -> None:
-    """Let compiled code find the functions of its parts."""
+Way = Literal["shared", "gpu", "copied"]
+"""How a part gets its tensors: the host's memory is shared, or the GPU's, or it is copied to the
+host and back."""
+
+
+def register(
+    parts: Iterable[tuple[Fallback, bytes]], threads: int | None = None, device: Any = None
+) -> dict[str, Way]:
+    """Let compiled code find the functions of its parts; returns how each gets its tensors.
+
+    `device` is TVM's device that the tensors are on, the CPU where none is given.
+    """
+    import tvm_ffi
+
+    ways: dict[str, Way] = {}
     for part, model in parts:
-        import tvm_ffi
+        function, ways[part.name] = _function(part, model, threads, device)
+        tvm_ffi.register_global_func(part.name, function, override=True)
+    return ways
 
-        make = _in_torch if part.framework == "torch" else _in_onnx_runtime
-        tvm_ffi.register_global_func(part.name, make(part, model, threads), override=True)
+
+def _function(
+    part: Fallback, model: bytes, threads: int | None, device: Any
+) -> tuple[Callable[..., Any], Way]:
+    if device is not None and part.framework == "torch":
+        place = fallback_gpu.place_of(device)
+        run = fallback_gpu.in_torch(load_program(part, model), device, place) if place else None
+        if run is not None:
+            return run, "gpu"
+    make = _in_torch if part.framework == "torch" else _in_onnx_runtime
+    compute = make(part, model, threads)
+    if device is None:
+        return compute.call, "shared"
+    return fallback_gpu.through_host(part.name, compute, device), "copied"
 
 
 def _missing(part: Fallback, error: ImportError) -> RunError:
@@ -53,49 +84,28 @@ def _refused(part: Fallback, error: Exception) -> RunError:
     )
 
 
-def _in_torch(part: Fallback, model: bytes, threads: int | None) -> Callable[..., Any]:
-    """Runs an exported program; its results are handed over without a copy."""
+def load_program(part: Fallback, model: bytes) -> Any:
+    """The exported program of a part in PyTorch."""
     try:
         import torch
-        from torch.utils.dlpack import from_dlpack
     except ImportError as e:
         raise _missing(part, e) from e
     try:
-        program = torch.export.load(io.BytesIO(model))
+        return torch.export.load(io.BytesIO(model))
     except Exception as e:  # torch raises its own and plain errors alike
         raise _refused(part, e) from e
+
+
+def _in_torch(part: Fallback, model: bytes, threads: int | None) -> Compute:
+    program = load_program(part, model)
+    import torch
+
     if threads is not None:
         torch.set_num_threads(threads)
-    kind = torch.export.graph_signature.InputKind.USER_INPUT
-    stored = {**program.state_dict, **program.constants}
-    specs = program.graph_signature.input_specs
-    held = [None if spec.kind is kind else stored[str(spec.target)] for spec in specs]
-    places = [index for index, spec in enumerate(specs) if spec.kind is kind]
-    compute = program.graph_module.forward
-    from tvm import runtime
-
-    def run(*tensors: Any) -> Any:
-        arguments: list[Any] = list(held)
-        with torch.inference_mode():
-            for place, tensor in zip(places, tensors, strict=True):
-                arguments[place] = from_dlpack(tensor)
-            owned = {arguments[place].data_ptr() for place in places}
-            results = [_own(result, owned) for result in compute(*arguments)]
-        # without its deleter the memory would go with the result's last name
-        given = [runtime.from_dlpack(result) for result in results]
-        return given[0] if len(given) == 1 else given
-
-    return run
+    return Compute(torch_call(program))
 
 
-def _own(result: Any, owned: set[int]) -> Any:
-    """A contiguous result in memory of its own: TVM reuses that of the inputs."""
-    if result.untyped_storage().data_ptr() in owned:
-        return result.clone()
-    return result.contiguous()
-
-
-def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Callable[..., Any]:
+def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Compute:
     try:
         import onnxruntime as ort
     except ImportError as e:
@@ -103,7 +113,7 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Calla
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = threads or 0
-    # threads that wait busily would take the cores from the kernels that follow
+    # spinning threads would take the cores from the kernels that follow
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -113,7 +123,7 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Calla
     outputs = [value.name for value in session.get_outputs()]
 
     def into(*tensors: Any) -> None:
-        """Inputs first, then where the results go."""
+        """Run with the inputs first, then the buffers of the results."""
         binding = session.io_binding()
         arrays = [_view(tensor) for tensor in tensors]
         for name, array in zip(inputs, arrays, strict=False):
@@ -123,18 +133,18 @@ def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Calla
         session.run_with_iobinding(binding)
 
     def giving(*tensors: Any) -> Any:
-        """Results of sizes that are known only now."""
+        """Return results whose sizes are known only now."""
         from tvm import runtime
 
         feeds = dict(zip(inputs, map(_view, tensors), strict=True))
         results = [runtime.tensor(np.asarray(r, order="C")) for r in session.run(outputs, feeds)]
         return results[0] if len(results) == 1 else results
 
-    return into if part.fixed else giving
+    return Compute(into, len(outputs)) if part.fixed else Compute(giving)
 
 
 def _view(tensor: Any) -> np.ndarray[Any, Any]:
-    """The memory of a TVM tensor as an array; types that DLPack does not carry are copied."""
+    """Return the memory of a TVM tensor as an array; types that DLPack lacks are copied."""
     try:
         return np.from_dlpack(tensor)
     except (BufferError, RuntimeError, TypeError, ValueError):

@@ -39,7 +39,7 @@ _FLAGS = {
     "rdrnd": "rdrand", "neon": "asimd", "fp-armv8": "fp", "crc": "crc32", "lse": "atomics",
     "rdm": "asimdrdm", "fullfp16": "asimdhp", "dotprod": "asimddp", "fp16fml": "asimdfhm",
 }  # fmt: skip
-"""LLVM's names of CPU features whose names in /proc/cpuinfo are not the same but for signs."""
+"""LLVM's names of CPU features that differ from those in /proc/cpuinfo by more than signs."""
 _CAUSES = (
     (
         "out of memory|out_of_memory|memoryallocation",
@@ -59,11 +59,11 @@ _CAUSES = (
         "a CUDA kernel failed; its result is lost and this process cannot use the GPU any more",
     ),
 )
-"""What CUDA's errors mean to the user, by what their names or texts say, the first match."""
+"""The meaning of CUDA's errors for the user, by their names or texts; the first match counts."""
 
 
 _PRODUCTS: dict[str, dict[int, Any]] = {}
-"""Calls of NVIDIA's library by their name and GPU: a process may load a model for several."""
+"""Calls of NVIDIA's library by name and GPU: a process may load a model for several GPUs."""
 
 
 class LoadError(RuntimeError):
@@ -71,7 +71,7 @@ class LoadError(RuntimeError):
 
 
 class Model:
-    """A callable: numpy arrays by position or name in, numpy arrays by output name out."""
+    """A callable: takes numpy arrays by position or name, returns numpy arrays by output name."""
 
     def __init__(self, folder: Any = None, *, device: int = 0, threads: int | None = None) -> None:
         self.folder = Path(folder) if folder is not None else Path(__file__).resolve().parent
@@ -111,7 +111,7 @@ class Model:
         with _explained(self._free):
             placed = [self._tensor(given[name], self._device) for name in self.inputs]
             result = self._main(*placed)
-            self._device.sync()  # a kernel that failed says so here at the latest
+            self._device.sync()  # a failed kernel reports its error here at the latest
             values = [result] if hasattr(result, "numpy") else list(result)
             return {n: v.numpy() for n, v in zip(self.outputs, values, strict=True)}
 
@@ -138,7 +138,7 @@ class Model:
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """What the artifact says about itself."""
+    """Return the artifact's metadata."""
     try:
         meta: dict[str, Any] = json.loads((folder / META).read_text("utf-8"))
         meta["target"]["kind"]
@@ -150,7 +150,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
 
 
 def check_files(folder: Path, meta: dict[str, Any]) -> None:
-    """Refuse a folder that is not whole."""
+    """Raise if the folder is incomplete."""
     wanted = {
         LIBRARY: meta["library_digest"],
         WEIGHTS: meta.get("stored_digest"),
@@ -171,7 +171,7 @@ def check_files(folder: Path, meta: dict[str, Any]) -> None:
 
 
 def check_cpu(meta: dict[str, Any]) -> None:
-    """Refuse code for another CPU."""
+    """Raise if the code is for another CPU."""
     target = meta["target"]
     machine = (target.get("triple") or platform.machine()).split("-")[0]
     if machine.replace("arm64", "aarch64") != platform.machine():
@@ -205,7 +205,7 @@ def holds_source(library: Path) -> bool:
 
 
 def check_gpu(meta: dict[str, Any], index: int, source: bool) -> None:
-    """Refuse code for another GPU, or for a newer driver."""
+    """Raise if the code is for another GPU, or for a newer driver."""
     built = str(meta["target"]["arch"])
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
@@ -251,7 +251,7 @@ def _attribute(cuda: Any, number: int, device: ctypes.c_int) -> int:
 
 
 def runs_on(built: str, here: int) -> bool:
-    """Machine code for sm_86 runs on 8.6 to 8.9, of sm_90a on 9.0 only."""
+    """Whether machine code can run: code for sm_86 runs on 8.6 to 8.9, for sm_90a on 9.0 only."""
     code = int("".join(c for c in built if c.isdigit()) or 0)
     return here == code if built.endswith("a") else here // 10 == code // 10 and here >= code
 
@@ -275,8 +275,8 @@ def is_crowded(samples: int = 3) -> bool:
 
 
 def import_tvm(meta: dict[str, Any], threads: int | None) -> Any:
-    """TVM of the version that built the model, with as many threads as this process has cores."""
-    if threads is not None or "TVM_NUM_THREADS" not in os.environ:  # by itself it takes half
+    """Import TVM of the version that built the model; use all cores of this process."""
+    if threads is not None or "TVM_NUM_THREADS" not in os.environ:  # by default it uses half
         os.environ["TVM_NUM_THREADS"] = str(threads or len(os.sched_getaffinity(0)))
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     if is_crowded():
@@ -294,8 +294,8 @@ def import_tvm(meta: dict[str, Any], threads: int | None) -> Any:
 
 
 def register_cubins(tvm: Any, folder: Path, device: int = 0) -> None:
-    """Give TVM a packed function for each generated kernel, and for each call of NVIDIA's library
-    in place of one; the model's library calls them by name."""
+    """Register a packed function with TVM for each generated kernel and each call of NVIDIA's
+    library that replaces one; the model's library calls them by name."""
     if not (folder / TABLE).is_file():
         return
     import tvm_ffi
@@ -325,7 +325,7 @@ def register_cubins(tvm: Any, folder: Path, device: int = 0) -> None:
 
 
 def register_calls(entries: list[dict[str, Any]], folder: Path, device: int) -> None:
-    """Packed functions that call cuBLASLt on TVM's current stream, also while that is captured."""
+    """Register functions that call cuBLASLt on TVM's current stream, even while it is captured."""
     if not entries:
         return
     import tvm_ffi
@@ -359,7 +359,7 @@ def register_calls(entries: list[dict[str, Any]], folder: Path, device: int) -> 
 
 
 def current_device(driver: Any) -> int:
-    """The GPU that TVM has made this thread's."""
+    """Return this thread's current GPU, which TVM has set."""
     device = ctypes.c_int()
     if code := driver.cuCtxGetDevice(ctypes.byref(device)):
         raise LoadError(f"no GPU is in use (CUDA error {code})")
@@ -367,7 +367,7 @@ def current_device(driver: Any) -> int:
 
 
 def use_device(index: int) -> None:
-    """Make the GPU's primary context, which TVM uses too, this thread's."""
+    """Make the GPU's primary context, which TVM also uses, current in this thread."""
     cuda = ctypes.CDLL("libcuda.so.1")
     device, context = ctypes.c_int(), ctypes.c_void_p()
     code = (
@@ -381,7 +381,7 @@ def use_device(index: int) -> None:
 
 
 def _weights(tvm: Any, stored: list[dict[str, Any]], folder: Path) -> list[Any]:
-    """All constants, in one aligned piece of memory: read, as a mapped file gets no huge pages."""
+    """Read all constants into one aligned block of memory: a mapped file gets no huge pages."""
     size = (folder / WEIGHTS).stat().st_size
     memory = np.empty(size + 64, np.uint8)
     whole = memory[-memory.ctypes.data % 64 :][:size]
@@ -398,7 +398,7 @@ def _weights(tvm: Any, stored: list[dict[str, Any]], folder: Path) -> list[Any]:
 
 
 class _explained:  # noqa: N801 - used as a `with` block
-    """Turns TVM's and CUDA's errors into words for the user."""
+    """Turns TVM's and CUDA's errors into messages for the user."""
 
     def __init__(self, free: Any) -> None:
         self.free = free
@@ -413,7 +413,7 @@ class _explained:  # noqa: N801 - used as a `with` block
 
 
 def explain(error: Exception, free: Any = None) -> str:
-    """What an error of TVM or CUDA means, with its own last words."""
+    """Explain an error of TVM or CUDA, with its own last line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = next((x for x in lines if "CUDA" in x), lines[-1] if lines else type(error).__name__)
     for pattern, meaning in _CAUSES:
@@ -423,7 +423,7 @@ def explain(error: Exception, free: Any = None) -> str:
 
 
 def _free_memory() -> str:
-    """` (1.2 of 80.0 GiB are free)`, as the driver says; nothing where it does not."""
+    """Return ` (1.2 of 80.0 GiB are free)` from the driver; nothing if it does not say."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -439,7 +439,7 @@ def _specs(entries: list[dict[str, Any]]) -> dict[str, tuple[tuple[int, ...], st
 
 
 def main() -> int:
-    """Run once on zeros, to see that it does."""
+    """Run once on zeros as a test."""
     try:
         model = Model(sys.argv[1] if len(sys.argv) > 1 else None)
         zeros = {name: np.zeros(*spec) for name, spec in model.inputs.items()}

@@ -1,4 +1,4 @@
-"""Reads the JSON tables of an artifact, and says what to do about a damaged one."""
+"""Reads the JSON tables of an artifact, and explains how to repair a damaged one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def read_table(row: type[T], file: Path) -> tuple[T, ...]:
-    """The rows of a JSON file; none where the file is missing."""
+    """Return the rows of a JSON file; none if the file is missing."""
     if not file.is_file():
         return ()
     try:
@@ -24,7 +24,7 @@ def read_table(row: type[T], file: Path) -> tuple[T, ...]:
 
 
 def damaged(file: Path, error: Exception) -> SchemaError:
-    """The error for a file of an artifact that cannot be read."""
+    """Make the error for a file of an artifact that cannot be read."""
     return SchemaError(
         msg(
             "{file} is damaged ({reason}); compile the model again",

@@ -37,20 +37,20 @@ def prefer_source_build() -> Path | None:
 
 
 def require(*modules: str, why: str) -> None:
-    """Raise `BackendUnavailable` where a module is missing; a source build's TVM counts as there.
+    """Raise `BackendUnavailable` if a module is missing; a source build's TVM counts as installed.
 
-    Imports nothing. `why` names what needs them, for the message.
+    It imports nothing. `why` names the feature that needs them, for the message.
     """
     prefer_source_build()
     extras.require(*modules, why=why)
 
 
 def installed_version() -> str:
-    """TVM's version without importing it; a source build's is the one that its Python part says."""
+    """Return TVM's version without importing it; for a source build, that of its Python part."""
     source = prefer_source_build()
     if source is None:
         return metadata.version("apache-tvm")
-    for name in ("_version.py", "libinfo.py"):  # the first is written when it is built
+    for name in ("_version.py", "libinfo.py"):  # the first is written by the build
         file = source / "python" / "tvm" / name
         text = file.read_text() if file.exists() else ""
         if found := re.search(r"^\s*(?:__)?version(?:__)? *= *[\"'](.+?)[\"']", text, re.MULTILINE):
@@ -59,10 +59,10 @@ def installed_version() -> str:
 
 
 def import_tvm(*, torch: bool) -> Any:
-    """Import TVM, with torch kept out unless asked for.
+    """Import TVM, without torch unless requested.
 
-    `import tvm` pulls torch in where it is installed: two seconds and 200 MB that a process which
-    only runs artifacts must not pay, and whose thread pool must not compete with TVM's.
+    `import tvm` imports torch if it is installed: two seconds and 200 MB that a process which only
+    runs artifacts must not pay, and torch's thread pool must not compete with TVM's.
     """
     require("tvm", why="this")
     with nullcontext() if torch else extras.hidden("torch"):
@@ -71,7 +71,7 @@ def import_tvm(*, torch: bool) -> Any:
 
 
 def import_without_torch() -> None:
-    """Import TVM so that what imports it later in this process finds it, and torch is left out."""
+    """Import TVM for later imports in this process, without torch."""
     import_tvm(torch=False)
 
 
@@ -82,8 +82,8 @@ def set_thread_count(tvm: Any, threads: int) -> None:
     but not widened, which the caller learns from `runtime.NumThreads`.
     """
     os.environ["TVM_NUM_THREADS"] = str(threads)
-    # Left to itself, the pool nails its threads to cores but not the one that calls it. Where
-    # another process is busy, both end up on one core: 300 ms instead of 37 on two cores.
+    # By default the pool binds its threads to cores, but not the calling thread. If another process
+    # is busy, both end up on one core: 300 ms instead of 37 on two cores.
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     if load_model.is_crowded():
         os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
@@ -108,12 +108,12 @@ def remember_cuda_binaries(tvm: Any) -> None:
         return binaries[key]
 
     tvm.register_global_func("tvm_callback_cuda_compile", compile_once, override=True)
-    # a function's own attribute, which mypy has no name for
+    # a function's own attribute, which mypy does not know
     remember_cuda_binaries.done = True  # type: ignore[attr-defined]
 
 
 def choose_cuda_compiler() -> None:
-    """Let TVM use nvcc where cuda-bindings, which it would ask for NVRTC, is not installed."""
+    """Let TVM use nvcc if cuda-bindings, which its NVRTC mode needs, is not installed."""
     if importlib.util.find_spec("cuda") is None and shutil.which("nvcc"):
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
 
@@ -154,8 +154,8 @@ def _light_inspect() -> Iterator[None]:
 def survive_crashed_sessions() -> None:
     """Let an RPC server outlive a client whose kernel crashed.
 
-    TVM runs each session in a child process, and where that one dies of a signal it ends the
-    thread that listens for the next: one bad kernel, and the device is gone from the farm.
+    TVM runs each session in a child process, and if that is killed by a signal, TVM ends the thread
+    that listens for the next: one bad kernel would remove the device from the farm.
     """
     from tvm.rpc import server
 

@@ -1,6 +1,6 @@
-"""An artifact's large constants, in a separate file, so that a process holds them only once.
+"""Stores an artifact's large constants in a separate file, so that a process has them only once.
 
-Inside the library they would be there four times while it is loaded: as a part of the mapped file,
+Inside the library they would be in memory four times during loading: as a part of the mapped file,
 as two copies of the serialised program, and as tensors.
 """
 
@@ -17,11 +17,11 @@ from tvmscope.core.artifact import StoredTensor
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
-"""A cache line, and what TVM asks of memory that it did not allocate."""
+"""A cache line, which is also the alignment that TVM requires of foreign memory."""
 
 
 def save(arrays: Sequence[Array], file: Path) -> tuple[StoredTensor, ...]:
-    """Write the arrays one behind the other; returns where each is."""
+    """Write the arrays one after the other; return the position of each."""
     stored = []
     with file.open("wb") as stream:
         for array in arrays:
@@ -32,9 +32,9 @@ def save(arrays: Sequence[Array], file: Path) -> tuple[StoredTensor, ...]:
 
 
 def load(stored: Sequence[StoredTensor], file: Path) -> list[Array]:
-    """Read all arrays into one piece of memory.
+    """Read all arrays into one block of memory.
 
-    It is read, not mapped: a file does not get huge pages.
+    It is read, not mapped: a mapped file does not get huge pages.
     """
     whole = _memory(file.stat().st_size)
     with file.open("rb") as stream:
@@ -43,7 +43,7 @@ def load(stored: Sequence[StoredTensor], file: Path) -> list[Array]:
 
 
 def copies(array: Array, count: int) -> list[Array]:
-    """Copies of an array that lie as the arrays of `load` do."""
+    """Return copies of an array with the alignment of the arrays of `load`."""
     step = array.nbytes + -array.nbytes % ALIGNMENT
     whole = _memory(count * step)
     found = [_view(whole, i * step, array.shape, array.dtype) for i in range(count)]
@@ -53,7 +53,7 @@ def copies(array: Array, count: int) -> list[Array]:
 
 
 def _memory(size: int) -> Array:
-    """Bytes at an aligned address; numpy asks for huge pages where they are many."""
+    """Return bytes at an aligned address; numpy requests huge pages for large blocks."""
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size]

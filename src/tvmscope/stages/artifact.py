@@ -1,4 +1,4 @@
-"""An artifact as a row of its own: no model is loaded, and nothing is compiled."""
+"""Treats an artifact as a row: no model is loaded, and nothing is compiled."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.models.inputs import seeded
 from tvmscope.runtime import artifact as artifacts
+from tvmscope.runtime.check import check
 from tvmscope.stages.job import begin
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.rows import items_per_run
@@ -28,9 +29,9 @@ from tvmscope.storage.files import write_npz
 
 
 def read_checked(path: Path) -> Artifact:
-    """The artifact in a folder; refuses one that cannot run here."""
+    """Return the artifact in a folder; raise if it cannot run here."""
     artifact = artifacts.read(path)
-    artifacts.check(artifact)
+    check(artifact)
     return artifact
 
 
@@ -38,14 +39,14 @@ def read_checked(path: Path) -> Artifact:
 def with_inputs(
     found: Sequence[Artifact], options: Options
 ) -> Iterator[tuple[Path, tuple[Entry, ...]]]:
-    """A folder for what comes out, and the entries of artifacts on the inputs of the first."""
+    """Yield a folder for outputs, and the entries of artifacts on the inputs of the first."""
     with TemporaryDirectory(prefix="tvmscope-") as scratch:
         write_npz(Path(scratch) / "inputs.npz", inputs_for(found[0], options))
         yield Path(scratch), tuple(entry_for(artifact, scratch, options) for artifact in found)
 
 
 def entry_for(artifact: Artifact, folder: str, options: Options) -> Entry:
-    """How to load an artifact; `folder` holds its inputs."""
+    """Return how to load an artifact; `folder` contains its inputs."""
     threads = threads_of(options)
     backend = _backend(artifact)
     return Entry(
@@ -66,7 +67,7 @@ def entry_for(artifact: Artifact, folder: str, options: Options) -> Entry:
 
 
 def inputs_for(artifact: Artifact, options: Options) -> dict[str, np.ndarray]:
-    """Inputs from `--inputs`, or seeded ones that fit the artifact."""
+    """Return inputs from `--inputs`, or seeded ones that fit the artifact."""
     file = options.load.inputs_file
     if file is not None:
         try:
@@ -80,7 +81,7 @@ def inputs_for(artifact: Artifact, options: Options) -> dict[str, np.ndarray]:
 
 
 def _backend(artifact: Artifact) -> Backend:
-    """The one that runs an artifact; the user's own pipeline is run as ours."""
+    """Return the backend that runs an artifact; the user's own pipeline runs as ours."""
     backends, _ = all_backends()
     compiled = (b for b in backends.values() if b.compiles == artifact.pipeline and not b.tuned)
     return next(compiled, backends["tvmscope"])
@@ -104,7 +105,7 @@ def _task(artifact: Artifact, backend: Backend, threads: int) -> Task:
 
 
 def session_of(artifact: Artifact, options: Options) -> Session:
-    """A session about an artifact alone."""
+    """Return a session about an artifact alone."""
     model = Model(
         name=artifact.model,
         source=artifact.source,

@@ -1,4 +1,4 @@
-"""The stage that compiles: rows as they are planned become entries that a worker can load."""
+"""The stage that compiles: it turns planned rows into entries that a worker can load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tvmscope.stages.planning.rows import PlannedRow, unbuilt_entry
 from tvmscope.stages.targets import threads_of
 
 CORES_PER_CHAIN = 2
-"""Fewer cores per compiler would only queue up."""
+"""With fewer cores per compiler, compilations would only queue up."""
 
 Entries = tuple[Entry, ...]
 
@@ -39,12 +39,12 @@ def build_rows(
     progress: Progress,
     on_update: Callable[[Entries], object] = lambda entries: None,
 ) -> Entries:
-    """An entry per row, in order: ready to be loaded, or with the reason why it is not.
+    """Return an entry per row, in order: ready to be loaded, or with the reason why it is not.
 
-    Rows that differ in CUDA graphs only share their kernels, so they make up a chain, which is
-    compiled by a process of its own; where cores are plenty, several chains at once. A process
-    ends with its chain: a compiler's memory must not lie around while others are measured.
-    `on_update` sees all entries before the first build and after each.
+    Rows that differ only in CUDA graphs share their kernels, so they form a chain, which is
+    compiled by one process; with enough cores, several chains run at once. A process ends with its
+    chain: a compiler's memory must not be occupied while others are measured. `on_update` gets all
+    entries before the first build and after each.
     """
     entries = [unbuilt_entry(row, ready, options) for row in rows]
     on_update(tuple(entries))
@@ -71,7 +71,7 @@ def _built(
     options: Options,
     build: Callable[[int, Builder], Entry],
 ) -> Iterator[tuple[int, Entry]]:
-    """Each row's number and entry when it is built; an interruption ends all compilers."""
+    """Yield each row's number and entry once it is built; an interruption ends all compilers."""
     done: SimpleQueue[tuple[int, Entry] | BaseException] = SimpleQueue()
 
     def go_through(chain: Sequence[int], builder: Builder) -> None:
@@ -79,7 +79,7 @@ def _built(
             with builder:
                 for number in chain:
                     done.put((number, build(number, builder)))
-        except BaseException as e:  # carried to the thread that waits
+        except BaseException as e:  # reported in the thread that waits
             done.put(e)
 
     with ExitStack() as compilers:
@@ -101,7 +101,7 @@ def _built(
 def build_row(
     row: PlannedRow, ready: Prepared, options: Options, artifacts: Path, builder: Builder
 ) -> Entry:
-    """Compile what one row needs; a failure becomes the row's reason."""
+    """Compile the artifact of one row; a failure becomes the row's reason."""
     entry = unbuilt_entry(row, ready, options)
     if not row.builds:
         return entry
@@ -113,7 +113,7 @@ def build_row(
         precision=row.variant.precision,
         graph=row.variant.graph,
     )
-    if config.dump_ir is not None:  # each row has a folder of its own
+    if config.dump_ir is not None:  # each row has its own folder
         config = replace(config, dump_ir=str(Path(config.dump_ir) / row.key.folder_name))
     try:
         built = builder.build(artifacts / row.key.folder_name, row.target, config)
@@ -121,7 +121,7 @@ def build_row(
         raise
     except BackendUnavailable as e:
         return replace(entry, unavailable=e.message)
-    except TvmscopeError as e:  # our own words, in one line; the list of a pre-flight stays whole
+    except TvmscopeError as e:  # our own message, in one line; the list of a pre-flight stays whole
         return replace(entry, unavailable=None, failure=e.message, cause=_cause(e))
     if row.choices and not any(kernel.tuned for kernel in read_kernels(built.path)):
         return replace(entry, unavailable=tuned_rows.NO_KERNEL)

@@ -36,7 +36,7 @@ BUILD_TIMEOUT_S = 3600.0
 
 
 class Builder:
-    """A context manager; a compilation that crashes costs its own variant only."""
+    """A context manager; a compilation that crashes affects only its own variant."""
 
     def __init__(self, ready: Prepared, threads: int, progress: Progress | None = None) -> None:
         self.ready = ready
@@ -46,7 +46,7 @@ class Builder:
         self._closed = False
 
     def build(self, output: Path, target: Target, options: CompileOptions) -> Artifact:
-        """Compile one variant into the folder `output`, or copy what was compiled before."""
+        """Compile one variant into the folder `output`, or copy it from the cache."""
         host = _host(target)
         own = replace(options, threads=self.threads)
         around = artifact_cache.surroundings(target, host, own)
@@ -59,7 +59,7 @@ class Builder:
         return replace(built, path=output)
 
     def tasks(self, target: Target, options: CompileOptions, folder: Path) -> list[TuningTask]:
-        """What can be tuned in the model; the kernels' files go into `folder`."""
+        """Return the tunable tasks of the model; the kernels' files go into `folder`."""
         return self._call(_EXTRACT, self.ready, target, options, folder)
 
     def _call(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
@@ -83,12 +83,12 @@ class Builder:
         return self._worker
 
     def pause(self) -> None:
-        """Pause it while something is measured; the next build continues."""
+        """Pause it during a measurement; the next build continues."""
         if self._worker is not None:
             self._worker.pause()
 
     def close(self) -> None:
-        """End the process, if there is one; there will be no other."""
+        """End the process, if there is one; no other will be started."""
         self._closed = True
         if self._worker is not None:
             self._worker.kill()
@@ -107,7 +107,7 @@ def _host(target: Target) -> Target:
 def known_artifact(
     source: str, output: Path, target: Target, options: CompileOptions, threads: int
 ) -> Artifact | None:
-    """What a source was compiled into before, copied into `output`; the model is not read."""
+    """Copy the artifact that was made from a source before into `output`; read no model."""
     around = artifact_cache.surroundings(target, _host(target), replace(options, threads=threads))
     name = around and artifact_cache.name_of(cache_folder(), source, around)
     return artifact_cache.fetch(cache_folder(), name, output) if name else None
@@ -116,7 +116,7 @@ def known_artifact(
 def remember_source(
     source: str, ready: Prepared, target: Target, options: CompileOptions, threads: int
 ) -> None:
-    """Let `known_artifact` find what a source was compiled into."""
+    """Let `known_artifact` find the artifact of a source."""
     around = artifact_cache.surroundings(target, _host(target), replace(options, threads=threads))
     if around:
         name = artifact_cache.key(ready, around)

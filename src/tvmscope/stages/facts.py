@@ -1,7 +1,7 @@
-"""Puts into a session what there is to know of the passes and schedule rules that it names.
+"""Adds to a session the facts about the passes and schedule rules that it names.
 
-Diagnoses and reports read it there: they know nothing of the compiler. An older session, which
-carries none of it, is read with what today's manifests say.
+Diagnoses and reports read them there: they know nothing of the compiler. An older session without
+facts gets those of today's manifests.
 """
 
 from __future__ import annotations
@@ -12,18 +12,12 @@ from dataclasses import replace
 from tvmscope.compiler import passes, schedules
 from tvmscope.core.diagnosis.facts import PassFacts, RuleFacts
 from tvmscope.core.session import Session
-from tvmscope.diagnose.engine import diagnose
-
-
-def diagnosed(session: Session) -> Session:
-    """The session with the findings of today's rules."""
-    return diagnose(informed(session))
 
 
 def informed(session: Session) -> Session:
-    """The session with facts about every pass that a row lacks and every rule that it names.
+    """Return the session with facts about every pass that a row lacks and every rule that it names.
 
-    Facts that it carries stay: they are those of the manifests that it was made with.
+    Existing facts stay: they are those of the manifests with which it was made.
     """
     return replace(
         session,

@@ -17,14 +17,14 @@ from tvmscope.progress import Progress
 from tvmscope.stages import places, reports
 from tvmscope.stages.facts import informed
 from tvmscope.stages.load import loaded
+from tvmscope.stages.measure_rows import MeasuredRows
 from tvmscope.stages.options import Options
-from tvmscope.stages.race import Raced
 from tvmscope.stages.targets import threads_of
 
 
 @dataclass(kw_only=True)
 class Job:
-    """A job at work on one model: its session grows, and is on disk after each step."""
+    """A running job on one model: its session grows, and is saved after each step."""
 
     ready: Prepared
     options: Options
@@ -35,7 +35,7 @@ class Job:
 
     @property
     def artifacts(self) -> Path:
-        """Where the artifacts of its rows go."""
+        """The folder of the artifacts of its rows."""
         return self.folder / places.ARTIFACTS
 
     @property
@@ -44,7 +44,7 @@ class Job:
         return self.folder / "logs"
 
     def keep(self, session: Session) -> Session:
-        """Save the session as it now is."""
+        """Save the current session."""
         self.session = session
         save(session, self.folder)
         self.saved = True
@@ -56,27 +56,29 @@ class Job:
             self.keep(session)
         return self.session
 
-    def keep_race(self, raced: Raced) -> Session:
-        """Save the session with what was measured so far."""
+    def keep_measured(self, measured: MeasuredRows) -> Session:
+        """Save the session with the measurements so far."""
         return self.keep(
-            replace(self.session, results=raced.results, comparisons=raced.comparisons)
+            replace(self.session, results=measured.results, comparisons=measured.comparisons)
         )
 
-    def finish(self) -> Session:
-        """Save the session as a whole one, and its reports beside it."""
-        done = self.keep(informed(replace(self.session, complete=True)))
-        reports.write(done, self.folder, self.progress, redacted=self.options.redact)
-        return done
+    def save_complete(self) -> Session:
+        """Save the session as a whole one."""
+        return self.keep(informed(replace(self.session, complete=True)))
+
+    def write_reports(self) -> None:
+        """Render the session into its folder."""
+        reports.write(self.session, self.folder, self.progress, redacted=self.options.redact)
 
 
 @contextmanager
-def begun(
-    model: Any, options: Options, where: Sequence[Target], place: str, progress: Progress
+def loaded_job(
+    model: Any, options: Options, targets: Sequence[Target], label: str, progress: Progress
 ) -> Iterator[Job]:
-    """A job with its model loaded; at the end, also after an error, the user is shown where it is
-    saved.
+    """Load the model and begin a session; at the end, also after an error, the user is shown where
+    the session is saved.
 
-    `place` goes into the folder's name, between the model's name and the time.
+    `label` goes into the folder's name, between the model's name and the time.
     """
     started = datetime.now(UTC)
     if options.output is not None:
@@ -86,8 +88,8 @@ def begun(
             ready=ready,
             options=options,
             progress=progress,
-            folder=options.output or places.session_folder(ready.model.name, place, started),
-            session=replace(begin(ready.model, options, where, started), complete=False),
+            folder=options.output or places.session_folder(ready.model.name, label, started),
+            session=replace(begin(ready.model, options, targets, started), complete=False),
         )
         try:
             yield job
@@ -97,13 +99,13 @@ def begun(
 
 
 def begin(
-    model: Model, options: Options, where: Sequence[Target] = (), started: datetime | None = None
+    model: Model, options: Options, targets: Sequence[Target] = (), started: datetime | None = None
 ) -> Session:
-    """A session of a model with everything but results."""
+    """Return a session of a model with everything but results."""
     return Session(
         command=options.command,
         started=(started or datetime.now(UTC)).isoformat(timespec="seconds"),
         environment=environment.collect(threads_of(options)),
         model=model,
-        targets=tuple(where),
+        targets=tuple(targets),
     )

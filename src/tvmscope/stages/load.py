@@ -25,13 +25,13 @@ LOAD_TIMEOUT_S = 3600.0
 
 
 def name_of(model: Any) -> str:
-    """What was given, in words: the text, or a module's class."""
+    """Return the name of the given model: the text, or a module's class."""
     return str(model) if isinstance(model, str | Path) else type(model).__name__
 
 
 @contextmanager
 def loaded(model: Any, options: Options, progress: Progress) -> Iterator[Prepared]:
-    """The stage: load the model, and report its warnings."""
+    """Load the model, and report its warnings."""
     progress.stage(msg("load"), name_of(model))
     with prepared(model, options) as ready:
         for note in ready.model.notes:
@@ -41,7 +41,7 @@ def loaded(model: Any, options: Options, progress: Progress) -> Iterator[Prepare
 
 @contextmanager
 def prepared(model: Any, options: Options) -> Iterator[Prepared]:
-    """The model, laid out in a temporary folder."""
+    """Yield the model, stored in a temporary folder."""
     with scratch_folder() as scratch:
         folder = Path(scratch) / "model"
         folder.mkdir()
@@ -69,6 +69,6 @@ def prepared(model: Any, options: Options) -> Iterator[Prepared]:
 
 
 def _file_bytes(source: str) -> int:
-    """The least that loading takes: a file of weights is read whole."""
+    """Return the least memory that loading takes: a file of weights is read completely."""
     file = Path(source)
     return file.stat().st_size if file.suffix in (".onnx", ".pt2") and file.is_file() else 0

@@ -1,4 +1,4 @@
-"""Everything a user can ask for in one frozen value; the command line and the API both build it."""
+"""All options of a user in one frozen value; the command line and the API both build it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Options:
     """A request: which backends on which targets, and how to load, compile, measure and check."""
 
     backends: tuple[str, ...] = ()
-    """Names to measure; empty means all."""
+    """Names of backends to measure; empty means all."""
     targets: tuple[str, ...] = ("auto",)
     precisions: tuple[Precision, ...] = (FLOAT32,)
     graph: bool | None = None
-    """CUDA graphs: with, without, or (None) both as separate rows."""
+    """Use CUDA graphs: with, without, or (None) both as separate rows."""
     threads: int | None = None
     tolerance: float | None = None
     """Largest accepted max|a-b| / max|ref|; by default 1e-4 in float32, 2e-2 in half precision."""
@@ -50,16 +50,16 @@ class Options:
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     tune: TuneOptions = field(default_factory=TuneOptions)
     tvm_budget_s: float = 120.0
-    """How long MetaSchedule searches for the backend `tvm-tuned`; 0: use what was found before."""
+    """How long MetaSchedule searches for the backend `tvm-tuned`; 0: use earlier results."""
     tune_first: bool = False
     """Tune before measuring or compiling, within the budget of `tune`."""
     dynamic: str | None = None
-    """`name:0=1..32`: dimensions that vary, for `compile` on the CPU."""
+    """Dimensions that vary, as `name:0=1..32`, for `compile` on the CPU."""
     db: str | None = None
-    """Tuning records: a file or folder, `none`, or by default all that are found."""
+    """Tuning records: a file or folder, `none`, or by default all available ones."""
     command: str = "tvmscope (Python API)"
     example_inputs: Sequence[Any] | None = None
-    """Example inputs of an `nn.Module` that was given in memory."""
+    """Example inputs of an `nn.Module` in memory."""
     pictures: PictureOptions | None = None
     """Images to run an artifact on."""
 
@@ -88,7 +88,7 @@ class Options:
                 raise UsageError(
                     msg("unknown option '{key}'; there are: {names}", key=key, names=names)
                 )
-            for home in homes:  # `seed` means the same everywhere
+            for home in homes:  # `seed` means the same for all of them
                 parts[home][key] = value
         made = cls(
             **parts[""],
@@ -114,7 +114,7 @@ def _split(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _normal(flat: dict[str, Any]) -> dict[str, Any]:
-    """One spelling for what may be written in several: `"a,b"` or a sequence, a path or a text."""
+    """Return one spelling of values with several: `"a,b"` or a sequence, a path or a text."""
     values = {_ALIASES.get(key, key): value for key, value in flat.items()}
     for key in _ALIASES.values():
         if key in values:
@@ -131,7 +131,7 @@ def _normal(flat: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_words(options: CompileOptions | MeasureOptions) -> None:
-    """Refuse words that a field does not know."""
+    """Raise if a field has an unknown word."""
     for name, hint in get_type_hints(type(options)).items():
         known = get_args(hint)
         value = getattr(options, name)
@@ -171,7 +171,7 @@ def _check_tuning(tune: TuneOptions) -> None:
 
 
 def _check_pipeline(text: str) -> None:
-    """What can be known without TVM; the function itself is looked up by the compiler."""
+    """Check what can be known without TVM; the compiler looks up the function itself."""
     if text in ("tvm", "tvmscope"):
         return
     file, _, function = text.rpartition(":")

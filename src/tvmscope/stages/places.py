@@ -1,4 +1,4 @@
-"""Where things are kept: sessions beside the user's work, caches in the user's cache folder."""
+"""The folders of tvmscope: sessions beside the user's work, caches in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ ARTIFACTS = "artifacts"
 
 
 def cache_folder() -> Path:
-    """The user's cache folder for tvmscope."""
+    """Return the user's cache folder for tvmscope."""
     return Path(platformdirs.user_cache_dir("tvmscope"))
 
 
 def data_folder() -> Path:
-    """What tvmscope learns over time on this machine; unlike a cache it cannot be made again."""
+    """Return the folder of data that tvmscope collects on this machine and cannot make again."""
     return Path(platformdirs.user_data_dir("tvmscope"))
 
 
 def session_folder(name: str, target: str, started: datetime) -> Path:
-    """`results/<model>-<target>-<time>/`, without characters that a file system rejects."""
+    """Return `results/<model>-<target>-<time>/`, without characters that a file system rejects."""
     stem = f"{name}-{target}-{started:%Y%m%d-%H%M%S}"
     folder = RESULTS / re.sub(r"[^\w.+-]+", "_", stem)[:120]
     count = 1

@@ -1,6 +1,6 @@
-"""What a fork server imports before the first worker: PyTorch, TVM and the code that uses them.
+"""Imports the libraries of a fork server: PyTorch, TVM and the code that uses them.
 
-Nothing here may start a thread: the server refuses to fork then.
+Nothing here may start a thread: the server then refuses to fork.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tvmscope.measure.remote import here
 _MODULES = (
     "tvmscope.compiler.build", "tvmscope.compiler.frontends.torch", "tvmscope.models.prepare",
     "tvmscope.models.loaders.load", "tvmscope.backends.tvm", "tvmscope.backends.torch_eager",
-    "tvmscope.runtime.artifact", "tvm.relax.frontend.torch",
+    "tvmscope.runtime.loaded_artifact", "tvm.relax.frontend.torch",
 )  # fmt: skip
 
 
 def preload() -> None:
-    """Import everything that a worker would; export a tiny module, which imports the rest."""
+    """Import all modules of a worker; export a tiny module, which imports the rest."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if extras.missing("torch") is None:
@@ -43,6 +43,6 @@ def _preload_torch() -> None:
 
 
 def fork_server(threads: int) -> ForkServer:
-    """A server for workers on the CPU that run on so many threads."""
-    # numpy's OpenBLAS starts its threads when it is imported; nothing that is timed uses it
+    """Return a server for workers on the CPU that run on this many threads."""
+    # numpy's OpenBLAS starts its threads on import; no timed code uses it
     return ForkServer(here(preload), {**env(threads), "OPENBLAS_NUM_THREADS": "1"})

@@ -1,4 +1,4 @@
-"""The stage that times kernel by kernel, in runs of their own, and measures the roofs."""
+"""The stage that times each kernel, in separate runs, and measures the roofs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tvmscope.profiling import roofs
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.runtime.artifact import cpu_problem
+from tvmscope.runtime.check import cpu_problem
 from tvmscope.stages import places
 from tvmscope.stages.job import Job
 from tvmscope.stages.options import Options
@@ -32,7 +32,7 @@ ROOFS_TIMEOUT_S = 60.0
 
 
 def profile_rows(job: Job, rows: Sequence[PlannedRow]) -> Iterator[Session]:
-    """The session with one more profile after each measured row that has a profiler."""
+    """Yield the session with one more profile after each measured row that has a profiler."""
     measured = {result.key for result in job.session.results if result.measurement is not None}
     entries = [
         built_entry(row, job.ready, job.options, job.artifacts)
@@ -49,7 +49,7 @@ def profile_entries(
     progress: Progress,
     log_dir: Path | None = None,
 ) -> Iterator[Session]:
-    """The session after each entry, and with the roofs; what fails becomes a warning."""
+    """Yield the session after each entry, and with the roofs; a failure becomes a warning."""
     progress.stage(msg("profile"), msg("kernel by kernel"))
     for number, entry in enumerate(entries):
         progress.step(number, len(entries), entry.task.label)
@@ -83,7 +83,7 @@ def _with_profile(
 
 
 def _kernel_ir(profile: Profile, entry: Entry) -> list[KernelIR]:
-    """What the artifact says of the kernels that ran."""
+    """Return the artifact's descriptions of the kernels that ran."""
     if entry.request.artifact is None:
         return []
     ran = {kernel.name for kernel in profile.kernels}
@@ -95,7 +95,7 @@ def _kernel_ir(profile: Profile, entry: Entry) -> list[KernelIR]:
 
 
 def _with_roofs(session: Session, progress: Progress) -> Session:
-    """This machine's roofs, from the cache or measured now, which takes two seconds."""
+    """Add this machine's roofs, cached or measured now, which takes two seconds."""
     for target in session.targets:
         if not _is_here(target):
             continue
@@ -121,12 +121,12 @@ def _is_here(target: Target) -> bool:
 
 
 def _machine(target: Target, here: Environment) -> Target:
-    """The target with everything that this machine has: a roof is the machine's, not the code's."""
+    """Return the target with all features of this machine: a roof is not limited by the code."""
     cores = max(target.cores, here.cores)
     return replace(target, cores=cores, features=(*target.features, *here.cpu_features))
 
 
 def warned(session: Session, text: Text, progress: Progress) -> Session:
-    """The session with one more warning, which is shown at once."""
+    """Return the session with one more warning, which is shown at once."""
     progress.note(text)
     return replace(session, warnings=(*session.warnings, text))

@@ -1,4 +1,4 @@
-"""The documents that a session's folder gets: report.html, and report.md with its figures."""
+"""Writes the documents of a session's folder: report.html, and report.md with its figures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ FORMATS = ("html", "markdown")
 
 
 def write(session: Session, folder: Path, progress: Progress, *, redacted: bool) -> None:
-    """Render the session into its own folder, and say where."""
+    """Render the session into its own folder, and report the location."""
     shown = without_names(session) if redacted else session
     for name in FORMATS:
         try:
             chosen = renderer(name)
             files = chosen.write([shown], folder / f"report{chosen.suffix}")
-        except Exception as e:  # measured and saved it is: a picture that fails must not undo that
+        except Exception as e:  # the session is saved: an image that fails must not undo that
             why = f"{type(e).__name__}: {one_line(e)}"
             progress.note(msg("report: no {name}: {why}", name=name, why=why))
         else:
@@ -30,9 +30,9 @@ def write(session: Session, folder: Path, progress: Progress, *, redacted: bool)
 
 
 def without_names(session: Session) -> Session:
-    """The session without what identifies the user and the machine."""
+    """Return the session without data that identify the user and the machine."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number that has no name
+    except (KeyError, OSError):  # a container may run under a user id without a name
         user = ""
     return redact(session, user=user)

@@ -1,4 +1,4 @@
-"""Asks for a model's sensitivity to rounding when a row is over its tolerance, once per
+"""Estimates a model's sensitivity to rounding when a row is over its tolerance, once per
 precision."""
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 _ESTIMATE = remote(lambda: tvmscope.models.sensitivity.estimate)
 _BITS = {"float32": 23, "float16": 10, "bfloat16": 7, "tf32": 10}
-"""Of the mantissa, by dtype or math mode."""
+"""Bits of the mantissa, by dtype or math mode."""
 
 
 class Sensitivity:
-    """Remembers the estimates of one prepared model; None as its folder knows nothing."""
+    """Keeps the estimates of one prepared model; without a folder there are none."""
 
     def __init__(self, folder: Path | None, timeout_s: float) -> None:
         self._folder = folder
@@ -31,7 +31,7 @@ class Sensitivity:
         self._known: dict[int, Path | None] = {}
 
     def of(self, task: Task) -> Path | None:
-        """The file with the estimate for the task's precision; None where there can be none."""
+        """Return the file with the estimate for the task's precision; None if there can be none."""
         if self._folder is None:
             return None
         bits = _bits(task.variant.precision)
@@ -44,7 +44,7 @@ class Sensitivity:
         file = folder / f"sensitivity-{bits}.npz"
         try:
             run_within(self._timeout_s, _ESTIMATE, str(folder), str(file), 2.0**-bits)
-        except TvmscopeError:  # without an estimate the tolerance alone decides: the row is wrong
+        except TvmscopeError:  # without an estimate only the tolerance counts: the row is wrong
             return None
         return file
 

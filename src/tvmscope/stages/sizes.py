@@ -1,67 +1,121 @@
-"""Runs an artifact of several sizes: is each size right, and what does it cost?"""
+"""Runs an artifact of several sizes: is each size right, and what does it cost?
+
+A size is timed as users call it, in turns with its kernels called directly, each in a process of
+its own. A size without kernels is timed beside the kernels of the next size.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tvmscope.benchmark.verify import mismatch
+from tvmscope.core.measurement import Measurement
+from tvmscope.core.options import MeasureOptions
 from tvmscope.core.prepared.dynamic import SizeCost
+from tvmscope.core.stats import median_s, ratio_interval
+from tvmscope.measure.interleave import Lane, interleave
+from tvmscope.measure.remote import here
+from tvmscope.measure.turn import alone
+from tvmscope.measure.worker import Worker
 from tvmscope.messages import Text
+from tvmscope.progress import Progress
 from tvmscope.runtime import dynamic
 
-_ROUNDS = 25
-_ROUND_S = 0.01
+Arrays = dict[str, np.ndarray[Any, Any]]
 
 
-def examine(
-    folder: Path, cases: Mapping[int, Path], tolerance: float
-) -> tuple[tuple[SizeCost, ...], dict[int, Text]]:
-    """The costs of sizes with prepared inputs and references, and what is wrong with them.
+@dataclass(frozen=True, kw_only=True)
+class SizeRequest:
+    """What a worker needs to run one size."""
 
-    A size is timed in turns with the artifact of this size alone, or of the next that there is.
-    """
+    folder: Path
+    """The artifact of several sizes."""
+    ready: Path
+    """The prepared model of this size: its inputs and reference outputs."""
+    threads: int
+    direct: bool = False
+    """Call the kernels of this size, or of the next that has kernels, instead of the artifact."""
+
+
+class SizeRunner:
+    """A loaded size with its inputs set."""
+
+    def __init__(self, call: Callable[[], Arrays]) -> None:
+        self.settings: dict[str, str] = {}
+        self._call = call
+
+    def run(self) -> None:
+        """Run once; the outputs are on the host when it returns."""
+        self._call()
+
+    def outputs(self) -> Arrays:
+        """Run once and return the outputs by name."""
+        return self._call()
+
+
+def load(request: SizeRequest) -> SizeRunner:
+    """Load the artifact; called in the worker."""
+    loaded = dynamic.load(request.folder, request.threads)
+    inputs = _read(request.ready / "inputs.npz")
+    if not request.direct:
+        return SizeRunner(partial(loaded, **inputs))
+    size = loaded.size_of(inputs)
+    nearest = min(s for s in loaded.parts if s >= size)
+    if nearest != size:
+        shapes = loaded.dynamic.range.at({n: a.shape for n, a in inputs.items()}, nearest)
+        inputs = {name: np.resize(array, shapes[name]) for name, array in inputs.items()}
+    return SizeRunner(partial(loaded.parts[nearest], **inputs))
+
+
+def find_wrong_sizes(folder: Path, cases: Mapping[int, Path], tolerance: float) -> dict[int, Text]:
+    """What is wrong with the outputs of sizes with prepared inputs and references."""
     loaded = dynamic.load(folder)
-    costs: list[SizeCost] = []
     problems: dict[int, Text] = {}
     for size, ready in cases.items():
-        with np.load(ready / "inputs.npz") as archive:
-            inputs = {name: archive[name] for name in archive.files}
-        found = loaded(**inputs)
-        with np.load(ready / "reference.npz") as reference:
-            for name in reference.files:
-                if problem := mismatch(found[name], reference[name], tolerance):
-                    problems.setdefault(size, problem)
-        nearest = min(s for s in loaded.parts if s >= size)
-        alone = loaded.parts[nearest]
-        whole = inputs
-        if nearest != size:
-            shapes = loaded.dynamic.range.at({n: a.shape for n, a in inputs.items()}, nearest)
-            whole = {n: np.resize(array, shapes[n]) for n, array in inputs.items()}
-        seconds, static_s = _in_turns(
-            partial(loaded, **inputs),
-            partial(alone, **whole),
-        )
-        costs.append(SizeCost(size=size, seconds=seconds, static_s=static_s))
-    return tuple(costs), problems
+        found = loaded(**_read(ready / "inputs.npz"))
+        for name, reference in _read(ready / "reference.npz").items():
+            if problem := mismatch(found[name], reference, tolerance):
+                problems.setdefault(size, problem)
+    return problems
 
 
-def _in_turns(*runs: Callable[[], object]) -> tuple[float, ...]:
-    """Seconds of each, the fastest of many rounds in turns: others may use the machine now."""
-    counts = []
-    for run in runs:
-        start = time.perf_counter()
-        run()
-        counts.append(max(1, int(_ROUND_S / max(time.perf_counter() - start, 1e-9))))
-    times: list[list[float]] = [[] for _ in runs]
-    for _ in range(_ROUNDS):
-        for run, count, kept in zip(runs, counts, times, strict=True):
-            start = time.perf_counter()
-            for _ in range(count):
-                run()
-            kept.append((time.perf_counter() - start) / count)
-    return tuple(min(kept) for kept in times)
+def measure_size(
+    folder: Path,
+    size: int,
+    ready: Path,
+    *,
+    threads: int,
+    options: MeasureOptions,
+    progress: Progress,
+) -> SizeCost:
+    """Time one size in turns with its kernels called directly."""
+    request = SizeRequest(folder=folder, ready=ready, threads=threads)
+    beside = SizeRequest(folder=folder, ready=ready, threads=threads, direct=True)
+    with (
+        Worker(f"size {size}", timeout_s=options.timeout_s) as whole,
+        Worker(f"size {size}, direct", timeout_s=options.timeout_s) as direct,
+    ):
+        whole.load(here(load), request)
+        direct.load(here(load), beside)
+        lanes = [Lane(worker.name, worker) for worker in (whole, direct)]
+        with alone(progress.note):
+            for _ in interleave(lanes, options):
+                pass
+    for lane in lanes:
+        if lane.failure is not None:
+            raise lane.failure
+    found = ratio_interval(lanes[0].rounds_s, lanes[1].rounds_s)
+    limits = (found.lo, found.hi) if found.lo is not None and found.hi is not None else None
+    seconds, static_s = (median_s(Measurement(rounds_s=tuple(lane.rounds_s))) for lane in lanes)
+    return SizeCost(size=size, seconds=seconds, static_s=static_s, ratio=found.ratio, ci95=limits)
+
+
+def _read(file: Path) -> Arrays:
+    with np.load(file) as archive:
+        return {name: archive[name] for name in archive.files}

@@ -1,4 +1,4 @@
-"""What a job runs on: the targets that were asked for, and the threads that every backend gets."""
+"""Determines the requested targets of a job, and the threads that every backend gets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tvmscope.stages.places import cache_folder
 
 
 def threads_of(options: Options) -> int:
-    """The thread count that every backend gets."""
+    """Return the thread count that every backend gets."""
     if options.threads is not None and options.threads < 1:
         raise UsageError(msg("--threads {threads}: give at least 1", threads=options.threads))
     return options.threads or cpu_features.usable_cores()
 
 
 def resolve_targets(options: Options) -> tuple[Target, ...]:
-    """All targets that were asked for, each once and with a label of its own."""
+    """Return all requested targets, each once and with a unique label."""
     cores = threads_of(options)
     return distinct(
         targets.resolve(text, cores=cores, cache=cache_folder()) for text in options.targets

@@ -1,1 +1,4 @@
-"""How values reach the disk: dataclasses as JSON, files that are whole or not there."""
+"""Stores values on disk: dataclasses as JSON, files written atomically.
+
+Every layer that keeps files calls it; it imports no layer above.
+"""

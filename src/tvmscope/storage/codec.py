@@ -1,6 +1,6 @@
-"""Frozen dataclasses to JSON values and back, driven by their type hints.
+"""Converts frozen dataclasses to JSON values and back, by their type hints.
 
-A class with `to_json` and `from_json` has a form of its own.
+A class with `to_json` and `from_json` has its own form.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NONE: Messages = {}
 
 
 def encode(value: Any) -> Any:
-    """A JSON value: dataclasses become objects, tuples arrays, paths strings.
+    """Return a JSON value: dataclasses become objects, tuples arrays, paths strings.
 
-    A message stays one, which is a string; `storage.message_table` keeps what it is made of.
+    A message stays a message, which is a string; `storage.message_table` stores its parts.
     """
     if hasattr(value, "to_json"):
         return value.to_json()
@@ -38,7 +38,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(cls: type[T], data: Any, messages: Messages = _NONE) -> T:
-    """The dataclass `cls` from a JSON object; unknown keys are ignored, missing ones refused.
+    """Return the dataclass `cls` from a JSON object; ignore unknown keys, raise for missing ones.
 
     Texts that are sentences of `messages` become these messages again.
     """
@@ -68,7 +68,7 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 
 def _decode_any(hints: list[Any], data: Any, where: str, messages: Messages) -> Any:
-    """By the first hint that takes it."""
+    """Decode with the first hint that fits."""
     *others, last = hints
     for hint in others:
         try:
@@ -79,7 +79,7 @@ def _decode_any(hints: list[Any], data: Any, where: str, messages: Messages) -> 
 
 
 def _decode(hint: Any, data: Any, where: str, messages: Messages) -> Any:
-    if hint is Any or type(data) is hint:  # most values; a look at the hint costs ten times more
+    if hint is Any or type(data) is hint:  # most values; examining the hint takes ten times longer
         return data
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):

@@ -1,4 +1,4 @@
-"""Writing files: text that is whole or not there, arrays under any name."""
+"""Writes files: text atomically, arrays under any name."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from pathlib import Path
 from typing import Any
 
 _UNPACK = {b"\x1f\x8b": gzip.decompress, b"\xfd7zXZ\0": lzma.decompress}
-"""By what a compressed file begins with."""
+"""The decompressor by a compressed file's first bytes."""
 
 
 def read_text(path: Path) -> str:
-    """A text file; a compressed one is unpacked, whatever its name."""
+    """Read a text file; a compressed one is decompressed, whatever its name."""
     data = path.read_bytes()
     unpack = next((f for start, f in _UNPACK.items() if data.startswith(start)), None)
     try:
         return (unpack(data) if unpack else data).decode("utf-8")
-    except (EOFError, zlib.error, lzma.LZMAError) as e:  # OSError, the last one, goes on by itself
+    except (EOFError, zlib.error, lzma.LZMAError) as e:  # OSError (gzip's other error) propagates
         raise OSError(f"{path} is damaged: {e}") from e
 
 
 def write_compressed(path: Path, text: str) -> None:
-    """Like `write_text_atomic`, packed as the name ends: .xz, else gzip. Equal texts give equal
-    files."""
+    """Write like `write_text_atomic`, compressed as the name's suffix says: .xz, else gzip. Equal
+    texts give equal files."""
     data = text.encode()
     packed = lzma.compress(data, preset=9) if path.suffix == ".xz" else gzip.compress(data, mtime=0)
     _write_atomic(path, packed)
@@ -51,32 +51,32 @@ def _write_atomic(path: Path, data: bytes) -> None:
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files private
         os.replace(temporary, path)
-    except BaseException:  # also an interrupt must leave no scratch file; it goes on below
+    except BaseException:  # even an interrupt must leave no scratch file; it is raised again below
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
 def digest_file(path: Path) -> str:
-    """SHA-256 of a file's content, in hex."""
+    """Return the SHA-256 of a file's content, in hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 _ALIGNMENT = 64
-"""Of arrays in a file, as numpy and TVM want them in memory."""
+"""The alignment of arrays in a file, as numpy and TVM need them in memory."""
 _HEADER = struct.Struct("<26xHH")
 """The lengths of name and extra field at the end of a zip member's local header."""
 _EXTRA = struct.Struct("<HH")
 _PADDING_ID = 0xD935
 """The extra field that zipalign pads with."""
 _ZIP64_BYTES = 20
-"""What `force_zip64` adds to the extra field."""
+"""The bytes that `force_zip64` adds to the extra field."""
 
 
 def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Like np.savez, which takes names as keywords and so cannot hold one called `file`.
+    """Write like np.savez, which takes names as keywords and so cannot store one called `file`.
 
-    The arrays lie at multiples of 64 bytes, so that `map_npz` need not copy them.
+    The arrays are at multiples of 64 bytes, so that `map_npz` need not copy them.
     """
     import numpy as np
 
@@ -91,10 +91,10 @@ def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def map_npz(path: Path) -> dict[str, Any]:
-    """The arrays of an npz file as views of the file itself: processes that read it share memory.
+    """Return the arrays of an npz file as views of the file: processes that read it share memory.
 
-    They can be written to, which copies the pages that are written and leaves the file as it is.
-    A compressed array, or one that is not aligned, is read.
+    They can be written to, which copies the written pages and leaves the file unchanged. A
+    compressed array, or one that is not aligned, is read.
     """
     import numpy as np
 
@@ -116,7 +116,7 @@ def map_npz(path: Path) -> dict[str, Any]:
 
 
 def _mapped(path: Path, stream: Any) -> Any:
-    """The array whose header is next in the stream; None where it cannot be mapped."""
+    """Return the array whose header is next in the stream; None if it cannot be mapped."""
     import numpy as np
 
     read = {

@@ -24,19 +24,19 @@ _QUANTITIES: dict[str, type[Seconds] | type[Bytes]] = {"seconds": Seconds, "byte
 
 
 def table(data: Any) -> list[dict[str, Any]]:
-    """Every message in an encoded value, once, in the order of the file."""
+    """Return every message in an encoded value, once, in the order of the file."""
     found = dict.fromkeys(_messages(data))
     return [{"text": str(message), **_message(message)} for message in found]
 
 
 def read(entries: Any) -> dict[str, Message]:
-    """The messages of a table by their sentences; entries that cannot be read are left out."""
+    """Return the messages of a table by their sentences; unreadable entries are skipped."""
     found: dict[str, Message] = {}
     for entry in entries if isinstance(entries, list) else ():
         try:
             found[entry["text"]] = _read_message(entry)
         except (LookupError, TypeError, ValueError, AttributeError):
-            continue  # of a later version, or damaged: its sentence still stands where it is used
+            continue  # from a later version, or damaged: its sentence is still in the text
     return found
 
 

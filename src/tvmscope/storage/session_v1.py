@@ -1,6 +1,6 @@
 """Reads sessions of schema 1, which named a row by its label: finds the key of each label.
 
-The rules for names are those of the versions that wrote such files; nothing else may parse a label.
+The rules for names are those of the versions that wrote such files; nothing else parses a label.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _SHORT = {"fp16": "float16", "bf16": "bfloat16"}
 
 Json = dict[str, Any]
 _Place = tuple[str, str]
-"""The label of a variant, and that of a target."""
+"""The labels of a variant and of a target."""
 
 
 def upgraded(data: Json) -> Json:
-    """The same session in the form of schema 2."""
+    """Return the same session in the form of schema 2."""
     rows = [_row(row) for row in _objects(data, "results")]
     keys = {(_label(key["variant"]), key["target"]): key for key in map(_key_of, rows)}
     named = {
@@ -64,7 +64,7 @@ def _key_of(row: Json) -> Json:
 def _key(
     item: Json, known: dict[_Place, Json], backend: str = "backend", target: str = "target"
 ) -> Json | None:
-    """The key of the row that an item names; None where it names none."""
+    """Return the key of the row that an item names; None if it names none."""
     place = str(item.get(backend, "")), str(item.get(target, ""))
     if place == ("", ""):
         return None
@@ -72,7 +72,7 @@ def _key(
 
 
 def _alone(label: str, target: str) -> Json:
-    """The key of a row that has no result: all that is known of it is its label."""
+    """Return the key of a row without a result, of which only the label is known."""
     backend, *words = label.split(" ")
     variant: Json = {"backend": backend, "family": _family(backend)}
     if words and words[0] in _SHORT:

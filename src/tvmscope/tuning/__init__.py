@@ -1,4 +1,4 @@
-"""Searches for faster kernels, keeps what was measured, and proves what it uses.
+"""Searches for faster kernels, stores the measurements, and validates its choices.
 
-`job/` is what the command line and other jobs call; `run` is what its parts share.
+`job/` is called by the command line and other jobs; its parts share `run`.
 """

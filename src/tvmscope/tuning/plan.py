@@ -1,7 +1,7 @@
 """Plans what is worth tuning: each task's share of the model, its roof, and its cost.
 
-The roof says what no schedule can beat. What a search may hope for is an assumption: as near its
-roof as the best kernel of the same rule in the same model, and three quarters of it at the least.
+The roof is a limit for every schedule. The expected result of a search is an assumption: as near
+its roof as the best kernel of the same rule in the same model, and at least three quarters of it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tvmscope.core.tuning import Candidate, Trial, TuningTask, because
 from tvmscope.messages import Text, msg
 
 SMALL = 0.002
-"""Tasks below this share of the model are left alone: halving one would gain a thousandth."""
+"""Tasks below this share of the model are not tuned: halving one would gain a thousandth."""
 AT_ROOF = 0.95
-"""Roofs repeat within a few percent; above this share there is nothing to measure."""
+"""Roofs repeat within a few percent; above this share there is nothing to gain."""
 TRIAL_S = 0.26
-"""Assumed until a search has measured it: building and timing one candidate (230 a minute, as in
-ResNet-50's run of docs/benchmarks.md)."""
+"""The assumed time to build and time one candidate, until a search has measured it (230 a minute,
+as in ResNet-50's run of docs/benchmarks.md)."""
 HOPED = 0.75
-"""The share of its roof that any kernel is assumed to be able to reach."""
+"""The share of its roof that any kernel is assumed to reach."""
 SECOND_LAYER_TRIALS = 64
-"""What a search with MetaSchedule is counted as; its space has no end."""
+"""The number of trials assumed for MetaSchedule, whose space is unlimited."""
 
 
 class Floor(NamedTuple):
-    """What the roofs allow a kernel for all its calls, and which roof it is."""
+    """The least time that the roofs allow for all calls of a kernel, and the limiting roof."""
 
     least_s: float
     by: Literal["compute", "memory"]
@@ -39,55 +39,55 @@ class Floor(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTask:
-    """A task as the untuned model runs it."""
+    """A task with its times in the untuned model."""
 
     task: TuningTask
     total_s: float
-    """Of all calls in one run."""
+    """The time of all calls in one run."""
     share: float
-    """Of the model's time from end to end."""
+    """The share of the model's end-to-end time."""
     least_s: float
-    """What the roof allows for all calls; 0 where no roof is known."""
+    """The least time that the roof allows for all calls; 0 if no roof is known."""
     floors: tuple[Floor, ...] = ()
-    """Of the task's lowerings, each in its own work; none where no roof is known."""
+    """The floors of the task's lowerings, each by its own work; none if no roof is known."""
     tried: int = 0
     reachable: float = HOPED
-    """The share of the roof that it is assumed to come to."""
+    """The share of the roof that it is assumed to reach."""
     reason: Text | None = None
-    """Why it is not tuned."""
+    """Why the task is not tuned."""
 
     @property
     def roof_share(self) -> float | None:
-        """How much of what the roof allows it reaches now."""
+        """The share of its roof that it reaches now."""
         return self.least_s / self.total_s if self.least_s and self.total_s else None
 
     def floor_of(self, candidate: Candidate) -> Floor | None:
-        """What the roofs allow the kernel that a candidate is."""
+        """Return the floor of a candidate's kernel."""
         index = self.task.lowerings.index(self.task.lowering_for(candidate))
         return self.floors[index] if self.floors else None
 
     @property
     def headroom_s(self) -> float:
-        """What could be saved per run of the model, at the very most."""
+        """The largest possible saving per run of the model."""
         return max(0.0, self.total_s - self.least_s)
 
     @property
     def expected_s(self) -> float | None:
-        """What would be saved if it came as near its roof as is hoped for."""
+        """The saving if the task reaches the assumed share of its roof."""
         if self.roof_share is None:
             return None
         return max(0.0, self.total_s * (1 - self.roof_share / self.reachable))
 
     @property
     def left(self) -> int:
-        """Candidates that a search would try."""
+        """The candidates that a search would try."""
         if len(self.task.candidates) <= 1:
             return SECOND_LAYER_TRIALS
         return max(0, len(self.task.candidates) - self.tried)
 
     @property
     def expected_per_minute_s(self) -> float | None:
-        """Expected saving per minute of search."""
+        """The expected saving per minute of search."""
         if self.expected_s is None or self.left == 0:
             return None
         return self.expected_s / (self.left * TRIAL_S / 60.0)
@@ -102,9 +102,9 @@ def make_plan(
     second_layer: bool = True,
     tried: Callable[[TuningTask], int] = lambda _: 0,
 ) -> list[PlannedTask]:
-    """All tasks, identical ones as one, those with the most to gain first.
+    """Return all tasks, identical ones merged, those with the most to gain first.
 
-    Without a profile no time is known (it is 0), and those with the most to compute come first.
+    Without a profile no times are known (they are 0), and those with the most work come first.
     """
     if profile is None or limits is None:
         unknown = [
@@ -127,7 +127,7 @@ def make_plan(
 
 
 def merged(tasks: Iterable[TuningTask]) -> list[TuningTask]:
-    """Identical workloads become one task with the calls of all."""
+    """Merge identical workloads into one task with the calls of all."""
     found: dict[str, TuningTask] = {}
     for task in tasks:
         if (known := found.get(task.key)) is None:
@@ -139,7 +139,7 @@ def merged(tasks: Iterable[TuningTask]) -> list[TuningTask]:
 
 
 def profile_of(tasks: Sequence[TuningTask], trials: Iterable[Trial], key: RowKey) -> Profile:
-    """What a run takes by its kernels alone, each measured by itself; failed ones are left out."""
+    """Return a profile from kernels that were measured alone; failed ones are left out."""
     by_key = {task.key: task for task in merged(tasks)}
     kernels = tuple(
         KernelTime(
@@ -167,7 +167,7 @@ def _flops(task: TuningTask) -> float:
 
 
 def _sum(kernels: Sequence[KernelTime], name: str) -> KernelTime:
-    """A kernel over all source operators that it computes."""
+    """Return a kernel's sum over all source operators that it computes."""
     same = [k for k in kernels if k.name == name]
     return replace(same[0], calls=sum(k.calls for k in same), total_s=sum(k.total_s for k in same))
 
@@ -180,7 +180,7 @@ def _planned(
     works = [(task.flops, task.bytes), *((x.flops, x.bytes) for x in task.lowerings[1:])]
     floors = tuple(_floor(task, total_s, *work, limits) for work in works)
     least_s = floors[0].least_s
-    if least_s > total_s * TOLERANCE:  # impossible: measured on a busy machine, they say nothing
+    if least_s > total_s * TOLERANCE:  # impossible: roofs measured on a busy machine mean nothing
         least_s, floors = 0.0, ()
     return PlannedTask(
         task=task,
@@ -195,9 +195,9 @@ def _planned(
 def _floor(
     task: TuningTask, total_s: float, flops: float | None, size: float | None, limits: Limits
 ) -> Floor:
-    """What no schedule can beat: arithmetic at the compute roof, data from the fastest memory that
-    holds it all. (A profile holds a kernel against the memory its time points to, which would call
-    a slow kernel that fits a small cache bound by a larger one.)"""
+    """Return the limit of every schedule: arithmetic at the compute roof, data from the fastest
+    memory that holds it all. (A profile compares a kernel with the memory that its time suggests,
+    which would call a slow kernel that fits a small cache bound by a larger one.)"""
     work = KernelTime(
         name=task.kernel,
         source_ops=(),
@@ -212,7 +212,7 @@ def _floor(
         holding = [x for x in limits.levels if x.size_bytes is None or x.size_bytes >= each]
         level = holding[-1] if holding else limits.levels[0]  # from slow to fast
         memory_s = work.bytes / level.bytes_per_s
-    if memory_s > work.total_s:  # the caches are larger than was probed
+    if memory_s > work.total_s:  # the caches are larger than measured
         memory_s = limits.memory_s(work) or 0.0
     return max(Floor(memory_s, "memory"), Floor(compute_s, "compute"))
 

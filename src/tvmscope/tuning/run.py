@@ -1,4 +1,4 @@
-"""One tuning run: what it works on, and what it knows about the untuned model."""
+"""One tuning run: its subject, and the facts about the untuned model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvmscope.tuning.trials.workshop import Workshop
 
 @dataclass(kw_only=True)
 class Tuned:
-    """A job that tunes, with its session as it grows, and what it needs besides."""
+    """A job that tunes, with its growing session, and its further data."""
 
     job: Job
     target: Target
@@ -27,17 +27,17 @@ class Tuned:
     database: Database
     began: float
     row: PlannedRow
-    """The untuned model's."""
+    """The untuned model's row."""
     builder: Builder | None = None
     workshop: Workshop | None = None
     profile: Profile | None = None
-    """Of the untuned model; None where nothing can run it."""
+    """The profile of the untuned model; None if nothing can run it."""
     weights_bytes: int = 0
-    """Of the untuned artifact, which is little else than weights; a GPU's are not kept cold."""
+    """The size of the untuned artifact, which is mostly weights; a GPU's are not kept cold."""
     build_s: float = 0.0
-    """What compiling the untuned model took; the tuned one takes as long."""
+    """The time to compile the untuned model; the tuned one takes as long."""
     load_s: float = 0.0
-    """What loading and profiling the untuned model took: loading and verifying takes no longer."""
+    """The time to load and profile the untuned model: loading and verifying takes no longer."""
 
     @property
     def threads(self) -> int:
@@ -50,10 +50,10 @@ class Tuned:
 
     @property
     def config(self) -> CompileOptions:
-        """Of the untuned model."""
+        """The options of the untuned model."""
         options = self.job.options
         return replace(options.compile, precision=options.precisions[0], choices={})
 
     def spent_s(self) -> float:
-        """Since the start of everything."""
+        """Return the time since the start."""
         return time.monotonic() - self.began

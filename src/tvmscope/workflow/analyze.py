@@ -1,32 +1,42 @@
 """The main job, from a model to a saved session. Read this file first: it is the product's plan.
 
-load -> plan the rows (and search, for stock TVM tuned) -> compile each -> verify, measure in turns
-and compare -> say what diverges first, where something does -> profile kernel by kernel -> diagnose
--> (fix, and measure again) -> save -> report
+1. load the model, in a worker process
+2. plan the rows of the table, and search schedules for stock TVM where its tuned row is asked for
+3. build the rows that are compiled here
+4. measure the rows: verify the outputs, time all rows in turns, compare them
+5. explain wrong rows: which operator diverges first
+6. profile the rows, kernel by kernel
+7. diagnose why rows are slow
+8. fix: build, verify and measure what the diagnosis proposes, and keep what helps
+9. save the session as a complete one, and write its reports
+
+The session is saved after each step, so that an interrupted job keeps what it has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from tvmscope.benchmark.plan import Entry
 from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages.build import build_rows
-from tvmscope.stages.facts import diagnosed
-from tvmscope.stages.job import Job, begun
+from tvmscope.stages.diagnose import diagnose_session
+from tvmscope.stages.job import Job, loaded_job
+from tvmscope.stages.measure_rows import framework_outputs, measure_rows, unmeasured
 from tvmscope.stages.options import Options
-from tvmscope.stages.planning.plan import plan_rows, without_needless_export
+from tvmscope.stages.planning.plan import plan_rows, with_needed_export
 from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.stages.profile import profile_rows
-from tvmscope.stages.race import by_framework, not_yet, race
 from tvmscope.stages.targets import resolve_targets
-from tvmscope.tuning.job.stock import with_searched
+from tvmscope.tuning.job.stock import search_rows
 from tvmscope.tuning.job.tune import tune
 from tvmscope.tuning.records.lookup import records_of
-from tvmscope.workflow.bisecting.bisect import suspect
+from tvmscope.workflow.bisecting.bisect import explain_wrong_rows
 from tvmscope.workflow.fixing.fix import fix_rows
 
 
@@ -35,54 +45,66 @@ def analyze(model: Any, options: Options, progress: Progress | None = None) -> S
     progress = progress or Silent()
     if options.fix and not options.profile:
         raise UsageError(msg("--fix needs kernel profiles: omit --no-profile"))
-    where = resolve_targets(options)
-    options = without_needless_export(options, where)
-    place = "+".join(target.device for target in where)
-    with begun(model, options, where, place, progress) as job:
+    targets = resolve_targets(options)
+    options = with_needed_export(options, targets)
+    label = "+".join(target.device for target in targets)
+    with loaded_job(model, options, targets, label, progress) as job:
         if options.tune_first:
             _tune_first(model, job)
-        return measure(job)
+        return analyze_loaded(job)
 
 
-def measure(job: Job) -> Session:
-    """What is done with a loaded model; each step is on disk, also when the next is interrupted."""
-    options = job.options
-    rows = build_and_race(job)
-    _say_what_diverges(job)
-    if options.profile:
+def analyze_loaded(job: Job) -> Session:
+    """The steps behind loading."""
+    rows = plan(job)
+    entries = build(job, rows)
+    measure(job, entries)
+    explain_wrong(job)
+    if job.options.profile:
         job.keep_each(profile_rows(job, rows))
-    if options.fix:
-        job.keep(diagnosed(job.session))
+    job.keep(diagnose_session(job.session))
+    if job.options.fix:
         job.keep_each(fix_rows(job, rows))  # a prediction is saved before its fix is built
-    job.keep(diagnosed(job.session))
-    return job.finish()
+        job.keep(diagnose_session(job.session))
+    session = job.save_complete()
+    job.write_reports()
+    return session
 
 
-def build_and_race(job: Job) -> list[PlannedRow]:
-    """Plan, compile, verify, time and compare the rows; the session has the results."""
-    options, ready = job.options, job.ready
-    rows = plan_rows(options, job.session.targets, ready.model.format, records_of(options.db))
-    rows = with_searched(rows, job)
-    built = build_rows(
-        rows, ready, options, job.artifacts, job.progress,
-        on_update=lambda entries: job.keep_race(not_yet(entries)),
+def plan(job: Job) -> list[PlannedRow]:
+    """The rows that were asked for; those of stock TVM tuned with what a search finds for them."""
+    options, model = job.options, job.ready.model
+    rows = plan_rows(options, job.session.targets, model.format, records_of(options.db))
+    return search_rows(rows, job)
+
+
+def build(job: Job, rows: Sequence[PlannedRow]) -> Sequence[Entry]:
+    """An entry for each row, with the artifact where the row is compiled here."""
+    return build_rows(
+        rows, job.ready, job.options, job.artifacts, job.progress,
+        on_update=lambda entries: job.keep_measured(unmeasured(entries)),
     )  # fmt: skip
-    raced = race(
-        built, options, by_framework(ready), job.progress,
-        on_update=job.keep_race, log_dir=job.logs,
+
+
+def measure(job: Job, entries: Sequence[Entry]) -> None:
+    """Verify, time and compare the rows; the session gets results and comparisons."""
+    measured = measure_rows(
+        entries, job.options, framework_outputs(job.ready), job.progress,
+        on_update=job.keep_measured, log_dir=job.logs,
     )  # fmt: skip
-    job.keep_race(raced)
-    return rows
+    job.keep_measured(measured)
+
+
+def explain_wrong(job: Job) -> None:
+    """A warning for each row that failed verification: which operator diverges first."""
+    found = explain_wrong_rows(
+        job.session, job.ready, job.options, job.folder / "bisect", job.progress
+    )
+    job.keep(replace(job.session, warnings=(*job.session.warnings, *found)))
 
 
 def _tune_first(model: Any, job: Job) -> None:
-    """Tune in a session of its own; the records that it leaves become a row of this one."""
+    """Tune in a separate session; its records become a row of this one."""
     own = job.options.output / "tuning" if job.options.output else None
     tuned = tune(model, replace(job.options, output=own), job.progress)
     job.session = replace(job.session, tuning=tuned.tuning, warnings=tuned.warnings)
-
-
-def _say_what_diverges(job: Job) -> None:
-    """Warnings about rows that failed verification."""
-    found = suspect(job.session, job.ready, job.options, job.folder / "bisect", job.progress)
-    job.keep(replace(job.session, warnings=(*job.session.warnings, *found)))

@@ -1,4 +1,4 @@
-"""Measure one or several models; a model that fails is a row of the summary, not the end."""
+"""Measures one or several models; a model that fails becomes a row of the summary."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tvmscope.workflow.suiting.problems import find
 from tvmscope.workflow.suiting.run import run_suite
 
 FOLDER_TIMEOUT_S = 3600.0
-"""For a model among several, from loading to the last round."""
+"""The time limit for a model among several, from loading to the last round."""
 
 
 def expand(models: list[str]) -> list[str]:
-    """Folders become the model files below them, in order of name."""
+    """Replace folders by the model files below them, in order of name."""
     found: list[str] = []
     for model in models:
         if Path(model).is_dir():
@@ -44,9 +44,9 @@ def bench_folder(
     *,
     done: list[Session] | None = None,
 ) -> list[Session]:
-    """A session per model, measured as a suite does: isolated, and resumable in its folder.
+    """Return a session per model, measured like a suite: isolated, and resumable in its folder.
 
-    `done` receives each session when it is there: an interruption leaves it filled.
+    `done` receives each session as it is finished: an interruption leaves it filled.
     """
     started = datetime.now(UTC)
     folder = options.output or places.session_folder("bench", "suite", started)
@@ -64,10 +64,10 @@ def bench_folder(
 
 
 def _examined(done: list[Session], source: str, options: Options, progress: Progress) -> Examined:
-    """What `analyze` does with a model; a failure is a session too."""
+    """Do what `analyze` does with a model; a failure also becomes a session."""
     try:
         done.append(analyze(source, options, progress))
-    except Exception as e:  # it goes on to its row; the session is for the table
+    except Exception as e:  # it is raised again for its row; the session is for the table
         done.append(_failed(source, options, one_line(e)))
         raise
     return Examined(session=done[-1])
@@ -80,9 +80,9 @@ def bench_models(
     *,
     done: list[Session] | None = None,
 ) -> list[Session]:
-    """A session per model. A single model's failure is raised; among several it is recorded.
+    """Return a session per model. A single model's failure is raised; among several it is recorded.
 
-    `done` receives each of several sessions when it is there: an interruption leaves it filled.
+    `done` receives each of several sessions as it is finished: an interruption leaves it filled.
     """
     progress = progress or Silent()
     if len(models) == 1:
@@ -107,7 +107,7 @@ def _own_folder(options: Options, name: str, index: int) -> Path | None:
 
 
 def _failed(name: str, options: Options, reason: Text) -> Session:
-    """A session that says why its model could not be measured."""
+    """Return a session that says why its model could not be measured."""
     started = datetime.now(UTC)
     model = Model(
         name=Path(name).name,

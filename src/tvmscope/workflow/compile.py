@@ -1,4 +1,4 @@
-"""Compile a model into an artifact folder, and nothing else."""
+"""Compiles a model into an artifact folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tvmscope.workflow.compile_sizes import compile_sizes
 def compile_model(
     model: Any, output: Path, options: Options, progress: Progress | None = None
 ) -> Artifact:
-    """One target, one precision, one pipeline; cross-compiling needs no device."""
+    """Compile for one target, precision and pipeline; cross-compiling needs no device."""
     progress = progress or Silent()
     check_one(options)
     places.claim(output, force=options.force, marker=META)
@@ -70,10 +70,12 @@ def _compiled(
 ) -> Artifact:
     threads = threads_of(options)
     with loaded(model, with_export(options, wanted=False), progress) as ready:
-        progress.stage("compile", f"{ready.model.name} for {target.label}")
+        progress.stage(
+            msg("compile"), msg("{model} for {target}", model=ready.model.name, target=target.label)
+        )
         with Builder(ready, threads, progress) as builder:
             artifact = builder.build(output, target, config)
-        # what was drawn because a server was not reached may be downloaded the next time
+        # weights that are random because a server was unreachable may be downloaded next time
         if source and (options.load.offline or ready.model.weights != "random"):
             remember_source(source, ready, target, config, threads)
     return artifact

@@ -1,4 +1,4 @@
-"""Compile a model for a dimension that varies: one artifact with kernels for several sizes."""
+"""Compiles a model for a dimension that varies: one artifact with kernels for several sizes."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared
-from tvmscope.core.prepared.dynamic import Dynamic, DynamicRange, parse_dynamic
+from tvmscope.core.prepared.dynamic import Dynamic, DynamicRange, SizeCost, parse_dynamic
 from tvmscope.errors import BuildError, UsageError
-from tvmscope.measure.remote import remote
+from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_within
-from tvmscope.messages import msg
+from tvmscope.messages import msg, msgn
 from tvmscope.progress import Progress
+from tvmscope.quantities import format_s
 from tvmscope.runtime import dynamic as dynamics
 from tvmscope.runtime.artifact import read
 from tvmscope.stages.builder import Builder
 from tvmscope.stages.load import prepared
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import with_export
+from tvmscope.stages.sizes import find_wrong_sizes, measure_size
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.records.lookup import find_choices
-from tvmscope.units import format_s
 
-if TYPE_CHECKING:
-    import tvmscope.stages.sizes
-
-_EXAMINE = remote(lambda: tvmscope.stages.sizes.examine)
+_WRONG_SIZES = here(find_wrong_sizes)
 _TIMEOUT_S = 3600.0
+_DURATION_S = 2.0
+"""Of measuring, per size and side: what is measured are the calls around the kernels."""
 _SHARE = 1.3
-"""Weights of all sizes together should not be larger than this, in units of those of one size."""
+"""The weights of all sizes together should not exceed this, relative to those of one size."""
 
 
 def compile_sizes(model: Any, output: Path, options: Options, progress: Progress) -> Artifact:
-    """Compile and verify each size that matters, then one between them; weights are shared."""
+    """Compile and verify each listed size, then one between them; weights are shared."""
     (target,) = resolve_targets(options)
     if target.kind != "llvm":
         raise UsageError(msg("--dynamic compiles for CPUs only; give --target cpu"))
@@ -48,7 +48,9 @@ def compile_sizes(model: Any, output: Path, options: Options, progress: Progress
         shapes = example.model.shapes
         ready: dict[int, Prepared] = {}
         for size in (*wanted.sizes, *_between(wanted)):
-            progress.stage("load", f"{example.model.name}, size {size}")
+            progress.stage(
+                msg("load"), msg("{model}, size {size}", model=example.model.name, size=size)
+            )
             load = replace(options.load, shapes=wanted.at(shapes, size), batch_size=None)
             ready[size] = stack.enter_context(prepared(model, replace(options, load=load)))
         base = shapes[wanted.places[0][0]][wanted.places[0][1]]
@@ -64,7 +66,13 @@ def compile_sizes(model: Any, output: Path, options: Options, progress: Progress
             choices=options.compile.choices or find_choices(options.db, target, threads).choices,
         )
         for size in wanted.sizes:
-            progress.stage("compile", f"{example.model.name} for {target.label}, size {size}")
+            told = msg(
+                "{model} for {target}, size {size}",
+                model=example.model.name,
+                target=target.label,
+                size=size,
+            )
+            progress.stage(msg("compile"), told)
             with Builder(ready[size], threads) as builder:
                 builder.build(dynamics.folder_of(output, plan, size), target, config)
         plan = replace(plan, weights_share=dynamics.share_weights(output, plan))
@@ -92,14 +100,14 @@ def _checked(wanted: DynamicRange, example: Prepared) -> DynamicRange:
 
 
 def _between(wanted: DynamicRange) -> tuple[int, ...]:
-    """A size without kernels of its own, in the widest gap."""
+    """Return a size without its own kernels, in the widest gap."""
     sizes = (wanted.low - 1, *wanted.sizes)
     low, high = max(pairwise(sizes), key=lambda pair: pair[1] - pair[0])
     return ((low + high) // 2,) if high - low > 1 else ()
 
 
 def _output_axes(ready: Mapping[int, Prepared]) -> dict[str, int | None]:
-    """The axis of each output along which it is as long as the size that varies."""
+    """Return the axis of each output whose length is the size that varies."""
     first, *others = ready
     axes: dict[str, int | None] = {}
     for spec in ready[first].model.outputs:
@@ -122,23 +130,49 @@ def _examined(
     output: Path, plan: Dynamic, ready: Mapping[int, Prepared], options: Options, progress: Progress
 ) -> Dynamic:
     """With what each size costs, and the way in which sizes between them are right."""
-    progress.stage("verify", f"{len(plan.range.sizes)} sizes")
+    progress.stage(msg("verify"), msgn("{count} size", "{count} sizes", len(plan.range.sizes)))
     tolerance = options.tolerance or options.precisions[0].tolerance
     own = {size: ready[size].folder for size in plan.range.sizes}
-    costs, problems = run_within(_TIMEOUT_S, _EXAMINE, output, own, tolerance)
-    if problems:
+    if problems := run_within(_TIMEOUT_S, _WRONG_SIZES, output, own, tolerance):
         size, problem = next(iter(problems.items()))
         raise BuildError(msg("size {size} is wrong: {problem}", size=size, problem=problem))
     between = {size: ready[size].folder for size in _between(plan.range)}
+    costs = _costs(output, own, options, progress)
     along = all(axis == 0 for _, axis in plan.range.places)
     ways: tuple[Literal["split", "pad"], ...] = ("split", "pad") if along else ("pad", "split")
     for way in ways if between else ():
         tried = replace(plan, rest=way)
         dynamics.save(tried, output)
-        more, problems = run_within(_TIMEOUT_S, _EXAMINE, output, between, tolerance)
-        if not problems:
-            return replace(tried, costs=(*costs, *more))
-    return replace(plan, costs=tuple(costs))
+        if not run_within(_TIMEOUT_S, _WRONG_SIZES, output, between, tolerance):
+            return replace(tried, costs=costs + _costs(output, between, options, progress))
+    return replace(plan, costs=costs)
+
+
+def _costs(
+    output: Path, cases: Mapping[int, Path], options: Options, progress: Progress
+) -> tuple[SizeCost, ...]:
+    """What each size costs, measured one size after the other."""
+    measure = replace(options.measure, duration_s=min(options.measure.duration_s, _DURATION_S))
+    found = []
+    for size, ready in cases.items():
+        progress.stage(msg("measure"), msg("size {size}", size=size))
+        found.append(
+            measure_size(
+                output,
+                size,
+                ready,
+                threads=threads_of(options),
+                options=measure,
+                progress=progress,
+            )
+        )
+    return tuple(found)
+
+
+def _ratio(cost: SizeCost) -> str:
+    ratio = cost.seconds / cost.static_s if cost.ratio is None else cost.ratio
+    limits = "" if cost.ci95 is None else f" [{cost.ci95[0]:.2f}, {cost.ci95[1]:.2f}]"
+    return f"{ratio:.2f}x{limits}"
 
 
 def _tell(plan: Dynamic, progress: Progress) -> None:
@@ -146,11 +180,11 @@ def _tell(plan: Dynamic, progress: Progress) -> None:
         own = cost.size in plan.range.sizes
         progress.note(
             msg(
-                "size {size}: {time} a run, {ratio:.2f}x of a build for {what}",
+                "size {size}: {time} a run, {ratio} the time of {what}",
                 size=cost.size,
                 time=format_s(cost.seconds),
-                ratio=cost.seconds / cost.static_s,
-                what=msg("this size alone") if own else msg("the next size"),
+                ratio=_ratio(cost),
+                what=msg("its kernels alone") if own else msg("the kernels of the next size"),
             )
         )
     rest = {

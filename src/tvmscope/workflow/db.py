@@ -1,4 +1,4 @@
-"""What `tvmscope db` does: lists, shows, merges, prunes, exports, imports and verifies records."""
+"""The jobs of `tvmscope db`: list, show, merge, prune, export, import and verify records."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from tvmscope.core.tuning import Trial
+from tvmscope.core.tuning import SHIPPED_NAME, Trial
 from tvmscope.errors import TuneError, UsageError
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
 from tvmscope.messages import msg
 from tvmscope.tuning.records import functions, trace_export, upkeep
 from tvmscope.tuning.records import lookup as records
-from tvmscope.tuning.records.database import SHIPPED_NAME, Database, read
+from tvmscope.tuning.records.database import Database, read
 from tvmscope.tuning.records.lines import to_line
 from tvmscope.tuning.records.trace_export import TraceRecord
 from tvmscope.tuning.records.upkeep import Fault, Moved, Pruned, Report
@@ -24,22 +24,22 @@ _WRITE = here(trace_export.write)
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which records a command is about."""
+    """The records that a command is about."""
 
     db: str | None = None
     target: str | None = None
-    """A target's label or the beginning of one: `cpu`, `cpu:znver4`."""
+    """A target's label or its prefix: `cpu`, `cpu:znver4`."""
     workload: str | None = None
     """A part of the workload's name."""
 
     def databases(self) -> list[Database]:
-        """The files; one that was named must be there."""
+        """Return the files; a named one must exist."""
         if self.db not in (None, records.OFF) and not Path(str(self.db)).exists():
             raise UsageError(msg("there is no database {db}", db=self.db))
         return records.databases(self.db)
 
     def takes(self, trial: Trial) -> bool:
-        """Whether a trial is meant."""
+        """Whether a trial is selected."""
         label = trial.target.label
         named = self.target is None or label == self.target or label.startswith(f"{self.target}:")
         return named and (self.workload or "") in trial.workload
@@ -47,7 +47,7 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadSummary:
-    """What a file holds for one workload, target and number of threads."""
+    """The content of a file for one workload, target and number of threads."""
 
     workload: str
     target: str
@@ -57,7 +57,7 @@ class WorkloadSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSummary:
-    """What a file holds."""
+    """The content of a file."""
 
     name: str
     path: str
@@ -72,12 +72,12 @@ class FileSummary:
 
     @property
     def trials(self) -> int:
-        """Everything that it holds."""
+        """The number of all its trials."""
         return sum(row.summary.trials + row.summary.validated for row in self.rows)
 
 
 def summaries(chosen: Selection) -> list[FileSummary]:
-    """What each file holds."""
+    """Return the content of each file."""
     return [_summary(database, chosen) for database in chosen.databases()]
 
 
@@ -102,7 +102,7 @@ def _summary(database: Database, chosen: Selection) -> FileSummary:
 
 
 def fastest(chosen: Selection, top: int) -> list[tuple[str, Trial]]:
-    """The fastest trials of each workload that is meant, each with its file's name."""
+    """Return the fastest trials of each selected workload, each with its file's name."""
     groups: dict[upkeep.Group, list[tuple[float, str, Trial]]] = {}
     for database in chosen.databases():
         for trial in _readable(database, chosen):
@@ -120,7 +120,7 @@ def _readable(database: Database, chosen: Selection) -> Iterator[Trial]:
 
 
 def merge(sources: list[Path], output: Path, *, force: bool) -> Moved:
-    """Several files into one new one."""
+    """Merge several files into a new one."""
     _must_exist(sources)
     if output.exists() and not force:
         raise UsageError(msg("{output} exists; --force adds to it", output=output))
@@ -130,13 +130,13 @@ def merge(sources: list[Path], output: Path, *, force: bool) -> Moved:
 
 
 def prune(file: Path, keep: int, *, yes: bool) -> Pruned:
-    """Keep the best; the file as it was stays beside it unless `yes`."""
+    """Keep the best; the original file stays beside it unless `yes`."""
     _must_exist([file])
     return upkeep.prune(file, keep, backup=None if yes else _free(file))
 
 
 def _free(file: Path) -> Path:
-    """A name for a backup that is not taken."""
+    """Return a free name for a backup."""
     backup, count = file.with_name(f"{file.name}.bak"), 1
     while backup.exists():
         count += 1
@@ -145,7 +145,7 @@ def _free(file: Path) -> Path:
 
 
 def lines(chosen: Selection, output: Path | None) -> Iterator[bytes]:
-    """The records that are meant, as lines; the functions of traces go along with a file."""
+    """Yield the selected records as lines; the functions of traces are copied with a file."""
     for database in chosen.databases():
         for trial in _readable(database, chosen):
             if output is not None:
@@ -154,15 +154,15 @@ def lines(chosen: Selection, output: Path | None) -> Iterator[bytes]:
 
 
 def best_lines(chosen: Selection) -> Iterator[bytes]:
-    """Of the records that are meant those that builds would use; traces without their functions,
-    which builds do not need."""
+    """Yield the selected records that builds would use; traces without their functions, which
+    builds do not need."""
     found = (trial for database in chosen.databases() for trial in _readable(database, chosen))
     return map(to_line, upkeep.best(found))
 
 
 @dataclass(kw_only=True)
 class Exported:
-    """What a MetaSchedule database was made of."""
+    """The numbers of an export to a MetaSchedule database."""
 
     written: int = 0
     without_trace: int = 0
@@ -171,7 +171,7 @@ class Exported:
 
 
 def to_metaschedule(chosen: Selection, folder: Path) -> Exported:
-    """Write the trace records that are meant as a MetaSchedule database into a new folder."""
+    """Write the selected trace records as a MetaSchedule database into a new folder."""
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(msg("{folder} is not empty; give a new folder", folder=folder))
     done, found = Exported(), list[TraceRecord]()
@@ -205,7 +205,7 @@ def to_metaschedule(chosen: Selection, folder: Path) -> Exported:
 
 
 def take_in(file: Path, db: str | None) -> dict[str, Moved]:
-    """Add a file's records to the user's, each to its own target's file; by file what was done."""
+    """Add a file's records to the user's, each to its own target's file; return counts by file."""
     _must_exist([file])
     rejected = list[Fault]()
     places: dict[Path, list[Trial]] = {}
@@ -220,7 +220,7 @@ def take_in(file: Path, db: str | None) -> dict[str, Moved]:
 
 
 def verify(files: list[Path], db: str | None) -> dict[str, Report]:
-    """What is wrong in each file; without files, in all that are searched."""
+    """Return the faults of each file; without files, of all that are searched."""
     _must_exist(files)
     found = files or [database.path for database in Selection(db=db).databases()]
     return {str(file): upkeep.verify(file) for file in found}

@@ -1,4 +1,4 @@
-"""Explains what is saved: the findings of a session, the kernels of a session or an artifact."""
+"""Explains saved results: the findings of a session, the kernels of a session or an artifact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvmscope.errors import UsageError
 from tvmscope.measure.remote import remote
 from tvmscope.measure.worker import run_isolated
 from tvmscope.messages import msg
-from tvmscope.stages.facts import diagnosed
+from tvmscope.stages.diagnose import diagnose_session
 from tvmscope.stages.places import ARTIFACTS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _MOST_NAMES = 8
 def explain(path: Path) -> Session:
     """Return the session at `path` with the findings of today's rules; an artifact has only
     kernels."""
-    return diagnosed(_of_artifact(path) if _is_artifact(path) else load(path))
+    return diagnose_session(_of_artifact(path) if _is_artifact(path) else load(path))
 
 
 def _is_artifact(path: Path) -> bool:
@@ -53,10 +53,10 @@ class Kernels:
     where: Path
     session: Session
     source_ops: dict[tuple[RowKey | None, str], frozenset[str]]
-    """By the row, None for an artifact, and the kernel's name."""
+    """Operators by the row, None for an artifact, and the kernel's name."""
 
     def find(self, name: str) -> tuple[KernelIR, ...]:
-        """The kernel in every row that has it; an unknown name is answered with the nearest."""
+        """Return the kernel in every row that has it; raise with the nearest name if unknown."""
         found = tuple(ir for ir in self.session.kernel_ir if ir.name == name)
         if found:
             return found
@@ -84,11 +84,11 @@ class Kernels:
         )
 
     def computed_by(self, ir: KernelIR) -> frozenset[str]:
-        """The source operators of one of its kernels; none where they are not known."""
+        """Return the source operators of one of its kernels; none if they are not known."""
         return self.source_ops.get((ir.key, ir.name), frozenset())
 
     def computing(self, ops: frozenset[str]) -> list[KernelIR]:
-        """In each row, the kernel that shares most of some operators; of equals the heaviest."""
+        """Return in each row the kernel that shares most of some operators, or the heaviest."""
         best: dict[RowKey | None, tuple[int, float, KernelIR]] = {}
         for ir in self.session.kernel_ir:
             shared = len(ops & self.computed_by(ir))
@@ -114,8 +114,8 @@ def kernels_at(path: Path) -> Kernels:
 
 
 def side_by_side(name: str, places: Sequence[Kernels]) -> list[tuple[Kernels, KernelIR]]:
-    """A kernel of the first path, and its counterparts: our other rows there, then those of the
-    other paths.
+    """Return a kernel of the first path, and its counterparts: our other rows there, then those of
+    the other paths.
 
     Counterparts compute the same source operators, whatever they are called; without known
     operators a kernel's counterpart has its name.
@@ -135,7 +135,7 @@ def side_by_side(name: str, places: Sequence[Kernels]) -> list[tuple[Kernels, Ke
 
 
 def code_of(place: Kernels, ir: KernelIR, kind: Code) -> str:
-    """The code of a kernel, from the artifact that the row was measured with."""
+    """Return the code of a kernel, from the artifact with which the row was measured."""
     folder = _artifact_of(place.where, ir)
     if not _is_artifact(folder):
         raise UsageError(

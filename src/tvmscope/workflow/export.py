@@ -1,4 +1,4 @@
-"""Write a model as ONNX: the file that ONNX Runtime and OpenVINO are measured with."""
+"""Writes a model as ONNX: the file with which ONNX Runtime and OpenVINO are measured."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from tvmscope.core.prepared import outside_weights
 from tvmscope.errors import ImportModelError, UsageError
 from tvmscope.messages import msg
 from tvmscope.models.folder import ONNX_ERROR
@@ -17,7 +18,7 @@ from tvmscope.stages.options import Options
 def export_onnx(
     model: Any, output: Path, options: Options, progress: Progress | None = None
 ) -> Path:
-    """The model with its weights and bound shapes in one file."""
+    """The model with its weights and bound shapes in one file; over 2 GiB, weights lie beside."""
     progress = progress or Silent()
     if output.suffix != ".onnx" or output.is_dir():
         raise UsageError(msg("{output}: give a file that ends in .onnx", output=output))
@@ -31,6 +32,8 @@ def export_onnx(
                 msg("{name} cannot be written as ONNX: {why}", name=ready.model.name, why=why)
             )
         output.parent.mkdir(parents=True, exist_ok=True)
+        for weights in ready.folder.glob(outside_weights.FILES):
+            shutil.copyfile(weights, output.parent / weights.name)
         partial = output.with_name(output.name + ".part")
         shutil.copyfile(found, partial)
         partial.replace(output)

@@ -14,6 +14,10 @@ from tvmscope.core.options import PictureOptions
 from tvmscope.core.session import Session
 from tvmscope.core.vision import PRESETS, Answer, Vision
 from tvmscope.errors import PictureError, UsageError
+from tvmscope.images import answer, heads, image_files, labels
+from tvmscope.images.answer import Request
+from tvmscope.images.draw import writable
+from tvmscope.images.preprocess import recognise
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import Text, msg
@@ -24,15 +28,10 @@ from tvmscope.stages.artifact import read_checked
 from tvmscope.stages.options import Options
 from tvmscope.stages.targets import threads_of
 from tvmscope.storage.files import write_npz
-from tvmscope.tasks import answer as tasks
-from tvmscope.tasks import heads, images, labels
-from tvmscope.tasks.answer import Request
-from tvmscope.tasks.draw import writable
-from tvmscope.tasks.preprocess import recognise
 from tvmscope.workflow.profile import profile_artifact
 from tvmscope.workflow.run import run_artifact
 
-_ANSWER = here(tasks.answer)
+_ANSWER = here(answer.answer)
 _MOST_DEATHS = 3
 """The number of workers lost in a row before the remaining images are given up."""
 
@@ -66,9 +65,9 @@ def show_pictures(
         raise UsageError(msg("give --image or --inputs, not both"))
     artifact = read_checked(path)
     vision = vision_for(artifact, asked)
-    tasks.picture_input(artifact)
-    tasks.task_of(artifact, vision)
-    files = images.find(asked.pictures, offline=asked.offline)
+    answer.picture_input(artifact)
+    answer.task_of(artifact, vision)
+    files = image_files.find(asked.pictures, offline=asked.offline)
     written = [*_drawings(asked.save_vis, files), save_outputs]
     _refuse_overwrite([Path(file) for file in written if file is not None], options.force)
     if artifact.vision is None and not asked.preprocess:
@@ -104,16 +103,16 @@ def ask(
     asked = options.pictures
     if asked is None:
         raise UsageError(msg("no image was given"))
-    tasks.picture_input(artifact)
-    tasks.task_of(artifact, vision)
-    files = images.find(asked.pictures, offline=asked.offline)
+    answer.picture_input(artifact)
+    answer.task_of(artifact, vision)
+    files = image_files.find(asked.pictures, offline=asked.offline)
     requests = _requests(artifact.path, files, vision, asked, options, scratch)
     answers = _answer_all(requests, options, progress)
     return Asked(tuple(answers), _first_inputs(requests, answers))
 
 
 def _first_inputs(requests: Sequence[Request], answers: Sequence[Answer]) -> str | None:
-    """The file with the model's inputs of the first image that was answered."""
+    """Return the file with the model's inputs of the first image that has a result."""
     pairs = zip(requests, answers, strict=True)
     return next((r.save_inputs for r, a in pairs if a.failure is None), None)
 
@@ -127,7 +126,7 @@ def asks_for_times(options: Options) -> bool:
 
 
 def vision_for(artifact: Artifact, asked: PictureOptions) -> Vision:
-    """What the artifact knows, with what the user said on top."""
+    """Return the artifact's image settings, overridden by the user's."""
     known = artifact.vision or Vision(preprocess=PRESETS[_preset(artifact) or "raw"])
     vision = replace(known, preprocess=replace(known.preprocess, **asked.preprocess))
     if asked.labels is not None:
@@ -142,7 +141,7 @@ def _preset(artifact: Artifact) -> str | None:
 
 
 def _assumed(artifact: Artifact) -> Text:
-    """What is done with pixels where the artifact does not say how."""
+    """Say how pixels are preprocessed if the artifact does not say it."""
     preset = _preset(artifact)
     if preset is None:
         return _UNKNOWN
@@ -155,7 +154,7 @@ def _assumed(artifact: Artifact) -> Text:
 
 
 def _with_head(vision: Vision, text: str) -> Vision:
-    """`--head yolov8`, or `--head darknet:model.cfg` with the file that has the anchors."""
+    """Parse `--head yolov8`, or `--head darknet:model.cfg` with the file that has the anchors."""
     name, _, file = text.partition(":")
     if name not in heads.NAMES or (file and name != "darknet"):
         raise UsageError(
@@ -196,7 +195,7 @@ def _requests(
 
 
 def _drawings(place: Path | None, files: Sequence[Path]) -> list[str | None]:
-    """One image is written to a file, or like several into a folder (a path without a suffix)."""
+    """Return the files to draw: one image to a file, or like several into a folder (no suffix)."""
     if place is None:
         return [None] * len(files)
     if len(files) == 1 and place.suffix and not place.is_dir():
@@ -231,7 +230,7 @@ def _answer_all(requests: Sequence[Request], options: Options, progress: Progres
     one."""
     backend = all_backends()[0]["tvmscope"]
     answers: list[Answer] = []
-    progress.stage("run", requests[0].artifact)
+    progress.stage(msg("run"), requests[0].artifact)
     with ExitStack() as stack:
         worker: Worker | None = None
         deaths = 0
@@ -244,19 +243,19 @@ def _answer_all(requests: Sequence[Request], options: Options, progress: Progres
                 answers.append(worker.call(_ANSWER, request))
                 deaths = 0
             except PictureError as e:
-                answers.append(Answer(picture=request.picture, failure=str(e)))
+                answers.append(Answer(picture=request.picture, failure=e.message))
             except WorkerDied as e:
                 worker, deaths = None, deaths + 1
-                if deaths == _MOST_DEATHS:  # then it is the artifact, not the pictures
+                if deaths == _MOST_DEATHS:  # then the artifact is the cause, not the images
                     raise
-                answers.append(Answer(picture=request.picture, failure=str(e)))
+                answers.append(Answer(picture=request.picture, failure=e.message))
             progress.step(number + 1, len(requests), Path(request.picture).name)
     return answers
 
 
 def _gather(requests: Sequence[Request], answers: Sequence[Answer], place: Path) -> None:
-    """The outputs of one image keep their names; those of several are prefixed with the image's
-    name."""
+    """Write the outputs: those of one image keep their names; those of several are prefixed with
+    the image's name."""
     kept: dict[str, Array] = {}
     for request, said in zip(requests, answers, strict=True):
         if said.failure is None and request.save_outputs is not None:

@@ -19,21 +19,21 @@ from tvmscope.stages.build import build_rows
 from tvmscope.stages.job import begin
 from tvmscope.stages.load import loaded
 from tvmscope.stages.options import Options
-from tvmscope.stages.planning.plan import plan_rows, without_needless_export
+from tvmscope.stages.planning.plan import plan_rows, with_needed_export
 from tvmscope.stages.profile import profile_entries, warned
 from tvmscope.stages.targets import resolve_targets
 from tvmscope.tuning.records.lookup import records_of
 
 
 def profile(model: Any, options: Options, progress: Progress | None = None) -> Session:
-    """Profile a model's backends (ours, unless others are asked for), or an artifact folder."""
+    """Profile a model's backends (ours, unless others are requested), or an artifact folder."""
     progress = progress or Silent()
     if isinstance(model, str | Path) and (Path(model) / META).is_file():
         return profile_artifact(Path(model), options, progress)
     options = replace(options, backends=options.backends or ("tvmscope",))
     where = resolve_targets(options)
     with (
-        loaded(model, without_needless_export(options, where), progress) as ready,
+        loaded(model, with_needed_export(options, where), progress) as ready,
         TemporaryDirectory(prefix="tvmscope-") as scratch,
     ):
         rows = plan_rows(options, where, ready.model.format, records_of(options.db))
@@ -50,7 +50,7 @@ def profile(model: Any, options: Options, progress: Progress | None = None) -> S
 def _loadable(
     session: Session, built: Sequence[Entry], progress: Progress
 ) -> tuple[Session, list[Entry]]:
-    """The entries that can be loaded; why the others cannot is a warning."""
+    """Return the entries that can be loaded; the reasons of the others become warnings."""
     entries = []
     for entry in built:
         if problem := entry.failure or entry.unavailable:
@@ -64,7 +64,7 @@ def _loadable(
 def profile_artifact(
     path: Path, options: Options, progress: Progress, session: Session | None = None
 ) -> Session:
-    """An artifact's kernels, in a session of their own or added to the one that measured it."""
+    """Profile an artifact, in a separate session or added to the one that measured it."""
     artifact = read_checked(path)
     if options.backends:
         raise UsageError(msg("an artifact runs on TVM alone; --backends needs the model itself"))

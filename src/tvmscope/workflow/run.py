@@ -1,4 +1,4 @@
-"""Run an artifact alone: its own inputs or given ones, timed by the same rules as everything."""
+"""Runs an artifact alone, on its own inputs or given ones, timed by the same rules as all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tvmscope.messages import msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages.artifact import read_checked, session_of, with_inputs
+from tvmscope.stages.measure_rows import measure_rows, own_outputs
 from tvmscope.stages.options import Options
-from tvmscope.stages.race import by_itself, race
 
 
 def run_artifact(
@@ -35,13 +35,13 @@ def run_artifact(
             )
         )
     with with_inputs([artifact], options) as (folder, (entry,)):
-        progress.stage("run", str(path))
-        expected = by_itself(entry, options, ITSELF, folder / "outputs.npz")
+        progress.stage(msg("run"), str(path))
+        expected = own_outputs(entry, options, ITSELF, folder / "outputs.npz")
         if save_outputs is not None:
             save_outputs.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(expected.outputs, save_outputs)
-        raced = race([entry], options, expected, progress)
-    return replace(session_of(artifact, options), results=raced.results)
+        measured = measure_rows([entry], options, expected, progress)
+    return replace(session_of(artifact, options), results=measured.results)
 
 
 def check_device(path: Path, device: str) -> None:

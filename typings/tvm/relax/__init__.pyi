@@ -88,6 +88,10 @@ class _Scope:
         exc_tb: TracebackType | None,
     ) -> None: ...
 
+class ExternFunc(BaseFunc):
+    global_symbol: str
+    def __init__(self, global_symbol: str, ty: Type | None = None, span: None = None) -> None: ...
+
 class BlockBuilder(Object):
     def __init__(self, mod: IRModule | None = None) -> None: ...
     def function(

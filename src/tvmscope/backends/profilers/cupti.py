@@ -1,4 +1,4 @@
-"""What a GPU really ran, by its own clock: CUPTI's records, read through PyTorch's profiler.
+"""Reads what a GPU ran, by its own clock: CUPTI's records, through PyTorch's profiler.
 
 The records are of every kernel and copy of this process, whoever launched it, also inside a CUDA
 graph.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvmscope.backends.api import idle_s
@@ -29,11 +29,17 @@ _WAITS = re.compile(r"\bSync(hronize)?$|\bWait Event$")
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """A kernel, copy or fill on the device, in nanoseconds of the profiler's clock."""
+    """A kernel, copy or fill on the device, in nanoseconds of the profiler's clock.
+
+    A part of the model that a framework computes on the host is one too, with its copies: the
+    device waits for it.
+    """
 
     name: str
     start: int
     end: int
+    launches: int = 1
+    """What the device was given for it."""
 
     @property
     def moves_only(self) -> bool:
@@ -58,7 +64,7 @@ class Recording:
         gaps = idle_s(spans, first, last)
         busy = last - first - gaps
         return DeviceTimes(
-            launches=len(spans),
+            launches=sum(a.launches for a in self.activities),
             gap_s=gaps * 1e-9,
             edge_s=max(0.0, self.end - self.start - (last - first)) * 1e-9,
             overlap_s=max(0.0, sum(e - s for s, e in spans) - busy) * 1e-9,
@@ -78,16 +84,30 @@ def record(torch: Any, run: Callable[[], Any]) -> tuple[float, Recording]:
 
 def read(events: Sequence[Any]) -> Recording:
     """Convert a profiler's raw events to a recording."""
-    start, end, found = 0, 0, []
+    start, end = 0, 0
+    found: list[Activity] = []
+    on_host: list[Activity] = []
     for event in events:
         on_device, name = "CPU" not in str(event.device_type()), event.name()
+        began, ended = event.start_ns(), event.start_ns() + event.duration_ns()
         if not on_device and name == MARK:
-            start, end = event.start_ns(), event.start_ns() + event.duration_ns()
+            start, end = began, ended
+        elif not on_device and name.startswith(MARK):
+            on_host.append(Activity(name=name.removeprefix(MARK), start=began, end=ended))
         elif on_device and not name.startswith(MARK) and not _is_note(event):
-            began = event.start_ns()
-            found.append(Activity(name=name, start=began, end=began + event.duration_ns()))
-    found.sort(key=lambda a: (a.start, a.end))
-    return Recording(start=start, end=end, activities=tuple(found))
+            found.append(Activity(name=name, start=began, end=ended))
+    whole = sorted(_with_host(found, on_host), key=lambda a: (a.start, a.end))
+    return Recording(start=start, end=end, activities=tuple(whole))
+
+
+def _with_host(found: Sequence[Activity], on_host: Sequence[Activity]) -> Iterator[Activity]:
+    """Parts on the host take the place of their copies."""
+    inside = {
+        part: [a for a in found if part.start <= a.start and a.end <= part.end] for part in on_host
+    }
+    taken = {activity for copies in inside.values() for activity in copies}
+    yield from (a for a in found if a not in taken)
+    yield from (replace(part, launches=len(copies)) for part, copies in inside.items())
 
 
 def _is_note(event: Any) -> bool:

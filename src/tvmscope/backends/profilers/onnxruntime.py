@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tvmscope.backends.api import Span, Trace, idle_s
-from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
+from tvmscope.compiler.describe.onnx_nodes import SourceGraph, match
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
 
@@ -46,7 +46,7 @@ class OrtProfiler:
         )
 
     def run(self) -> float:
-        """One run; the profiler writes its file at the end."""
+        """Run once; the profiler writes its file at the end."""
         began, start = time.time_ns(), time.perf_counter()
         self._session.run(None, self._feed)
         seconds = time.perf_counter() - start
@@ -54,7 +54,7 @@ class OrtProfiler:
         return seconds
 
     def traces(self) -> list[Trace]:
-        """A trace per run, from the profile's file."""
+        """Return a trace per run, from the profile's file."""
         import onnx
 
         zero = self._session.get_profiling_start_time_ns()
@@ -71,7 +71,7 @@ def read_events(
     sources: dict[str, tuple[str, ...]],
     calls: Sequence[tuple[float, float]] = (),
 ) -> list[Trace]:
-    """The traces in a profile, one per run.
+    """Return the traces in a profile, one per run.
 
     Host time is the gaps between nodes in `model_run`, by the profile's own clock, and what a call
     took around `model_run`: `calls` are their starts and ends on that clock.
@@ -95,9 +95,9 @@ def read_events(
 
 
 def _around(start: float, end: float, calls: Sequence[tuple[float, float]]) -> float:
-    """What lies between a call's edges and its run's; 0 where the clocks are not the same one.
+    """Return the time between a call's edges and its run's; 0 if the clocks differ.
 
-    That is so where the profiler counts from the machine's start: then it stays unexplained.
+    They differ if the profiler counts from the machine's start: then the time stays unexplained.
     """
     edges = ((start - first, last - end) for first, last in calls)
     return next((max(0.0, a) + max(0.0, b) for a, b in edges if min(a, b) >= -_TICK_US), 0.0)

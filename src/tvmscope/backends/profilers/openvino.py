@@ -9,7 +9,7 @@ from typing import Any
 
 from tvmscope.backends.api import Span, Trace
 from tvmscope.backends.profilers.openvino_host import HostCost
-from tvmscope.compiler.frontends.onnx.nodes import SourceGraph
+from tvmscope.compiler.describe.onnx_nodes import SourceGraph
 from tvmscope.messages import msg
 
 _MOVES = {"Reorder", "Transpose", "Convert"}
@@ -38,7 +38,7 @@ class OpenVinoProfiler:
         self._first: Counters = {}
 
     def run(self) -> float:
-        """One run; the counters of the first one, which is slow, are kept apart."""
+        """Run once; the counters of the first run, which is slow, are kept separate."""
         start = time.perf_counter()
         self._request.infer()
         seconds = time.perf_counter() - start
@@ -48,7 +48,7 @@ class OpenVinoProfiler:
         return seconds
 
     def traces(self) -> list[Trace]:
-        """The mean over all runs but the first."""
+        """Return the mean over all runs but the first."""
         counted = without_first(self._read(), self._first, self._runs)
         spans = tuple(
             Span(f"{kind} {name}", self._computed.get(name, ()), seconds, _kind(kind))
@@ -85,7 +85,7 @@ class OpenVinoProfiler:
 
 
 def without_first(mean: Counters, first: Counters, runs: int) -> Counters:
-    """The mean over runs 2 to n, from that over all n and the first run."""
+    """Return the mean over runs 2 to n, from that over all n and the first run."""
     if runs < 2:
         return mean
     return {

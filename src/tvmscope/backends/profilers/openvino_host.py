@@ -1,11 +1,11 @@
-"""Measures what an OpenVINO call costs outside its nodes, on models that hardly compute.
+"""Measures the cost of an OpenVINO call outside its nodes, on models that hardly compute.
 
-Its counters say how long nodes take and nothing of what lies between them. A frame has the model's
-inputs and outputs and next to no work, so its whole call is host time (for outputs of megabytes,
-writing them once too). A chain is a frame with tiny nodes in it: what each adds to the call is what
-starting a node costs. Both take turns with the model itself, to find caches and threads as it
-leaves them. Nothing of the model's own times enters, so the two may leave a remainder: about a
-microsecond per node of it are the fractions that the counters drop.
+OpenVINO's counters report the times of nodes, but not the time between them. A frame has the
+model's inputs and outputs and almost no work, so its whole call is host time (for outputs of
+megabytes, including one write of them). A chain is a frame with tiny nodes: the time that each adds
+to the call is the cost of starting a node. Both take turns with the model itself, so that caches
+and threads are in the same state. The model's own times are not used, so a remainder is possible:
+about a microsecond per node of it is the fractions that the counters drop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HostCost:
     node_s: float
 
     def of(self, nodes: int) -> float:
-        """The host time of a model that runs so many nodes."""
+        """Return the host time of a model that runs this many nodes."""
         return self.call_s + self.node_s * nodes
 
 

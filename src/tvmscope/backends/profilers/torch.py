@@ -39,7 +39,7 @@ class TorchProfiler:
         self._events: list[Any] = []
 
     def run(self) -> float:
-        """One run under the profiler; starting and reading it is not part of the time."""
+        """Run once under the profiler; starting and reading it is not part of the time."""
         profiler = self.torch.profiler
         activities = [profiler.ProfilerActivity.CPU]
         if self.runner.device == "cuda":
@@ -53,7 +53,7 @@ class TorchProfiler:
         return seconds
 
     def traces(self) -> list[Trace]:
-        """A trace per run."""
+        """Return a trace per run."""
         return [self._trace(events) for events in self._events]
 
     def launches(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -68,7 +68,7 @@ class TorchProfiler:
 
     @contextmanager
     def _marked_modules(self) -> Iterator[None]:
-        """Every module's call becomes a range named after its path."""
+        """Record every module's call as a range named after its path."""
         calls: Counter[str] = Counter()
         open_ranges: list[Any] = []
 
@@ -135,7 +135,7 @@ def _outermost(events: Iterable[Any]) -> list[tuple[str, str, Any]]:
 
 
 def _kernels(event: Any) -> Iterator[str]:
-    """The kernels that an operator and those inside it launched, in order."""
+    """Return the kernels that an operator and those inside it launched, in order."""
     yield from (kernel.name for kernel in event.kernels)
     for child in sorted(event.cpu_children, key=lambda e: e.time_range.start):
         yield from _kernels(child)
@@ -151,7 +151,7 @@ def _recording(whole: Any, busy: list[Any]) -> Recording:
 
 
 def find_sources(calls: list[tuple[str, str]], names: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The source operators of (module path, operator) calls, in order.
+    """Return the source operators of (module path, operator) calls, in order.
 
     By module and operator; else by order, where the program has as many of the kind; else all of
     the module's, for code that eager mode runs in another way (fused attention).
@@ -186,7 +186,7 @@ def kind_of(name: str) -> str:
 
 
 def _module(event: Any) -> str | None:
-    """The path of the module that ran an operator; None for one inside another operator."""
+    """Return the path of the module that ran an operator; None for an inner operator."""
     parent = event.cpu_parent
     if parent is None or not parent.name.startswith(_MARK):
         return None

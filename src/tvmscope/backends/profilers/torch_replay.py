@@ -53,13 +53,13 @@ class ReplayProfiler:
             raise RunError(msg("PyTorch's profiler sees no kernels here: CUPTI cannot be used"))
 
     def run(self) -> float:
-        """One run under the profiler."""
+        """Run once under the profiler."""
         seconds, recording = cupti.record(self._runner.torch, self._runner.run)
         self._recordings.append(recording)
         return seconds
 
     def traces(self) -> list[Trace]:
-        """A trace per run."""
+        """Return a trace per run."""
         return [self._trace(recording) for recording in self._recordings]
 
     def _trace(self, recording: cupti.Recording) -> Trace:

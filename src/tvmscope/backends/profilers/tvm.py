@@ -11,7 +11,8 @@ from typing import Any
 from tvmscope.backends.api import Span, Trace, idle_s
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
-from tvmscope.runtime.artifact import LoadedArtifact, read_kernels
+from tvmscope.runtime.artifact import read_kernels
+from tvmscope.runtime.loaded_artifact import LoadedArtifact
 
 Event = tuple[str, bool, int]
 """A function's name, whether it is about to run, and the clock in nanoseconds."""
@@ -48,7 +49,7 @@ class VmProfiler:
         self._runs: list[tuple[list[Event], int, int]] = []
 
     def run(self) -> float:
-        """One run; the instrument only notes names and clock readings."""
+        """Run once; the instrument only records names and clock readings."""
         events: list[Event] = []
         clock = time.perf_counter_ns
         self._machine.set_instrument(_instrument(events, self._wait))
@@ -64,7 +65,7 @@ class VmProfiler:
         return (end - start) * 1e-9
 
     def traces(self) -> list[Trace]:
-        """A trace per run."""
+        """Return a trace per run."""
         return [self._trace(*run) for run in self._runs]
 
     def _trace(self, events: list[Event], start: int, end: int) -> Trace:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,9 @@ from tvmscope.backends.profilers import cupti
 from tvmscope.backends.profilers.cupti import Recording
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.profile import KernelIR
-from tvmscope.runtime.artifact import LoadedArtifact, read_kernels
+from tvmscope.runtime import fallback_gpu
+from tvmscope.runtime.artifact import read_kernels
+from tvmscope.runtime.loaded_artifact import LoadedArtifact
 
 _OWN = re.compile(r"_kernel(_\d+)?$")
 """The suffix that TVM adds to a function's name for each kernel that it launches."""
@@ -36,19 +39,31 @@ class DeviceProfiler:
 
     def run(self) -> float:
         """One run under the profiler."""
-        seconds, recording = cupti.record(self._torch, self._run)
+        with _parts_on_host(self._torch):
+            seconds, recording = cupti.record(self._torch, self._run)
         self._recordings.append(recording)
         return seconds
 
     def traces(self) -> list[Trace]:
-        """A trace per run."""
+        """Return a trace per run."""
         return [trace(r, self._calls, self._described) for r in self._recordings]
+
+
+@contextmanager
+def _parts_on_host(torch: Any) -> Iterator[None]:
+    """Let the recording show what frameworks compute on the host."""
+    before = fallback_gpu.observe
+    fallback_gpu.observe = lambda name: torch.profiler.record_function(f"{cupti.MARK}{name}")
+    try:
+        yield
+    finally:
+        fallback_gpu.observe = before
 
 
 def trace(
     recording: Recording, calls: Sequence[KernelCall], described: Mapping[str, KernelIR]
 ) -> Trace:
-    """The run's kernels by the names of the artifact's functions, with their source operators."""
+    """Return the run's kernels by the artifact's functions, with their source operators."""
     found = match([a.name for a in recording.activities], calls, described)
     spans = []
     for activity, of in zip(recording.activities, found, strict=True):

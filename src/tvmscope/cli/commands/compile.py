@@ -9,8 +9,8 @@ from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.flags import tuning
 from tvmscope.cli.show import Show
 from tvmscope.messages import _, plural, render
+from tvmscope.quantities import format_bytes, format_s
 from tvmscope.stages.options import Options
-from tvmscope.units import format_bytes, format_s
 
 
 def compile_(model: flags.Model, *, options: Options, show: Show) -> int:

@@ -13,8 +13,8 @@ from tvmscope.cli.command import RESULTS, Command, Family
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show, table_of
 from tvmscope.messages import _, msg, plural
+from tvmscope.quantities import format_bytes, format_s
 from tvmscope.runtime.tvm_compat import require
-from tvmscope.units import format_bytes, format_s
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -128,13 +128,13 @@ def show_(
         _("workload"), _("target"), _("threads"), _("time"), _("stage"), _("candidate")
     )
     for _file, trial in found:
-        time = format_s(median(trial.seconds)) if trial.status == "ok" else trial.status
+        time = format_s(median(trial.seconds)) if trial.status == "ok" else _(trial.status)
         params = " ".join(f"{k}={v}" for k, v in trial.candidate.params.items())
         words = [params or ("" if trial.candidate.trace else _("untuned"))]
         words += [_("with a trace")] if trial.candidate.trace else []
         words += [f"({clean(trial.reason)})"] if trial.reason else []
         table.add_row(
-            clean(trial.workload), trial.target.label, str(trial.threads), time, trial.stage,
+            clean(trial.workload), trial.target.label, str(trial.threads), time, _(trial.stage),
             " ".join(filter(None, words)),
         )  # fmt: skip
     show.text(table)

@@ -10,8 +10,8 @@ from tvmscope.cli.command import START, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show
 from tvmscope.messages import _, marked, render
+from tvmscope.quantities import format_bytes
 from tvmscope.runtime.tvm_compat import require
-from tvmscope.units import format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table

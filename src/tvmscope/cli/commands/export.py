@@ -8,8 +8,8 @@ from tvmscope.cli.command import DEPLOY, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show
 from tvmscope.messages import _
+from tvmscope.quantities import format_bytes
 from tvmscope.stages.options import Options
-from tvmscope.units import format_bytes
 
 
 def export(model: flags.Model, *, options: Options, show: Show) -> int:

@@ -60,16 +60,17 @@ def lab(
 def _shown(
     file: Path, found: LabRun, output: Path | None, show: Show, *, ir: bool, asm: bool
 ) -> int:
-    from tvmscope.learn import page, pictures
-    from tvmscope.learn.run import as_json
+    from tvmscope.learn import plots
+    from tvmscope.learn.pages import terminal
+    from tvmscope.learn.pages.json_ import as_json
 
     if found.sweep is not None:
-        say(show, *page.swept(found.sweep))
+        say(show, *terminal.swept(found.sweep))
     else:
-        say(show, *page.measured(found.run, ir=ir, asm=asm))
+        say(show, *terminal.measured(found.run, ir=ir, asm=asm))
     steps = found.run.steps
     if output is not None:
-        write(pictures.svg(file.name, steps, found.run.roof_gflops), output)
+        write(plots.svg(file.name, steps, found.run.roof_gflops), output)
     if show.json:
         show.machine(as_json(found.run))
     if any(step.built is not None and not step.built.right for step in steps):

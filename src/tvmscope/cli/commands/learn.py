@@ -14,14 +14,15 @@ from tvmscope.cli.show import Show, refuse_overwrite, write
 from tvmscope.errors import UsageError
 from tvmscope.messages import _, msg, render
 from tvmscope.parsing import parse_assignments
+from tvmscope.quantities import format_s
 from tvmscope.stages.options import Options
-from tvmscope.units import format_s
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from tvmscope.learn.facts import LessonRun
     from tvmscope.learn.lesson import Lesson
-    from tvmscope.learn.run import LessonRun, Setting
+    from tvmscope.learn.setting import Setting
 
 _SITE = Path("build") / "site"
 """Where `make docs` puts the site."""
@@ -86,12 +87,13 @@ def learn(
     Each step shows the loops, checks the result against numpy, measures the time and says why it
     changed. --output writes the plot as an SVG picture.
     """
-    from tvmscope.learn import catalog, page
+    from tvmscope.learn import catalog
+    from tvmscope.learn.pages import terminal
 
     if serve:
         return _serve(port, options, show)
     if lesson is None:
-        say(show, *page.listing(catalog.lessons()))
+        say(show, *terminal.listing(catalog.lessons()))
         if show.json:
             show.machine({"lessons": {k: str(v.title) for k, v in catalog.lessons().items()}})
         return 0
@@ -118,7 +120,7 @@ def setting_of(
     options: Options, size: int | None, chosen: dict[str, int], *, live: bool = False
 ) -> Setting:
     """How a lesson, or the reader's own file, is run on this machine's CPU."""
-    from tvmscope.learn.run import Setting
+    from tvmscope.learn.setting import Setting
     from tvmscope.stages.targets import resolve_targets
 
     (target,) = resolve_targets(replace(options, targets=("cpu",)))
@@ -136,18 +138,21 @@ class Written:
 def _run(
     lesson: Lesson, setting: Setting, show: Show, files: Written, *, ir: bool, asm: bool
 ) -> int:
-    from tvmscope.learn import page, pictures
-    from tvmscope.learn.run import as_json
+    from tvmscope.learn import plots
+    from tvmscope.learn.pages import terminal
+    from tvmscope.learn.pages.json_ import as_json
     from tvmscope.learn.run import run as go
+    from tvmscope.learn.setting import check_parameters
 
-    say(show, *page.opening(lesson))
+    check_parameters(lesson, setting)
+    say(show, *terminal.opening(lesson))
     with show.working() as progress:
         found = go(lesson, setting, progress)
-    say(show, *page.pages(found, lesson, ir=ir, asm=asm))
+    say(show, *terminal.pages(found, lesson, ir=ir, asm=asm))
     if files.plot is not None:
         if not found.steps:
             raise UsageError(msg("this lesson has no plot to write"))
-        write(pictures.svg(render(lesson.title), found.steps, found.roof_gflops), files.plot)
+        write(plots.svg(render(lesson.title), found.steps, found.roof_gflops), files.plot)
     if files.page is not None:
         write(_page(lesson, found), files.page)
     if show.json:
@@ -199,15 +204,16 @@ def _sweep(
     output: Path | None,
     show: Show,
 ) -> int:
-    from tvmscope.learn import page, pictures
-    from tvmscope.learn.run import as_json
+    from tvmscope.learn import plots
+    from tvmscope.learn.pages import terminal
+    from tvmscope.learn.pages.json_ import as_json
     from tvmscope.learn.sweep import sweep
 
     with show.working() as progress:
         found = sweep(lesson, replace(setting, chosen={}), values, progress)
-    say(show, *page.swept(found))
+    say(show, *terminal.swept(found))
     if output is not None:
-        write(pictures.svg(render(lesson.title), found.points, found.run.roof_gflops), output)
+        write(plots.svg(render(lesson.title), found.points, found.run.roof_gflops), output)
     if show.json:
         show.machine(as_json(found.run))
     return 0 if found.best is not None else 1
@@ -227,7 +233,8 @@ def _answer(lesson: Lesson, setting: Setting, answer: str, show: Show) -> int:
 def _play(lesson: Lesson, setting: Setting, show: Show) -> int:
     from tvmscope import extras
     from tvmscope.learn.play import table
-    from tvmscope.learn.run import opened, study_of
+    from tvmscope.learn.setting import study_of
+    from tvmscope.learn.step_bench import opened
 
     if lesson.workload is None or lesson.workload.name != "matmul":
         raise UsageError(msg("only lessons on the matrix product can be played: try matmul"))

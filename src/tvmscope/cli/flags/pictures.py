@@ -196,12 +196,12 @@ def pictures(
 
 
 def _place(text: str) -> Path | str:
-    """An address stays a text: a path would lose one of its slashes."""
+    """Return a URL as text, because a path would lose one of its slashes."""
     return text if text.startswith(("http://", "https://")) else Path(text)
 
 
 def _preset(name: str | None) -> dict[str, Any]:
-    """Every field of a preset: what the artifact says otherwise must not stay."""
+    """Return every field of a preset, so that none of the artifact's settings remains."""
     if name is None:
         return {}
     if name not in PRESETS:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tvmscope.cli.flags.groups import Iterations, Warmup
+from tvmscope.cli.flags.measurement import Iterations, Warmup
 from tvmscope.cli.flags.option import given, option
 from tvmscope.messages import _, msg
 from tvmscope.parsing import parse_duration_s

@@ -1,7 +1,7 @@
-"""Generates machine code for a module's kernels on all cores: each share is a module of its own.
+"""Generates machine code for a module's kernels on all cores: each share is a separate module.
 
-LLVM works on one module in one thread. TVM lets go of Python's lock while it calls LLVM, so threads
-are enough. The shares end up in one library: the first goes with the virtual machine's program, the
+LLVM works on one module in one thread. TVM releases Python's lock while it calls LLVM, so threads
+suffice. All shares become one library: the first goes with the virtual machine's program, the
 others are object files that are linked to it.
 """
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 LEAST_KERNELS = 4
 """A share of fewer kernels costs more than it saves: each sets up LLVM anew."""
 SHARES_PER_CORE = 4
-"""Kernels differ in what they take; small shares even that out."""
+"""Kernels differ in compile time; small shares balance it."""
 
 UNCHECKED = {"tirx.disable_assert": True}
-"""Kernels do not check their arguments: the virtual machine, which is given checked inputs, makes
-them. A concatenation of seventy tensors would be 2 % copying and 98 % checks."""
+"""Kernels do not check their arguments: the virtual machine creates them from checked inputs. A
+concatenation of seventy tensors would spend 2 % of its time copying and 98 % checking."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Generated:
 def generate(
     module: tvm.IRModule, target: tvm.target.Target, exec_mode: str, folder: Path, cores: int
 ) -> Generated:
-    """The code of a module; of one for a CPU, object files are written into `folder`."""
+    """Generate the code of a module; for a CPU, write object files into `folder`."""
     with tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
         return _generate(module, target, exec_mode, folder, cores)
 
@@ -68,7 +68,7 @@ def _generate(
         ]
         attrs = dict(module.attrs) if module.attrs else {}
         builder = relax.ExecBuilder()
-        vm_build._vmcodegen(builder, module, exec_mode)  # of the whole: it calls all kernels
+        vm_build._vmcodegen(builder, module, exec_mode)  # of the whole module: it calls all kernels
         built = vm_build._vmlink(
             builder,
             target,
@@ -80,14 +80,14 @@ def _generate(
 
 
 def split(kernels: Sequence[Any], cores: int) -> list[list[Any]]:
-    """Shares of about equal numbers; neighbours, which are much alike, go to different ones."""
+    """Split kernels into shares of about equal size; similar neighbours go to different shares."""
     count = max(1, min(len(kernels) // LEAST_KERNELS, cores * SHARES_PER_CORE))
     return [list(kernels[number::count]) for number in range(count)]
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a share stands among all of them."""
+    """The position of a share among all shares."""
 
     number: int
     total: int
@@ -97,7 +97,7 @@ def _object(module: tvm.IRModule, target: tvm.target.Target, file: Path, place: 
     names = [var.name_hint for var, _ in module.functions_items()]
     more = msg("{kernel} and {count} more", kernel=names[0], count=len(names) - 1)
     telling.tell(place.number, place.total, more if len(names) > 1 else names[0])
-    # both belong to a thread
+    # both are local to a thread
     with target, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
         tvm.tirx.build(module, target=target).write_to_file(str(file), "o")
     return file

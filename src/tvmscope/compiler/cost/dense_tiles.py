@@ -1,11 +1,11 @@
-"""Which part of a dense convolution's result is kept in registers at a time, by the core's ports.
+"""Chooses the tile of a dense convolution's result that is kept in registers, by the core's ports.
 
 A tile is `blocks` of channels x `rows` x `columns` of the image. There are three forms:
 - `14`: a row's columns x one block, as `schedules.cpu.conv2d` computes whole rows
 - `2x1x14`: blocks x rows x columns
-- `2x14`: blocks x pixels of a 1x1 convolution, counted on over the ends of rows
-One multiply-add a cycle on vectors as wide as a block is fed by the first; all other cores take
-what the model predicts to be fastest of the others.
+- `2x14`: blocks x pixels of a 1x1 convolution, numbered across the ends of rows
+The first suffices for one multiply-add a cycle on vectors as wide as a block; all other cores use
+the fastest of the others according to the model.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ PARAMETER = "tile"
 """The tuning parameter that names a tile."""
 _MOST_ROWS, _MOST_COLUMNS, _MOST_BLOCKS = 4, 28, 8
 _MOST_CLAMPED = 6
-"""Pixels of a tile that may lie behind the image's end: each has an address of its own then."""
+"""Pixels of a tile that may lie beyond the image's end: each then needs its own address."""
 _L2_BYTES_PER_CYCLE = 128
-"""Twice what the second-level cache brings at best: half of it is hidden behind the arithmetic."""
+"""Twice the second-level cache's best rate: half of the transfer overlaps with arithmetic."""
 _IDLE = 0.25
-"""How much of the cycles that the busiest port leaves to the others is lost all the same."""
+"""The share of the cycles that the busiest port leaves to the others which is lost nevertheless."""
 _COPY_BYTES_PER_CYCLE = 8
 _CLAMPED = 0.02
-"""What it costs that pixels have addresses of their own."""
+"""The relative cost of pixels with their own addresses."""
 _SKIPS = 0.1
-"""What it costs a 1x1 convolution that its stride leaves out pixels: they are fetched with the
-others, and those of a tile share sets of the cache."""
+"""The relative cost of a 1x1 convolution's stride: the skipped pixels are fetched with the others,
+and those of a tile share sets of the cache."""
 _STREAM = 0.015
-"""What it costs to write to another block of channels at the same time: the blocks of an image are
-often whole pages apart, and then share sets of the cache."""
+"""The relative cost of writing to another block of channels at the same time: the blocks of an
+image are often whole pages apart, and then share sets of the cache."""
 _MOST_MORE = 0.01
 _NARROW_SLACK = 4
-"""Registers that LLVM fills ahead of time where a block is four vectors."""
+"""Registers that LLVM fills ahead of time if a block is four vectors."""
 _RANKED = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A convolution, as far as its tile depends on it."""
+    """The properties of a convolution on which its tile depends."""
 
     blocks: int
-    """Blocks of output channels, of each group."""
+    """Blocks of output channels in each group."""
     groups: int
     channels: int
     """Input channels of a group."""
@@ -55,27 +55,27 @@ class Shape:
     columns: int
     batch: int
     stride: int
-    """Pixels of the image for each of the result, across and down."""
+    """Input pixels per output pixel, across and down."""
     flattens: bool
-    """Whether the image can be taken for one row: 1x1, without padding."""
+    """Whether the image can be treated as one row: a 1x1 kernel, without padding."""
     copies: bool
     """Whether the image is copied anyway, for its padding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """What is kept in registers."""
+    """The part of the result that is kept in registers."""
 
     blocks: int = 1
     rows: int = 1
     columns: int
     flat: bool = False
     row: bool = False
-    """Whether whole rows are computed, tile after tile."""
+    """Whether whole rows are computed, one tile after the other."""
 
     @property
     def name(self) -> str:
-        """How an annotation or a tuning record spells it."""
+        """The tile's name in annotations and tuning records."""
         if self.row:
             return str(self.columns)
         if self.flat:
@@ -92,7 +92,7 @@ class Tile:
         return shape.blocks % self.blocks == 0 and (shape.flattens or not self.flat)
 
     def computed(self, shape: Shape) -> tuple[int, int]:
-        """The rows and columns of whole tiles."""
+        """Return the numbers of rows and columns that whole tiles compute."""
         rows, columns = shape.rows, shape.columns
         if self.flat:
             return 1, _divisible(-(-rows * columns // self.columns)) * self.columns
@@ -100,7 +100,7 @@ class Tile:
 
 
 def _divisible(count: int) -> int:
-    """A little more than `count`, so that it can be divided among cores and caches."""
+    """Round `count` up a little, so that it can be divided among cores and caches."""
     for unit in (16, 8, 4, 2):
         more = -count % unit
         if more <= count * _MOST_MORE:
@@ -126,7 +126,7 @@ def by_rows(target: Target) -> bool:
 
 
 def ranked(shape: Shape, target: Target) -> list[Tile]:
-    """Tiles for a convolution, the one that promises most first."""
+    """Return tiles for a convolution, the most promising first."""
     rows = [Tile(columns=w, row=True) for w in tiles.ranked_columns(shape.columns, target)]
     if by_rows(target):
         return rows
@@ -136,7 +136,7 @@ def ranked(shape: Shape, target: Target) -> list[Tile]:
 
 
 def product_blocks(count: int, columns: int, target: Target) -> int:
-    """How many of `count` blocks a product of `columns` at a time keeps in registers."""
+    """Return how many of `count` blocks a product of `columns` at a time keeps in registers."""
     if by_rows(target):
         return 1
     found = [Tile(blocks=b, columns=columns) for b in range(1, _MOST_BLOCKS + 1) if count % b == 0]
@@ -146,7 +146,7 @@ def product_blocks(count: int, columns: int, target: Target) -> int:
 
 
 def step_cycles(tile: Tile, target: Target) -> float:
-    """Cycles of one step of the reduction, all data in the first-level cache."""
+    """Return the cycles of one step of the reduction, with all data in the first-level cache."""
     core, bits = ports(target), target.vector_bits
     vectors = tile.blocks * tiles.block_registers(target)
     busy = tile.pixels * vectors / core.fmas(bits)
@@ -154,14 +154,8 @@ def step_cycles(tile: Tile, target: Target) -> float:
     return max(busy, loads, core.latency) + _IDLE * (loads + core.latency)
 
 
-def loads_per_fma(tile: Tile, target: Target) -> float:
-    """Loads of weights and data for each multiply-add."""
-    vectors = tile.blocks * tiles.block_registers(target)
-    return (vectors + tile.pixels) / (vectors * tile.pixels)
-
-
 def _fits(tile: Tile, target: Target) -> bool:
-    """Whether there are registers for the sums, the operands that are used again, and another."""
+    """Whether the registers suffice for the sums, the reused operands, and one more."""
     vectors = tile.blocks * tiles.block_registers(target)
     operands = min(tile.pixels, vectors) + 1
     room = tiles.vector_registers(target) - int(vectors > tile.pixels)
@@ -184,7 +178,7 @@ def _possible(shape: Shape) -> list[Tile]:
 
 
 def _cycles(tile: Tile, shape: Shape, target: Target) -> float:
-    """Of the whole convolution, on all cores."""
+    """Return the cycles of the whole convolution, on all cores."""
     core, computed = ports(target), tile.computed(shape)
     steps = shape.channels * prod(shape.kernel)
     weights = 4 * tiles.CHANNEL_BLOCK * tile.blocks * steps
@@ -201,7 +195,7 @@ def _cycles(tile: Tile, shape: Shape, target: Target) -> float:
 
 
 def _copied_pixels(tile: Tile, shape: Shape) -> int:
-    """Of the image, on account of the tile: those that a stride leaves, or all with some more."""
+    """Return the pixels copied because of the tile: those that a stride keeps, or all and more."""
     if tile.flat:
         return shape.rows * shape.columns if shape.stride > 1 else 0
     computed = tile.computed(shape)
@@ -210,8 +204,8 @@ def _copied_pixels(tile: Tile, shape: Shape) -> int:
 
 
 def _moved_bytes(core: Ports, weights: int, data: int) -> int:
-    """What a tile reads that is not in the first-level cache from the tile before: the weights stay
-    there, or the data do."""
+    """Return the bytes that a tile reads beyond the first-level cache: either the weights stay
+    there from the previous tile, or the data do."""
     room = core.l1_bytes * 7 // 8
     return min(
         data + (0 if weights + data <= room else weights),

@@ -1,10 +1,10 @@
-"""What a CPU core does in a cycle, by its LLVM name: the part of a machine that tiles depend on.
+"""The throughput of a CPU core, by its LLVM name: the part of a machine that tiles depend on.
 
 A register tile of `a` vectors of channels x `b` pixels reads `a` vectors of weights and `b` single
-values for `a * b` multiply-adds. How many loads that may be, and how many sums must be under way at
-a time, follows from the numbers here. They come from the vendors' optimization guides. A name that
-is not listed gets what most cores with its vectors have; a tile for two multiply-adds a cycle is
-good for one, too.
+values for `a * b` multiply-adds. The numbers here determine how many loads that may be, and how
+many sums must be in progress at a time. They come from the vendors' optimization guides. An
+unlisted name gets the numbers of most cores with its vector width; a tile for two multiply-adds a
+cycle also works for one.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ class Ports:
     """A core's limits."""
 
     fma_bits: int
-    """Bits of all multiply-adds that begin in a cycle, in at most `fma_pipes` instructions."""
+    """Bits of all multiply-adds that start in a cycle, in at most `fma_pipes` instructions."""
     load_bits: int
-    """Bits that all loads of a cycle bring from the first-level cache,"""
+    """Bits that the loads of a cycle read from the first-level cache."""
     loads: int
-    """in at most so many instructions; one that fills a vector with a single value is narrow."""
+    """Load instructions per cycle; one that broadcasts a single value takes few of these bits."""
     latency: int
-    """Cycles until a multiply-add's result can be added to."""
+    """Cycles until another multiply-add can use the result of one."""
     l1_bytes: int
     l2_bytes: int
     fma_pipes: int = 2
 
     def fmas(self, vector_bits: int) -> float:
-        """Multiply-adds of vectors that begin in a cycle."""
+        """Return the vector multiply-adds that start in a cycle."""
         return min(self.fma_pipes, self.fma_bits / vector_bits)
 
     def load_cycles(self, vectors: float, values: float, vector_bits: int) -> float:
-        """What it takes to load some whole vectors, and some single values into all lanes."""
+        """Return the cycles to load some whole vectors, and to broadcast some single values."""
         return max((vectors + values) / self.loads, vectors * vector_bits / self.load_bits)
 
 
@@ -95,5 +95,5 @@ _BY_WIDTH = {
 
 
 def ports(target: Target) -> Ports:
-    """The model of a CPU target."""
+    """Return the model of a CPU target."""
     return _BY_NAME.get(target.arch) or _BY_WIDTH[target.vector_bits]

@@ -1,4 +1,4 @@
-"""The small explicit model behind every CPU schedule: how many columns fit the registers.
+"""The model behind every CPU schedule: how many columns fit the registers.
 
 A kernel keeps a tile of `columns` x one channel block in vector registers. Each step of the
 reduction loads the block's weights once and multiplies them with one broadcast value per column, so
@@ -13,37 +13,37 @@ from tvmscope.core.target import Target
 CHANNEL_BLOCK = 16
 """Channels per block: one AVX-512 register, two AVX ones, four NEON ones of float32."""
 NEAR_BYTES = 1 << 20
-"""What the second-level cache of a core holds, as most have it."""
+"""The usual size of a core's second-level cache."""
 _MIN_COLUMNS = 4
 """Fewer independent sums than this cannot hide the latency of a fused multiply-add."""
 
 
 def vector_registers(target: Target) -> int:
-    """How many vector registers the instruction set has."""
+    """Return how many vector registers the instruction set has."""
     if "avx512f" in target.features or "neon" in target.features:
         return 32
     return 16
 
 
 def block_registers(target: Target, bits: int = 32) -> int:
-    """Registers that one channel block takes."""
+    """Return the registers that one channel block takes."""
     return max(1, CHANNEL_BLOCK * bits // target.vector_bits)
 
 
 def most_columns(target: Target) -> int:
-    """The widest tile that leaves registers for the weights and a broadcast value."""
+    """Return the widest tile that leaves registers for the weights and a broadcast value."""
     per_block = block_registers(target)
     free = vector_registers(target) - per_block - 2
     return max(_MIN_COLUMNS, min(free // per_block, 14))
 
 
 def columns(extent: int, target: Target) -> int:
-    """The tile width for a row of `extent`: least padding first, then the widest."""
+    """Return the tile width for a row of `extent`: the least padding first, then the widest."""
     return ranked_columns(extent, target)[0]
 
 
 def ranked_columns(extent: int, target: Target) -> list[int]:
-    """All sensible tile widths for a row of `extent`, the one that promises most first."""
+    """Return all sensible tile widths for a row of `extent`, the most promising first."""
     most = most_columns(target)
     whole = [max(1, extent)] if extent <= most else []
     widths = range(_MIN_COLUMNS, min(most, extent) + 1)
@@ -58,18 +58,18 @@ def ranked_columns(extent: int, target: Target) -> list[int]:
 
 
 def padded(extent: int, target: Target, width: int | None = None) -> int:
-    """The row length that is computed, in tiles of `width` where that is given."""
+    """Return the row length that is computed, in tiles of `width` if it is given."""
     width = width or columns(extent, target)
     return -(-extent // width) * width
 
 
 def panel(target: Target) -> int:
-    """Columns of a matmul's right operand that are packed together: two blocks where they fit."""
+    """Return the columns of a matmul's right operand packed together: two blocks if they fit."""
     return CHANNEL_BLOCK * (2 if vector_registers(target) >= 32 * block_registers(target) else 1)
 
 
 def rows(extent: int, target: Target) -> int:
-    """Rows of a matmul's register tile: least padding first, then the tallest.
+    """Return the rows of a matmul's register tile: the least padding first, then the tallest.
 
     More than ten rows do not help, and long rows at large strides fall into the same cache sets.
     """
@@ -77,7 +77,7 @@ def rows(extent: int, target: Target) -> int:
 
 
 def ranked_rows(extent: int, target: Target) -> list[int]:
-    """All sensible tile heights for a matmul of `extent` rows, the most promising first."""
+    """Return all sensible tile heights for a matmul of `extent` rows, the most promising first."""
     blocks = panel(target) // CHANNEL_BLOCK * block_registers(target)
     most = max(_MIN_COLUMNS, min((vector_registers(target) - blocks - 2) // blocks, 10))
     whole = [max(1, extent)] if extent <= most else []
@@ -86,6 +86,6 @@ def ranked_rows(extent: int, target: Target) -> list[int]:
 
 
 def padded_rows(extent: int, target: Target, height: int | None = None) -> int:
-    """The number of rows that is computed, in tiles of `height` where that is given."""
+    """Return the number of rows that is computed, in tiles of `height` if it is given."""
     height = height or rows(extent, target)
     return -(-extent // height) * height

@@ -1,8 +1,8 @@
-"""The code of a kernel of an artifact: as TIR, and what the code generators make of it.
+"""Returns the code of a kernel of an artifact: as TIR, and as generated from it.
 
-An artifact keeps its kernels' TIR as it went into code generation. The same TVM makes the same code
-of it again, without the model, its framework or the device that it is for. The instructions of a
-generated CUDA kernel are read from the artifact itself.
+An artifact stores its kernels' TIR as it was before code generation. The same TVM generates the
+same code from it again, without the model, its framework or the target device. The instructions of
+a generated CUDA kernel are read from the artifact itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def save(module: tvm.IRModule, folder: Path) -> None:
 
 
 def read_code(folder: Path, kernel: str, kind: str) -> str:
-    """The code of a kernel of the artifact in `folder`; `kind` is a `core.profile.Code`."""
+    """Return the code of a kernel of the artifact in `folder`; `kind` is a `core.profile.Code`."""
     artifact = artifacts.read(folder)
     func = _function(artifact, kernel)
     if kind == "tir":
@@ -202,7 +202,7 @@ def _cubin(artifact: Artifact, func: tirx.PrimFunc) -> bytes:
 
 
 def readable_assembly(text: str, kernel: str) -> str:
-    """The functions of a kernel without directives for the debugger and the linker.
+    """Return the functions of a kernel without directives for the debugger and the linker.
 
     The function that checks the arguments is left out where the work is done elsewhere.
     """
@@ -233,7 +233,7 @@ def _functions(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def readable_llvm(text: str, kernel: str) -> str:
-    """The functions of a kernel without metadata for the debugger."""
+    """Return the functions of a kernel without metadata for the debugger."""
     functions: dict[str, list[str]] = {}
     name = ""
     for line in text.splitlines():
@@ -248,7 +248,7 @@ def readable_llvm(text: str, kernel: str) -> str:
 
 
 def _working(functions: Mapping[str, object], kernel: str) -> list[str]:
-    """The functions that do a kernel's work: not those that check its arguments or report."""
+    """Return the functions that do a kernel's work, not those that check arguments or report."""
     own = [n for n in functions if not n.startswith("__tvm_set_raised") and n != "__tvm_ffi_main"]
     checks = f"__tvm_ffi_{kernel}"
     others = [n for n in own if n != checks and not n.startswith("__TVM")]

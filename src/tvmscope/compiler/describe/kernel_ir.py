@@ -102,7 +102,7 @@ def _generated(
 
 
 def _taken(choice: Choice | None, config: Config) -> Choice | None:
-    """The record, where the kernel is what it says: one that is not legal here is left aside."""
+    """Return the record if the kernel follows it; a record that is illegal here was not used."""
     if choice is None or not choice.candidate.params:
         return choice
     named = configs.from_json(dict(choice.candidate.params))
@@ -133,7 +133,8 @@ def _loops(s: tirx.Stmt) -> Iterator[Loop]:
         yield from _loops(s.block.body)
     elif isinstance(s, tirx.BufferStore):
         indices = ", ".join(_text(i) for i in s.indices)
-        yield Loop(text=_short(f"{s.buffer.name}[{indices}] = {_text(s.value)}"))
+        name = str(s.buffer.name).replace(".", "_")  # as TVM's printer writes it where it is read
+        yield Loop(text=_short(f"{name}[{indices}] = {_text(s.value)}"))
     elif isinstance(s, tirx.IfThenElse):
         inside = (*_loops(s.then_case), *(_loops(s.else_case) if s.else_case is not None else ()))
         yield Loop(text=_short(f"if {_text(s.condition)}"), body=inside)

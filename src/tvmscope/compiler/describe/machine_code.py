@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tvmscope.core.profile import KernelIR, Loop, MachineCode
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.gpus import GPUS, Gpu
 
 _WARP = 32
@@ -65,7 +65,7 @@ def _code(kernel: CompiledKernel) -> MachineCode:
 
 
 def resident(registers: int, shared_bytes: int, threads: int, gpu: Gpu | None) -> int | None:
-    """The blocks that fit a multiprocessor at once, by registers, shared memory and warps."""
+    """Return how many blocks fit a multiprocessor, by registers, shared memory and warps."""
     if gpu is None:
         return None
     warps = -(-threads // _WARP)

@@ -1,7 +1,7 @@
 """Writes the IR after each phase or pass into a folder, and what each pass changed.
 
-Each pass gets three things: the module behind it, a `.diff` of the functions that it changed, and a
-section of `passes.md` with its sentence. A pass that changes nothing has only the section.
+For each pass it writes three things: the module after it, a `.diff` of the functions that it
+changed, and a section of `passes.md` with its sentence; without changes, only the section.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tvm
 import tvm_ffi
 
 from tvmscope.messages import Text, msg, msgn, render, sentences, word
-from tvmscope.units import format_s
+from tvmscope.quantities import format_s
 
 INDEX = "passes.md"
 _MOST_SHOWN = 40
@@ -32,13 +32,13 @@ class Ran:
     phase: str
     name: str
     words: str
-    """What it does to a model, in a sentence; empty where nobody wrote one."""
+    """What the pass does to a model, in a sentence; empty if it has no description."""
     time_s: float
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a pass did to the functions of a module."""
+    """The changes of a pass to the functions of a module."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -91,7 +91,7 @@ class Difference:
 
 
 def difference(before: tvm.IRModule, after: tvm.IRModule) -> Difference:
-    """What is different behind a pass, function by function."""
+    """Return the changes by a pass, function by function."""
     old = {var.name_hint: func for var, func in before.functions_items()}
     new = {var.name_hint: func for var, func in after.functions_items()}
     added = tuple(sorted(new.keys() - old.keys()))
@@ -115,9 +115,9 @@ def _compared(name: str, old: tvm.ir.BaseFunc | None, new: tvm.ir.BaseFunc | Non
 
 
 def _text(func: tvm.ir.BaseFunc) -> list[str]:
-    """As TVMScript, without the lines that say how to parse it.
+    """Return TVMScript, without the lines that say how to parse it.
 
-    Constants lose their numbers: one that goes would change the line of every later one.
+    Constants lose their numbers: a removed one would change the line of every later one.
     """
     lines = _CONSTANT.sub("constant", func.script()).splitlines()
     return [line for line in lines if line and not line.startswith("# from")]
@@ -133,14 +133,14 @@ class PassDump:
         self._count = 0
 
     def begin(self, module: tvm.IRModule) -> None:
-        """The module as it was imported."""
+        """Write the module as it was imported."""
         if self._each_pass:
             self._write("imported", module)
 
     def passed(
         self, ran: Ran, before: tvm.IRModule, after: tvm.IRModule, *, ends_phase: bool
     ) -> None:
-        """Write what is known behind a pass; without `each_pass` only where its phase ends."""
+        """Write the state after a pass; without `each_pass` only at the end of its phase."""
         self._count += 1
         if not self._each_pass:
             if ends_phase:
@@ -180,7 +180,7 @@ class PassDump:
 
 
 def _sentence(ran: Ran) -> Text:
-    """The manifest's words, which are translated with the manifests."""
+    """Return the manifest's words, which are translated with the manifests."""
     return word(ran.words) if ran.words else msg("A pass of the user's own pipeline.")
 
 

@@ -1,4 +1,7 @@
-"""One file per model format: from a prepared folder to a Relax module with named sources."""
+"""One room per model format: from a prepared folder to a Relax module with named sources.
+
+The build, the tuning tasks and the bisection call `import_model`.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from tvmscope.core.model import Prepared
 
-if TYPE_CHECKING:  # other runtimes' profilers read ONNX graphs by this package, without TVM
+if TYPE_CHECKING:  # the room itself is imported without TVM
     from tvmscope.compiler.describe.sources import Imported
 
 
 @lru_cache(maxsize=1)
 def import_model(prepared: Prepared, fallback: bool = False) -> Imported:
-    """Translate the prepared model by the frontend of its format; kept for the next variant.
+    """Translate the prepared model with its format's frontend; the next variant reuses the result.
 
     With `fallback`, operators without a kernel run in the model's own framework.
     """

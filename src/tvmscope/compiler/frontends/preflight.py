@@ -1,4 +1,4 @@
-"""Before anything compiles: every unsupported operator, refused or run in a framework."""
+"""Lists all unsupported operators before compilation: refuses them, or runs them in a framework."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from tvmscope.errors import ImportModelError
 from tvmscope.messages import Text, msg
 
 
-def refuse(model: str, unsupported: Counter[str], where: Mapping[str, str]) -> None:
+class Unsupported(ImportModelError):
+    """This form of an operator has no kernel here; the message says which form."""
+
+
+def refuse(model: str, unsupported: Counter[str], where: Mapping[str, Text]) -> None:
     """Raise if there are unsupported operators, naming each one."""
     if not unsupported:
         return
@@ -30,7 +34,7 @@ def refuse(model: str, unsupported: Counter[str], where: Mapping[str, str]) -> N
 
 
 def in_framework(parts: Sequence[Fallback]) -> tuple[Text, ...]:
-    """One line about all parts that are not compiled, with the reason of the first."""
+    """Return one line about all parts that are not compiled, with the reason of the first."""
     if not parts:
         return ()
     return (
@@ -40,5 +44,23 @@ def in_framework(parts: Sequence[Fallback]) -> tuple[Text, ...]:
             framework=FRAMEWORKS[parts[0].framework],
             count=len(parts),
             reason=parts[0].reason,
+        ),
+    )
+
+
+def on_device(parts: Sequence[Fallback], device: str) -> tuple[Text, ...]:
+    """One line about how these parts run beside kernels on a GPU; none for the CPU."""
+    if not parts or device != "cuda":
+        return ()
+    where = (
+        msg("on the GPU if it has CUDA, else on the CPU with copies of its inputs and results")
+        if parts[0].framework == "torch"
+        else msg("on the CPU, with copies of its inputs and results")
+    )
+    return (
+        msg(
+            "{framework} runs outside CUDA graphs, {where}",
+            framework=FRAMEWORKS[parts[0].framework],
+            where=where,
         ),
     )

@@ -42,7 +42,7 @@ def _data_alone(call: relax.Call, differs: Sequence[bool], _: tuple[int, ...]) -
 
 
 def _keeps_images(call: relax.Call, differs: Sequence[bool], out: tuple[int, ...]) -> bool:
-    """A reshape that keeps the first dimension."""
+    """Whether it is a reshape that keeps the first dimension."""
     shape = static_shape(call.args[0])
     return differs[0] and shape is not None and bool(out) and shape[0] == out[0]
 
@@ -54,7 +54,7 @@ def _axes(value: Any) -> list[int]:
 
 
 def _along(attribute: str) -> Check:
-    """The operator works along axes other than the images'."""
+    """Check that the operator works along axes other than the images'."""
 
     def check(call: relax.Call, differs: Sequence[bool], _: tuple[int, ...]) -> bool:
         shape, axes = static_shape(flat(call.args)[0]), _axes(getattr(call.attrs, attribute))
@@ -66,13 +66,13 @@ def _along(attribute: str) -> Check:
 
 
 def _along_with(attribute: str) -> Check:
-    """The same with further arguments that do not differ by image: gamma and beta."""
+    """Check the same with further arguments that do not differ by image: gamma and beta."""
     along = _along(attribute)
     return lambda call, differs, out: along(call, differs, out) and not any(differs[1:])
 
 
 def _along_all(attribute: str) -> Check:
-    """The same if every argument must differ by image: a concatenation."""
+    """Check the same if every argument must differ by image: a concatenation."""
     along = _along(attribute)
     return lambda call, differs, out: along(call, differs, out) and all(differs)
 
@@ -82,7 +82,7 @@ def _images_stay_first(call: relax.Call, differs: Sequence[bool], _: tuple[int, 
 
 
 def _slice(call: relax.Call, differs: Sequence[bool], out: tuple[int, ...]) -> bool:
-    """A slice; its axes are an argument, a tuple of numbers."""
+    """Check a slice; its axes are an argument, a tuple of numbers."""
     axes = call.args[1]
     if not differs[0] or not isinstance(axes, relax.Tuple):
         return False
@@ -96,7 +96,7 @@ def _pad(call: relax.Call, differs: Sequence[bool], _: tuple[int, ...]) -> bool:
 
 
 def _matmul(call: relax.Call, differs: Sequence[bool], out: tuple[int, ...]) -> bool:
-    """A product of the images' rows with one matrix, or one product per image."""
+    """Check a product of the images' rows with one matrix, or one product per image."""
     left, right = (static_shape(a) for a in call.args)
     if left is None or right is None:
         return False

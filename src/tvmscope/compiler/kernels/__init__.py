@@ -1,5 +1,5 @@
-"""What computes: convolutions, Winograd, scatters, selection, attention and row operators.
+"""The computations: convolutions, Winograd, scatters, selection, attention and row operators.
 
-Tensor expressions and hand-written loops. Passes put them into a graph, schedule rules make them
-fast.
+They are tensor expressions and hand-written loops. Passes put them into a graph; schedule rules
+make them fast.
 """

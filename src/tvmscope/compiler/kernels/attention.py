@@ -1,7 +1,7 @@
 """Attention as one tensor expression: scores, softmax and the weighted sum of a tile of rows.
 
-The scores of a few rows stay in the first-level cache between the three; the softmax's division
-comes last, when a row has shrunk to the width of a head.
+The scores of a few rows stay in the first-level cache between the three steps; the softmax's
+division comes last, when a row has shrunk to the width of a head.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class Shape:
     """The sizes that the packed operands do not determine."""
 
     columns: int
-    """Keys, without those that fill the last panel."""
+    """The number of keys, without those that fill the last panel."""
     width: int
-    """Of a value, likewise."""
+    """The width of a value, without padding."""
     computed_rows: int
-    """Queries, filled up to whole register tiles."""
+    """The number of queries, padded to whole register tiles."""
     heads: int
-    """Per item of the batch."""
+    """Heads per item of the batch."""
     empty_is_zero: bool
 
 
 def attention(
     query: te.Tensor, keys: te.Tensor, values: te.Tensor, *mask: te.Tensor, shape: Shape
 ) -> te.Tensor:
-    """softmax(query @ keys + mask) @ values with `keys` and `values` in column panels.
+    """Return softmax(query @ keys + mask) @ values; `keys` and `values` are in column panels.
 
     `query` is (batch x heads, rows, depth); a mask has four dimensions, each full or 1.
     """
@@ -65,7 +65,7 @@ def attention(
 
 
 def _panel_product(left: te.Tensor, packed: te.Tensor, depth: int, name: str) -> te.Tensor:
-    """(batch, rows, panels, p): panels stay an axis, so that a narrower result needs whole ones."""
+    """Return (batch, rows, panels, p); panels stay an axis, so a narrower result has whole ones."""
     panels, panel = int(packed.shape[1]), int(packed.shape[3])
     k = te.reduce_axis((0, depth), "k")
     return te.compute(

@@ -1,7 +1,7 @@
-"""Convolutions on channel blocks (N, C/16, H, W, 16), as tensor expressions the CPU rules know.
+"""Convolutions on channel blocks (N, C/16, H, W, 16), as tensor expressions for the CPU rules.
 
-Every compute carries the annotation `tvmscope.op`, by which its schedule rule recognises it, also
-after it has been fused with what follows.
+Every compute has the annotation `tvmscope.op`, by which its schedule rule recognises it, also after
+it has been fused with the operators that follow.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ NO_NOTES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Window:
-    """How a kernel moves over an image."""
+    """The window's movement over an image."""
 
     strides: tuple[int, int]
     padding: tuple[int, int, int, int]
-    """top, left, bottom, right"""
+    """Padding: top, left, bottom, right."""
     dilation: tuple[int, int]
 
     def output(self, size: tuple[int, int], kernel: tuple[int, int]) -> tuple[int, int]:
-        """Rows and columns of the result."""
+        """Return the rows and columns of the result."""
         top, left, bottom, right = self.padding
         spans = (size[0] + top + bottom, size[1] + left + right)
         return (
@@ -41,7 +41,7 @@ class Window:
 
 
 def _pad(data: te.Tensor, window: Window, extra_right: int, extra_bottom: int = 0) -> te.Tensor:
-    """Zeros around the image, and behind it for what is computed and cropped."""
+    """Add zeros around the image, and after it for the pixels that are computed and cropped."""
     top, left, bottom, right = window.padding
     right, bottom = right + extra_right, bottom + extra_bottom
     if not any((top, left, bottom, right)):
@@ -81,8 +81,8 @@ def conv2d(
 ) -> te.Tensor:
     """Dense convolution over `channels` inputs (that each block reads), summed in `out_dtype`;
     `data` is blocked (5-D) or plain NCHW (4-D), `weight` is (O/16, I/b, kh, kw, b, 16), b = 16 for
-    blocked data, else I. With `groups` the data is blocked, and the weight as `widen_groups` makes
-    it. `computed` rows and columns may be more than there are; they are cropped."""
+    blocked data, else I. With `groups` the data is blocked, and `widen_groups` made the weight.
+    More rows and columns may be `computed` than the result has; they are cropped."""
     blocks, _, kh, kw, inner, _ = (int(d) for d in weight.shape)
     size = (int(data.shape[2]), int(data.shape[3]))
     rows, width = window.output(size, (kh, kw))
@@ -112,7 +112,7 @@ def conv2d(
 
 
 def _first_block(block: tirx.Expr, groups: Groups) -> tirx.Expr:
-    """The first block of inputs that a block of outputs reads."""
+    """Return the first block of inputs that a block of outputs reads."""
     if groups.aligned:
         each = groups.outputs // CHANNEL_BLOCK
         return block // each * (groups.inputs // CHANNEL_BLOCK)
@@ -121,7 +121,7 @@ def _first_block(block: tirx.Expr, groups: Groups) -> tirx.Expr:
 
 
 def _every(data: te.Tensor, strides: tuple[int, int]) -> te.Tensor:
-    """The pixels that a 1x1 convolution reads, one beside the other."""
+    """Copy the pixels that a 1x1 convolution reads next to each other."""
     if strides == (1, 1):
         return data
     (sy, sx), (batch, blocks, height, width, lanes) = strides, data.shape
@@ -138,9 +138,9 @@ def pointwise_conv2d(
     channels: int,
     notes: Mapping[str, str] = NO_NOTES,
 ) -> te.Tensor:
-    """A 1x1 convolution without padding, over all pixels of its result as if in one row.
+    """Compute a 1x1 convolution without padding, over all pixels of its result as if in one row.
 
-    Where more pixels are `computed` than there are, the last one stands in for those behind it.
+    If more pixels are `computed` than the result has, the last one is repeated.
     """
     blocks, _, _, _, inner, _ = (int(d) for d in weight.shape)
     data = _every(data, strides)
@@ -176,7 +176,7 @@ def depthwise_conv2d(
     out_dtype: str,
     notes: Mapping[str, str] = NO_NOTES,
 ) -> te.Tensor:
-    """Depthwise convolution of blocks, summed in `out_dtype`; `weight` is (C/16, kh, kw, 16)."""
+    """Compute a depthwise convolution of blocks in `out_dtype`; `weight` is (C/16, kh, kw, 16)."""
     kh, kw = int(weight.shape[1]), int(weight.shape[2])
     rows, width = window.output((int(data.shape[2]), int(data.shape[3])), (kh, kw))
     padded = _pad(data, window, _extra(window, 1, computed_width, width))
@@ -196,7 +196,7 @@ def depthwise_conv2d(
 
 
 def to_blocks(data: te.Tensor) -> te.Tensor:
-    """NCHW to blocks; channels are filled up with zeros."""
+    """Convert NCHW to blocks; channels are padded with zeros."""
     n, channels, height, width = (int(d) for d in data.shape)
     blocks = -(-channels // CHANNEL_BLOCK)
 
@@ -211,7 +211,7 @@ def to_blocks(data: te.Tensor) -> te.Tensor:
 
 
 def from_blocks(data: te.Tensor, channels: int) -> te.Tensor:
-    """Blocks to NCHW, without the channels that fill the last block."""
+    """Convert blocks to NCHW, without the channels that fill the last block."""
     n, _, height, width, _ = (int(d) for d in data.shape)
     return te.compute(
         (n, channels, height, width),
@@ -228,9 +228,9 @@ def matmul(
     out_dtype: str,
     notes: Mapping[str, str] = NO_NOTES,
 ) -> te.Tensor:
-    """(..., M, K) times column panels (N/p, K, p), or (..., N/p, K, p) with batches.
+    """Multiply (..., M, K) by column panels (N/p, K, p), or (..., N/p, K, p) with batches.
 
-    One row in each of several batches, (B, 1, K) times one set of panels, are B rows.
+    One row in each of several batches, (B, 1, K) times one set of panels, is computed as B rows.
     """
     *batch, wanted, depth = (int(d) for d in data.shape)
     panels, panel = int(packed.shape[-3]), int(packed.shape[-1])
@@ -272,13 +272,13 @@ def matmul(
 
 
 def batch_of_rows(shape: Sequence[int]) -> int | None:
-    """The axis that holds the rows of (B, 1, K); None where each batch has rows of its own."""
+    """Return the axis of the rows in (B, 1, K); None if each batch has its own rows."""
     wide = [axis for axis, size in enumerate(shape[:-2]) if size > 1]
     return wide[0] if shape[-2] == 1 and len(wide) == 1 else None
 
 
 def pack_panels(right: te.Tensor, panel: int) -> te.Tensor:
-    """(..., K, N) to column panels (..., N/p, K, p), filled up with zeros."""
+    """Pack (..., K, N) to column panels (..., N/p, K, p), padded with zeros."""
     *batch, depth, columns = (int(d) for d in right.shape)
     panels = -(-columns // panel)
 
@@ -294,7 +294,7 @@ def pack_panels(right: te.Tensor, panel: int) -> te.Tensor:
 
 
 def pad_rows(data: te.Tensor, rows: int) -> te.Tensor:
-    """More rows, of zeros."""
+    """Append rows of zeros."""
     return _padded(data, tuple(int(d) for d in data.shape), rows, data.dtype)
 
 

@@ -36,25 +36,25 @@ DIRECT = "direct"
 
 @dataclass(frozen=True, kw_only=True)
 class Convolution:
-    """What the graph asks for."""
+    """The convolution that a call in the graph computes."""
 
     kernel: Array
-    """OIHW"""
+    """The weights, OIHW."""
     window: Window
     groups: int
     given: tuple[int, ...]
     result: tuple[int, ...]
-    """NCHW, both"""
+    """The shapes of data and result, NCHW."""
     dtype: str
-    """Of the result, in which it is summed."""
+    """The type of the result, in which it is summed."""
 
     @property
     def inputs(self) -> int:
-        """Channels of the data."""
+        """The channels of the data."""
         return self.given[1]
 
     def workload(self, is_blocked: bool) -> str:
-        """What a database knows it by."""
+        """Return the workload's name in a tuning database."""
         window = self.window
         return (
             f"conv2d {by(self.given)} {by(self.kernel.shape)} stride {by(window.strides)} "
@@ -65,18 +65,18 @@ class Convolution:
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """A tensor expression of data and weight, and the weight in its order."""
+    """A tensor expression of data and weight, and the weight in its layout."""
 
     name: str
     compute: Callable[..., te.Tensor]
     weight: Array
     takes_blocks: bool = True
     attrs: dict[str, Any] = field(default_factory=dict)
-    """Of the function that it becomes."""
+    """Attributes of the function that it becomes."""
 
 
 def read(call: relax.Call) -> Convolution | None:
-    """What a call of `relax.nn.conv2d` asks for; None in other layouts or with computed weights."""
+    """Read a call of `relax.nn.conv2d`; None for other layouts or computed weights."""
     attrs, (data, weight) = call.attrs, call.args
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
     given, result = static_shape(data), static_shape(call)
@@ -104,7 +104,7 @@ def _pair(values: Sequence[Any]) -> tuple[int, int]:
 def choose(
     conv: Convolution, target: Target, is_blocked: bool, *, winograd: bool, knobs: Knobs
 ) -> Kernel:
-    """The kernel that is known or else predicted to be fastest.
+    """Choose the kernel that a record names or that is predicted to be fastest.
 
     Parameters: `kernel` is `direct`, `winograd2` or `winograd4`; `tile` names a direct kernel's
     register tile, `columns` the width of another's; `share` lets each core take its share of
@@ -127,7 +127,7 @@ def choose(
 
 
 def _predict(conv: Convolution, target: Target) -> str | None:
-    """The kernel that promises most; None where a direct one is the only one."""
+    """Return the most promising kernel; None if only a direct one is possible."""
     # The transforms magnify the rounding of half precision.
     single = conv.dtype == "float32" and conv.kernel.dtype == np.float32
     plain = conv.window.strides == (1, 1) == conv.window.dilation and conv.groups == 1
@@ -138,12 +138,12 @@ def _predict(conv: Convolution, target: Target) -> str | None:
 
 
 def _settle(asked: Params, predicted: str | None, winograd: bool) -> tuple[str, Params]:
-    """The kernel to take, and the parameters without what goes without saying."""
+    """Return the kernel to use, and the parameters without those that are implied."""
     params = without(asked, "kernel")
     if predicted is None:
         return DIRECT, params
     chosen = str(asked.get("kernel", predicted))
-    if not winograd:  # parameters of its kernels say nothing of a direct one
+    if not winograd:  # parameters of its kernels do not apply to a direct one
         return DIRECT, params if chosen == DIRECT else {}
     return chosen, params if chosen == predicted else {**params, "kernel": chosen}
 
@@ -156,13 +156,13 @@ def _dense(
     workload: str,
     groups: Groups | None = None,
 ) -> Kernel:
-    """Of one group, or with a kernel that is widened to whole blocks of channels."""
+    """Make the kernel of one group, or one that is widened to whole blocks of channels."""
     shape = _shape(conv, is_blocked, groups)
     ranking = dense_tiles.ranked(shape, target)
     params = ranked(asked, dense_tiles.PARAMETER, [tile.name for tile in ranking])
     wanted = params.get("columns", params.get(dense_tiles.PARAMETER, ranking[0].name))
     tile = dense_tiles.named(str(wanted))
-    if not tile.covers(shape):  # as where one is asked of all workloads
+    if not tile.covers(shape):  # for example if one was requested for all workloads
         params, tile = without(params, dense_tiles.PARAMETER), ranking[0]
     common: dict[str, Any] = {
         "out_dtype": conv.dtype,
@@ -193,7 +193,7 @@ def _dense(
 
 
 def _shape(conv: Convolution, is_blocked: bool, groups: Groups | None) -> dense_tiles.Shape:
-    """What the choice of a tile depends on."""
+    """Return the properties that the choice of a tile depends on."""
     outputs, channels, *kernel = conv.kernel.shape
     blocks = together = -(-outputs // CHANNEL_BLOCK)
     if groups is not None:
@@ -252,6 +252,6 @@ def _winograd(conv: Convolution, target: Target, name: str, asked: Params, workl
             notes=notes(workload, params),
         ),
         weight=weight,
-        # Its several stages hide from TVM's analysis that elementwise operators may follow.
+        # TVM's analysis does not see that elementwise operators may follow its several stages.
         attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE},
     )

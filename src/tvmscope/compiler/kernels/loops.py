@@ -1,4 +1,4 @@
-"""Explicit loops, for what tensor expressions cannot express, and index arithmetic."""
+"""Explicit loops, for computations that tensor expressions cannot express, and index arithmetic."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tvm.script.ir_builder import tirx as T
 Expr = tirx.Expr
 Combine = Callable[[Expr, Expr], Expr]
 Build = Callable[[Sequence[tirx.Buffer], Sequence[tirx.Buffer]], tirx.Stmt]
-"""From the buffers of inputs and outputs, the loops that fill the latter."""
+"""Takes the buffers of inputs and outputs; returns the loops that fill the outputs."""
 
 
 class Cells(Protocol):
-    """What loops read and write by index: a buffer, as the IR builder hands it out."""
+    """A buffer that loops read and write by index, as the IR builder returns it."""
 
     def __getitem__(self, index: Expr | int) -> Expr: ...
     def __setitem__(self, index: Expr | int, value: Expr | int) -> None: ...
@@ -32,11 +32,11 @@ COMBINE: dict[str, Combine] = {
 }
 _THREADS = 256
 BLOCK = 512
-"""Threads that work on one row together."""
+"""Threads that process one row together."""
 
 
 def phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: bool) -> tirx.Stmt:
-    """Loops one after the other, each parallel unless it is marked as serial."""
+    """Build loops one after the other, each parallel unless it is marked as serial."""
     loops: list[tirx.Stmt] = []
     for extent, body, serial in phases:
         with IRBuilder() as builder:
@@ -50,7 +50,7 @@ def phases(phases: Sequence[tuple[int, Callable[[Expr], None], bool]], *, gpu: b
 
 
 def blocks(rows: int, body: Callable[[Expr, Expr], None]) -> tirx.Stmt:
-    """On a GPU: a block of threads for each row; the body gets both indices."""
+    """Build a block of GPU threads for each row; the body gets both indices."""
     with IRBuilder() as builder:
         _bind(rows, BLOCK, body)
     made: tirx.Stmt = builder.get()
@@ -58,15 +58,15 @@ def blocks(rows: int, body: Callable[[Expr, Expr], None]) -> tirx.Stmt:
 
 
 def variable(dtype: str = "int32") -> Cells:
-    """A number that a loop changes."""
+    """Return a number that a loop changes."""
     return T.buffer_proxy(T.alloc_buffer((1,), dtype, scope="local"))
 
 
 def held(value: Expr, dtype: str | None = None) -> Expr:
-    """The value as it is here, worked out once.
+    """Return the current value, computed once.
 
-    An expression used twice is there twice, and again in all that is made of it; TVM's passes look
-    through each copy, those of conditions above all: minutes for a sort of 8400 elements on CUDA.
+    An expression used twice is duplicated, and again in every expression made from it; TVM's passes
+    analyse each copy, above all those of conditions: minutes for a sort of 8400 elements on CUDA.
     """
     kind = dtype or str(value.ty.dtype)
     place = variable(kind)
@@ -101,7 +101,7 @@ def extern(
     name: str,
     marks: Mapping[str, str] | None = None,
 ) -> list[te.Tensor]:
-    """One tensor for each of `shapes`, written by the loops that `build` makes."""
+    """Return one tensor for each of `shapes`, written by the loops that `build` makes."""
     outs = [
         tirx.decl_buffer(shape, dtype, f"{name}_{n}", layout=None)
         for n, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))

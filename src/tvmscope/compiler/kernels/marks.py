@@ -11,5 +11,5 @@ TILE = "tvmscope.tile"
 LANES = 16
 """Partial results of a row's reduction: the lanes of a vector."""
 STAGE = "tvmscope.stage"
-"""Marks a stage that is worth its memory, and says how it is computed: `lanes` (a reduction in the
-lanes of a vector), `across` (one over these lanes), `scalar` (one value per row), `elements`."""
+"""Marks a stage whose result is worth storing; says how it is computed: `lanes` (a reduction in the
+lanes of a vector), `across` (one over the lanes), `scalar` (one value per row), `elements`."""

@@ -16,14 +16,14 @@ Array = np.ndarray[Any, Any]
 
 
 def filled(array: Array, axis: int) -> Array:
-    """Zeros behind the last channel, up to a whole block."""
+    """Append zeros after the last channel, up to a whole block."""
     missing = -array.shape[axis] % CHANNEL_BLOCK
     widths = [(0, missing if i == axis else 0) for i in range(array.ndim)]
     return np.pad(array, widths) if missing else array
 
 
 def pack_dense(kernel: Array, *, blocked_input: bool) -> Array:
-    """OIHW to (O/16, I/b, kh, kw, b, 16)."""
+    """Pack OIHW to (O/16, I/b, kh, kw, b, 16)."""
     kernel = filled(kernel, 0)
     if blocked_input:
         kernel = filled(kernel, 1)
@@ -49,8 +49,8 @@ class Groups:
 
     @property
     def blocks(self) -> int:
-        """Blocks of input channels that each block of outputs reads: as many as the one that
-        depends on most."""
+        """Blocks of input channels that each block of outputs reads: the maximum over all blocks of
+        outputs."""
         return max(last - first + 1 for first, last in self._spans())
 
     def _spans(self) -> Iterator[tuple[int, int]]:
@@ -67,7 +67,7 @@ class Groups:
 
 
 def widen_groups(kernel: Array, groups: Groups) -> Array:
-    """A grouped kernel over the channels that its blocks read, with zeros between the groups."""
+    """Widen a grouped kernel to all channels that its blocks read; put zeros between groups."""
     outputs, inputs = kernel.shape[:2]
     wide = np.zeros((outputs, groups.blocks * CHANNEL_BLOCK, *kernel.shape[2:]), kernel.dtype)
     for channel in range(outputs):
@@ -79,7 +79,7 @@ def widen_groups(kernel: Array, groups: Groups) -> Array:
 
 
 def pack_depthwise(kernel: Array) -> Array:
-    """(C, 1, kh, kw) to (C/16, kh, kw, 16)."""
+    """Pack (C, 1, kh, kw) to (C/16, kh, kw, 16)."""
     kernel = filled(kernel, 0)[:, 0]
     c, kh, kw = kernel.shape
     split = kernel.reshape(c // CHANNEL_BLOCK, CHANNEL_BLOCK, kh, kw)
@@ -87,7 +87,7 @@ def pack_depthwise(kernel: Array) -> Array:
 
 
 def block_constant(value: GenericConst) -> relax.Expr | None:
-    """A constant of four dimensions in channel blocks; None for others."""
+    """Convert a constant of four dimensions to channel blocks; None for others."""
     array = value.value.numpy()
     if array.ndim != 4:
         return None
@@ -98,7 +98,7 @@ def block_constant(value: GenericConst) -> relax.Expr | None:
 
 
 def pack_columns(weight: Array, panel: int) -> Array:
-    """(K, N) to (N/panel, K, panel), filled up with zeros."""
+    """Pack (K, N) to (N/panel, K, panel), padded with zeros."""
     weight = np.pad(weight, [(0, 0), (0, -weight.shape[1] % panel)])
     k, n = weight.shape
     return np.ascontiguousarray(weight.reshape(k, n // panel, panel).transpose(1, 0, 2))

@@ -36,11 +36,11 @@ class Layer:
 
     @property
     def width(self) -> int:
-        """Of all gates together."""
+        """The width of all gates together."""
         return GATES[self.kind] * self.hidden
 
     def cut(self, value: Expr) -> Expr:
-        """The value inside of the clipping range, if there is one."""
+        """Clip the value, if there is a clipping range."""
         if self.clip is None:
             return value
         most = tirx.const(self.clip, "float32")
@@ -57,7 +57,7 @@ def recurrence(
     *,
     layer: Layer,
 ) -> list[te.Tensor]:
-    """All states (steps x batch x hidden), the last one, and the last cell.
+    """Return all states (steps x batch x hidden), the last one, and the last cell.
 
     `given` is steps x batch x gates, `weight` hidden x gates; `more` are an LSTM's peepholes
     (input, output, forget) or a GRU's bias inside of the reset. States after a row's length are 0.
@@ -80,7 +80,7 @@ def recurrence(
 
 @dataclass(frozen=True)
 class _Row:
-    """What the steps of one batch entry work on."""
+    """The buffers that the steps of one batch entry use."""
 
     layer: Layer
     weight: Cells
@@ -91,7 +91,7 @@ class _Row:
     inner: Cells
 
     def add_product(self, vector: Cells, target: Cells, first: int, count: int) -> None:
-        """target[first:first+count] += vector . weight[:, first:first+count]"""
+        """Compute target[first:first+count] += vector . weight[:, first:first+count]."""
         width = self.layer.width
         with T.serial(0, self.layer.hidden) as k, T.serial(0, count) as j:
             new = vector[k] * self.weight[k * width + first + j]
@@ -135,7 +135,7 @@ def _rnn(row: _Row) -> None:
 
 
 def _gru(row: _Row) -> None:
-    """Update and reset gates, then the new state; with or without the reset inside the product."""
+    """Compute update and reset gates, then the new state; the reset may be inside the product."""
     layer, state, gates, inner = row.layer, row.state, row.gates, row.inner
     size = layer.hidden
     f, g = layer.activations
@@ -159,7 +159,7 @@ def _gru(row: _Row) -> None:
 
 
 def _lstm(row: _Row) -> None:
-    """Input, output and forget gates and the new cell, with peepholes into the cell."""
+    """Compute input, output and forget gates and the new cell, with peepholes into the cell."""
     layer, cell, gates, more = row.layer, row.cell, row.gates, row.more
     size = layer.hidden
     f, g, h = layer.activations

@@ -1,7 +1,7 @@
 """Softmax and layer norm as tensor expressions: each row is reduced in the lanes of a vector.
 
 A sum over a row of n elements is 16 sums over every sixteenth element, then a sum over these and
-over the few elements that are left: the order of additions that a vector unit can follow.
+over the few remaining elements: a vector unit can add in this order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Combine = Callable[[tirx.Expr, tirx.Expr], tirx.Expr]
 
 
 def _fold(data: te.Tensor, reduce: Callable[..., tirx.Expr], combine: Combine) -> te.Tensor:
-    """Each row of `data` in one value."""
+    """Reduce each row of `data` to one value."""
     *rows, length = data.shape
     whole, rest = divmod(int(length), LANES)
     tail = [whole * LANES + j for j in range(rest)]
@@ -55,11 +55,11 @@ def _sum(data: te.Tensor) -> te.Tensor:
 _largest = te.comm_reducer(
     lambda a, b: te.max(a, b), lambda dtype: -tirx.infinity(dtype), name="largest"
 )
-"""TVM's own maximum begins at the lowest finite number, which a row of -inf lies below."""
+"""TVM's own maximum starts at the lowest finite number, which is above a row of -inf."""
 
 
 def powers(data: te.Tensor, *, empty_is_zero: bool) -> tuple[te.Tensor, te.Tensor]:
-    """exp(x - the row's maximum), and the factor that makes a row's sum 1.
+    """Return exp(x - the row's maximum), and the factor that makes a row's sum 1.
 
     A row of -inf gives NaN, or zeros with `empty_is_zero`.
     """
@@ -75,7 +75,7 @@ def powers(data: te.Tensor, *, empty_is_zero: bool) -> tuple[te.Tensor, te.Tenso
         data.shape, lambda *i: data(*i) - guarded(zero, peak(*i[:-1]), *i[:-1]), name="below"
     )
     fast = topi.fast_exp(below)
-    result = te.compute(  # the polynomial clamps, and so makes a number of NaN
+    result = te.compute(  # the polynomial clamps, and so turns NaN into a number
         data.shape,
         lambda *i: tirx.Select(below(*i) == below(*i), fast(*i), below(*i)),
         name="powers",
@@ -92,7 +92,7 @@ def powers(data: te.Tensor, *, empty_is_zero: bool) -> tuple[te.Tensor, te.Tenso
 
 
 def softmax(data: te.Tensor, *, empty_is_zero: bool) -> te.Tensor:
-    """Softmax over the last axis."""
+    """Compute softmax over the last axis."""
     values, scale = powers(data, empty_is_zero=empty_is_zero)
     return te.compute(
         data.shape, lambda *i: values(*i) * scale(*i[:-1]), name="softmax", attrs={OP: "rows"}
@@ -100,7 +100,7 @@ def softmax(data: te.Tensor, *, empty_is_zero: bool) -> te.Tensor:
 
 
 def layer_norm(data: te.Tensor, gain: te.Tensor, bias: te.Tensor, *, epsilon: float) -> te.Tensor:
-    """(x - mean) / sqrt(variance + epsilon) * gain + bias over the last axis."""
+    """Compute (x - mean) / sqrt(variance + epsilon) * gain + bias over the last axis."""
     rows, length = data.shape[:-1], tirx.const(float(int(data.shape[-1])), data.dtype)
     total = _sum(data)
     mean = te.compute(rows, lambda *i: total(*i) / length, name="mean", attrs={STAGE: "scalar"})

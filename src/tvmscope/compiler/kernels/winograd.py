@@ -27,12 +27,12 @@ from tvmscope.compiler.kernels.winograd_transforms import BY_NAME, F2, F4, Matri
 from tvmscope.core.target import Target
 
 _FEWEST_TILES, _FEWEST_COLUMNS, _MOST_PADDING = 18, 5, 0.05
-"""Of a core's share: tiles to use all the weights for (13 were too few, 18 enough), tiles in
-registers, and the part that may be computed in vain."""
+"""Limits of a core's share: the fewest tiles that reuse the weights (13 were too few, 18 enough),
+the fewest tiles in registers, and the largest share of padding."""
 
 
 def best(batch: int, rows: int, columns: int, target: Target) -> Transform | None:
-    """The transform that is predicted to be fastest; None if the direct convolution is."""
+    """Return the transform that is predicted to be fastest; None if the direct convolution is."""
     tile = costs.best_tile(batch, rows, columns)
     direct = costs.direct(batch, rows, padded(columns, target))
     if costs.cost(tile, batch, rows, columns) >= direct:
@@ -41,18 +41,18 @@ def best(batch: int, rows: int, columns: int, target: Target) -> Transform | Non
 
 
 def best_name(batch: int, rows: int, columns: int, target: Target) -> str | None:
-    """As `best`, by name."""
+    """Like `best`, but return the name."""
     transform = best(batch, rows, columns, target)
     return next((name for name, known in BY_NAME.items() if known is transform), None)
 
 
 def tile_count(batch: int, rows: int, columns: int, transform: Transform) -> int:
-    """Tiles that cover a result."""
+    """Return the number of tiles that cover a result."""
     return batch * -(-rows // transform.tile) * -(-columns // transform.tile)
 
 
 def ranked_product_columns(count: int, target: Target) -> list[int]:
-    """How many tiles the product may keep in registers: a divisor first, unless that is few."""
+    """Return how many tiles a product may keep in registers: a divisor first, unless small."""
     most = most_columns(target)
     divisor = next(w for w in range(most, 0, -1) if count % w == 0)
     ranking = ranked_columns(count, target)
@@ -62,11 +62,11 @@ def ranked_product_columns(count: int, target: Target) -> list[int]:
 
 
 def even_share(count: int, weight: Sequence[int], target: Target) -> int:
-    """How many tiles each core may take through all stages by itself; 0 where that cannot pay.
+    """Return how many tiles each core may take through all stages alone; 0 if that cannot pay off.
 
-    What lies between the stages then never leaves its second-level cache, but it reads all the
-    weights, which takes enough tiles to use them for. Only a measurement shows whether it pays: it
-    does where data pass slowly from core to core.
+    Intermediate results then never leave its second-level cache, but it reads all the weights, so
+    it needs enough tiles to reuse them. Only a measurement shows whether it is faster: it is if
+    data pass slowly from core to core.
     """
     least, most = -(-count // target.cores), most_columns(target)
     tiles = range(least, int((1 + _MOST_PADDING) * count / target.cores) + 1)
@@ -79,7 +79,7 @@ def even_share(count: int, weight: Sequence[int], target: Target) -> int:
 
 
 def pack_weight(kernel: Matrix, transform: Transform) -> Matrix:
-    """OIHW to (alpha^2, O/16, I, 16), transformed; channels are filled up with zeros."""
+    """Pack OIHW to (alpha^2, O/16, I, 16), transformed; channels are padded with zeros."""
     o, i = kernel.shape[:2]
     full = np.pad(kernel, [(0, -o % CHANNEL_BLOCK), (0, -i % CHANNEL_BLOCK), (0, 0), (0, 0)])
     g = transform.g
@@ -95,7 +95,7 @@ _Groups = tuple[tuple[int, ...], ...]
 def _combine(
     row: tirx.Expr, matrix: Matrix, groups: _Groups, terms: Sequence[tirx.Expr]
 ) -> tirx.Expr:
-    """`matrix[row] @ terms`; the row's loop is unrolled, so that all but one case vanish."""
+    """Compute `matrix[row] @ terms`; the row's loop is unrolled, so that one case remains."""
     result: tirx.Expr | None = None
     for index in reversed(range(len(matrix))):
         value = _weighted(matrix[index], groups, terms)
@@ -105,10 +105,9 @@ def _combine(
 
 
 def _weighted(weights: Matrix, groups: _Groups, terms: Sequence[tirx.Expr]) -> tirx.Expr:
-    """A sum over groups, each scaled so that its last weight is one.
+    """Compute a sum over groups, each scaled so that its last weight is one.
 
-    Rows whose groups are alike but for a factor then have them in common, and the compiler
-    computes each once.
+    Rows whose groups differ only by a factor then share them, and the compiler computes each once.
     """
     total: tirx.Expr | None = None
     for group in groups:
@@ -140,9 +139,9 @@ def conv2d(
     computed_tiles: int | None = None,
     notes: Mapping[str, str] = NO_NOTES,
 ) -> te.Tensor:
-    """A 3x3 convolution of stride 1 on blocked data; `weight` comes from `pack_weight`.
+    """Compute a 3x3 convolution of stride 1 on blocked data; `weight` comes from `pack_weight`.
 
-    More tiles than there are may be computed, so that registers are filled evenly.
+    More tiles than needed may be computed, so that registers are filled evenly.
     """
     batch, _, height, width, _ = (int(d) for d in data.shape)
     rows, columns = window.output((height, width), (3, 3))
@@ -168,7 +167,7 @@ def conv2d(
 def _spectrum(
     data: te.Tensor, window: Window, transform: Transform, grid: tuple[int, int], tiles: int
 ) -> te.Tensor:
-    """The transformed input: columns of a strip of tiles, then each tile's rows."""
+    """Transform the input: columns of a strip of tiles, then each tile's rows."""
     batch, blocks, height, width, _ = (int(d) for d in data.shape)
     (down, across), (top, left) = grid, window.padding[:2]
     m, alpha, bt, groups = transform.tile, transform.alpha, transform.bt, transform.input_groups

@@ -12,33 +12,33 @@ Matrix = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class Transform:
-    """The matrices of one tile size; Lavin and Gray (2015) have those of the usual points."""
+    """The matrices of one tile size; Lavin and Gray (2015) list those of the usual points."""
 
     g: Matrix
-    """Of the weights."""
+    """The matrix for the weights."""
     bt: Matrix
-    """Of the input."""
+    """The matrix for the input."""
     at: Matrix
-    """Of the output."""
+    """The matrix for the output."""
 
     @property
     def tile(self) -> int:
-        """Side of an output tile."""
+        """The side of an output tile."""
         return len(self.at)
 
     @property
     def alpha(self) -> int:
-        """Side of an input tile."""
+        """The side of an input tile."""
         return len(self.bt)
 
     @property
     def input_groups(self) -> tuple[tuple[int, ...], ...]:
-        """Terms of which two rows of `bt` have the sum in common, but for its sign."""
+        """Terms whose sum two rows of `bt` share, except for its sign."""
         return tuple(range(0, self.alpha, 2)), tuple(range(1, self.alpha, 2))
 
     @property
     def output_groups(self) -> tuple[tuple[int, ...], ...]:
-        """The same for `at`: a point and its negative belong together."""
+        """The same for `at`: a point and its negative form a pair."""
         pairs = ((k + 1, k) for k in range(1, self.alpha - 1, 2))
         return (0,), *pairs, (self.alpha - 1,)
 
@@ -48,11 +48,11 @@ F2 = Transform(
     bt=np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]]),
     at=np.array([[1, 1, 1, 0], [0, 1, -1, -1]]),
 )
-"""For the points 0, 1, -1 and infinity."""
+"""The transform for the points 0, 1, -1 and infinity."""
 
 
 def six_points(a: float, b: float) -> Transform:
-    """For the points 0, a, -a, b, -b and infinity.
+    """Return the transform for the points 0, a, -a, b, -b and infinity.
 
     Columns of `at` are scaled so that its second and its third row have a weight of one: a sum of
     two products is then one instruction.
@@ -73,6 +73,6 @@ def six_points(a: float, b: float) -> Transform:
 
 
 F4 = six_points(3 / 4, 3 / 2)
-"""These points lose half of what the usual 1 and 2 do to rounding, in as many instructions."""
+"""These points lose half as much to rounding as the usual 1 and 2, in as many instructions."""
 
 BY_NAME = {"winograd2": F2, "winograd4": F4}

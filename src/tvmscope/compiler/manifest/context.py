@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tvmscope.compiler.tunable.knobs import Knobs
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.library.call import LibraryCall
 
 

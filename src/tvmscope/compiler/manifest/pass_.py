@@ -42,8 +42,8 @@ class Shows:
     kernels: str
     """A pattern of the kernels' names."""
     only_unscheduled: bool = False
-    """Whether only kernels that no special schedule rule took show it, because the pass makes
-    kernels for a rule of their own."""
+    """Whether only kernels without a specific schedule rule show it, because the pass makes kernels
+    for a specific rule."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,7 +97,7 @@ class Pass:
             re.compile(self.shows.kernels)
 
     def devices_of(self, pipeline: str) -> tuple[str, ...]:
-        """The devices for which a pipeline of ours or TVM's runs it."""
+        """Return the devices for which a pipeline of ours or TVM's runs it."""
         if pipeline == "tvm-tuned" and self.searched is not None:
             return self.searched
         return self.theirs if pipeline in ("tvm", "tvm-tuned") else self.ours

@@ -1,8 +1,8 @@
 """The passes, one manifest per file; `PASSES` is the one ordered list of them.
 
-It leads from an imported module to one that is ready for the virtual machine. Three pipelines are
-read from it: `tvm`, exactly the passes that `tvm.compile` runs for a device, `tvm-tuned`, those of
-TVM's `static_shape_tuning` pipeline before them, and `tvmscope`, ours.
+The list leads from an imported module to one that is ready for the virtual machine. It contains
+three pipelines: `tvm`, exactly the passes that `tvm.compile` runs for a device, `tvm-tuned`, those
+of TVM's `static_shape_tuning` pipeline before them, and `tvmscope`, ours.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from tvmscope.compiler.passes import (
     narrow_results,
     nhwc,
     norm_rows,
+    outside_graph,
     pack_matmul,
     place_units,
     row_kernels,
@@ -51,6 +52,7 @@ from tvmscope.compiler.passes import (
     wide_sums,
     write_in_place,
 )
+from tvmscope.messages import Text, msg
 from tvmscope.plugins import Found, outside
 
 PASSES = unique(
@@ -74,7 +76,7 @@ PASSES = unique(
         tvm_own.DEAD_CODE,
         sink_reshapes.PASS,
         split_batch.PASS,
-        # After the precision, which rejects kernels; before what makes kernels of its operands.
+        # After the precision, which rejects kernels; before passes that make kernels of operands.
         fast_scatter.PASS,
         fast_select.PASS,
         subpixel_transposed.PASS,
@@ -89,7 +91,7 @@ PASSES = unique(
         join_projections.PASS,
         collapse_views.PASS,
         place_units.PASS,
-        # Kernels leave their results narrow and in an order of their own: once more.
+        # Run again: kernels leave their results narrow and in their own order.
         narrow_results.PASS,
         collapse_results.PASS,
         share_buffers.PASS,
@@ -102,7 +104,7 @@ PASSES = unique(
         tvm_own.FUSE_TIR,
         write_in_place.PASS,
         join_batch.PASS,
-        searched_schedules.PASS,  # DLight takes what has none
+        searched_schedules.PASS,  # DLight schedules kernels without one
         tvm_own.DLIGHT,
         cpu_rules.PASS,
         compile_units.PASS,
@@ -112,6 +114,7 @@ PASSES = unique(
         tvm_own.DROP_PURITY,
         tvm_own.DESTINATION_PASSING,
         tvm_own.PLAN_MEMORY,
+        outside_graph.PASS,  # directly before what captures every packed call
         tvm_own.CUDA_GRAPH,
         tvm_own.LOWER_ALLOC,
         tvm_own.KILL_AFTER_USE,
@@ -125,7 +128,7 @@ PASSES = unique(
 
 
 def ordered() -> Ordered[Pass]:
-    """The list with the items of other packages inserted at their anchors."""
+    """Return the list with the items of other packages inserted at their anchors."""
     return _ordered(PASSES, outside("pass", Pass))
 
 
@@ -136,24 +139,25 @@ def _ordered(built_in: tuple[Pass, ...], found: Found[Pass]) -> Ordered[Pass]:
 
 
 def all_passes() -> tuple[Pass, ...]:
-    """Every pass, in order."""
+    """Return every pass, in order."""
     return ordered().manifests
 
 
 def required() -> frozenset[str]:
-    """The passes without which the virtual machine cannot run a module at all."""
+    """Return the passes without which the virtual machine cannot run a module at all."""
     return frozenset(each.name for each in all_passes() if each.required)
 
 
 def brought_by(name: str) -> str | None:
-    """The distribution that a pass comes from, and its version; None for a built-in one."""
+    """Return the distribution of a pass, and its version; None for a built-in one."""
     plugin = ordered().plugins.get(name)
     return None if plugin is None else plugin.origin
 
 
-def _problem(tried: Sequence[Pass]) -> str | None:
+def _problem(tried: Sequence[Pass]) -> Text | None:
     """Why a list with a pass from outside cannot be a pipeline."""
     if any(each.theirs for each in tried if each.before or each.after):
-        return "TVM's own pipeline takes no passes from other packages"
+        return msg("TVM's own pipeline takes no passes from other packages")
     places = [PHASES.index(each.phase) for each in tried]
-    return None if places == sorted(places) else "its phase is not that of the passes around it"
+    in_order = places == sorted(places)
+    return None if in_order else msg("its phase is not that of the passes around it")

@@ -17,7 +17,7 @@ def make(context: Context) -> tvm.transform.Pass:
     from tvmscope.runtime import tvm_compat
 
     if context.target.device == "cuda":
-        tvm_compat.import_tensor_intrinsics()  # traces of GPU kernels name them
+        tvm_compat.import_tensor_intrinsics()  # traces of GPU kernels refer to them by name
     return apply_schedules((), context.target, context.remarks, context.options.choices)
 
 

@@ -1,4 +1,4 @@
-"""Moves of rows go behind products, where the next operator reads them as views."""
+"""Moves of rows go after products, where the next operator reads them as views."""
 
 from __future__ import annotations
 

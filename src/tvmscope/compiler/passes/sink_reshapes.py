@@ -1,4 +1,4 @@
-"""Reshapes move behind elementwise operators."""
+"""Reshapes move after elementwise operators."""
 
 from __future__ import annotations
 

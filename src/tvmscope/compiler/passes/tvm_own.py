@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _relax(name: str) -> Make:
-    """A pass of `tvm.relax.transform` that takes no arguments."""
+    """Make a pass of `tvm.relax.transform` that takes no arguments."""
 
     def make(_: Context) -> tvm.transform.Pass:
         from tvm.relax import transform
@@ -29,7 +29,7 @@ def _relax(name: str) -> Make:
 
 
 def _dispatch(name: str) -> Make:
-    """A pass of `tvm.relax.backend`."""
+    """Make a pass of `tvm.relax.backend`."""
 
     def make(_: Context) -> tvm.transform.Pass:
         from tvm.relax import backend
@@ -43,11 +43,24 @@ def _dispatch(name: str) -> Make:
 def _mixed_precision(context: Context) -> tvm.transform.Pass:
     from tvm.relax.transform import ToMixedPrecision
 
-    return ToMixedPrecision(out_dtype=context.options.precision.dtype)
+    from tvmscope.compiler.rewrites.framework_calls import around_framework_calls
+
+    return around_framework_calls(ToMixedPrecision(out_dtype=context.options.precision.dtype))
+
+
+def _legalize(context: Context) -> tvm.transform.Pass:
+    """TVM's pipelines take TVM's kernels; ours has its own of some operators."""
+    from tvm.relax import transform
+
+    if context.options.pipeline != "tvmscope":
+        return transform.LegalizeOps()
+    from tvmscope.compiler.kernels.extremes import LEGALIZED
+
+    return transform.LegalizeOps(LEGALIZED)
 
 
 def _dlight(_: Context) -> tvm.transform.Pass:
-    """The wheel's own GPU schedules, in the wheel's own order."""
+    """Apply the wheel's own GPU schedules, in the wheel's own order."""
     from tvm.s_tir import dlight
 
     from tvmscope.runtime import tvm_compat
@@ -58,7 +71,7 @@ def _dlight(_: Context) -> tvm.transform.Pass:
     return dlight.ApplyDefaultSchedule(*(rule() for rule in rules))
 
 
-# ---- graph, precision, tidy: not part of TVM's default pipelines, but for mixed-precision ----
+# ---- graph, precision, tidy: not in TVM's default pipelines, except for mixed-precision ----
 
 FOLD_BATCH_NORM = Pass(
     name="fold-batch-norm",
@@ -130,7 +143,7 @@ LEGALIZE = Pass(
     name="legalize",
     phase="legalize",
     words=marked("Turns operators into kernels."),
-    make=_relax("LegalizeOps"),
+    make=_legalize,
     theirs=EVERYWHERE,
     required=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tvmscope.compiler.manifest.context import Context, in_reduced_precision
+from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.manifest.pass_ import Pass
 from tvmscope.messages import marked
 
@@ -23,5 +23,4 @@ PASS = Pass(
     phase="precision",
     words=marked("Sums half-precision products and averages in single precision."),
     make=make,
-    when=in_reduced_precision,
 )

@@ -6,9 +6,9 @@
     reductions with duplicates          -> chains of updates in place of the table
     scatter_elements, index_put and slice_scatter likewise
 
-TVM walks the indices of scatter_nd one by one: on a GPU with one thread where they name single
-elements, as exporters write the assignment to a slice. What these kernels do fuses with what
-surrounds it.
+TVM processes the indices of scatter_nd one by one: on a GPU with one thread if they name single
+elements, as exporters write the assignment to a slice. These kernels fuse with the operators around
+them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tvmscope.compiler.kernels.scatter import plan
 from tvmscope.core.target import Target
 
 INJECTIVE = 2
-"""TVM's OpPatternKind of what fuses with its like; it takes a choice for a plain copy (0)."""
+"""TVM's OpPatternKind of mutually fusable operators; it takes a choice for a plain copy (0)."""
 _ELEMENTWISE = (boxed.put_box, ops.put_rows)
 _NAMES = {
     boxed.put_box: "scatter_box",
@@ -52,14 +52,14 @@ _NAMES = {
     ops.places_nd: "scatter_places",
     ops.places_elements: "scatter_places",
 }
-"""Told apart from TVM's own by their names: the diagnosis knows these need no fix."""
+"""Their names differ from TVM's own: the diagnosis knows that these need no fix."""
 _MOST_ROWS = 2**31 - 1
-"""Tables hold 32-bit numbers."""
+"""Tables contain 32-bit numbers."""
 
 
 @dataclass
 class _Device:
-    """What a kernel is made for, and the copies made so far: what comes next may join them."""
+    """The device of the kernels, and the copies made so far: later ones may join them."""
 
     gpu: bool
     copies: dict[relax.Expr, tuple[relax.Expr, tuple[plan.Box, ...], tuple[relax.Expr, ...]]] = (
@@ -87,7 +87,7 @@ class _Scatter:
         self.count = count
 
     def known(self, rows: plan.Array, reduction: str) -> relax.Expr | None:
-        """For coordinates that are constants; None where one lies outside."""
+        """Scatter with constant coordinates; None if one is out of range."""
         found = plan.wrapped(rows, self.lead)
         if found is None:
             return None
@@ -120,7 +120,7 @@ class _Scatter:
         return self.emit(partial(boxed.put_box, box=box, reduction=reduction), self.data, updates)
 
     def unknown(self, places: relax.Expr, reduction: str) -> relax.Expr:
-        """For indices that are computed at run time, -1 where an update goes nowhere."""
+        """Scatter with indices computed at run time; -1 means that an update is ignored."""
         if not self.gpu and prod(self.inner) == 1:
             compute = partial(ops.write_each, reduction=reduction)
             return self.emit(compute, self.data, places, self._shaped((self.count,)))
@@ -151,7 +151,7 @@ class _Scatter:
     def emit(
         self, compute: partial[Any], *args: relax.Expr, attrs: Mapping[str, str | int] | None = None
     ) -> relax.Expr:
-        """Bind a kernel's result; the kernel is named after what computes it."""
+        """Bind a kernel's result; the kernel is named after the function that computes it."""
         name = _NAMES[compute.func]
         attrs = {"op_pattern": INJECTIVE} if compute.func in _ELEMENTWISE else attrs
         return self.builder.emit(
@@ -160,7 +160,7 @@ class _Scatter:
 
 
 def _accepts(reduction: str, *tensors: relax.Expr) -> bool:
-    """Whether shapes are static, nothing is too large, and the reduction is one of ours."""
+    """Whether shapes are static, nothing is too large, and the reduction is supported."""
     shapes = [static_shape(t) for t in tensors]
     if any(shape is None or prod(shape) > _MOST_ROWS for shape in shapes):
         return False
@@ -225,7 +225,7 @@ def _slice_scatter(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> 
 
 
 def _index_put(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> relax.Expr | None:
-    """As a scatter_nd whose coordinates are the broadcast index tensors side by side."""
+    """Rewrite it as a scatter_nd whose coordinates are the broadcast index tensors stacked."""
     data, indices, values = call.args
     parts = known.fields(rewriter, indices)
     shapes = [static_shape(p) for p in parts]
@@ -237,20 +237,20 @@ def _index_put(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> rela
     emit = rewriter.builder_.emit
     if static_shape(values) != wanted:
         values = emit(relax.op.broadcast_to(values, wanted))
-    # TVM's own index_put writes duplicates in any order, also where it adds them up.
+    # TVM's own index_put writes duplicates in any order, even when it adds them up.
     same = relax.op.scatter_nd(data, coordinates(emit, parts, shape), values, reduction)
     return _scatter_nd(rewriter, same, device=device)
 
 
 def _unchanged(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    """The data itself where there is nothing to write, or nowhere to write it to."""
+    """Return the data itself if there is nothing to write, or nowhere to write it."""
     data, updates = call.args[0], call.args[2]
     shapes = static_shape(data), static_shape(updates)
     return data if any(shape is not None and not prod(shape) for shape in shapes) else None
 
 
 def drop_empty_scatters() -> tvm.transform.Pass:
-    """Takes out the scatters of no updates: TVM's constant folding divides by their number."""
+    """Return a pass that removes scatters of no updates: TVM's folding divides by their number."""
     return rewrite_calls(
         "DropEmptyScatters",
         {"relax.scatter_nd": _unchanged, "relax.scatter_elements": _unchanged},
@@ -258,7 +258,7 @@ def drop_empty_scatters() -> tvm.transform.Pass:
 
 
 def fast_scatter(target: Target) -> tvm.transform.Pass:
-    """The pass for `target`."""
+    """Return the pass for `target`."""
     device = _Device(gpu=target.device == "cuda")
     handlers: dict[str, Handler] = {
         "relax.scatter_nd": partial(_scatter_nd, device=device),

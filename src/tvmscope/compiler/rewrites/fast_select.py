@@ -26,11 +26,11 @@ from tvmscope.compiler.kernels.selection import nms, sort
 from tvmscope.core.target import Target
 
 _MOST = 2**30
-"""Places, and the ends of runs twice as long, are 32-bit numbers."""
+"""Indices, and the ends of runs twice as long, are 32-bit numbers."""
 
 
 def fast_select(target: Target) -> tvm.transform.Pass:
-    """The pass for `target`."""
+    """Return the pass for `target`."""
     gpu = target.device == "cuda"
     handlers: dict[str, Handler] = {
         "relax.topk": partial(_top_k, gpu=gpu),
@@ -49,7 +49,7 @@ def _emit(rewriter: Rewriter, compute: Compute, name: str, *args: relax.Expr) ->
 def _first(
     rewriter: Rewriter, data: relax.Expr, axis: int, most: int, *, descending: bool, gpu: bool
 ) -> relax.Expr | None:
-    """The indices of the first `most` elements along an axis, as int32."""
+    """Return the indices of the first `most` elements along an axis, as int32."""
     shape, emit = static_shape(data), rewriter.builder_.emit
     if not shape or not prod(shape) or prod(shape) > _MOST:
         return None
@@ -125,7 +125,7 @@ def _suppress(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr 
 
 
 def _cut(rewriter: Rewriter, found: relax.Expr, total: relax.Expr) -> relax.Expr:
-    """The first `total` rows, a number that is known at run time only."""
+    """Return the first `total` rows, a number that is known at run time only."""
 
     def ends(total: te.Tensor) -> te.Tensor:
         three = tirx.const(3, "int64")

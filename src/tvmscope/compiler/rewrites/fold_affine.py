@@ -2,7 +2,7 @@
 
     (x - mean) / deviation * scale + shift  ->  x * a + b
 
-That is what is left of a batch norm that no convolution precedes, as in dense blocks. A division
+This remains of a batch norm without a convolution before it, as in dense blocks. A division
 by a constant becomes a multiplication, which stays in channel blocks and takes a tenth of the time.
 """
 
@@ -28,7 +28,7 @@ _TYPES = ("float32", "float64")
 
 @dataclass(frozen=True)
 class _Affine:
-    """`base * factor + term`; None where there is none."""
+    """`base * factor + term`; a missing part is None."""
 
     base: relax.Expr
     factor: Array | None = None
@@ -37,7 +37,7 @@ class _Affine:
     divides: bool = False
 
     def then(self, name: str, value: Array) -> _Affine:
-        """The same with one more operator behind it."""
+        """Return the same with one more operator after it."""
         factor, term = self.factor, self.term
         if name in ("relax.add", "relax.subtract"):
             signed = value if name == "relax.add" else -value
@@ -51,12 +51,12 @@ class _Affine:
 
     @property
     def parts(self) -> int:
-        """The operators that it takes."""
+        """The number of operators."""
         return (self.factor is not None) + (self.term is not None)
 
     @property
     def elements(self) -> int:
-        """Of its constants."""
+        """The number of elements of its constants."""
         return sum(a.size for a in (self.factor, self.term) if a is not None)
 
 
@@ -114,7 +114,7 @@ def _vars(value: relax.Expr) -> list[relax.Expr]:
 
 
 def _constant(value: relax.Expr) -> Array | None:
-    """Its values, in double precision."""
+    """Return the constant's values, in double precision."""
     if isinstance(value, tvm.tirx.FloatImm):
         return np.asarray(value.value, np.float64)
     if isinstance(value, GenericConst) and isinstance(value.ty, relax.TensorType):
@@ -123,7 +123,7 @@ def _constant(value: relax.Expr) -> Array | None:
 
 
 def fold_affine() -> tvm.transform.Pass:
-    """The pass."""
+    """Return the pass."""
 
     @tvm.transform.module_pass(opt_level=0, name="FoldAffine")
     def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:

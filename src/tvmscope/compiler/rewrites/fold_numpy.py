@@ -1,9 +1,9 @@
 """Folds constant arithmetic with numpy.
 
 Relax's own FoldConstant compiles a kernel with LLVM for every constant operation: for the 50
-folded batch norms of a ResNet that is 450 compilations. The arithmetic that batch-norm folding and
-importers leave behind is a handful of operators, which numpy evaluates at once. What is not in the
-table stays for FoldConstant.
+folded batch norms of a ResNet that is 450 compilations. Batch-norm folding and importers leave
+arithmetic of a few operators, which numpy evaluates at once. Operators that are not in the table
+are left to FoldConstant.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvmscope.compiler.graph.arithmetic import FLOAT_ONLY, TABLE, Array, shape_of
 
 MOST_ELEMENTS_GROWN = 1 << 16
-"""A broadcast that makes a constant larger than this is cheaper to do at run time."""
+"""A broadcast that makes a constant larger than this is cheaper at run time."""
 
 
 @mutator
@@ -41,7 +41,7 @@ class _Fold(PyExprMutator):
         value = np.asarray(evaluate(arrays, call), order="C")  # ascontiguousarray adds an axis
         if value.shape != shape_of(call) or str(value.dtype) != str(call.ty.dtype):
             return call  # numpy's rules differ here: leave it to the compiler
-        return relax.const(value, str(value.dtype))  # by itself it narrows int64 and float64
+        return relax.const(value, str(value.dtype))  # by default it narrows int64 and float64
 
     def _value(self, value: relax.Expr) -> Array | None:
         bound = self.lookup_binding(value) if isinstance(value, relax.Var) else value
@@ -60,7 +60,7 @@ def _is_static(call: relax.Call) -> bool:
 
 
 def fold_numpy() -> tvm.transform.Pass:
-    """The pass over all Relax functions of a module; what becomes unused is removed."""
+    """Return the pass over all Relax functions of a module; unused bindings are removed."""
 
     @tvm.transform.module_pass(opt_level=0, name="FoldNumpy")
     def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:

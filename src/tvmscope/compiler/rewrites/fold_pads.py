@@ -48,7 +48,7 @@ def _is_zero_pad(value: relax.Expr | None) -> TypeGuard[relax.Call]:
 
 
 def _number(pad: relax.Call) -> float | None:
-    """The value that is padded with, where it is known."""
+    """Return the padding value, if it is known."""
     if len(pad.args) > 1:
         given = pad.args[1]
         if isinstance(given, FloatImm | IntImm):
@@ -60,5 +60,5 @@ def _number(pad: relax.Call) -> float | None:
 
 
 def fold_pads() -> tvm.transform.Pass:
-    """The pass."""
+    """Return the pass."""
     return rewrite_calls("FoldPads", {"relax.nn.conv2d": _fold})

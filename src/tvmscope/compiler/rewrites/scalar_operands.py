@@ -45,7 +45,7 @@ def _constant(value: relax.Expr, dtype: str) -> relax.Expr | None:
 
 
 def scalar_operands() -> tvm.transform.Pass:
-    """The pass over all Relax functions of a module."""
+    """Return the pass over all Relax functions of a module."""
 
     @tvm.transform.module_pass(opt_level=0, name="ScalarOperands")
     def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:

@@ -2,8 +2,8 @@
 
     matmul(x, broadcast_to(w, (n, k, m)))  ->  matmul(x, w)
 
-PyTorch writes a linear layer so whose input does not lie in order. Folded, the copies would be
-constants: as many times the weight as there are matrices.
+PyTorch writes a linear layer like this if its input is not contiguous. Folded, the copies would be
+constants: one copy of the weight per matrix.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tvmscope.compiler.graph.rewrite import Rewriter, bound_call, rewrite_calls,
 
 
 def share_weights() -> tvm.transform.Pass:
-    """The pass."""
+    """Return the pass."""
     return rewrite_calls("ShareWeights", {"relax.matmul": _matmul})
 
 
@@ -28,7 +28,7 @@ def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         return None
     source = _source(rewriter, call.args[1], right)
     if source.same_as(call.args[1]) and not isinstance(source, GenericConst):
-        return None  # nothing was repeated: a batch of one is a product like any other
+        return None  # nothing was repeated: a batch of one is an ordinary product
     if prod(static_shape(source) or ()) != prod(right[-2:]):
         return None
     weight = rewriter.builder_.emit(relax.op.reshape(source, right[-2:]))
@@ -36,7 +36,7 @@ def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 
 def _source(rewriter: Rewriter, value: relax.Expr, shape: tuple[int, ...]) -> relax.Expr:
-    """What was repeated along the leading axes to give `value`; itself where nothing was."""
+    """Return the value that was repeated along the leading axes to give `value`, or `value`."""
     while True:
         same = bound_call(rewriter, value, "reshape")
         wide = bound_call(rewriter, value, "broadcast_to")

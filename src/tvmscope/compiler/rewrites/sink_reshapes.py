@@ -1,8 +1,8 @@
-"""Moves reshapes behind elementwise operators, so that these fuse into what computed their input.
+"""Moves reshapes after elementwise operators, so that these fuse into their input's kernel.
 
     unary(reshape(x))   -> reshape(unary(x))
-    reshape(reshape(x)) -> reshape(x), or x itself where its shape is the one asked for
-    broadcast_to(x)     -> x where it has that shape already
+    reshape(reshape(x)) -> reshape(x), or x itself if it has the requested shape
+    broadcast_to(x)     -> x if it already has that shape
     permute(permute(x)) -> one permute, or x itself
 
 Operator fusion ends a matmul's epilogue at a reshape; exporters put one before every activation.
@@ -22,7 +22,7 @@ UNARY = tuple(
 
 
 def _source(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
-    """What `value` is a reshape of."""
+    """Return the value that was reshaped to `value`."""
     call = bound_call(rewriter, value, "reshape")
     return None if call is None else call.args[0]
 
@@ -64,6 +64,6 @@ HANDLERS = dict.fromkeys(UNARY, _sink) | {
 
 
 def sink_reshapes() -> tvm.transform.Pass:
-    """The pass; what became another name of a value is that value afterwards."""
+    """Return the pass; aliases of a value are replaced by the value afterwards."""
     rewrite = rewrite_calls("SinkReshapes", HANDLERS)
     return tvm.transform.Sequential([rewrite, relax.transform.CanonicalizeBindings()])

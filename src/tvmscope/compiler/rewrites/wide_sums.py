@@ -6,7 +6,9 @@ of a 112x112 image of ones comes out as 0.16, and a convolution over 9216 produc
     avg_pool(x16)      -> astype(avg_pool(astype(x16, float32)), float16)
     conv(x16, w16)     -> astype(conv(x16, w16, out_dtype=float32), float16)   on CPUs
     matmul(x16, y16)   -> likewise
+    softmax(x16), sum(x16), mean(x16) -> as avg_pool                           on CPUs
 
+bfloat16 likewise. A model is summed so whether it is narrow by itself or made so by an option.
 GPUs keep their products: the schedules there choose the accumulator of the matrix units.
 """
 
@@ -21,44 +23,50 @@ from tvmscope.core.target import Target
 AVERAGES = tuple(
     f"relax.nn.{name}{n}d" for name in ("avg_pool", "adaptive_avg_pool") for n in (1, 2, 3)
 )
+ROWS = ("relax.nn.softmax", "relax.nn.log_softmax", "relax.sum", "relax.mean", "relax.variance")
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv1d_transpose", "conv2d_transpose")
 _ATTRIBUTES = ("strides", "padding", "output_padding", "dilation", "groups", "data_layout",
                "kernel_layout", "out_layout")  # fmt: skip
 
 
-def _is_half(value: relax.Expr) -> bool:
-    return str(getattr(value.ty, "dtype", "")) == "float16"
+def _narrow(value: relax.Expr) -> str | None:
+    dtype = str(getattr(value.ty, "dtype", ""))
+    return dtype if dtype in ("float16", "bfloat16") else None
 
 
-def _average(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    if not _is_half(call):
+def _in_float32(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    narrow = _narrow(call)
+    if narrow is None:
         return None
     wide = rewriter.builder_.emit(relax.op.astype(call.args[0], "float32"))
     result = rewriter.builder_.emit(relax.Call(call.op, [wide], call.attrs))
-    return relax.op.astype(result, "float16")
+    return relax.op.astype(result, narrow)
 
 
 def _convolution(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    if not _is_half(call):
+    narrow = _narrow(call)
+    if narrow is None:
         return None
     build = getattr(relax.op.nn, operator_name(call).removeprefix("relax.nn."))
     given = {a: getattr(call.attrs, a) for a in _ATTRIBUTES if hasattr(call.attrs, a)}
     result = rewriter.builder_.emit(build(*call.args, **given, out_dtype="float32"))
-    return relax.op.astype(result, "float16")
+    return relax.op.astype(result, narrow)
 
 
 def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    if not _is_half(call):
+    narrow = _narrow(call)
+    if narrow is None:
         return None
     left, right = call.args
     result = rewriter.builder_.emit(relax.op.matmul(left, right, out_dtype="float32"))
-    return relax.op.astype(result, "float16")
+    return relax.op.astype(result, narrow)
 
 
 def wide_sums(target: Target) -> tvm.transform.Pass:
     """The pass for `target`."""
-    handlers = dict.fromkeys(AVERAGES, _average)
+    handlers = dict.fromkeys(AVERAGES, _in_float32)
     if target.device == "cpu":
         handlers |= {f"relax.nn.{name}": _convolution for name in CONVOLUTIONS}
+        handlers |= dict.fromkeys(ROWS, _in_float32)
         handlers["relax.matmul"] = _matmul
     return rewrite_calls("WideSums", handlers)

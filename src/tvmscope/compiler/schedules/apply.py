@@ -25,7 +25,7 @@ from tvmscope.runtime import tvm_compat
 
 
 def schedule_module(context: Context) -> tvm.transform.Pass:
-    """A pass that offers every kernel to the rules of the target's device."""
+    """Return a pass that offers every kernel to the rules of the target's device."""
     if context.target.device == "cuda":
         tvm_compat.import_tensor_intrinsics()
     offered = _enabled(rules(context.target.device), context.options)
@@ -33,7 +33,7 @@ def schedule_module(context: Context) -> tvm.transform.Pass:
 
 
 def _enabled(offered: Sequence[ScheduleRule], options: CompileOptions) -> list[ScheduleRule]:
-    """Without the rules that the options leave out; what they would take goes to the next one."""
+    """Return the rules that are not disabled; later rules get the kernels of disabled ones."""
     left_out = options.overrides.get("disabled_rules", ())
     known = [rule.name for rule in offered]
     unknown = [name for name in left_out if name not in known]
@@ -54,9 +54,9 @@ def apply_schedules(
     remarks: list[str],
     choices: Mapping[str, Choice] | None = None,
 ) -> tvm.transform.Pass:
-    """A pass that schedules each kernel by its tuned trace, or by the first rule that takes it.
+    """Return a pass that schedules kernels by a tuned trace, or by the first rule that takes them.
 
-    What rules raised is appended to `remarks`, for the session.
+    Errors of rules are appended to `remarks`, for the session.
     """
     traces = {key: c.candidate.trace for key, c in (choices or {}).items() if c.candidate.trace}
 
@@ -78,7 +78,7 @@ def apply_schedules(
 
 
 def replaying(trace: str) -> ScheduleRule:
-    """A rule that replays a recorded trace."""
+    """Return a rule that replays a recorded trace."""
     return ScheduleRule(
         name="tuned",
         devices=("cpu", "cuda"),
@@ -101,7 +101,7 @@ def schedule_first(
     target: Target,
     remarks: list[str],
 ) -> tirx.PrimFunc | None:
-    """The function as the first rule that takes it leaves it; None where none does."""
+    """Return the function as the first matching rule schedules it; None if no rule takes it."""
     taken = take(offered, func, name, target, remarks)
     return None if taken is None else finished(*taken)
 
@@ -113,7 +113,7 @@ def take(
     target: Target,
     remarks: list[str],
 ) -> tuple[str, s_tir.Schedule] | None:
-    """The first rule that takes a function, and its schedule; what others raised is remarked."""
+    """Return the first rule that takes a function, and its schedule; errors become remarks."""
     for rule in offered:
         try:
             sch = rule.schedule(func, target)
@@ -126,7 +126,7 @@ def take(
 
 
 def finished(rule: str, sch: s_tir.Schedule) -> tirx.PrimFunc:
-    """The scheduled function, its weights fetched ahead, marked with where it comes from."""
+    """Return the scheduled function with prefetched weights, its rule and its trace."""
     result = without_vector_constants(requests.insert(sch.mod["main"]))
     result = result.with_attr("tirx.is_scheduled", True)
     lines = list(sch.trace.as_python()) if sch.trace is not None else []
@@ -134,5 +134,5 @@ def finished(rule: str, sch: s_tir.Schedule) -> tirx.PrimFunc:
 
 
 def is_scheduled(func: tirx.PrimFunc) -> bool:
-    """Whether the pass that made it has scheduled it too."""
+    """Whether the pass that made the kernel has already scheduled it."""
     return bool(func.attrs and func.attrs.get("tirx.is_scheduled", False))

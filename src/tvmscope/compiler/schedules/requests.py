@@ -1,4 +1,4 @@
-"""Puts requests for the next block of weights into scheduled functions; they change no value."""
+"""Inserts prefetches of the next block of weights into scheduled functions; no value changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTO_SECOND_CACHE = 2
 
 
 def insert(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The function with requests in its marked loops; one without marks as it is."""
+    """Return the function with prefetches in its marked loops; unchanged if it has no marks."""
     if MARK not in func.script():
         return func
     body = tvm_ffi.structural_map(func.body, (tirx.For, _with_requests))
@@ -34,7 +34,7 @@ def _with_requests(loop: tirx.For) -> tirx.For:
 
 
 def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
-    """They stand before the sums: between them they would force each sum into memory."""
+    """Place the prefetches before the sums: between them they would force each sum into memory."""
     realize, inner = _block_below(loop.body)
     at_start = {v: tirx.const(0, str(v.ty.dtype)) for v in inner}
     values = {
@@ -47,7 +47,7 @@ def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
     row_bytes = int(weights.source.shape[-1]) * int(weights.source.dtype.bits) // 8
     each = -(-plan.rows * row_bytes // (_LINE_BYTES * plan.repeats))
     line = tirx.Var("line", "int32")
-    part = at[plan.repeat] // plan.step % plan.repeats  # a task may begin anywhere
+    part = at[plan.repeat] // plan.step % plan.repeats  # a task may begin at any repetition
     offset = (part * each + line) * _LINE_BYTES
     following = (
         _further(here, weights.source.shape, plan, plan.blocks + n) for n in range(plan.blocks)
@@ -61,7 +61,7 @@ def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
 def _further(
     here: Sequence[tirx.Expr], shape: Sequence[tirx.Expr], plan: Plan, blocks: int
 ) -> list[tirx.Expr]:
-    """Some blocks behind a place, as far as there are any."""
+    """Return the index some blocks ahead, or the last valid one."""
     index, axis = list(here), plan.block_axis
     count = int(shape[axis])
     if not plan.carry:
@@ -81,10 +81,10 @@ def _request(first: tirx.Expr, offset: tirx.Expr) -> tirx.Stmt:
 
 
 def _block_below(s: tirx.Stmt) -> tuple[s_tir.SBlockRealize, list[tirx.Var]]:
-    """The block inside nested loops, and the loops' variables."""
+    """Return the block inside nested loops, and the loops' variables."""
     inner = []
     while not isinstance(s, s_tir.SBlockRealize):
-        assert isinstance(s, tirx.For)  # a marked loop holds no other statement
+        assert isinstance(s, tirx.For)  # a marked loop contains no other statement
         inner.append(s.loop_var)
         s = s.body
     return s, inner

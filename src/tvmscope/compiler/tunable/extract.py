@@ -1,6 +1,6 @@
-"""What can be tuned in a model: its heavy kernels, the ways to lower them, and their parameters.
+"""Finds the tunable parts of a model: heavy kernels, ways to lower them, and their parameters.
 
-A kernel's parameters are of two kinds. Some shape the computation and are decided while the graph
+A kernel's parameters are of two kinds. Some change the computation and are decided while the graph
 is lowered (Winograd or direct, the width that a row is padded to); the model is lowered once for
 each way of deciding them. The others belong to the schedule alone.
 """
@@ -42,7 +42,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, Params, TuningTask
 from tvmscope.cuda.cubins import kernel_file
 from tvmscope.errors import BuildError, one_line
-from tvmscope.messages import marked, msg
+from tvmscope.messages import Text, clauses, marked, msg
 from tvmscope.runtime import tvm_compat
 
 _WAYS: tuple[Params, ...] = (
@@ -56,11 +56,11 @@ _WAYS: tuple[Params, ...] = (
     {"kernel": "winograd2", "rank": 1},
     {"kernel": "winograd4", "share": 1},
 )
-"""How the whole model is lowered, in turn; what does not apply to a workload leaves it as it is."""
+"""Ways to lower the whole model, in turn; one that does not fit a workload leaves it unchanged."""
 _LAYOUT = "layout"
-"""The phase in which parameters begin to matter."""
+"""The first phase in which parameters matter."""
 _STOCK = "tvmscope.stock"
-"""Marks a kernel of TVM's own pipeline, which no rule of ours is offered."""
+"""Marks a kernel of TVM's own pipeline, which is not offered to our rules."""
 _AS_WRITTEN = ScheduleRule(
     name="as-written",
     devices=("cpu", "cuda"),
@@ -69,13 +69,13 @@ _AS_WRITTEN = ScheduleRule(
     schedule=lambda func, _: s_tir.Schedule(func),
 )
 _MOST_CANDIDATES = 240
-"""Per task: more could not be tried in any sensible time."""
+"""The most candidates per task: more could not be tried in any sensible time."""
 
 
 def extract(
     prepared: Prepared, target: Target, options: CompileOptions, folder: Path
 ) -> list[TuningTask]:
-    """The tasks of a model; each way to lower them lies in `folder` as a file per kernel."""
+    """Return the tasks of a model; `folder` gets a file per kernel for each way to lower it."""
     folder.mkdir(parents=True, exist_ok=True)
     imported = frontends.import_model(prepared, options.fallback)
     if options.pipeline == "tvm-tuned":  # no rule of ours, and one way to lower
@@ -105,13 +105,13 @@ def _lower(
     since: str | None = None,
     until: str,
 ) -> pipeline.Lowered:
-    """A part of the pipeline, without regard to what was tuned before."""
+    """Run a part of the pipeline, ignoring earlier tuning results."""
     own = replace(options, choices={})
     return pipeline.run(module, target, _tvm_target(target), own, since=since, until=until)
 
 
 def _tvm_target(target: Target) -> tvm.target.Target:
-    """With a host: a CPU is its own, and a GPU's kernels are launched by one of this kind."""
+    """Return TVM's target with a host: a CPU is its own host, and launches a GPU's kernels."""
     host = to_tvm(target) if target.kind == "llvm" else {"kind": "llvm"}
     return tvm.target.Target(to_tvm(target), host=host)
 
@@ -137,10 +137,10 @@ def _tasks(
         if unit is not None:
             known = merged.setdefault(unit.key, replace(unit, calls=0))
             merged[unit.key] = replace(known, calls=known.calls + unit.calls)
-        if is_scheduled(func):  # by the pass that made it: no choice would reach it
+        if is_scheduled(func):  # by the pass that made it: no choice would affect it
             continue
         key, calls_here = knobs.workload_of(func), counts[var.name_hint]
-        if key in merged:  # the same operator with another epilogue: one choice serves both
+        if key in merged:  # the same operator with another epilogue: one choice applies to both
             merged[key] = replace(merged[key], calls=merged[key].calls + calls_here)
             continue
         work = kernel_work.count(func)
@@ -161,7 +161,7 @@ def _tasks(
 def _stock_tasks(
     module: tvm.IRModule, called: Sequence[KernelCall], folder: Path
 ) -> list[TuningTask]:
-    """The kernels of TVM's own pipeline: nothing but MetaSchedule has candidates for them."""
+    """Return the kernels of TVM's own pipeline: only MetaSchedule has candidates for them."""
     counts = Counter(call.kernel for call in called)
     found: dict[str, TuningTask] = {}
     for var, func in module.functions_items():
@@ -190,7 +190,7 @@ def _stock_tasks(
 def _with_lowering(
     task: TuningTask, func: tirx.PrimFunc, target: Target, folder: Path
 ) -> TuningTask:
-    """The task with one more way to lower it, and the candidates that begin with it."""
+    """Return the task with one more way to lower it, and the candidates that begin with it."""
     params = _graph_params(func)
     if any(known.params == params for known in task.lowerings):
         return task
@@ -217,7 +217,7 @@ def _with_lowering(
 
 
 def _rule(func: tirx.PrimFunc, name: str, target: Target) -> str | None:
-    """The rule that takes a function; the fallback is none. `compile` reports what rules raise."""
+    """Return the rule that takes a function; None for the fallback. `compile` reports errors."""
     with _tvm_target(target):
         taken = schedule_first(_rules(target), func, name, target, remarks=[])
     rule = None if taken is None else rule_named(str(taken.attrs[RULE]))
@@ -225,8 +225,8 @@ def _rule(func: tirx.PrimFunc, name: str, target: Target) -> str | None:
 
 
 def _space(func: tirx.PrimFunc, target: Target) -> tuple[str | None, Space]:
-    """What the schedule may choose by itself, and the rule that it is offered by; nothing where no
-    rule has parameters for the kernel."""
+    """Return the choices of the schedule alone, and the rule that offers them; nothing if no rule
+    has parameters for the kernel."""
     with _tvm_target(target):
         for rule in _rules(target):
             found = None if rule.space is None else rule.space(func, target)
@@ -242,7 +242,7 @@ def _rules(target: Target) -> Sequence[ScheduleRule]:
 
 
 def _graph_params(func: tirx.PrimFunc) -> Params:
-    """The parameters that the lowering put on the function's main block."""
+    """Return the parameters that the lowering put on the function's main block."""
     sch = s_tir.Schedule(func)
     if not isinstance(func.body, s_tir.SBlockRealize) or func.body.block.name_hint != "root":
         return {}
@@ -253,7 +253,7 @@ def _graph_params(func: tirx.PrimFunc) -> Params:
 
 
 def _combinations(space: Space) -> list[Params]:
-    """All of a space, those that differ least from the rule's own values first."""
+    """Return all combinations of a space, those closest to the rule's own values first."""
     names = list(space)
     combined = [
         {n: v for n, v in zip(names, values, strict=True) if v != space[n][0]}
@@ -263,7 +263,7 @@ def _combinations(space: Space) -> list[Params]:
 
 
 def _spread(candidates: tuple[Candidate, ...]) -> Iterator[Candidate]:
-    """Few changes first, over all lowerings, without repetition, and not without end."""
+    """Yield some distinct candidates of all lowerings, those with few changes first."""
     first, *rest = {c.id: c for c in candidates}.values()
     yield first
     yield from sorted(rest, key=lambda c: len(c.params))[: _MOST_CANDIDATES - 1]
@@ -274,23 +274,23 @@ def _named_main(func: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def read_function(file: Path) -> tirx.PrimFunc:
-    """A kernel as `extract` wrote it."""
+    """Read a kernel that `extract` wrote."""
     function: tirx.PrimFunc = tvm.ir.load_json(file.read_text(encoding="utf-8"))
     return function
 
 
 def schedule_candidate(function: Path, candidate: Candidate, target: Target) -> tirx.PrimFunc:
-    """The candidate's kernel."""
+    """Return the candidate's kernel."""
     return finished(*_taken(function, candidate, target))
 
 
 def _taken(function: Path, candidate: Candidate, target: Target) -> tuple[str, s_tir.Schedule]:
-    """A rule and its schedule: the trace replayed, or what the first makes of the parameters.
+    """Return a rule and its schedule: the replayed trace, or the first rule's with the parameters.
 
-    The untuned kernel is what a compilation makes, so a rule that raises leaves it to the next;
-    a candidate with parameters is then not the kernel that it says, and has failed.
+    The untuned kernel is what a compilation makes, so a rule that raises leaves it to the next; a
+    candidate with parameters would then be another kernel, and has failed.
     """
-    func, remarks = read_function(function), list[str]()
+    func, remarks = read_function(function), list[Text]()
     offered = [_AS_WRITTEN] if _STOCK in func.attrs else _rules(target)
     if candidate.trace is not None:
         offered = [replaying(candidate.trace)]
@@ -299,13 +299,14 @@ def _taken(function: Path, candidate: Candidate, target: Target) -> tuple[str, s
     with _tvm_target(target):
         taken = take(offered, func, "main", target, remarks)
     if taken is None or (remarks and candidate != Candidate()):
-        why = "; ".join(remarks) or f"no rule takes it with {json.dumps(candidate.params)}"
+        given = json.dumps(candidate.params)
+        why = clauses(remarks) or msg("no rule takes it with {params}", params=given)
         raise BuildError(msg("candidate {id}: {why}", id=candidate.id, why=why))
     return taken
 
 
 def trace_of(function: Path, candidate: Candidate, target: Target) -> tuple[str, list[str]]:
-    """What the candidate does to the kernel: as the JSON of a trace, and as Python's calls."""
+    """Return the candidate's trace: as JSON, and as Python calls."""
     trace = _taken(function, candidate, target)[1].trace
     if trace is None:
         raise BuildError(msg("candidate {id}: its schedule leaves no trace", id=candidate.id))
@@ -321,18 +322,18 @@ def build_candidate(function: Path, candidate: Candidate, target: Target, output
         _write_library(schedule_candidate(function, candidate, target), target, output)
     except BuildError:
         raise
-    except Exception as e:  # TVM raises many types, for schedules that are not legal too
+    except Exception as e:  # TVM raises many types, also for illegal schedules
         raise BuildError(
             msg("candidate {id}: {reason}", id=candidate.id, reason=one_line(e))
         ) from e
 
 
 def build_plain(function: Path, target: Target, output: Path) -> None:
-    """Compile a kernel as it is written, unscheduled: slow, and what candidates are checked by.
+    """Compile a kernel as it is written, unscheduled: slow, and the reference for candidates.
 
-    Half precision becomes single: loops that sum in halves, one after the other, would be further
-    from the truth than the candidates. `target` is a CPU, also where the candidates are a GPU's,
-    which cannot run plain loops.
+    Half precision becomes single: loops that sum in halves, one after the other, would be less
+    exact than the candidates. `target` is a CPU, even if the candidates are for a GPU, which cannot
+    run plain loops.
     """
     if (placed := unit_tasks.read(function)) is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -347,13 +348,13 @@ def build_plain(function: Path, target: Target, output: Path) -> None:
 def _write_library(func: tirx.PrimFunc, target: Target, output: Path) -> None:
     tvm_target, linker = _tvm_target(target), partial(link, linker_for(target))
     output.parent.mkdir(parents=True, exist_ok=True)
-    with tvm_target:  # a CUDA compiler asks it for the architecture
+    with tvm_target:  # a CUDA compiler reads the architecture from it
         built = tvm.tirx.build(tvm.IRModule({"main": func}), target=tvm_target)
         built.export_library(str(output), fcompile=linker)
 
 
 def arguments(function: Path) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """Shape and dtype of each argument of a kernel, results last."""
+    """Return shape and dtype of each argument of a kernel, results last."""
     if (placed := unit_tasks.read(function)) is not None:
         return kernel_file.arguments(placed[0])
     func = read_function(function)

@@ -1,8 +1,8 @@
-"""Parameters of kernels: looked up by workload, and carried by the block that they belong to.
+"""Parameters of kernels: looked up by workload, and stored on the block that they belong to.
 
 A pass that makes a kernel knows the workload (operator, shapes, dtype) and asks `Knobs` for its
-parameters. Those that shape the computation it uses itself; all travel on as an annotation of the
-main block, through fusion, to the schedule rule.
+parameters. It uses those that change the computation itself; all are passed on as an annotation of
+the main block, through fusion, to the schedule rule.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ PARAMS = "tvmscope.params"
 
 @dataclass(frozen=True)
 class Knobs:
-    """Which parameters each workload gets; one that is not known gets none."""
+    """The parameters of each workload; an unknown workload has none."""
 
     choices: Mapping[str, Choice] = field(default_factory=dict)
     forced: Params = field(default_factory=dict)
-    """For every workload, to lower a model in another way."""
+    """Parameters for every workload, to lower a model in another way."""
 
     def of(self, workload: str) -> Params:
-        """The parameters of a workload."""
+        """Return the parameters of a workload."""
         chosen = self.choices.get(workload)
         return {**self.forced, **(chosen.candidate.params if chosen else {})}
 
 
 def int_of(params: Params, name: str) -> int | None:
-    """A parameter that is a number; None where it is not given."""
+    """Return a parameter that is a number; None if it is not given."""
     value = params.get(name)
     return None if value is None else int(value)
 
 
 def without(params: Params, *names: str) -> Params:
-    """The parameters that are not named."""
+    """Return the parameters except the named ones."""
     return {name: value for name, value in params.items() if name not in names}
 
 
 def ranked(params: Params, name: str, ranking: Sequence[int | str]) -> Params:
-    """`rank` made into the parameter that it stands for: the nth value of a ranking.
+    """Replace `rank` by the parameter that it means: the nth value of a ranking.
 
     A model is lowered with a rank to see all its workloads at their second-best value, whatever
-    that is for each. The best one needs no parameter.
+    that is for each. The best value needs no parameter.
     """
     rank = min(int_of(params, "rank") or 0, len(ranking) - 1)
     left = without(params, "rank")
@@ -59,24 +59,24 @@ def ranked(params: Params, name: str, ranking: Sequence[int | str]) -> Params:
 
 
 def by(sizes: Sequence[int]) -> str:
-    """Sizes as a workload spells them: `1x64x56x56`."""
+    """Format sizes as in a workload: `1x64x56x56`."""
     return "x".join(map(str, sizes))
 
 
 def notes(workload: str, params: Params) -> dict[str, str]:
-    """The annotations of a kernel's main block."""
+    """Return the annotations of a kernel's main block."""
     return {WORKLOAD: workload, PARAMS: json.dumps(params, sort_keys=True)}
 
 
 def params_of(sch: s_tir.Schedule, block: SBlockRV) -> Params:
-    """The parameters that a block carries."""
+    """Return the parameters that a block has."""
     text = sch.get(block).annotations.get(PARAMS)
     params: Params = json.loads(str(text)) if text is not None else {}
     return params
 
 
 def with_params(func: tirx.PrimFunc, params: Params) -> tirx.PrimFunc:
-    """The function with its main block's parameters replaced."""
+    """Return the function with its main block's parameters replaced."""
     from tvm.s_tir import Schedule
 
     sch = Schedule(func)
@@ -89,7 +89,7 @@ def with_params(func: tirx.PrimFunc, params: Params) -> tirx.PrimFunc:
 
 
 def workload_of(func: tirx.PrimFunc) -> str:
-    """What a function is known by in a database: its block's note, else a digest of its code."""
+    """Return a function's key in a database: its block's note, else a digest of its code."""
     from tvm_ffi import structural_hash
 
     noted = (b.annotations[WORKLOAD] for b in _blocks(func.body) if WORKLOAD in b.annotations)

@@ -22,11 +22,11 @@ from tvmscope.cuda.library.call import configs as library_configs
 from tvmscope.cuda.units import Unit
 
 MOST_CANDIDATES = 80
-"""Per task, by the cost model: what it ranks behind these has not won yet."""
+"""The most candidates per task, ranked by the cost model: lower-ranked ones have not won so far."""
 _BEFORE_LIBRARY = 3
 """Generated candidates that are tried before a library's: searches often end early."""
 _TOLERANCES = {"float16": 3e-3, "bfloat16": 2e-2, "tf32": 3e-3}
-"""Relative to the largest value; sums are always in single precision."""
+"""Tolerances relative to the largest value; sums are always in single precision."""
 
 
 def task_of(
@@ -39,8 +39,8 @@ def task_of(
     *,
     library: bool = False,
 ) -> TuningTask | None:
-    """The task of a function that launches a unit's kernel; None for any other function. With
-    `library`, a library's calls are candidates too."""
+    """Return the task of a function that launches a unit's kernel; None for any other function.
+    With `library`, a library's calls are candidates, too."""
     placed = emit.read(func)
     if placed is None:
         return None
@@ -76,13 +76,13 @@ def task_of(
 
 
 def _tolerance(unit: Unit) -> float | None:
-    """None: as for any kernel of the type."""
+    """Return the tolerance; None means that of any kernel of the type."""
     products = getattr(unit, "math", "ieee")
     return _TOLERANCES.get(unit.dtype if products == "tensor" else products)
 
 
 def read(function: Path) -> tuple[Unit, Config] | None:
-    """The unit of a file and the configuration that is compiled without records."""
+    """Return the unit of a file and the configuration that is compiled without records."""
     if not function.name.endswith("-unit.json"):
         return None
     data = json.loads(function.read_text(encoding="utf-8"))

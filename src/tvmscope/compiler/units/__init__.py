@@ -1,4 +1,4 @@
-"""Units of a CUDA program: what one generated kernel computes, found in a graph and placed there.
+"""Units of a CUDA program: the operators of one generated kernel, found and placed in a graph.
 
 A unit is an operator with its bias, residual and activation; `tvmscope.cuda` computes it.
 """

@@ -1,4 +1,4 @@
-"""Attention in a graph: softmax(scale * q k^T + mask) v, with the casts and guards around it."""
+"""Finds attention in a graph: softmax(scale * q k^T + mask) v, with casts and guards around it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Scores:
 
 
 def match(call: relax.Call, chain: Chain) -> Found | None:
-    """The attention whose second product is `call`."""
+    """Return the attention whose second product is `call`."""
     graph, dtype = chain.graph, dtype_of(call)
     scores = _scores(graph, call.args[0])
     if scores is None or dtype_of(call.args[1]) != dtype:
@@ -84,7 +84,7 @@ def _heads(view: Strided, row: int) -> Heads:
 
 
 def _through(graph: Graph, value: relax.Expr, *names: str) -> relax.Expr:
-    """What a value was before reshapes that keep the last two dimensions, and casts."""
+    """Return the value before reshapes that keep the last two dimensions, and before casts."""
     while (call := graph.call(value, "reshape", "astype", *names)) is not None:
         before, after = shape_of(call.args[0]), shape_of(call)
         if name_of(call) == "reshape" and before[-2:] != after[-2:]:
@@ -135,7 +135,7 @@ def _factor(call: relax.Call) -> float | None:
 
 
 def _softmax(graph: Graph, value: relax.Expr) -> relax.Call | None:
-    """Softmax, bare or behind PyTorch's guard, which makes rows of -inf zero, as kernels do."""
+    """Return a softmax, bare or in PyTorch's guard, which zeroes rows of -inf, as kernels do."""
     call = graph.call(value, "nn.softmax")
     if call is not None:
         return call
@@ -150,7 +150,7 @@ def _softmax(graph: Graph, value: relax.Expr) -> relax.Call | None:
 
 
 def _asks_for_empty_rows(graph: Graph, value: relax.Expr, scores: relax.Expr) -> bool:
-    """not any(not scores == -inf), as PyTorch writes it."""
+    """Whether the value is not any(not scores == -inf), as PyTorch writes it."""
     for names in (("logical_not",), ("astype",), ("max",), ("astype",), ("logical_not",)):
         call = graph.call(value, *names)
         if call is None:
@@ -161,7 +161,7 @@ def _asks_for_empty_rows(graph: Graph, value: relax.Expr, scores: relax.Expr) ->
 
 
 def _mask(scores: _Scores, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """Strides of the mask over batch, heads and queries; None where it is not over the keys."""
+    """Return strides of the mask over batch, heads and queries; None if it is not over the keys."""
     if scores.mask is None:
         return None
     given = shape_of(scores.mask)

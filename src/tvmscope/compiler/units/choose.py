@@ -1,4 +1,4 @@
-"""Which configuration a unit's kernel gets: a tuning record's, else the cost model's best."""
+"""Chooses the configuration of a unit's kernel: a tuning record's, else the cost model's best."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvmscope.messages import Text, msg
 
 
 def unavailable(target: Target) -> Text | None:
-    """Why no kernel can be generated for a target; None where it can."""
+    """Say why no kernel can be generated for a target; None if it can."""
     if importlib.util.find_spec("triton") is None:
         return msg(
             "Triton is not installed, so no CUDA kernel was generated: pip install 'triton>=3.6'"
@@ -35,7 +35,7 @@ SHIPPED = Path(gpus.__file__).parent / "measured"
 
 
 class Chooser:
-    """Answers for one target; equal units get equal answers."""
+    """Chooses for one target; equal units get equal configurations."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class Chooser:
         dependent: bool = True,
         library: bool = False,
     ) -> None:
-        """`recorded` takes what was measured, `dependent` allows programmatic dependent launch,
-        `library` a library's call where that was measured to be the fastest."""
+        """`recorded` uses measured configurations, `dependent` allows programmatic dependent
+        launch, `library` a library's call if that was measured to be the fastest."""
         self.gpu = gpus.gpu_of(target.arch)
         file = SHIPPED / f"{target.arch}.jsonl"
         known = recorded and file.is_file()
@@ -58,7 +58,7 @@ class Chooser:
         self._known: dict[str, Config | None] = {}
 
     def __call__(self, unit: Unit) -> Config | None:
-        """The configuration; None where no template computes the unit."""
+        """Return the configuration; None if no template computes the unit."""
         if unit.key not in self._known:
             config = self._recorded(unit) or self._best(unit)
             if config is not None and not self.dependent:
@@ -83,8 +83,8 @@ class Chooser:
         return None
 
     def _launched(self, unit: Unit, config: Config) -> Config:
-        """A shipped record decides the tile. How it is launched was not always tried: weights are
-        asked for early only where that is known to cost nothing."""
+        """Take the tile from a shipped record. Not every launch mode was measured with it: weights
+        are prefetched early only if that is known to cost nothing."""
         return replace(config, pdl=min(config.pdl, cost.launch(unit, self.gpu)))
 
     def _legal(self, unit: Unit, config: Config) -> Config | None:
@@ -93,5 +93,5 @@ class Chooser:
     def _best(self, unit: Unit) -> Config | None:
         try:
             return cost.best(unit, self.gpu, 1)[0].config
-        except TvmscopeError:  # no template of ours computes it
+        except TvmscopeError:  # no template computes it
             return None

@@ -1,8 +1,8 @@
-"""A unit in a program: a function of the host that launches its kernel.
+"""Represents a unit in a program: a host function that launches its kernel.
 
-The function's body is one packed call with the pointers of its arguments. Which kernel that is
-becomes known when the kernels are compiled; until then the function carries its unit and
-configuration as attributes.
+The function's body is one packed call with the pointers of its arguments. The kernel is known only
+after the kernels are compiled; until then the function has its unit and configuration as
+attributes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNIT = "tvmscope.unit"
 CONFIG = "tvmscope.config"
 OUTPUTS = ("output", "sum", "workspace", "scratch")
 _OPAQUE = 8
-"""TVM's OpPatternKind of what nothing is fused with."""
+"""TVM's OpPatternKind of operators that are never fused."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -32,7 +32,7 @@ Shapes = dict[str, tuple[int, ...]]
 @dataclass(frozen=True, kw_only=True)
 class Launch:
     """How a compiled kernel is started: by which packed function, and on which grid; without
-    threads, the function knows all but the pointers."""
+    threads, the function needs only the pointers."""
 
     name: str
     threads: int
@@ -42,12 +42,12 @@ class Launch:
 
 
 def arguments(unit: Unit, config: Config) -> tuple[Tensor, ...]:
-    """The kernel's arguments in its own order."""
+    """Return the kernel's arguments in its own order."""
     return bind(unit, config).arguments
 
 
 def hint(unit: Unit) -> str:
-    """A name for the function: the unit's kind and what follows it."""
+    """Return a name for the function: the unit's kind and its epilogue."""
     epilogue = getattr(unit, "epilogue", None)
     parts = [unit.kind]
     if epilogue is not None:
@@ -59,7 +59,7 @@ def hint(unit: Unit) -> str:
 def function(
     unit: Unit, config: Config, shapes: Shapes, launch: Launch | None = None
 ) -> tirx.PrimFunc:
-    """The host's function; `shapes` are those of the program's tensors by role."""
+    """Return the host function; `shapes` are those of the program's tensors by role."""
     tensors = arguments(unit, config)
     ordered = [t for t in tensors if t.role not in OUTPUTS] + _outputs(tensors)
     params = ", ".join(
@@ -83,7 +83,7 @@ def function(
         )
     )
     parsed: tirx.PrimFunc = script.from_source(source, extra_vars={"T": script.tirx})
-    block = s_tir.SBlock([], [], [], "root", parsed.body)  # which TVM's passes expect in a kernel
+    block = s_tir.SBlock([], [], [], "root", parsed.body)  # TVM's passes expect it in a kernel
     return parsed.with_body(s_tir.SBlockRealize([], True, block))
 
 
@@ -100,7 +100,7 @@ def _packed(tensors: Sequence[Tensor], launch: Launch) -> str:
 
 
 def read(func: tirx.PrimFunc) -> tuple[Unit, Config] | None:
-    """The unit and the configuration of a function that launches one."""
+    """Return the unit and the configuration of a function that launches one."""
     if not func.attrs or UNIT not in func.attrs:
         return None
     unit = units.from_json(json.loads(str(func.attrs[UNIT])))
@@ -108,7 +108,7 @@ def read(func: tirx.PrimFunc) -> tuple[Unit, Config] | None:
 
 
 def shapes_of(func: tirx.PrimFunc) -> Shapes:
-    """The shapes of a function's buffers by role."""
+    """Return the shapes of a function's buffers by role."""
     found = {}
     for param in func.params:
         buffer = func.buffer_map[param] if hasattr(func, "buffer_map") else param

@@ -1,4 +1,4 @@
-"""What may follow a convolution or a product inside its kernel: bias, residual, activation."""
+"""Finds what a convolution's or product's kernel includes after it: bias, residual, activation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OUTPUTS: dict[str, Dtype] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Tail:
-    """An epilogue in the making: the values it covers, and its operands."""
+    """An epilogue under construction: the values it covers, and its operands."""
 
     chain: Chain
     dtype: str
@@ -50,12 +50,12 @@ class Tail:
 
     @property
     def channels(self) -> int:
-        """Extent of the last axis, which a bias has too."""
+        """The extent of the last axis, which is also that of a bias."""
         return shape_of(self.chain.vars[0])[-1]
 
 
 def follow(chain: Chain, dtype: str) -> Tail:
-    """The longest epilogue behind the only value of `chain`, for a unit of type `dtype`."""
+    """Return the longest epilogue after the only value of `chain`, for a unit of type `dtype`."""
     tail = Tail(chain=chain, dtype=dtype)
     while chain.graph.fused and (longer := _step(tail)) is not None:
         tail = longer
@@ -64,7 +64,7 @@ def follow(chain: Chain, dtype: str) -> Tail:
 
 def _step(tail: Tail) -> Tail | None:
     if tail.epilogue.output is not None:
-        return None  # a cast is the end
+        return None  # nothing may follow a cast
     if (found := _gated(tail)) is not None:
         return found
     reader = tail.chain.next()
@@ -79,7 +79,7 @@ def _step(tail: Tail) -> Tail | None:
 
 
 def _other(tail: Tail, call: relax.Call) -> relax.Expr | None:
-    """The other operand of a sum."""
+    """Return the other operand of a sum."""
     if name_of(call) != "add":
         return None
     left, right = call.args
@@ -122,7 +122,7 @@ def _residual(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
 
 
 def _limit(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
-    """maximum or minimum with a number: one side of a clip, or the other side of one."""
+    """Add a maximum or minimum with a number: one side of a clip, or its other side."""
     if name_of(call) not in ("maximum", "minimum"):
         return None
     limit = scalar(call.args[1] if call.args[0] == tail.chain.last else call.args[0])
@@ -137,7 +137,7 @@ def _limit(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
 
 
 def _limits(epilogue: Epilogue) -> tuple[float | None, float | None]:
-    """The limits that an activation amounts to; none where it is no clip."""
+    """Return the limits of an activation that is a clip; none for any other."""
     known = {"none": (-math.inf, math.inf), "relu": (0.0, math.inf), "relu6": (0.0, 6.0)}
     if epilogue.activation == "clip":
         return epilogue.parameters[0], epilogue.parameters[1]
@@ -177,7 +177,7 @@ def _activated(
 
 
 def _gated(tail: Tail) -> Tail | None:
-    """x * sigmoid(x): the value is read twice, by the gate and by the product."""
+    """Add x * sigmoid(x): the value is read twice, by the gate and by the product."""
     graph, var = tail.chain.graph, tail.chain.last
     readers = set(graph.readers[var])
     if tail.epilogue.activation != "none" or len(readers) != 2 or None in readers:
@@ -209,7 +209,7 @@ def _cast(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
 
 
 def _reshape(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
-    """A reshape that keeps the channels moves nothing."""
+    """Add a reshape that keeps the channels: it moves no data."""
     shape = shape_of(reader)
     if name_of(call) != "reshape" or not shape or shape[-1] != tail.channels:
         return None
@@ -219,7 +219,7 @@ def _reshape(tail: Tail, reader: relax.Var, call: relax.Call) -> Tail | None:
 
 
 def _trimmed(tail: Tail) -> Tail:
-    """Without reshapes at the end: others may want the value in its own shape."""
+    """Return the epilogue without reshapes at its end: others may need the original shape."""
     keep = list(tail.chain.vars)
     graph = tail.chain.graph
     steps: Callable[[relax.Var], bool] = lambda v: graph.call(v, "reshape") is not None  # noqa: E731

@@ -1,4 +1,4 @@
-"""A unit that was found in a graph: what it computes, from what, and what it replaces."""
+"""A unit that was found in a graph: its computation, its operands, and the values it replaces."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from tvmscope.compiler.units.graph import Array, Graph
 from tvmscope.cuda.units import Unit
 
 Operand = relax.Expr | Array
-"""A value of the program, or a constant that was worked out here."""
+"""A value of the program, or a constant that was computed here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """`unit` in place of `replaced`; `last` is the variable whose value it gives."""
+    """`unit` replaces `replaced`; `last` is the variable of its result."""
 
     unit: Unit
     operands: dict[str, Operand] = field(default_factory=dict)
-    """By the role of the unit's tensors; the output is not among them."""
+    """Operands by the role of the unit's tensors, without the output."""
     last: relax.Var
     replaced: tuple[relax.Var, ...]
     written: tuple[int, ...] | None = None
-    """The shape in which the kernel leaves its output, where it is not that of `last`."""
+    """The shape of the kernel's output, if it differs from that of `last`."""
     permuted: tuple[int, ...] | None = None
     """Axes that bring `written` into the order of `last`, up to a reshape."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """Values that follow one another, each read by the next one alone."""
+    """Consecutive values, each of which is read only by the next one."""
 
     graph: Graph
     taken: frozenset[relax.Var]
-    """What other units have replaced already."""
+    """Values that other units have already replaced."""
     vars: tuple[relax.Var, ...]
 
     @property
@@ -42,12 +42,12 @@ class Chain:
         return self.vars[-1]
 
     def next(self) -> relax.Var | None:
-        """The only reader of the last value, where it is free."""
+        """Return the only reader of the last value, if it is free."""
         if self.last in self.graph.needed:
             return None
         reader = self.graph.only_reader(self.last)
         return None if reader is None or reader in self.taken else reader
 
     def then(self, *more: relax.Var) -> Chain:
-        """The chain with more values at its end."""
+        """Return the chain with more values at its end."""
         return replace(self, vars=(*self.vars, *more))

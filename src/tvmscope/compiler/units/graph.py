@@ -1,4 +1,4 @@
-"""A Relax function as units look at it: who defines a value, who reads it."""
+"""A Relax function as units see it: the definition and the readers of each value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Graph:
 
     def __init__(self, function: relax.Function, *, fused: bool = True) -> None:
         self.fused = fused
-        """Whether a unit may take what follows it."""
+        """Whether a unit may include the operators after it."""
         self.bindings = [
             b for block in function.body.blocks for b in block.bindings
             if isinstance(b, relax.VarBinding)
@@ -29,19 +29,19 @@ class Graph:
         self.values = {b.var: b.value for b in self.bindings}
         self.order = {b.var: index for index, b in enumerate(self.bindings)}
         self.readers: dict[relax.Var, list[relax.Var | None]] = defaultdict(list)
-        """Variables whose values are computed from a variable; None stands for the function."""
+        """Variables that are computed from a variable; None means that the function returns it."""
         for b in self.bindings:
             for var in variables(b.value):
                 self.readers[var].append(b.var)
         for var in variables(function.body.body):
             self.readers[var].append(None)
         self.needed: set[relax.Var] = set()
-        """What found units read: these values have to be there."""
+        """Values that found units read, which must be computed."""
         self.hidden: set[relax.Var] = set()
-        """What lies inside found units: these values are never stored."""
+        """Values inside found units, which are never stored."""
 
     def call(self, value: relax.Expr, *names: str) -> relax.Call | None:
-        """The call that gives `value`, where it is one of the operators `names`."""
+        """Return the call that produces `value`, if it calls one of the operators `names`."""
         bound = self.values.get(value) if isinstance(value, relax.Var) else value
         if isinstance(bound, relax.Call) and isinstance(bound.op, tvm.ir.Op):
             name = bound.op.name.removeprefix("relax.")
@@ -49,13 +49,13 @@ class Graph:
         return None
 
     def only_reader(self, var: relax.Var) -> relax.Var | None:
-        """The one variable that is computed from `var`; None where there is not exactly one."""
+        """Return the one variable that is computed from `var`; None if there is not exactly one."""
         found = set(self.readers[var])
         return next(iter(found)) if len(found) == 1 else None
 
 
 def variables(value: relax.Expr) -> Iterator[relax.Var]:
-    """The variables that a bound value reads."""
+    """Yield the variables that a bound value reads."""
     if isinstance(value, relax.Var):
         yield value
     elif isinstance(value, relax.Tuple):
@@ -69,17 +69,17 @@ def variables(value: relax.Expr) -> Iterator[relax.Var]:
 
 
 def name_of(call: relax.Call) -> str:
-    """The operator's name without `relax.`; empty for a call of something else."""
+    """Return the operator's name without `relax.`; empty if the call is not of an operator."""
     return call.op.name.removeprefix("relax.") if isinstance(call.op, tvm.ir.Op) else ""
 
 
 def constant(value: relax.Expr) -> Array | None:
-    """A constant's values."""
+    """Return a constant's values; None for any other expression."""
     return value.value.numpy() if isinstance(value, GenericConst) else None
 
 
 def scalar(value: relax.Expr) -> float | None:
-    """A number that is written in the graph."""
+    """Return a number that is written in the graph; None for any other expression."""
     if isinstance(value, tvm.tirx.FloatImm | tvm.tirx.IntImm):
         return float(value.value)
     array = constant(value)
@@ -87,10 +87,10 @@ def scalar(value: relax.Expr) -> float | None:
 
 
 def shape_of(value: relax.Expr) -> tuple[int, ...]:
-    """A static shape; empty where it is not known."""
+    """Return a static shape; empty if it is not known."""
     return static_shape(value) or ()
 
 
 def dtype_of(value: relax.Expr) -> str:
-    """A tensor's type of elements."""
+    """Return a tensor's element type."""
     return str(getattr(value.ty, "dtype", ""))

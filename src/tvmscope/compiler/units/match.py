@@ -1,7 +1,7 @@
 """Finds units in a graph: convolutions and products with their epilogues, attention, norms, pools.
 
-Each finder takes the call of its anchor and gives a `Found`, or None where no kernel fits; the
-operator then stays with TVM's own lowering.
+Each finder takes the call of its anchor and returns a `Found`, or None if no kernel fits; the
+operator is then left to TVM's own lowering.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ MATH: dict[str, dict[str, Math]] = {
     "conv2d": {"float32": "tf32x3"},
     "matmul": {"float32": "tf32x3"},
 }
-"""How float32 is multiplied: as three products in TF32, which is close to float32."""
+"""How float32 is multiplied: as three products in TF32, whose sum is close to float32."""
 _DTYPES = ("float16", "bfloat16", "float32")
 _FEWEST_CHANNELS = 8
-"""16 bytes of half precision: what one load takes."""
+"""16 bytes of half precision: the size of one load."""
 
 
 def find(function: relax.Function, *, fused: bool = True) -> list[Found]:
-    """All units of a function, none of which share a value; with what follows each, if `fused`."""
+    """Return all units of a function, which share no value; with their epilogues, if `fused`."""
     graph = Graph(function, fused=fused)
     taken: set[relax.Var] = set()
     found = []
@@ -62,7 +62,7 @@ def _offer(graph: Graph, finders: dict[str, Finder], taken: set[relax.Var]) -> I
         chain = Chain(graph=graph, taken=frozenset(taken), vars=(binding.var,))
         try:
             unit = finder(call, chain)
-        except UsageError:  # the shapes are no unit's
+        except UsageError:  # no unit supports these shapes
             continue
         if unit is not None and not taken & set(unit.replaced):
             yield unit
@@ -110,7 +110,7 @@ def _conv2d(call: relax.Call, chain: Chain) -> Found | None:
 
 
 def _suited(unit: Conv2d, data: relax.Expr, weight: Array) -> tuple[Conv2d, relax.Expr, Array]:
-    """The convolution as templates like it: few channels become a row of a patch, or are padded."""
+    """Adapt a convolution to the templates: few channels become a row of a patch, or are padded."""
     patches = as_patches(unit)
     if patches is not None and unit.c < _FEWEST_CHANNELS:
         return patches, data, weight.reshape(unit.oc, unit.r, 1, unit.s * unit.c)
@@ -141,7 +141,7 @@ def _weighted(call: relax.Call, chain: Chain) -> Found | None:
 
 
 def _product(call: relax.Call, chain: Chain) -> Found | None:
-    """A product of two computed matrices, each read where it lies."""
+    """Match a product of two computed matrices, each read in place."""
     if constant(call.args[1]) is not None:
         return _weighted(call, chain)
     graph, dtype = chain.graph, dtype_of(call.args[0])
@@ -157,7 +157,7 @@ def _product(call: relax.Call, chain: Chain) -> Found | None:
         return None
     tail = follow(chain, dtype)
     if tail.epilogue.bias:
-        return None  # a product of computed matrices has none that a row shares
+        return None  # a product of computed matrices has no bias that the rows share
     outer, inner = (1,) * (2 - len(batch)) + batch
     unit = Matmul(
         dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
@@ -227,12 +227,12 @@ def _pool(call: relax.Call, chain: Chain, form: str) -> Found | None:
         round_up=bool(attrs.ceil_mode),
     )  # fmt: skip
     if (n, unit.p, unit.q, c) != shape_of(call):
-        return None  # TVM rounds the output's size otherwise
+        return None  # TVM rounds the output's size differently
     return Found(unit=unit, operands={"input": data}, last=chain.last, replaced=chain.vars)
 
 
 def _global_mean(call: relax.Call, chain: Chain) -> Found | None:
-    """mean over the pixels of an image, wide or not, with the casts around it."""
+    """Match a mean over the pixels of an image, in any precision, with the casts around it."""
     graph = chain.graph
     data, cast = call.args[0], graph.call(call.args[0], "astype")
     replaced = list(chain.vars)
@@ -266,7 +266,7 @@ def _attention(call: relax.Call, chain: Chain) -> Found | None:
 
 Finder = Callable[[relax.Call, Chain], Found | None]
 _FIRST: dict[str, Finder] = {"matmul": _attention, "mean": _global_mean}
-"""Before the products that attention consists of, and before a cast that a mean takes narrow."""
+"""Tried before the products that attention consists of, and before a cast that a mean includes."""
 _SECOND: dict[str, Finder] = {
     "nn.conv2d": _conv2d,
     "matmul": _product,

@@ -1,6 +1,6 @@
-"""Values that are other values in another order: permutations, reshapes and parts as strides.
+"""Views of values: permutations, reshapes and parts, as strides.
 
-A kernel reads such a view where it lies, so that no launch has to move it.
+A kernel reads such a view in place, so that no launch has to move it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Strided:
 
     @property
     def dense(self) -> bool:
-        """Whether it is all of the base's elements in the base's order."""
+        """Whether the view has all of the base's elements in the base's order."""
         own = [(d, s) for d, s in zip(self.shape, self.strides, strict=True) if d != 1]
         wanted = [(d, s) for d, s in zip(self.shape, dense(self.shape), strict=True) if d != 1]
         whole = prod(self.shape) == prod(shape_of(self.base))
@@ -38,7 +38,7 @@ class Strided:
 
 
 def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a dense tensor."""
+    """Return the strides of a dense tensor."""
     out, size = [], 1
     for extent in reversed(shape):
         out.append(size)
@@ -54,10 +54,10 @@ def trace(
     dtype: str | None = None,
     scaled: bool = False,
 ) -> Strided | None:
-    """`value` (as `shape`) as a view of the earliest value of type `dtype` that allows it.
+    """Return `value` (as `shape`) as a view of the earliest value of type `dtype` that allows it.
 
-    Casts are passed where `dtype` is given, since what is wider in between began narrow; factors
-    where `scaled`. None where not even `value` itself has the type.
+    Casts are passed if `dtype` is given, since a wider value in between began narrow; factors if
+    `scaled`. None if not even `value` itself has the type.
     """
     steps: list[relax.Call] = []
     best = _through(graph, value, steps, shape, dtype)
@@ -98,7 +98,7 @@ def _factor(call: relax.Call) -> float | None:
 
 
 def _index(call: relax.Call) -> int | None:
-    """Where `take` picks one slice, by a number."""
+    """Return the index of the one slice that `take` selects by a number."""
     index = constant(call.args[1])
     if index is None or index.ndim != 0 or call.attrs.axis is None:
         return None
@@ -134,7 +134,7 @@ def _through(
 
 
 Piece = tuple[int, int]
-"""So many elements, so far from each other."""
+"""The number of elements, and their distance."""
 
 
 def _axis(extent: int, stride: int) -> list[Piece]:
@@ -143,20 +143,20 @@ def _axis(extent: int, stride: int) -> list[Piece]:
 
 @dataclass
 class _View:
-    """Axes as pieces, outermost first: an axis that a reshape has merged may have several, until
-    another one splits it again."""
+    """Axes as pieces, outermost first: an axis that a reshape has merged may have several pieces,
+    until another reshape splits it."""
 
     axes: list[list[Piece]]
     offset: int = 0
     scale: float = 1.0
 
     def permute(self, axes: Sequence[int] | None) -> None:
-        """Axes in another order; None reverses them."""
+        """Permute the axes; None reverses them."""
         order = reversed(range(len(self.axes))) if axes is None else (int(a) for a in axes)
         self.axes = [self.axes[a] for a in order]
 
     def take(self, axis: int, index: int) -> None:
-        """One slice of an axis, which goes."""
+        """Select one slice of an axis, which is removed."""
         pieces = self.axes.pop(axis % len(self.axes))
         index %= prod(d for d, _ in pieces)
         for extent, stride in reversed(pieces):
@@ -164,7 +164,7 @@ class _View:
             index //= extent
 
     def reshape(self, shape: tuple[int, ...]) -> bool:
-        """Other axes over the same elements; False where a piece would be cut unevenly."""
+        """Change the axes over the same elements; False if a piece would be cut unevenly."""
         left = _merged(piece for axis in self.axes for piece in axis)
         axes: list[list[Piece]] = []
         for extent in shape:
@@ -186,14 +186,14 @@ class _View:
         return not left
 
     def strided(self, base: relax.Expr) -> Strided | None:
-        """One stride for each axis; None where an axis has several."""
+        """Return one stride for each axis; None if an axis has several."""
         axes = [_merged(axis) for axis in self.axes]
         if any(len(axis) > 1 for axis in axes):
             return None
         shape = tuple(axis[0][0] if axis else 1 for axis in axes)
         strides, step = [], 1
         for axis, extent in zip(reversed(axes), reversed(shape), strict=True):
-            step = axis[0][1] if axis else step  # of one element, any stride would do
+            step = axis[0][1] if axis else step  # for one element, any stride is correct
             strides.append(step)
             step *= extent
         return Strided(
@@ -206,7 +206,7 @@ class _View:
 
 
 def _merged(pieces: Iterable[Piece]) -> list[Piece]:
-    """Pieces that follow each other without a gap as one."""
+    """Merge consecutive pieces without a gap."""
     out: list[Piece] = []
     for extent, stride in pieces:
         if out and out[-1][1] == extent * stride:

@@ -1,4 +1,4 @@
-"""Findings, and what became of their fixes: what was promised, what it brought, what stayed."""
+"""Findings, and the outcomes of their fixes: the prediction, the measured saving, the decision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmscope.core.row import RowKey
 from tvmscope.messages import Text, marked
 
 CLOSE = 0.35
-"""A prediction is right when it is off by at most this share of what was achieved."""
+"""A prediction is correct if it is off by at most this share of the achieved saving."""
 
 Outcome = Literal["open", "kept", "reverted"]
 _SAID = (
@@ -18,12 +18,12 @@ _SAID = (
     marked("high"), marked("medium"), marked("low"), marked("info"),
     marked("minutes"), marked("hours"), marked("retune"), marked("none"),
 )  # fmt: skip
-"""Outcomes, severities and efforts, for translators: `messages.word` says them."""
+"""Outcomes, severities and efforts, for translators: `messages.word` shows them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A diagnosed cause with its evidence, its worth and, where there is one, its fix."""
+    """A diagnosed cause with its evidence, its worth and, if there is one, its fix."""
 
     rule: str
     severity: str
@@ -36,11 +36,11 @@ class Finding:
     kernels: tuple[str, ...] = ()
     source_ops: tuple[str, ...] = ()
     saving_s: float | None = None
-    """The estimate, made before any fix was built."""
+    """The estimated saving, made before any fix was built."""
     fix: dict[str, Any] = field(default_factory=dict)
-    """Overrides of compile options; empty where there is no fix to apply."""
+    """Overrides of compile options; empty if there is no fix to apply."""
     achieved_s: float | None = None
-    """What the fix brought when it was built and measured; negative where it made things slower."""
+    """The measured saving of the fix once it was built; negative if it made the model slower."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,28 +49,28 @@ class Attempt:
 
     rule: str
     title: Text
-    """Of the finding."""
+    """The finding's title."""
     key: RowKey | None = None
-    """The row that it was tried on; None in a line of the calibration file from before keys."""
+    """The row on which it was tried; None in older lines of the calibration file, without keys."""
     fix: dict[str, Any] = field(default_factory=dict)
     predicted_s: float | None = None
     achieved_s: float | None = None
-    """The time saved in turns with the row as it was; None where that could not be measured."""
+    """The saved time, measured in turns with the unfixed row; None if it could not be measured."""
     ci95_s: tuple[float, float] | None = None
     outcome: Outcome = "open"
-    """`open` from the prediction to the verdict, and for ever where the work was cut off."""
+    """`open` from the prediction to the verdict; it stays `open` if the work was interrupted."""
     reason: Text = ""
-    """Why it stayed, or went."""
+    """Why the fix was kept, or not."""
 
     @property
     def close(self) -> bool | None:
-        """Whether the prediction came true; None where there is nothing to compare."""
+        """Whether the prediction was correct; None if there is nothing to compare."""
         if self.predicted_s is None or self.achieved_s is None:
             return None
         return abs(self.predicted_s - self.achieved_s) <= CLOSE * abs(self.achieved_s)
 
 
 def hits(attempts: Sequence[Attempt]) -> tuple[int, int]:
-    """How many predictions came true, of how many that could be checked."""
+    """Return how many predictions were correct, and how many could be checked."""
     checked = [a.close for a in attempts if a.close is not None]
     return sum(checked), len(checked)

@@ -1,4 +1,4 @@
-"""Remarks of the compiler that a diagnosis reads again."""
+"""Remarks of the compiler that a diagnosis reads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from tvmscope.messages import Message, Text, msg
 
 _SENTENCE = re.compile(r"schedule rule '(.+?)' failed on (\S+):")
-"""As sessions have it that were written before messages were data."""
+"""The remark's text in sessions that were written before messages were data."""
 
 
 def rule_failed(rule: str, kernel: str, reason: Text) -> Message:
-    """A schedule rule that raised on a kernel, which was left to the next rule."""
+    """Make the remark that a schedule rule raised on a kernel, which was left to the next rule."""
     return msg(
         "schedule rule '{rule}' failed on {kernel}: {reason}",
         rule=rule,
@@ -25,7 +25,7 @@ _FAILED = rule_failed("", "", "").id
 
 
 def failed_rules(warnings: Iterable[Text]) -> Iterator[tuple[str, str]]:
-    """Rule and kernel of each such remark."""
+    """Yield rule and kernel of each such remark."""
     for text in warnings:
         if isinstance(text, Message):
             if text.id == _FAILED:

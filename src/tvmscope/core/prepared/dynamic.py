@@ -1,4 +1,4 @@
-"""Dimensions that vary: what a user asked for, and what an artifact of several sizes holds."""
+"""Dimensions that vary: a user's request, and the content of an artifact of several sizes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class DynamicRange:
     low: int
     high: int
     named: tuple[int, ...] = ()
-    """Sizes that get kernels of their own; empty: powers of two and both ends."""
+    """Sizes that get their own kernels; empty: powers of two and both ends."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """All sizes that get kernels of their own."""
+        """All sizes that get their own kernels."""
         if self.named:
             return tuple(sorted({*self.named, self.high}))
         powers = {1 << n for n in range(31) if self.low <= 1 << n <= self.high}
         return tuple(sorted({self.low, self.high, *powers}))
 
     def joined(self, shapes: Mapping[str, Shape]) -> DynamicRange:
-        """With the same dimension of all other inputs that have the same size there."""
+        """Add the same dimension of all other inputs that have the same size there."""
         name, axis = self.places[0]
         size = shapes[name][axis]
         more = [
@@ -46,7 +46,7 @@ class DynamicRange:
         )
 
     def at(self, shapes: Mapping[str, Shape], size: int) -> dict[str, Shape]:
-        """All input shapes with this size in the places that vary."""
+        """Return all input shapes with this size in the dimensions that vary."""
         found = dict(shapes)
         for name, axis in self.places:
             found[name] = (*found[name][:axis], size, *found[name][axis + 1 :])
@@ -55,11 +55,16 @@ class DynamicRange:
 
 @dataclass(frozen=True, kw_only=True)
 class SizeCost:
-    """What one size costs in the artifact, beside a build for this size alone."""
+    """What one size costs: a call of the artifact beside a call of its kernels for the size."""
 
     size: int
     seconds: float
+    """The median time of a call."""
     static_s: float
+    """The median time of the kernels called directly: of this size, or of the next with kernels."""
+    ratio: float | None = None
+    """The first over the second, paired by round; None in artifacts of older versions."""
+    ci95: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,18 +73,18 @@ class Dynamic:
 
     range: DynamicRange
     base: int
-    """The size of the artifact in the folder itself; the others lie in `sizes/`."""
+    """The size of the artifact in the folder itself; the others are in `sizes/`."""
     output_axes: dict[str, int | None] = field(default_factory=dict)
-    """The axis of each output that varies with the size; None: none does."""
+    """The axis of each output that varies with the size; None if none does."""
     rest: Literal["split", "pad", "none"] = "none"
-    """Sizes without kernels of their own: split into parts, padded to the next one, or refused."""
+    """How sizes without their own kernels run: split into parts, padded to the next, or refused."""
     weights_share: float = 1.0
-    """Bytes of all weights, in units of those of the size with the most."""
+    """The bytes of all weights, relative to those of the size with the most."""
     costs: tuple[SizeCost, ...] = ()
 
 
 def parse_dynamic(text: str) -> DynamicRange:
-    """`x:0=1..32`, `ids:1,mask:1=8..256`, or with the sizes that get kernels `x:0=1..32@8,32`."""
+    """Parse `x:0=1..32`, `ids:1,mask:1=8..256`, or, with the sizes of kernels, `x:0=1..32@8,32`."""
     match = re.fullmatch(r"([^=]+)=(\d+)\.\.(\d+)(?:@(\d+(?:,\d+)*))?", text.strip())
     pairs = [part.strip().rpartition(":") for part in match[1].split(",")] if match else []
     if match is None or not all(name and axis.isdigit() for name, _, axis in pairs):

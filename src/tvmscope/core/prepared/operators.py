@@ -1,4 +1,4 @@
-"""The model's own operators by name, so that every backend names the same ones."""
+"""The model's own operators by name, so that every backend uses the same names."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ FILE_NAME = "operators.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Operators:
-    """Lies in a prepared model's folder as `operators.json`."""
+    """The content of `operators.json` in a prepared model's folder."""
 
     names: tuple[str, ...] = ()
-    """All of them, in the order in which the model runs them."""
+    """All operators, in the order in which the model runs them."""
     onnx: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The operators that each node of `model.onnx` computes, by the node's name."""
 
 
 def write(operators: Operators, folder: Path) -> None:
-    """Write them into a prepared folder."""
+    """Write the operators into a prepared folder."""
     write_text_atomic(folder / FILE_NAME, json.dumps(encode(operators), indent=1) + "\n")
 
 
 def read(folder: Path) -> Operators:
-    """Read them; a folder without them (an artifact that runs alone) has none."""
+    """Read the operators; a folder without the file (an artifact that runs alone) has none."""
     file = folder / FILE_NAME
     if not file.is_file():
         return Operators()

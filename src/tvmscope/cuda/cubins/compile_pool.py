@@ -1,4 +1,4 @@
-"""Compile many kernels at once, each in a worker process that may fail, hang or crash."""
+"""Compiles many kernels at once, each in a worker process that may fail, hang or crash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import count
 
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel, compile_kernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
+from tvmscope.cuda.cubins.kernel_compiler import compile_kernel
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.remote import here
@@ -17,7 +18,7 @@ from tvmscope.measure.worker import Worker, WorkerDied
 
 _COMPILE = here(compile_kernel)
 START_S = 60.0
-"""A worker's first kernel: Python and Triton are imported too."""
+"""The time limit of a worker's first kernel, which includes the import of Python and Triton."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +29,12 @@ class Job:
     config: Config
     arch: str
     portable: str | None = None
-    """An older architecture, whose instructions alone the kernel may have."""
+    """An older architecture; the kernel may have only its instructions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a job gave no kernel."""
+    """Why a job produced no kernel."""
 
     job: Job
     reason: str
@@ -49,8 +50,8 @@ def compile_many(
     timeout_s: float = 60.0,
     done: Callable[[int, Outcome], None] | None = None,
 ) -> list[Outcome]:
-    """The outcomes in the order of `jobs`; `done` hears of each as it comes, by its index, in a
-    thread of this pool. A job that exceeds `timeout_s` costs its worker, not the others."""
+    """Return the outcomes in the order of `jobs`; `done` is called with each one and its index, in
+    a thread of this pool. A job that exceeds `timeout_s` costs its worker, not the others."""
     outcomes: dict[int, Outcome] = {}
     numbers = count()  # its next() is atomic
 

@@ -1,8 +1,8 @@
-"""Registers and local memory of a kernel, read from its cubin (an ELF file) without a tool.
+"""Reads registers and local memory of a kernel from its cubin (an ELF file) without a tool.
 
-`.nv.info` is a list of attributes: format, number, size, value. REGCOUNT and FRAME_SIZE hold pairs
-(symbol index, value). A frame in local memory means that registers were spilled or that an array
-is indexed at run time; Triton's kernels have no such arrays.
+`.nv.info` is a list of attributes: format, number, size, value. REGCOUNT and FRAME_SIZE contain
+pairs (symbol index, value). A frame in local memory means that registers were spilled or that an
+array is indexed at run time; Triton's kernels have no such arrays.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _SIZED = 0x04
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What a kernel takes of a multiprocessor, beside shared memory."""
+    """The resources of a multiprocessor that a kernel takes, apart from shared memory."""
 
     registers: int
-    """Per thread."""
+    """Registers per thread."""
     local_bytes: int
-    """Per thread; more than 0 means spills."""
+    """Local memory per thread; more than 0 means spills."""
 
 
 def resources(cubin: bytes, kernel: str) -> Resources:
-    """The resources of `kernel`; a file that does not tell is refused."""
+    """Return the resources of `kernel`; raise if the file does not contain them."""
     sections = _sections(cubin)
     names = _symbols(cubin, sections)
     found: dict[int, int] = {}
@@ -82,7 +82,7 @@ def _symbols(data: bytes, sections: list[_Section]) -> dict[int, str]:
 
 
 def _attributes(body: bytes) -> list[tuple[int, int, int]]:
-    """(attribute, symbol, value) of those that hold such pairs."""
+    """Return (attribute, symbol, value) of the attributes that have such pairs."""
     out, at = [], 0
     while at + 4 <= len(body):
         form, number, size = struct.unpack_from("<BBH", body, at)

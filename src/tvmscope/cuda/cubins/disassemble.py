@@ -1,4 +1,4 @@
-"""The GPU's instructions in a cubin, by NVIDIA's disassembler; no GPU and no driver are touched."""
+"""Shows a cubin's GPU instructions with NVIDIA's disassembler; needs no GPU and no driver."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tvmscope.errors import BackendUnavailable, BuildError
 from tvmscope.messages import msg
 
 _PLACES = (Path("/usr/local/cuda/bin"),)
-"""Where the CUDA toolkit puts its tools, which need not be on the PATH."""
+"""The folder of the CUDA toolkit's tools, which may not be on the PATH."""
 _TIMEOUT_S = 120.0
 
 
 def sass(cubin: bytes) -> str:
-    """The instructions of every kernel in a cubin."""
+    """Return the instructions of every kernel in a cubin."""
     tool = find_tool("nvdisasm")
     if tool is None:
         raise BackendUnavailable(
@@ -41,7 +41,7 @@ def sass(cubin: bytes) -> str:
 
 
 def find_tool(name: str) -> Path | None:
-    """A tool of the CUDA toolkit: on the PATH, where the toolkit is installed, or in Triton."""
+    """Find a tool of the CUDA toolkit: on the PATH, in the toolkit's folder, or in Triton."""
     if found := shutil.which(name):
         return Path(found)
     places = (folder / name for folder in (*_PLACES, *_inside_triton()))
@@ -49,7 +49,7 @@ def find_tool(name: str) -> Path | None:
 
 
 def _inside_triton() -> list[Path]:
-    """Triton's wheel brings the assembler and the disassembler."""
+    """Return the folders of Triton's wheel with its assembler and disassembler."""
     found = importlib.util.find_spec("triton")
     folders = (found.submodule_search_locations if found else None) or ()
     return [Path(folder) / "backends" / "nvidia" / "bin" for folder in folders]

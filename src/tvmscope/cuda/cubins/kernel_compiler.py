@@ -1,4 +1,4 @@
-"""Compile a unit's kernel to a cubin with Triton: no GPU and no driver are touched."""
+"""Compiles a unit's kernel to a cubin with Triton; needs no GPU and no driver."""
 
 from __future__ import annotations
 
@@ -12,64 +12,31 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from tvmscope.cuda.binding import PARAMETERS, Binding, bind
 from tvmscope.cuda.config import Config
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.cubins.cubin import resources
 from tvmscope.cuda.gpus import gpu_of
-from tvmscope.cuda.units import Tensor, Unit
+from tvmscope.cuda.units import Unit
 from tvmscope.errors import BackendUnavailable, BuildError, UsageError, one_line
 from tvmscope.messages import msg
-from tvmscope.storage.codec import decode, encode
 
 OLDEST_TRITON = (3, 6)
-"""From here on kernels end with two hidden pointers to scratch memory."""
+"""From this version on, kernels end with two hidden pointers to scratch memory."""
 HIDDEN_POINTERS = 2
 _POINTERS = {"float16": "*fp16", "bfloat16": "*bf16", "float32": "*fp32", "int32": "*i32"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompiledKernel:
-    """A cubin and how to launch it: pointers in the order of `arguments`, then `hidden_pointers`
-    more, all null. Scratch memory is an argument, aligned to 128 bytes."""
-
-    unit_key: str
-    config: Config
-    arch: str
-    name: str
-    cubin: bytes = field(repr=False)
-    grid: tuple[int, int, int]
-    threads: int
-    shared_bytes: int
-    registers: int
-    local_bytes: int
-    arguments: tuple[Tensor, ...]
-    hidden_pointers: int
-    triton: str
-    matrix: str | None = None
-    """The matrix instruction in its PTX, such as `wgmma m64n32k16`; None where there is none."""
-
-    def to_json(self) -> dict[str, Any]:
-        """All but the cubin."""
-        names = (f.name for f in fields(self) if f.name != "cubin")
-        return {name: encode(getattr(self, name)) for name in names}
-
-    @staticmethod
-    def from_json(data: dict[str, Any], cubin: bytes) -> CompiledKernel:
-        """The kernel of a JSON object and its cubin."""
-        return decode(CompiledKernel, {**data, "cubin": cubin})
 
 
 def compile_kernel(
     unit: Unit, config: Config, arch: str, portable: str | None = None
 ) -> CompiledKernel:
-    """The kernel of `unit` by `config` for `arch` (`sm_90`); a failure is a `BuildError`.
+    """Compile the kernel of `unit` by `config` for `arch` (`sm_90`); raise `BuildError` on failure.
 
-    `portable` is an older architecture: the kernel is generated for that one, as code that must run
-    on several is, and then assembled for `arch`.
+    `portable` is an older architecture: the kernel is generated for that one, like code that must
+    run on several, and then assembled for `arch`.
     """
     gpu, binding = gpu_of(arch), bind(unit, config)
     if config.pdl and not gpu.has_dependent_launch:
@@ -155,7 +122,7 @@ def compile_kernel(
 
 
 def stages(unit: Unit, config: Config, arch: str, portable: str | None = None) -> Mapping[str, str]:
-    """What the kernel is on its way to machine code: `triton` (source), `llvm`, `ptx`."""
+    """Return the kernel's stages of compilation: `triton` (source), `llvm`, `ptx`."""
     binding, capability = bind(unit, config), gpu_of(portable or arch).capability
     with tempfile.TemporaryDirectory() as cache:
         compiled = _triton_compile(_name(unit, config), binding, config, capability, cache)
@@ -168,18 +135,18 @@ def stages(unit: Unit, config: Config, arch: str, portable: str | None = None) -
 
 
 def _name(unit: Unit, config: Config) -> str:
-    """What the device's profiler calls the kernel."""
+    """Return the kernel's name in the device's profiler."""
     return f"{config.template}_{unit.key.rpartition('-')[2]}_{config.slug}"
 
 
 def _template(binding: Binding) -> Any:
-    """The function, written in Triton, that a unit's kernel is made from."""
+    """Return the Triton function from which a unit's kernel is made."""
     module, _, template = binding.function.partition(":")
     return getattr(importlib.import_module(module), template)
 
 
 def _assemble(ptx: str, arch: str) -> bytes:
-    """Machine code of PTX, by the assembler that comes with Triton."""
+    """Assemble PTX to machine code with the assembler that comes with Triton."""
     knobs: Any = importlib.import_module("triton.knobs")
     with tempfile.TemporaryDirectory() as folder:
         source, output = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
@@ -198,7 +165,7 @@ def _assemble(ptx: str, arch: str) -> bytes:
 
 
 def matrix_instruction(ptx: str) -> str | None:
-    """The first product of matrices in a kernel, by its kind and shape."""
+    """Return the first matrix product in a kernel, by its kind and shape."""
     found = re.search(r"\b(wgmma|mma|tcgen05)\.(?:mma_async|sync|mma)\b[\w.:]*", ptx)
     if found is None:
         return None
@@ -207,7 +174,7 @@ def matrix_instruction(ptx: str) -> str | None:
 
 
 def _entry(ptx: str) -> str:
-    """The declaration of the one kernel, with its parameters."""
+    """Return the declaration of the one kernel, with its parameters."""
     found = re.search(r"\.visible\s+\.entry[^(]*\(([^)]*)\)", ptx)
     if found is None:
         raise BuildError(msg("the generated PTX has no kernel"))
@@ -233,9 +200,9 @@ def _version() -> str:
 def _triton_compile(
     name: str, binding: Binding, config: Config, capability: int, cache: str
 ) -> Any:
-    """Triton's compiled kernel. Its cache is a folder of ours that goes: a worker's results travel
-    as values. What it prints (a failed kernel's whole PTX) is dropped, and so are line tables,
-    which point to this source."""
+    """Compile with Triton. Its cache is a temporary folder of ours: a worker returns its results as
+    values. Its output (a failed kernel's whole PTX) is dropped, and so are line tables, which refer
+    to this source."""
     _version()
     compiler: Any = importlib.import_module("triton.compiler")
     targets: Any = importlib.import_module("triton.backends.compiler")
@@ -272,7 +239,7 @@ def _triton_compile(
 
 
 def _source(names: list[str], binding: Binding) -> dict[str, Any]:
-    """Signature, constants and alignment: every pointer is a multiple of 16 bytes."""
+    """Return signature, constants and alignment: every pointer is a multiple of 16 bytes."""
     constants = {**binding.constants, **dict.fromkeys(binding.absent)}
     named = [t for t in binding.arguments if PARAMETERS[t.role]]
     pointers = {PARAMETERS[t.role]: _POINTERS[t.dtype] for t in named}

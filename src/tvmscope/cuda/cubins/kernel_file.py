@@ -1,5 +1,5 @@
-"""A unit's kernel as one file: a line of JSON, then the cubin, which a library's call does not
-have; without a kernel, the unit alone."""
+"""Stores a unit's kernel as one file: a line of JSON, then the cubin, which a library's call does
+not have; without a kernel, only the unit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from tvmscope.cuda import units
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.library.call import LibraryCall, from_json
 from tvmscope.cuda.units import Unit
 
@@ -16,7 +16,7 @@ _MARK = b'{"tvmscope-unit": '
 
 
 def write(path: Path, unit: Unit, kernel: CompiledKernel | LibraryCall | None = None) -> None:
-    """Write the file, whole or not at all for who looks at its name."""
+    """Write the file atomically."""
     head = {"tvmscope-unit": unit.to_json(), "kernel": kernel and kernel.to_json()}
     cubin = kernel.cubin if isinstance(kernel, CompiledKernel) else b""
     scratch = path.with_suffix(".part")
@@ -25,13 +25,13 @@ def write(path: Path, unit: Unit, kernel: CompiledKernel | LibraryCall | None = 
 
 
 def holds_unit(path: Path) -> bool:
-    """Whether a file is of this kind."""
+    """Whether a file has this format."""
     with path.open("rb") as file:
         return file.read(len(_MARK)) == _MARK
 
 
 def read(path: Path) -> tuple[Unit, CompiledKernel | LibraryCall | None]:
-    """The unit, and its kernel where the file has one."""
+    """Return the unit, and its kernel if the file has one."""
     head, _, cubin = path.read_bytes().partition(b"\n")
     data = json.loads(head)
     unit, kernel = units.from_json(data["tvmscope-unit"]), data["kernel"]
@@ -43,11 +43,11 @@ def read(path: Path) -> tuple[Unit, CompiledKernel | LibraryCall | None]:
 
 
 def roles(unit: Unit) -> tuple[str, ...]:
-    """The arguments with which a unit is checked and timed: what it reads, then its output."""
+    """Return the arguments with which a unit is checked and timed: its inputs, then its output."""
     return (*(t.role for t in unit.tensors if t.role not in _WRITTEN), "output")
 
 
 def arguments(unit: Unit) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """Shape and type of each argument."""
+    """Return shape and type of each argument."""
     tensors = {t.role: t for t in unit.tensors}
     return tuple((tensors[role].shape, tensors[role].dtype) for role in roles(unit))

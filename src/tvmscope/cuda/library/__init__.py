@@ -1,5 +1,5 @@
-"""Units that NVIDIA's libraries compute: which call does it, and how the call is made.
+"""Units that NVIDIA's libraries compute: the descriptions of calls, and the calls.
 
-`call` says what a call is, without any library. `cublaslt` makes it: it stands alone, and artifacts
-that need it carry a copy.
+`call` describes a call, without any library. `cublaslt` makes it: it has no other imports, and
+artifacts that need it contain a copy.
 """

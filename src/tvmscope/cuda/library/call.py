@@ -1,8 +1,8 @@
-"""A unit as one call of a library: which units can be one, and what the call is.
+"""Describes a unit as one call of a library: which units can be one, and the call's parameters.
 
 cuBLASLt computes activation(scale * a x b + bias + residual) with sums in float32. The bias has the
-output's type there, so it is rounded to it when a model is compiled, as a model in half precision
-has it anyway.
+output's type there, so it is rounded to it when a model is compiled, as in a model in half
+precision anyway.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any, Literal
 from tvmscope.cuda.config import LIBRARY, Config, Layout
 from tvmscope.cuda.units import ITEM_BYTES, Conv2d, Epilogue, Matmul, Matrix, Tensor, Unit, View
 from tvmscope.errors import UsageError
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.storage.codec import decode, encode
 
 ROLES = ("input", "weight", "second", "bias", "residual", "output", "workspace")
-"""The order in which a call takes its pointers."""
+"""The order of a call's pointers."""
 NEEDS = {"cublasLt": "12"}
-"""What loading a model with such calls needs, and its oldest major version."""
+"""The library that loading a model with such calls needs, and its oldest major version."""
 TRIED = 8
 """Candidates of a search: half of them for each layout of a weight."""
-_MOST_WORKSPACE = 32 << 20  # what NVIDIA advises for Hopper
+_MOST_WORKSPACE = 32 << 20  # as NVIDIA recommends for Hopper
 _PARTS = 16
-"""Workspace for so many float32 parts of the output: no algorithm splits a sum further."""
+"""Workspace for this many float32 parts of the output: no algorithm splits a sum further."""
 _ALIGNED_BYTES = 16
 _ACTIVATIONS = ("none", "relu", "gelu_tanh")
 _OUTPUTS = {
@@ -37,8 +37,8 @@ _OUTPUTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """A matrix in a buffer: elements from row to row (`transposed`: from column to column), from
-    one product of the batch to the next, and where it begins."""
+    """A matrix in a buffer: elements between rows (`transposed`: between columns), between the
+    products of the batch, and its offset."""
 
     pitch: int
     transposed: bool = False
@@ -48,7 +48,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryCall:
-    """`batches` products [m, k] x [k, n] by one call, matrices by rows."""
+    """`batches` products [m, k] x [k, n] in one call; matrices are stored by rows."""
 
     library: Literal["cublaslt"] = "cublaslt"
     unit_key: str
@@ -60,38 +60,38 @@ class LibraryCall:
     dtype: str
     output: str
     sums: Literal["float32", "tf32"]
-    """How float32 values are multiplied: as they are, or rounded to TF32."""
+    """How float32 values are multiplied: exactly, or rounded to TF32."""
     a: Side
     b: Side
     y: Side
     z: Side
-    """Of input, right side, output and residual."""
+    """The sides of input, right operand, output and residual."""
     scale: float
     activation: str
     algorithm: int
-    """Its place in the list that the library proposes for this product; asked for again on
-    loading, since what describes an algorithm itself belongs to one version of the library."""
+    """Its index in the list that the library proposes for this product; the list is requested again
+    on loading, because an algorithm's description is valid for one version of the library only."""
     workspace_bytes: int
     arguments: tuple[str, ...]
     """The roles of its pointers, in order."""
 
     @property
     def hidden_pointers(self) -> int:
-        """None behind its arguments, other than generated kernels."""
+        """None after its arguments, unlike generated kernels."""
         return 0
 
     def to_json(self) -> dict[str, Any]:
-        """As artifacts and files hold it."""
+        """Return the call's form in artifacts and files."""
         return {name: encode(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
 def from_json(data: dict[str, Any]) -> LibraryCall:
-    """The call of a JSON object."""
+    """Read the call from a JSON object."""
     return decode(LibraryCall, data)
 
 
 def configs(unit: Unit, count: int = TRIED) -> Iterator[Config]:
-    """The first `count` calls to try: the library's own order, for each layout of a weight."""
+    """Yield the first `count` calls to try: in the library's own order, for each weight layout."""
     if why_not(unit) is not None:
         return
     free = unit.tensor("weight") is not None
@@ -102,37 +102,37 @@ def configs(unit: Unit, count: int = TRIED) -> Iterator[Config]:
 
 
 def config(algorithm: int, layout: Layout = "kn") -> Config:
-    """The configuration of a library's call; it has no tile."""
+    """Return the configuration of a library's call; it has no tile."""
     return Config(template=LIBRARY, m=0, n=0, stages=0, warps=0, layout=layout, algorithm=algorithm)
 
 
-def why_not(unit: Unit) -> str | None:
+def why_not(unit: Unit) -> Text | None:
     """Why the library cannot compute a unit in one call; None where it can."""
     if not isinstance(unit, Conv2d | Matmul):
-        return f"no library call computes {unit.kind}"
+        return msg("no library call computes {operator}", operator=unit.kind)
     if unit.dtype != "float32" and unit.math != "tensor":
-        return f"no library call multiplies {unit.dtype} as {unit.math}"
+        return msg("no library call multiplies {dtype} as {math}", dtype=unit.dtype, math=unit.math)
     if (why := _epilogue_illegal(unit.dtype, unit.epilogue)) is not None:
         return why
     if any(offset * ITEM_BYTES[unit.dtype] % _ALIGNED_BYTES for offset in _offsets(unit)):
-        return f"an operand does not begin at a multiple of {_ALIGNED_BYTES} bytes"
+        return msg("an operand does not begin at a multiple of {count} bytes", count=_ALIGNED_BYTES)
     if isinstance(unit, Conv2d):
         window = (unit.r, unit.s, *unit.stride, unit.groups)
         plain = window == (1, 1, 1, 1, 1) and not unit.padded
-        return None if plain else "a convolution with a window is no product of matrices"
+        return None if plain else msg("a convolution with a window is no product of matrices")
     return _matrices_illegal(unit)
 
 
-def _matrices_illegal(unit: Matmul) -> str | None:
+def _matrices_illegal(unit: Matmul) -> Text | None:
     written = (unit.matrix_y, *((unit.matrix_z,) if unit.epilogue.residual != "none" else ()))
     given = [(unit.matrix_a, unit.m, unit.k), (unit.matrix_b("kn"), unit.k, unit.n)]
     given += [(side, unit.m, unit.n) for side in written]
     if any(_by_rows(side, unit.m, unit.n) is not True for side in written):
-        return "the output is not stored by rows"
+        return msg("the output is not stored by rows")
     if any(_by_rows(*side) is None for side in given):
-        return "rows of a matrix overlap"
+        return msg("rows of a matrix overlap")
     if any(_stride(unit, side) is None for side, _, _ in given):
-        return "the batch has no single stride"
+        return msg("the batch has no single stride")
     return None
 
 
@@ -143,24 +143,28 @@ def _offsets(unit: Conv2d | Matmul) -> tuple[int, ...]:
     return tuple(side.offset for side in sides)
 
 
-def _epilogue_illegal(dtype: str, epilogue: Epilogue) -> str | None:
+def _epilogue_illegal(dtype: str, epilogue: Epilogue) -> Text | None:
     output = epilogue.output or dtype
     if epilogue.activation not in _ACTIVATIONS:
-        return f"the library has no {epilogue.activation}"
+        return msg("the library has no {activation}", activation=epilogue.activation)
     if epilogue.residual == "after" and epilogue.activation != "none":
-        return "the library adds before the activation"
+        return msg("the library adds before the activation")
     if output not in _OUTPUTS[dtype]:
-        return f"the library does not store {dtype} products as {output}"
+        return msg(
+            "the library does not store {dtype} products as {output}", dtype=dtype, output=output
+        )
     if epilogue.residual != "none" and output != dtype:
-        return "the library adds what has the output's type"
+        return msg("the library adds what has the output's type")
     return None
 
 
 def call_of(unit: Unit, config: Config) -> LibraryCall:
     """The call that computes a unit; refused where there is none."""
-    why = f"{config.template} is no library" if config.template != LIBRARY else why_not(unit)
+    why = why_not(unit)
+    if config.template != LIBRARY:
+        why = msg("{template} is no library", template=config.template)
     if why is not None or not isinstance(unit, Conv2d | Matmul):
-        raise UsageError(msg("{unit}: {why}", unit=unit.label, why=str(why)))
+        raise UsageError(msg("{unit}: {why}", unit=unit.label, why=why or ""))
     m, n, k, batches, (a, b, y, z) = _sides(unit, config)
     return LibraryCall(
         unit_key=unit.key,
@@ -185,7 +189,7 @@ def call_of(unit: Unit, config: Config) -> LibraryCall:
 
 
 def arguments(unit: Unit) -> tuple[Tensor, ...]:
-    """The call's tensors in its own order: the unit's, a bias of the output's type, workspace."""
+    """Return the call's tensors in order: the unit's, a bias of the output's type, workspace."""
     output = unit.tensor("output")
     if output is None:
         raise UsageError(msg("{unit}: no output", unit=unit.label))
@@ -226,7 +230,7 @@ def _channels(view: View, channels: int) -> Side:
 
 
 def _matrix(unit: Matmul, at: Matrix, rows: int, columns: int) -> Side:
-    """A matrix with one contiguous axis; an axis of one element may have any stride."""
+    """Return a matrix with one contiguous axis; an axis of one element may have any stride."""
     by_rows = _by_rows(at, rows, columns)
     pitch = max(at.row, columns) if by_rows else max(at.column, rows)
     stride = _stride(unit, at) or 0
@@ -234,14 +238,14 @@ def _matrix(unit: Matmul, at: Matrix, rows: int, columns: int) -> Side:
 
 
 def _by_rows(at: Matrix, rows: int, columns: int) -> bool | None:
-    """Whether rows are contiguous, or else columns; None where neither are without overlap."""
+    """Whether rows are contiguous, or else columns; None if neither are without overlap."""
     if at.column == 1 and (at.row >= columns or rows == 1):
         return True
     return False if at.row == 1 and (at.column >= rows or columns == 1) else None
 
 
 def _stride(unit: Matmul, at: Matrix) -> int | None:
-    """From one product to the next, where the batch's two axes have one stride."""
+    """Return the distance between products, if the batch's two axes have one stride."""
     outer, inner = unit.batch
     if outer == 1 or at.outer == inner * at.inner:
         return at.inner

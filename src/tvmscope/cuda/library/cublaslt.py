@@ -1,13 +1,13 @@
-"""Matrix products by NVIDIA's cuBLASLt, through ctypes; needs the library, a driver and no more.
+"""Matrix products with NVIDIA's cuBLASLt, through ctypes; needs only the library and a driver.
 
-A compiled model whose kernels are calls of the library carries a copy of this file, which
-load_model.py beside it uses. Descriptors and the algorithm are made once, when a product is made: a
-launch only queues it on a stream, so that a CUDA graph can record it.
+A compiled model whose kernels are calls of the library has a copy of this file, which load_model.py
+beside it uses. Descriptors and the algorithm are made once, when a product is made: a launch only
+queues it on a stream, so that a CUDA graph can record it.
 
-The library describes an algorithm by 64 bytes that mean something to one version of it alone. So
-what is kept is its place in the list of algorithms that the library proposes for a product, and the
-list is asked for again when the product is made. Another version may propose others: the result is
-as right, the time may differ. A list that is shorter than it was gives its first.
+The library describes an algorithm by 64 bytes that are valid for one version only. Therefore its
+index in the list of algorithms that the library proposes for a product is stored, and the list is
+requested again when the product is made. Another version may propose others: the result is equally
+correct, the time may differ. If the list is shorter than before, its first is used.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 MAJORS = (13, 12)
-"""Versions of the library whose calls these are, the preferred first."""
+"""Supported major versions of the library, the preferred first."""
 PROPOSALS = 8
-"""How many algorithms the library is asked for; always as many, as the list may depend on it."""
+"""How many algorithms are requested; always the same number, because the list may depend on it."""
 _PACKAGES = ("nvidia/cu13/lib", "nvidia/cublas/lib")
 _SYSTEM = (
     "/usr/local/cuda/lib64",
@@ -39,7 +39,7 @@ _TRANS_A, _TRANS_B, _EPILOGUE, _BIAS_POINTER, _BIAS_TYPE = 3, 4, 7, 8, 26  # CUB
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # CUBLASLT_MATRIX_LAYOUT_*
 _WORKSPACE, _ALIGNMENTS = 1, (5, 6, 7, 8)  # CUBLASLT_MATMUL_PREF_*
 ALIGNED_BYTES = 16
-"""What every pointer is a multiple of; the library would assume 256."""
+"""The alignment of every pointer; the library would assume 256."""
 _STATUS = {
     1: "not initialised, or the driver is too old for it",
     3: "out of memory",
@@ -66,7 +66,7 @@ class _Proposal(ctypes.Structure):
 
 
 def find() -> Path | None:
-    """The library's file, in installed packages or the system's folders; nothing is loaded."""
+    """Find the library's file in installed packages or the system's folders; nothing is loaded."""
     return next(_files(), None)
 
 
@@ -81,7 +81,7 @@ def _files() -> Iterator[Path]:
 
 
 def load() -> Any:
-    """The library: the process's own, the system loader's, or one of `find`'s."""
+    """Load the library: the process's own, the system loader's, or one of `find`'s."""
     reasons = []
     for name in (*(f"libcublasLt.so.{major}" for major in MAJORS), *map(str, _files())):
         try:
@@ -108,18 +108,18 @@ class Library:
         self.multiply.argtypes = (ctypes.c_void_p,) * 14 + (ctypes.c_size_t, ctypes.c_void_p)
 
     def check(self, name: str, *arguments: Any) -> None:
-        """Call a function and raise what it says."""
+        """Call a function and raise if it fails."""
         if status := getattr(self._library, name)(*arguments):
             raise LibraryError(refused(name, status))
 
     def product(self, call: Mapping[str, Any], *, strict: bool = False) -> Product:
-        """The product that an entry of an artifact's table describes; with `strict`, a list that
-        does not have its algorithm is an error."""
+        """Return the product that an entry of an artifact's table describes; with `strict`, a list
+        without its algorithm is an error."""
         return Product(self, call, strict)
 
 
 def refused(name: str, status: int) -> str:
-    """The words for a status that is not success."""
+    """Return the message for a status that is not success."""
     return f"cuBLASLt: {name} says {status} ({_STATUS.get(status, 'unknown')})"
 
 
@@ -133,7 +133,7 @@ class Product:
         self._library, self._call = library, call
         self._places = {role: i for i, role in enumerate(call["arguments"])}
         self._biased: int | None = self._places.get("bias")
-        self._bias = ctypes.c_void_p(ALIGNED_BYTES)  # the library looks at its alignment
+        self._bias = ctypes.c_void_p(ALIGNED_BYTES)  # the library checks its alignment
         self._alpha = ctypes.c_float(call["scale"])
         self._beta = ctypes.c_float(1.0 if "residual" in self._places else 0.0)
         self._operation = self._described()
@@ -172,7 +172,7 @@ class Product:
     def _layout(
         self, side: Mapping[str, Any], rows: int, columns: int, dtype: str
     ) -> ctypes.c_void_p:
-        """A matrix of `rows` x `columns` by columns, or its transpose where it is stored so."""
+        """Describe a matrix of `rows` x `columns` by columns, or the transpose if stored so."""
         if side["transposed"]:
             rows, columns = columns, rows
         made = ctypes.c_void_p()
@@ -191,7 +191,7 @@ class Product:
         return made
 
     def _proposed(self, strict: bool) -> Any:
-        """The algorithm at the call's place in the library's list."""
+        """Return the algorithm at the call's index in the library's list."""
         found = (_Proposal * PROPOSALS)()
         count, preference = ctypes.c_int(), ctypes.c_void_p()
         self._library.check("cublasLtMatmulPreferenceCreate", ctypes.byref(preference))
@@ -225,7 +225,7 @@ class Product:
         return f"{call['m']}x{call['n']}x{call['k']} {call['dtype']} {call['activation']}"
 
     def _operands(self) -> list[tuple[int, int]]:
-        """Of weight, input, residual and output: which pointer, and how many bytes behind it."""
+        """Return for weight, input, residual and output the pointer's index and the byte offset."""
         places, call = self._places, self._call
         item, out = _BYTES[call["dtype"]], _BYTES[call["output"]]
         second = places["weight"] if "weight" in places else places["second"]

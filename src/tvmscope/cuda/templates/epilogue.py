@@ -1,4 +1,4 @@
-"""What follows a sum inside the same kernel: bias, residual, activation, cast and store."""
+"""The operators after a sum inside the same kernel: bias, residual, activation, cast and store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tanh(v):
 
 @triton.jit
 def at_least(v, low):
-    """The larger value; a NaN stays one, as in PyTorch (a hardware maximum would drop it)."""
+    """Return the larger value; NaN stays NaN, as in PyTorch (a hardware maximum drops it)."""
     return tl.maximum(v, low, propagate_nan=tl.PropagateNan.ALL)
 
 
@@ -50,7 +50,7 @@ def gelu_narrow(v):
 
 @triton.jit
 def activate(v, KIND: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr):
-    """The activation `KIND` of float32 values; FIRST and SECOND are its parameters."""
+    """Apply the activation `KIND` to float32 values; FIRST and SECOND are its parameters."""
     if KIND == "relu":
         v = at_least(v, 0.0)
     elif KIND == "relu6":
@@ -82,7 +82,7 @@ def finish(
     BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
     KIND: tl.constexpr, FIRST: tl.constexpr, SECOND: tl.constexpr,
 ):  # fmt: skip
-    """The finished float32 values of a tile: `bias` is a row of it, `residual` all of it."""
+    """Return the finished float32 values of a tile; `bias` is a row of it, `residual` all of it."""
     if BIAS:
         total += bias
     if RESIDUAL == "before":

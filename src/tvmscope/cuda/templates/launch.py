@@ -1,8 +1,8 @@
-"""Programmatic dependent launch: wait for the kernel before, let the next one start.
+"""Programmatic dependent launch: wait for the previous kernel, let the next one start.
 
-A kernel launched so may begin while its predecessor still runs. Before `wait` it may read only
-what no kernel of the program writes (weights), and after the predecessor's `release` its blocks
-take the multiprocessors that become free. A late release (after the main loop) measured best.
+Such a kernel may start while its predecessor still runs. Before `wait` it may read only data that
+no kernel of the program writes (weights), and after the predecessor's `release` its blocks use the
+multiprocessors that become free. A late release (after the main loop) measured best.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def prefetch(pointers):
 
 @triton.jit
 def hold(values, EARLY: tl.constexpr):
-    """The same values, behind an instruction that the compiler does not move (EARLY 2).
+    """Return the same values, after an instruction that the compiler does not move (EARLY 2).
 
-    A value that is loaded early and used late would otherwise be brought into the layout of its use
-    right behind its load: everything in between would wait for it.
+    A value that is loaded early and used late would otherwise be converted to the layout of its use
+    directly after its load: everything in between would wait for it.
     """
     if EARLY < 2:
         return values

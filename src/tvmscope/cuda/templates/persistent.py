@@ -1,11 +1,11 @@
-"""Large matrix products: as many blocks as multiprocessors, each takes tile after tile, operands
-come by the tensor memory accelerator (sm_90).
+"""Large matrix products: as many blocks as multiprocessors, each computes tile after tile, and the
+tensor memory accelerator loads the operands (sm_90).
 
     for each of this block's tiles of TILE_M x TILE_N:
         for TILE_K of K:  multiply, add (tensor cores)
         bias, residual, activation, cast, store      (while the next tile's operands are fetched)
 
-The block builds its two descriptors in scratch memory of its own; what lies outside a matrix reads
+The block builds its two descriptors in its own scratch memory; elements outside a matrix are read
 as zero. Both operands are contiguous along one axis and have rows of whole 16 bytes.
 """
 

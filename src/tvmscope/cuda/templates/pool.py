@@ -77,7 +77,7 @@ def mean(
     X_PITCH: tl.constexpr, X_OFFSET: tl.constexpr, Y_PITCH: tl.constexpr, Y_OFFSET: tl.constexpr,
     LARGEST: tl.constexpr, TILE_M: tl.constexpr, TILE_N: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """One value per image and channel: TILE_M pixels at a time, summed over the block last."""
+    """Compute one value per image and channel: TILE_M pixels at a time, reduced at the end."""
     TILES_N: tl.constexpr = (C + TILE_N - 1) // TILE_N
     pid = tl.program_id(0)
     image = pid // TILES_N

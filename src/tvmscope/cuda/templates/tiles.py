@@ -1,4 +1,4 @@
-"""Which tile a block computes, its products, and the sum of split-K parts inside one kernel."""
+"""Selects the tile of a block, multiplies tiles, and sums split-K parts inside one kernel."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def share_part(part, workspace, counters, tile, split,
 @triton.jit
 def sum_parts(workspace, counters, tile,
               TILE_M: tl.constexpr, TILE_N: tl.constexpr, SPLIT: tl.constexpr):  # fmt: skip
-    """All parts of a tile, summed in their fixed order, whichever block came last; the counter is
-    zero again for the next run. The loads skip the L1 cache, which may hold old values."""
+    """Sum all parts of a tile in their fixed order, in whichever block came last; reset the counter
+    for the next run. The loads skip the L1 cache, which may hold old values."""
     SIZE: tl.constexpr = TILE_M * TILE_N
     inside = tl.arange(0, TILE_M)[:, None] * TILE_N + tl.arange(0, TILE_N)[None, :]
     total = tl.zeros((TILE_M, TILE_N), tl.float32)

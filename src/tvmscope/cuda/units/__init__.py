@@ -1,8 +1,8 @@
-"""What a kernel computes: frozen, hashable descriptions that carry every shape and stride.
+"""The computations of kernels: frozen, hashable descriptions with every shape and stride.
 
-Tensors are NHWC. A unit says nothing about how it is computed; that is a `Config`. Units become
-JSON and come back (`to_json`, `from_json`); `key` is the same in every process and version, as
-fields at their defaults do not count. Anybody may make units; only this room adds kinds of them.
+Tensors are NHWC. A unit does not say how it is computed; that is a `Config`. Units are stored as
+JSON (`to_json`, `from_json`); `key` is the same in every process and version, because it ignores
+fields at their defaults. Any code may make units; only this room adds kinds of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS: dict[str, type[Unit]] = {
 
 
 def from_json(data: dict[str, Any]) -> Unit:
-    """The unit of a JSON object; one that this version does not know is refused."""
+    """Read a unit from a JSON object; raise if this version does not know its kind."""
     kind = KINDS.get(str(data.get("kind")))
     if kind is None:
         raise SchemaError(

@@ -1,4 +1,4 @@
-"""Attention, and heads inside rows."""
+"""The attention unit, and the layout of heads inside rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tvmscope.messages import msg
 
 @dataclass(frozen=True, kw_only=True)
 class Heads:
-    """Rows of heads inside a buffer: elements from batch to batch, head to head, row to row; a
-    head's values are contiguous."""
+    """Rows of heads inside a buffer: elements between batches, heads and rows; a head's values are
+    contiguous."""
 
     batch: int
     head: int
@@ -39,7 +39,7 @@ class Attention(Unit):
     k: Heads | None = None
     v: Heads | None = None
     y: Heads | None = None
-    """None: dense [batch, rows, heads, dim], as projections leave them."""
+    """None means dense [batch, rows, heads, dim], as projections write them."""
     mask: tuple[int, int, int] | None = None
     """Strides (batch, head, query) of an additive mask over the keys; 0 repeats it."""
     math: Math = "tensor"
@@ -61,7 +61,7 @@ class Attention(Unit):
         return self.value_dim or self.dim
 
     def heads_of(self, name: Literal["q", "k", "v", "y"]) -> Heads:
-        """Where a tensor lies, dense when the unit does not say."""
+        """Return the layout of a tensor; dense if the unit does not set it."""
         given: Heads | None = getattr(self, name)
         if given is not None:
             return given

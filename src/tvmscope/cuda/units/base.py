@@ -1,4 +1,4 @@
-"""What all units have: types, tensors, the epilogue, a key."""
+"""The common parts of all units: types, tensors, the epilogue, a key."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _MOST_ELEMENTS = 2**31 - 1  # kernels compute addresses in 32 bits
 
 @dataclass(frozen=True, kw_only=True)
 class Epilogue:
-    """What happens to a sum before it is stored, in this order: bias, residual "before",
-    activation, residual "after", cast to `output` (None: the unit's type).
+    """The operators between a sum and its store: bias, residual "before", activation, residual
+    "after", cast to `output` (None: the unit's type).
 
     The bias is float32, the residual has the unit's type and the output's shape."""
 
@@ -58,7 +58,7 @@ class Epilogue:
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor:
-    """An argument of a kernel: its role, and the dense buffer that holds it."""
+    """An argument of a kernel: its role, and its dense buffer."""
 
     role: str
     dtype: str
@@ -82,18 +82,18 @@ class Unit(ABC):
 
     @cached_property
     def key(self) -> str:
-        """Names this unit in records and files."""
+        """The unit's name in records and files."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return f"{self.kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def to_json(self) -> dict[str, Any]:
-        """The unit as a JSON object; fields at their defaults are left out."""
+        """Return the unit as a JSON object; fields at their defaults are omitted."""
         return {"kind": self.kind, **_without_defaults(self)}
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """The unit in a few words, for people."""
+        """A short description of the unit, for people."""
 
     @property
     @abstractmethod
@@ -107,16 +107,16 @@ class Unit(ABC):
 
     @cached_property
     def moved_bytes(self) -> int:
-        """Every tensor once."""
+        """The bytes of every tensor, counted once."""
         return sum(t.size_bytes for t in self.tensors)
 
     @property
     def dense(self) -> Unit:
-        """The same computation over tensors of its own: what records are shared by."""
+        """The same computation over its own dense tensors: records are shared by this form."""
         return self
 
     def tensor(self, role: str) -> Tensor | None:
-        """The tensor of that role, where the unit has one."""
+        """Return the tensor with this role; None if the unit has none."""
         return next((t for t in self.tensors if t.role == role), None)
 
     def __post_init__(self) -> None:
@@ -157,7 +157,7 @@ def _without_defaults(value: Any) -> dict[str, Any]:
 
 
 def check_math(kind: str, dtype: str, products: str) -> None:
-    """Refuse a way to multiply that the type does not have."""
+    """Raise if the type does not support this multiplication."""
     if products != "ieee" and (dtype == "float32") == (products == "tensor"):
         raise UsageError(
             msg(
@@ -190,14 +190,14 @@ def contraction_tensors(
 
 
 def type_label(dtype: str, products: str) -> str:
-    """The type, or how its values are multiplied where that is a choice."""
+    """Return the type, or its multiplication mode if there is a choice."""
     if products == "tensor":
         return dtype
     return products if dtype == "float32" else f"{dtype} {products}"
 
 
 def tail_label(epilogue: Epilogue) -> str:
-    """The epilogue in a few words."""
+    """Return a short description of the epilogue."""
     tail = ["bias"] if epilogue.bias else []
     tail += ["residual"] if epilogue.residual == "before" else []
     tail += [epilogue.activation] if epilogue.activation != "none" else []

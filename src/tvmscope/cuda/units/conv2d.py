@@ -1,4 +1,4 @@
-"""Convolutions, and channels inside wider tensors."""
+"""The convolution unit, and views of channels inside wider tensors."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tvmscope.messages import msg
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """Channels inside a wider NHWC tensor: `pitch` elements from pixel to pixel (None: the
-    view's own channels), of which the view begins at `offset`."""
+    """Channels inside a wider NHWC tensor: `pitch` elements between pixels (None: the view's own
+    channels), of which the view begins at `offset`."""
 
     pitch: int | None = None
     offset: int = 0
@@ -42,7 +42,7 @@ class Conv2d(Unit):
     s: int
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """Top, left, bottom, right."""
+    """Padding: top, left, bottom, right."""
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
     math: Math = "tensor"
@@ -90,13 +90,13 @@ class Conv2d(Unit):
 
     @property
     def p(self) -> int:
-        """Height of the output."""
+        """The height of the output."""
         top, _, bottom, _ = self.padding
         return (self.h + top + bottom - self.dilation[0] * (self.r - 1) - 1) // self.stride[0] + 1
 
     @property
     def q(self) -> int:
-        """Width of the output."""
+        """The width of the output."""
         _, left, _, right = self.padding
         return (self.w + left + right - self.dilation[1] * (self.s - 1) - 1) // self.stride[1] + 1
 
@@ -107,12 +107,12 @@ class Conv2d(Unit):
 
     @property
     def m(self) -> int:
-        """Output pixels: the rows of the implicit product."""
+        """The number of output pixels: the rows of the implicit product."""
         return self.n * self.p * self.q
 
     @property
     def k(self) -> int:
-        """Values under the window of one group."""
+        """The number of values under the window of one group."""
         return self.r * self.s * self.c // self.groups
 
     @property

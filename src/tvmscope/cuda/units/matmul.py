@@ -1,4 +1,4 @@
-"""Matrix products, and matrices inside buffers."""
+"""The matrix product unit, and matrices inside buffers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tvmscope.messages import msg
 
 @dataclass(frozen=True, kw_only=True)
 class Matrix:
-    """A matrix inside a buffer: elements from row to row, from column to column, and from one
-    matrix of the batch to the next over its two axes."""
+    """A matrix inside a buffer: elements between rows, between columns, and between the matrices of
+    the batch along its two axes."""
 
     row: int
     column: int
@@ -33,8 +33,8 @@ class Matrix:
 
 @dataclass(frozen=True, kw_only=True)
 class Matmul(Unit):
-    """`batch` products [m, k] x [k, n], scaled. `b` None is a weight [k, n] that is packed as the
-    kernel wants it; otherwise the right side is computed by the program and lies as `b` says."""
+    """`batch` products [m, k] x [k, n], scaled. If `b` is None, the right side is a weight [k, n]
+    that is packed for the kernel; otherwise the program computes it, and `b` is its layout."""
 
     kind: ClassVar[str] = "matmul"
     m: int
@@ -45,7 +45,7 @@ class Matmul(Unit):
     b: Matrix | None = None
     y: Matrix | None = None
     z: Matrix | None = None
-    """Where the residual lies; None: as the output's dense form."""
+    """The layout of the residual; None means the output's dense form."""
     weight: bool = True
     scale: float = 1.0
     math: Math = "tensor"
@@ -84,7 +84,7 @@ class Matmul(Unit):
         return self.z or self._dense(self.m, self.n)
 
     def matrix_b(self, layout: str) -> Matrix:
-        """The right side's strides; a weight's are those of its packed `layout`."""
+        """Return the right side's strides; those of a weight follow from its packed `layout`."""
         if self.b is not None:
             return self.b
         if not self.weight:
@@ -97,7 +97,7 @@ class Matmul(Unit):
 
     @property
     def dense(self) -> Matmul:
-        """Row-major matrices of their own; a transposed one stays what it is."""
+        """The unit with its own row-major matrices; a transposed one is unchanged."""
         sides = {"a": self.a, "y": self.y, "z": self.z}
         rows = {name: None for name, side in sides.items() if side and side.column == 1}
         return replace(self, **rows)  # type: ignore[arg-type]  # all may be None
@@ -133,7 +133,7 @@ class Matmul(Unit):
         )
 
     def _extent(self, matrix: Matrix, rows: int, columns: int) -> int:
-        """Elements of the smallest buffer that holds a matrix of the batch."""
+        """Return the number of elements of the smallest buffer for the matrices of a batch."""
         outer, inner = self.batch
         last = (
             matrix.offset

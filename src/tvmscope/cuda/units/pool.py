@@ -1,4 +1,4 @@
-"""Pooling."""
+"""The pooling unit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pool(Unit):
     s: int
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """Top, left, bottom, right."""
+    """Padding: top, left, bottom, right."""
     count_padding: bool = True
     """Whether padding counts as zeros in a mean."""
     round_up: bool = False
@@ -51,7 +51,7 @@ class Pool(Unit):
         if not self.round_up:
             return room // stride + 1
         out = -(-room // stride) + 1
-        # PyTorch: no window begins in the padding behind the image
+        # PyTorch: no window begins in the padding after the image
         return out - 1 if (out - 1) * stride >= size + before else out
 
     @property

@@ -1,4 +1,4 @@
-"""Rows that are normalised."""
+"""Units that normalise rows: softmax and norms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvmscope.messages import msg
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax(Unit):
-    """Softmax over the last axis of [rows, columns], of scaled values."""
+    """Softmax of scaled values over the last axis of [rows, columns]."""
 
     kind: ClassVar[str] = "softmax"
     rows: int
@@ -51,7 +51,7 @@ class Norm(Unit):
     residual: bool = False
     """Add a second input first."""
     keep_sum: bool = False
-    """Store that sum too, in the unit's type."""
+    """Also store that sum, in the unit's type."""
 
     def __post_init__(self) -> None:
         if self.keep_sum and not self.residual:

@@ -14,7 +14,7 @@ AT_ROOF = 0.8
 
 
 def at_roof(subject: Subject, kernel: Kernel) -> bool:
-    """Whether memory limits the kernel, and nearly nothing is left to gain."""
+    """Whether memory limits the kernel, and almost nothing can be gained."""
     memory_s, compute_s = (
         subject.limits.memory_s(kernel.time), subject.limits.compute_s(kernel.time) or 0.0,
     )  # fmt: skip

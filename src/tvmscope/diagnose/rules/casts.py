@@ -1,4 +1,4 @@
-"""Conversions between number types that run as kernels of their own."""
+"""Conversions between number types that run as separate kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subj
 from tvmscope.messages import msg
 
 MUCH = 0.03
-"""The share of the run from which casts are worth a look; inputs and outputs need some."""
+"""The share of the run from which casts are reported; inputs and outputs need some."""
 
 
 def check(session: Session) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
-"""The run was given fewer threads than the machine has cores.
+"""The run had fewer threads than the machine has cores.
 
-Kernels with work for more threads are taken to share it evenly, down to the roof of all cores.
+Kernels with work for more threads are assumed to share it evenly, down to the roof of all cores.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def _parallel(kernel: Kernel, cores: int) -> int:
-    """How many of the cores a kernel has work for."""
+    """Return for how many of the cores a kernel has work."""
     return 1 if kernel.ir is None else min(cores, loops.parallelism(kernel.ir))
 
 

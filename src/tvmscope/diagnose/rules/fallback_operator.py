@@ -1,4 +1,4 @@
-"""Kernels with much arithmetic that only the general fallback schedule took."""
+"""Kernels with much arithmetic that only the general fallback schedule takes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tvmscope.messages import Text, msg, sentences
 
 MUCH = 0.03
 REUSE = 4.0
-"""Flops per byte from which blocking pays: below it the fallback is the right schedule."""
+"""Flops per byte from which blocking pays off: below it, the fallback is the right schedule."""
 REACHED = 0.5
-"""The part of the roof that a first rule of its own reaches."""
+"""The share of the roof that a first specific rule reaches."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -35,7 +35,7 @@ def _is_misplaced(kernel: Kernel) -> bool:
     if kernel.ir is None or not (kernel.ir.rule or "").endswith("fallback"):
         return False
     if operators.families(kernel.name) is not None:
-        return False  # nothing but elementwise work and copies: there is nothing to block
+        return False  # only elementwise work and copies: there is nothing to block
     if kernel.intensity is None or kernel.intensity < REUSE:
         return False
     return kernel.roof_share is None or kernel.roof_share < REACHED
@@ -70,7 +70,7 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
 
 
 def _failed(subject: Subject, found: list[Kernel]) -> Text | None:
-    """Rules that tried and raised, which the build has noted."""
+    """Name the rules that tried and raised, according to the build's remarks."""
     wanted = set(names(found))
     told = remarks.failed_rules(subject.row.warnings if subject.row else ())
     failed = [rule for rule, kernel in told if kernel in wanted]

@@ -1,8 +1,8 @@
 """Operators that mostly move data and still take much of the run: scatters, gathers, resizes ...
 
-The estimate leaves each of them one pass over its data, at the memory roof where that is known,
-else at the rate of the fastest kernel of the same run. For repeated scatters that a pass has
-already made fast, it leaves one in place of many.
+The estimate leaves each of them one pass over its data, at the memory roof if it is known, else at
+the rate of the fastest kernel of the same run. For repeated scatters that a pass has already made
+fast, it replaces many by one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subj
 from tvmscope.messages import Text, msg
 
 HOT = 0.08
-"""A family of operators over this share of the run is hot."""
+"""A family of operators above this share of the run is hot."""
 HOT_WITH_FIX = 0.02
 """Operators that a pass can replace are reported from a smaller share on."""
 PASS = "fast-scatter"
 _REACHED = 0.6
-"""The part of the memory roof that a good copy kernel reaches."""
+"""The share of the memory roof that a good copy kernel reaches."""
 _ADVICE = {
     "scatter": msg(
         "Do not write slices into a tensor one by one: collect them in a list and join them once "
@@ -40,7 +40,7 @@ _ADVICE = {
 
 
 def hot(subject: Subject) -> dict[str, list[Kernel]]:
-    """The families of data movement that are hot, with their kernels."""
+    """Return the hot families of data movement, with their kernels."""
     found: dict[str, list[Kernel]] = {}
     for kernel in subject.kernels:
         family = operators.movement(kernel.name)
@@ -89,7 +89,7 @@ def _finding(subject: Subject, family: str, found: list[Kernel]) -> Finding:
 
 
 def _fix(subject: Subject) -> dict[str, object]:
-    """What turns the pass on: it belongs to our pipeline, unless it was switched off there."""
+    """Return the override that enables the pass, which our pipeline has unless it was disabled."""
     return (
         {"disabled_passes": []} if subject.key.variant.uses_our_passes else {"pipeline": "tvmscope"}
     )
@@ -112,7 +112,7 @@ def _rate(subject: Subject) -> Text:
 
 
 def _one_pass(subject: Subject, found: list[Kernel]) -> float:
-    """Without a byte count no estimate is possible: then no saving is promised."""
+    """Return the saving; without a byte count there is no estimate, and nothing is promised."""
     rates = [k.time.bytes / k.total_s for k in subject.kernels if k.time.bytes and k.total_s > 0]
     left = 0.0
     for kernel in found:

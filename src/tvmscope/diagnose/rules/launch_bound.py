@@ -13,13 +13,13 @@ from tvmscope.diagnose.view import Subject, subjects
 from tvmscope.messages import Seconds, msg
 
 MUCH = 0.1
-"""The share of a run between kernels from which launches are reported as the cause."""
+"""The share of the run between kernels from which launches are reported as the cause."""
 _FEWEST = 10
 _TINY_S = {"cpu": 50e-6, "cuda": 10e-6}
-"""A kernel below this mean time has its launch in the same order of magnitude."""
+"""The launch of a kernel with a shorter mean time takes about as long as the kernel."""
 _LEFT = {"cpu": 0.7, "cuda": 0.2}
-"""What is left of the launches: compiled VM code on a CPU, one launch of a graph on a GPU. Taken
-where the session has not measured it."""
+"""The share of the launch time that remains: with compiled VM code on a CPU, with one launch of a
+graph on a GPU. Used if the session has not measured it."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -33,14 +33,14 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def _between(subject: Subject) -> float | None:
-    """Measured time between kernels, less what the instrument added there."""
+    """Return the measured time between kernels, minus the instrument's overhead."""
     device = subject.profile.device
     host = subject.profile.host_s if device is None else device.gap_s
     return None if host is None else max(0.0, host - max(0.0, subject.profile.overhead_s))
 
 
 def _graph_saving(session: Session, subject: Subject) -> float | None:
-    """What the same row saves as a CUDA graph, where both were measured."""
+    """Return what the same row saves as a CUDA graph, if both were measured."""
     if subject.row is None or subject.key.variant.graph:
         return None
     key = replace(subject.key, variant=replace(subject.key.variant, graph=True))

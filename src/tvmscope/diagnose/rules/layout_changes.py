@@ -13,9 +13,9 @@ from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subj
 from tvmscope.messages import msg
 
 MUCH = 0.03
-"""A share of the run from which layout changes are worth a look."""
+"""The share of the run from which layout changes are reported."""
 AVOIDABLE = 0.5
-"""About every second one vanishes when its neighbours agree; inputs and outputs keep theirs."""
+"""About every second one vanishes if its neighbours agree; inputs and outputs keep theirs."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -25,10 +25,10 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def worthwhile(subject: Subject) -> list[Kernel]:
-    """The layout changes of a run that spends much on several; else none."""
+    """Return the layout changes of a run that spends much time on several; else none."""
     taken = {k.name for kernels in hot(subject).values() for k in kernels}
     found = [k for k in subject.kernels if _is_layout(k) and k.name not in taken]
-    several = sum(k.time.calls for k in found) > 1  # one is the price of a result as asked for
+    several = sum(k.time.calls for k in found) > 1  # one is needed for the requested result format
     return found if several and sum(k.share for k in found) >= MUCH else []
 
 

@@ -12,7 +12,7 @@ from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subj
 from tvmscope.messages import msg
 
 EDGES = 2
-"""One at the input and one at the output are the price of the formats that were asked for."""
+"""One at the input and one at the output are needed for the requested formats."""
 
 
 def check(session: Session) -> Iterator[Finding]:

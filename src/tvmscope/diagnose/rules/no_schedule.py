@@ -1,4 +1,4 @@
-"""Kernels that no schedule touched: their loops run as written, on one core, value by value."""
+"""Kernels without a schedule: their loops run as written, on one core, value by value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmscope.messages import msg
 
 
 def is_unscheduled(kernel: Kernel) -> bool:
-    """Taken by no rule, and with no loop that a schedule has marked."""
+    """Whether no rule took the kernel, and no loop has a schedule's annotation."""
     ir = kernel.ir
     return ir is not None and ir.rule is None and bool(ir.tree) and loops.is_plain(ir)
 
@@ -55,7 +55,7 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
 
 
 def _fix(subject: Subject) -> dict[str, object]:
-    """Our pipeline, with its schedules; nothing where it ran whole and left them so."""
+    """Return the override: our pipeline with its schedules; nothing if it already ran whole."""
     scheduling = subject.left_to(RULE.id)
     left = [name for name in subject.disabled if name not in scheduling]
     fix: dict[str, object] = {}

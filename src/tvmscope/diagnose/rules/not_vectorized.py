@@ -16,7 +16,7 @@ from tvmscope.messages import msg
 _SCALAR_SLACK = 2.0
 """LLVM vectorises some loops by itself: twice the scalar rate shows that it did."""
 _GAIN = 0.5
-"""The part of a vector's lanes that becomes speed: loads and tails take the rest."""
+"""The share of a vector's lanes that becomes a speed-up: loads and tails take the rest."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -27,13 +27,13 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def is_scalar(subject: Subject, kernel: Kernel) -> bool:
-    """Whether a scheduled CPU kernel has no vector loop and is as slow as that makes it."""
+    """Whether a scheduled CPU kernel has no vector loop and runs at a scalar rate."""
     if subject.device != "cpu" or subject.lanes() < 2:
         return False
     if kernel.ir is None or not kernel.ir.tree or is_unscheduled(kernel):
         return False
     if pass_disabled.is_known(subject, kernel) or operators.is_tvm_scatter(kernel.name):
-        return False  # other rules know why
+        return False  # other rules explain it
     if loops.is_vectorized(kernel.ir):
         return False
     compute_s = subject.limits.compute_s(kernel.time)

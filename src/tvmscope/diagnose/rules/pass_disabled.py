@@ -1,4 +1,4 @@
-"""Optimisations that were switched off, each with the kernels that show it."""
+"""Optimisations that were disabled, each with the kernels that show it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvmscope.messages import msg, sentences, word
 
 
 def lacking(subject: Subject, name: str) -> list[Kernel]:
-    """The kernels that a pass would have changed, as far as its manifest says."""
+    """Return the kernels that a pass would have changed, according to its manifest."""
     facts = subject.lacks(name)
     if facts.kernels is None:
         return []
@@ -24,7 +24,7 @@ def lacking(subject: Subject, name: str) -> list[Kernel]:
 
 
 def is_known(subject: Subject, kernel: Kernel) -> bool:
-    """Whether a pass that was left out explains a kernel."""
+    """Whether a disabled pass explains a kernel."""
     return any(kernel in lacking(subject, name) for name in subject.disabled)
 
 

@@ -1,4 +1,4 @@
-"""Operators without a kernel, which run in a framework: what they cost."""
+"""Operators without a kernel, which run in a framework, and their cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
-from tvmscope.messages import msg, sentences
+from tvmscope.messages import Text, msg, sentences
 
 MUCH = 0.2
 """The share of the time from which they matter more than other findings."""
@@ -40,12 +40,24 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
                     "They are not fused with their neighbours, and the artifact needs the "
                     "framework (ONNX Runtime or PyTorch) where it is loaded."
                 ),
+                _on_gpu(subject),
             )
         ),
         advice=msg("Replace them by operators with a kernel, or write a converter for them."),
         kernels=names(found),
         source_ops=sources(found),
     )
+
+
+def _on_gpu(subject: Subject) -> Text | None:
+    if subject.device != "cuda":
+        return None
+    if "copied" in subject.setting("fallback"):
+        return msg(
+            "They interrupt CUDA graphs, and the GPU waits while the CPU computes them and their "
+            "inputs and results are copied."
+        )
+    return msg("They interrupt CUDA graphs.")
 
 
 RULE = Rule(

@@ -14,9 +14,9 @@ from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subj
 from tvmscope.messages import msg
 
 TOO_SMALL_S = 20e-6
-"""Starting and joining threads costs a few microseconds: shorter calls are better off serial."""
+"""Starting and joining threads takes a few microseconds: shorter calls are faster serially."""
 EVEN = 0.8
-"""Cores that are busy for this share of a kernel's time share its iterations well enough."""
+"""If cores are busy for at least this share of a kernel's time, its iterations are balanced."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -33,7 +33,7 @@ def _units(subject: Subject) -> int:
 
 
 def is_serial(subject: Subject, kernel: Kernel) -> bool:
-    """Whether a scheduled kernel, long enough for threads, has work for fewer than there are."""
+    """Whether a scheduled kernel, long enough for threads, has work for too few of them."""
     if not _is_scheduled(kernel) or kernel.per_call_s < TOO_SMALL_S:
         return False
     return _tasks(kernel) < _units(subject)
@@ -42,9 +42,9 @@ def is_serial(subject: Subject, kernel: Kernel) -> bool:
 def _is_uneven(subject: Subject, kernel: Kernel) -> bool:
     """Whether some cores wait long for the one with the most iterations.
 
-    TVM gives each thread an equal run of a parallel loop's iterations: three of them on two cores
-    take as long as four. A GPU's multiprocessor takes several blocks at once, so that the number
-    of blocks alone says nothing.
+    TVM gives each thread an equal part of a parallel loop's iterations: three of them on two cores
+    take as long as four. A GPU's multiprocessor takes several blocks at once, so that the number of
+    blocks alone says nothing.
     """
     if subject.device != "cpu" or not _is_scheduled(kernel) or kernel.per_call_s < TOO_SMALL_S:
         return False
@@ -54,7 +54,7 @@ def _is_uneven(subject: Subject, kernel: Kernel) -> bool:
 def _is_scheduled(kernel: Kernel) -> bool:
     if kernel.ir is None or not kernel.ir.tree or is_unscheduled(kernel):
         return False
-    return not operators.is_tvm_scatter(kernel.name)  # hot-operator knows why they are slow
+    return not operators.is_tvm_scatter(kernel.name)  # hot-operator explains them
 
 
 def _tasks(kernel: Kernel) -> int:
@@ -63,7 +63,7 @@ def _tasks(kernel: Kernel) -> int:
 
 
 def _busy(kernel: Kernel, units: int) -> float:
-    """How many of the units work at a time, on average."""
+    """Return how many of the units work at a time, on average."""
     return _tasks(kernel) / math.ceil(_tasks(kernel) / units)
 
 

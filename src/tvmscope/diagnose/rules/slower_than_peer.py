@@ -1,8 +1,8 @@
 """Kernels that take clearly longer than the fastest other backend's for the same operators.
 
-The cause is the first that holds: parallel tasks that do not share out among the threads, calls so
-short that starting them counts, data that comes from memory, and else the tile: what it loads for
-each multiply-add, or the rows and channels that it computes to throw away.
+The cause is the first that applies: parallel tasks that do not divide evenly among the threads,
+calls so short that their start matters, data that comes from memory, and otherwise the tile: its
+loads per multiply-add, or the rows and channels that it computes and discards.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subj
 from tvmscope.messages import Seconds, Text, msg
 
 SLOWER = 1.25
-"""Times of single kernels repeat within some percent; below this it may be chance."""
+"""Times of single kernels repeat within some percent; a smaller factor may be chance."""
 MUCH = 0.02
-"""The part of the run that the difference must be."""
+"""The least share of the run that the difference must be."""
 SHORT_S = 20e-6
 UNEVEN = 1.25
-"""The last round of tasks leaves so many threads idle that it takes this much longer."""
+"""The last round of tasks leaves so many threads idle that the kernel takes this much longer."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -35,7 +35,7 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def _loss_s(subject: Subject, kernel: Kernel) -> float | None:
-    """What the other backend does not spend on the same operators; None where it is no faster."""
+    """Return our extra time for the same operators; None if the other backend is no faster."""
     ratios = [subject.peers[op] for op in kernel.time.source_ops if op in subject.peers]
     if not ratios or max(ratios) * SLOWER > 1:
         return None
@@ -99,7 +99,7 @@ def _cause(subject: Subject, kernel: Kernel) -> Text:
 
 
 def _tasks(loops: tuple[Loop, ...]) -> int:
-    """Of the outermost parallel loop; 1 where there is none."""
+    """Return the extent of the outermost parallel loop; 1 if there is none."""
     for loop in loops:
         if loop.mode == "parallel" and loop.extent:
             return loop.extent

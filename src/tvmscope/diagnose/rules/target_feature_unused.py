@@ -1,7 +1,7 @@
 """The code is built for less than the machine has: narrower vectors, no multiply-add, an old GPU.
 
-The estimate lets each kernel run as another backend or the machine's roofs show to be possible,
-but gain no more than the arithmetic per instruction does.
+The estimate assumes for each kernel the time that another backend or the roofs show to be possible,
+but gains no more than the arithmetic per instruction does.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tvmscope.diagnose.view import Subject, listed, subjects
 from tvmscope.messages import msg
 
 _WORTH = ("avx", "avx2", "fma", "avx512f", "avx512vnni", "avx512bf16", "amx-tile", "neon", "sve")
-"""Features that change how fast arithmetic goes, as LLVM names them."""
+"""Features that change the speed of arithmetic, by LLVM's names."""
 _GPUS = {"V100": 70, "T4": 75, "A100": 80, "A10": 86, "RTX 30": 86, "L4": 89, "RTX 40": 89,
          "H100": 90, "H200": 90, "GH200": 90, "B200": 100}  # fmt: skip
-"""Compute capability by a part of the device's name."""
+"""Compute capabilities by a part of the device's name."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def missing_features(session: Session, target: Target) -> list[str]:
-    """What this CPU has and the code must not use."""
+    """Return the features that this CPU has but the code must not use."""
     here = session.environment.cpu_features if target.device == "cpu" else ()
     return [f for f in _WORTH if f in here and f not in target.features]
 

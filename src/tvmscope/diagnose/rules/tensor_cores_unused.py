@@ -1,4 +1,4 @@
-"""Heavy matrix kernels of a GPU that do not use its tensor cores, with the first reason why."""
+"""Heavy matrix kernels of a GPU that do not use its tensor cores, with the first reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HALVES = ("float16", "bfloat16")
 _STEP = 8
 """Tensor-core instructions take operands in steps of eight halves."""
 _MATRIX_TEMPLATES = ("conv2d", "matmul", "persistent", "attention")
-"""Of generated kernels; what they are called says less than what they are made of."""
+"""Templates of generated kernels with matrix products; a kernel's name says less than these."""
 GAIN = 3.0
 """The assumed gain of fp16 tensor cores over CUDA cores, limited by memory and epilogue."""
 
@@ -36,13 +36,13 @@ def check(session: Session) -> Iterator[Finding]:
 
 
 def misses_tensor_cores(subject: Subject, kernel: Kernel) -> bool:
-    """Whether a matrix kernel runs on a GPU's ordinary cores though it has others."""
+    """Whether a matrix kernel runs on a GPU's ordinary cores although it has tensor cores."""
     if subject.device != "cuda" or _arch(subject) < _FIRST_ARCH or kernel.ir is None:
         return False
     if kernel.ir.rule in (configs.RULE, configs.LIBRARY) and kernel.ir.code is None:
         return False  # generated or a library's, and its instructions were not read
     if kernel.ir.code is not None and kernel.ir.code.template not in _MATRIX_TEMPLATES:
-        return False  # a single row, or channels one by one: there is no matrix to multiply
+        return False  # a single row, or separate channels: there is no matrix to multiply
     multiplies = kernel.ir.code is not None or bool(_MATRIX.search(kernel.name))
     return multiplies and not loops.uses_tensor_cores(kernel.ir)
 
@@ -53,7 +53,7 @@ def _arch(subject: Subject) -> int:
 
 
 def _cause(ir: KernelIR) -> str:
-    """The first thing in the way, in the order in which one would remove them."""
+    """Return the first obstacle, in the order in which one would remove them."""
     given = [b for b in ir.buffers if b.scope == "global" and len(b.shape) >= 2]
     if given and not any(b.dtype in _HALVES for b in given):
         return "dtype"
@@ -66,7 +66,7 @@ def _cause(ir: KernelIR) -> str:
 
 
 def _is_channels_first(buffer: Buffer) -> bool:
-    """An image whose two last axes are alike and longer than one: height and width."""
+    """Whether the last two axes are equal and longer than one: height and width of an image."""
     *_batch, height, width = buffer.shape
     return height == width > 1
 

@@ -1,4 +1,4 @@
-"""Measurements whose spread hides the differences that they were made to show."""
+"""Measurements whose spread hides the differences that they should show."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.rules.warm_up_drift import has_drifted
 from tvmscope.diagnose.view import listed
 from tvmscope.messages import msg
-from tvmscope.units import format_s
+from tvmscope.quantities import format_s
 
 COARSE = 0.05
-"""A comparison that cannot see five percent answers few questions."""
+"""A comparison that cannot detect five percent answers few questions."""
 APART = 0.25
-"""Profiles are taken minutes after the measurement; beyond this something else has happened."""
+"""Profiles are taken minutes after the measurement; a larger difference has another cause."""
 _SPREAD = {"cpu": 0.10, "cuda": 0.025}
-"""Interquartile range over median on a CPU, standard deviation over mean on a GPU."""
+"""Limits: interquartile range over median on a CPU, standard deviation over mean on a GPU."""
 _ADVICE = msg(
     "Stop what else runs on the machine, fix the clock rate, and measure with a longer --duration."
 )
@@ -59,7 +59,7 @@ def _comparisons(session: Session) -> Iterator[Finding]:
 
 
 def _profiles(session: Session) -> Iterator[Finding]:
-    """A profile taken in a bad minute says little about the run that was measured."""
+    """Report profiles from a slow minute: they say little about the run that was measured."""
     apart = []
     for profile in session.profiles:
         row = session.result_of(profile)
@@ -85,7 +85,7 @@ def _profiles(session: Session) -> Iterator[Finding]:
 
 
 def _noise(row: Result) -> float | None:
-    """The spread of a row, where it is over the limit for its device and no drift explains it."""
+    """Return the spread of a row if it exceeds its device's limit and no drift explains it."""
     if row.measurement is None or not row.measurement.values_s or has_drifted(row):
         return None
     device = row.key.device

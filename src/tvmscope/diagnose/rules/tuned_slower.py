@@ -15,7 +15,7 @@ from tvmscope.errors import Incomparable
 from tvmscope.messages import Seconds, msg, sentences
 
 WORSE = 1.1
-"""A kernel that became slower by this factor is named."""
+"""A kernel that became slower by this factor is listed."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -42,7 +42,7 @@ def _is_slower(tuned: Result, plain: Result) -> bool:
 
 
 def _finding(session: Session, tuned: Result, plain: Result) -> Finding:
-    assert tuned.measurement is not None  # `compare` has asked
+    assert tuned.measurement is not None  # `compare` has checked it
     assert plain.measurement is not None
     new, old = stats.median_s(tuned.measurement), stats.median_s(plain.measurement)
     worse = _worse_kernels(session, tuned, plain)
@@ -73,7 +73,7 @@ def _worse_kernels(session: Session, tuned: Result, plain: Result) -> tuple[str,
 
 
 def _kernel_times(session: Session, row: Result) -> dict[str, float]:
-    """The seconds of each kernel of a row; empty where it has no profile."""
+    """Return the seconds of each kernel of a row; empty if it has no profile."""
     times: dict[str, float] = {}
     for profile in session.profiles:
         if session.result_of(profile) is row:

@@ -1,8 +1,8 @@
-"""Elementwise kernels in a row: each reads and writes what one kernel would keep in registers.
+"""Consecutive elementwise kernels: each reads and writes what one would keep in registers.
 
-Kernels of a profile stand in the order of their first call, so neighbours run one after another.
-Where fusion is switched off, a single elementwise kernel counts too: it would have been the last
-step of the kernel before it, which has its result at hand; only further operands are read anew.
+Kernels of a profile are in the order of their first call, so neighbours run one after another. If
+fusion is disabled, a single elementwise kernel counts, too: it would have been the last step of the
+kernel before it, which has its result in registers; only further operands would be read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvmscope.messages import msg
 
 MUCH = 0.02
 _LITTLE = 1.0
-"""Flops per byte below which a kernel waits for its data and for nothing else."""
+"""Flops per byte below which only data transfers limit a kernel."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -70,13 +70,13 @@ def _finding(subject: Subject, chains: list[list[Kernel]], off: list[str]) -> Fi
 
 
 def _joined(chain: list[Kernel]) -> float:
-    """Kernels with little arithmetic become one pass; an exponential keeps its time."""
+    """Return the saving if kernels with little arithmetic merge; an exponential keeps its time."""
     passes = [k.total_s for k in chain if (k.intensity or 0.0) < _LITTLE]
     return sum(passes) - max(passes, default=0.0)
 
 
 def _absorbed(kernel: Kernel) -> float:
-    """Of n tensors of full size that it moves, two vanish: its first operand and its result."""
+    """Return the saving: of n full-size tensors, two vanish, its first operand and its result."""
     if (kernel.intensity or 0.0) >= _LITTLE:
         return 0.0
     sizes = [prod(b.shape) for b in kernel.ir.buffers if b.scope == "global"] if kernel.ir else []

@@ -1,4 +1,4 @@
-"""Heavy kernels far below their roof, with a general schedule and without a search."""
+"""Heavy kernels far below their roof, with a general schedule and no search."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tvmscope.messages import Seconds, msg
 
 HEAVY = 0.05
 LOW = 0.6
-"""Below this share of its roof a kernel has headroom worth a search."""
+"""Below this share of its roof, a kernel has headroom worth a search."""
 REACHED = 0.8
-"""What a good schedule reaches; the estimate goes no further."""
+"""The share that a good schedule reaches; the estimate assumes no more."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -28,14 +28,14 @@ def check(session: Session) -> Iterator[Finding]:
         if subject.key.variant.tuning is not None:
             continue
         if subject.target is not None and missing_features(session, subject.target):
-            continue  # tune what is built for this machine
+            continue  # tune code that is built for this machine
         found = [k for k in subject.heavy if k.share >= HEAVY and _has_headroom(subject, k)]
         if found:
             yield _finding(subject, found)
 
 
 def _has_headroom(subject: Subject, kernel: Kernel) -> bool:
-    """Far below the roof, does arithmetic, and no simpler cause is known."""
+    """Whether the kernel is far below the roof, does arithmetic, and has no simpler known cause."""
     reached, ir = kernel.roof_share, kernel.ir
     if reached is None or reached >= LOW or ir is None or is_unscheduled(kernel):
         return False

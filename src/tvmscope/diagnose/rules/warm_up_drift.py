@@ -55,9 +55,9 @@ def has_drifted(row: Result) -> bool:
 
 
 def _drift(row: Result) -> float | None:
-    """The relative change from the first third of rounds to the last; None without a trend.
+    """Return the relative change from the first third of rounds to the last; None without a trend.
 
-    A trend is one that the middle third lies within: noise goes up and down.
+    In a trend the middle third lies in between: noise goes up and down.
     """
     if row.measurement is None:
         return None

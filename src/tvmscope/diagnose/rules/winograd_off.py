@@ -1,4 +1,4 @@
-"""3x3 convolutions that run directly because Winograd is switched off.
+"""3x3 convolutions that run directly because Winograd is disabled.
 
 The estimate scales the present time by the ratio of the compiler's cost estimates; the transformed
 weights still have to be read from memory.
@@ -20,7 +20,7 @@ from tvmscope.messages import msg
 
 MUCH = 0.02
 _WEIGHT, _IMAGE = 6, 5
-"""Dimensions of blocked weights (O, I, 3, 3, i, o) and images (N, C, H, W, c)."""
+"""Numbers of dimensions of blocked weights (O, I, 3, 3, i, o) and images (N, C, H, W, c)."""
 
 
 def check(session: Session) -> Iterator[Finding]:
@@ -48,7 +48,7 @@ def _saved(subject: Subject, kernel: Kernel) -> float:
 
 
 def _shape(ir: KernelIR) -> tuple[int, int, int, int] | None:
-    """Weights, and batch, rows and columns of the result, of a 3x3 convolution of stride 1."""
+    """Return weights, and the result's batch, rows and columns, of a stride-1 3x3 convolution."""
     given = [b.shape for b in ir.buffers if b.scope == "global"]
     weights = [s for s in given if len(s) == _WEIGHT and s[2:4] == (3, 3)]
     if ir.rule != "conv2d" or not weights:

@@ -1,4 +1,4 @@
-"""cache_read and cache_write: a copy of data in a better place, or a better order."""
+"""cache_read and cache_write: a copy of data in faster memory, or in a better order."""
 
 from __future__ import annotations
 

@@ -54,12 +54,14 @@ LESSON = Lesson(
         ),
         Step(
             name="at-row",
+            against="apart",
             title=msg("compute_at a row: three rows of B for each row of C"),
             apply=at_row,
             anew=True,
         ),
         Step(
             name="at-rows",
+            against="apart",
             title=msg("compute_at a strip of rows"),
             note=msg("Two rows too many for each strip, however tall it is."),
             apply=at_rows,

@@ -34,6 +34,7 @@ LESSON = Lesson(
         ),
         Step(
             name="tiled",
+            against="power-of-two",
             title=msg("Rows of a power of two again, in tiles"),
             workload=TRANSPOSE,
             apply=tiled,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def best_columns(target: Target) -> int:
-    """Columns of a tile of two rows: the sums of 16 channels each fill most registers."""
+    """Return the columns of a tile of two rows: the sums of 16 channels fill most registers."""
     return {512: 7, 256: 2}.get(target.vector_bits, 2)
 
 

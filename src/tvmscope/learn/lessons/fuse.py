@@ -1,4 +1,4 @@
-"""Fuse: two loops become one, so that there is enough to hand out."""
+"""Fuse: two loops become one, so that there is enough work to distribute."""
 
 from __future__ import annotations
 

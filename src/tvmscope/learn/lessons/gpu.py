@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from tvm import s_tir, tirx
 
 BLOCK, DEPTH = 16, 16
-"""Threads of a block along each side, and the depth of the tiles in shared memory."""
+"""The threads of a block along each side, and the depth of the tiles in shared memory."""
 _ARCH = "sm_80"
-"""What is compiled for where there is no GPU: the oldest with the tensor cores in wide use."""
+"""The architecture to compile for without a GPU: the oldest with the tensor cores in wide use."""
 
 
 def product(n: int, dtype: str = "float32") -> tirx.PrimFunc:
-    """C = A x B, in half precision with sums in single."""
+    """Compute C = A x B, in half precision with sums in single."""
     from tvm import te
 
     a = te.placeholder((n, n), dtype, name="A")
@@ -41,7 +41,7 @@ def product(n: int, dtype: str = "float32") -> tirx.PrimFunc:
 
 
 def bound(n: int) -> s_tir.Schedule:
-    """A thread for each element."""
+    """Bind a thread to each element."""
     from tvm import s_tir
 
     sch = s_tir.Schedule(product(n))
@@ -56,7 +56,7 @@ def bound(n: int) -> s_tir.Schedule:
 
 
 def shared(n: int) -> s_tir.Schedule:
-    """The same, with tiles of A and B in the memory that a block's threads share."""
+    """Do the same, with tiles of A and B in the memory that a block's threads share."""
     sch = bound(n)
     *_, k = sch.get_loops("C")
     k_o, _k_i = sch.split(k, factors=[None, DEPTH])
@@ -70,7 +70,7 @@ def shared(n: int) -> s_tir.Schedule:
 
 
 def tensor_cores(n: int) -> s_tir.Schedule:
-    """TVM's own rule for matrix products in half precision."""
+    """Apply TVM's own rule for matrix products in half precision."""
     from tvm.s_tir import Schedule
     from tvm.s_tir.dlight.gpu import Matmul
 
@@ -89,7 +89,7 @@ def _target() -> tvm.target.Target:
 
 
 def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
-    """Three kernels: their CUDA, what it says, and their time where there is a GPU."""
+    """Show three kernels: their CUDA, an explanation, and their time if there is a GPU."""
     from tvmscope.runtime import tvm_compat
 
     tvm_compat.import_tvm(torch=False)
@@ -160,7 +160,7 @@ _KERNELS: tuple[tuple[Text, Callable[[int], Any], Callable[[int, str], Text]], .
 
 
 def cuda_source(sch: s_tir.Schedule) -> str:
-    """The CUDA that TVM generates; the compiler behind it is asked only when it is to run."""
+    """Return the CUDA that TVM generates; the CUDA compiler is needed only to run it."""
     return _kernel_text(str(_compiled(sch).imports[0].inspect_source("cuda")))
 
 
@@ -179,18 +179,18 @@ def _only(sch: s_tir.Schedule) -> tvm.IRModule:
 
 
 def _kernel_text(source: str) -> str:
-    """From the kernel on; helper functions and headers come before it."""
+    """Return the kernel's text without the helper functions and headers before it."""
     place = source.rfind('extern "C" __global__')
     return source[place:] if place >= 0 else source
 
 
 def _measured(sch: s_tir.Schedule, n: int) -> list[Text]:
-    """The time on this machine's GPU, checked against numpy; nothing where there is none."""
+    """Measure the time on this machine's GPU, checked against numpy; nothing without a GPU."""
     if cuda_device.find() is None:
         return []
     try:
         seconds, error = _run(sch, n)
-    except Exception as e:  # a driver's troubles must not end the lesson
+    except Exception as e:  # a driver's error must not end the lesson
         return [msg("It could not be run here: {reason}.", reason=one_line(e))]
     return [
         msg(

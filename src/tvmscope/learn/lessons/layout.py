@@ -1,4 +1,4 @@
-"""Layout: NCHW against NCHWc, or where the neighbours lie."""
+"""Layout: NCHW against NCHWc, or which elements are neighbours in memory."""
 
 from __future__ import annotations
 

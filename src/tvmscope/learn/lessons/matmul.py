@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def registers(target: Target) -> int:
-    """Vector registers that the instruction set names."""
+    """Return the number of the instruction set's vector registers."""
     return 32 if target.vector_bits == 512 or target.arch.startswith(("cortex", "neo")) else 16
 
 
 def best_rows(target: Target) -> int:
-    """Rows of a tile two registers wide: the sums leave room for two columns and a broadcast."""
+    """Return the rows of a tile two registers wide; two columns and a broadcast also need room."""
     return 12 if registers(target) == 32 else 6
 
 

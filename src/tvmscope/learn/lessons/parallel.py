@@ -1,4 +1,4 @@
-"""Parallel: turns of a loop for several cores, and what a thread costs."""
+"""Parallel: the iterations of a loop on several cores, and the cost of a thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvmscope.learn.lesson import Lesson, Parameter, Params, Step, lanes
 from tvmscope.learn.workloads import MATMUL
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
-from tvmscope.messages import msg
+from tvmscope.messages import msg, msgn
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
@@ -39,7 +39,7 @@ def inner(sch: Schedule, p: Params) -> None:
 
 
 def default_threads() -> int:
-    """What TVM's pool takes by itself; called in a process where nobody has said anything."""
+    """Return the default size of TVM's pool; called in a process without any setting of it."""
     import os
 
     os.environ.pop("TVM_NUM_THREADS", None)
@@ -51,24 +51,24 @@ def default_threads() -> int:
 
 @cache
 def tvms_own_choice() -> int:
-    """The same, asked in a process of its own."""
+    """Return the same, determined in a separate process."""
     return run_isolated(here(default_threads))
 
 
 def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
-    """How many threads TVM takes, beside how many cores there are."""
+    """Show how many threads TVM uses, and how many cores there are."""
     own = tvms_own_choice()
     return (
         Exhibit(
             title=msg("TVM's own choice"),
             words=msg(
-                "This process may use {cores} cores. Left alone, TVM's pool has {own} thread(s): "
+                "This process may use {cores} cores. Left alone, TVM's pool has {own}: "
                 "on x86 it takes half of the processors it sees, because two of them are often one "
                 "core's hyper-threads, which share the vector units. Where they are cores of their "
                 "own, as in many virtual machines, half of the machine stands still. "
                 "TVM_NUM_THREADS says otherwise; it must be set before the pool starts.",
                 cores=target.cores,
-                own=own,
+                own=msgn("{count} thread", "{count} threads", count=own),
             ),
         ),
     )

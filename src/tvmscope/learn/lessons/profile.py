@@ -1,4 +1,4 @@
-"""Reading a profile: which kernel to look at, and what it could save."""
+"""Reading a profile: which kernel matters, and how much it could save."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
-    """A small network's profile as `tvmscope profile` prints it, and how to read it."""
+    """Show a small network's profile as `tvmscope profile` prints it, and how to read it."""
     session = _profiled(size, target.cores)
     return (
         Exhibit(
@@ -56,7 +56,7 @@ def _table(session: Session) -> str:
 
 
 def _reading(session: Session) -> tuple[Exhibit, ...]:
-    """What follows from the numbers."""
+    """Show what follows from the numbers."""
     from tvmscope.analysis.roofline import points
     from tvmscope.report.terminal.profile_table import by_kernel
 

@@ -1,4 +1,4 @@
-"""Reductions: decompose_reduction takes the zeros out of the loop, rfactor makes several sums."""
+"""Reductions: decompose_reduction moves the zeros out of the loop, rfactor makes several sums."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def partial_sums(sch: Schedule, p: Params) -> None:
     _i, k = sch.get_loops("S")
     _k_o, k_i = sch.split(k, factors=[None, p["sums"]])
     partial = sch.rfactor(k_i, factor_axis=1)
-    *_, lane = sch.get_loops(partial)
+    _i, k_o, lane = sch.get_loops(partial)
     sch.vectorize(lane)
+    sch.decompose_reduction(partial, k_o)
 
 
 LESSON = Lesson(

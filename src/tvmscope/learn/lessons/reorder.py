@@ -1,4 +1,4 @@
-"""Reorder: which loop is innermost decides how memory is walked."""
+"""Reorder: the innermost loop determines the order of memory accesses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The road of a model: every stage from a file to machine code, for a tiny network."""
+"""From a file to machine code: every stage of compilation, for a tiny network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def tiny_network(size: int) -> Any:
-    """Convolution, ReLU, mean over the picture, a matrix product: as an ONNX model."""
+    """Make an ONNX model: convolution, ReLU, mean over the image, a matrix product."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
@@ -55,7 +55,7 @@ def tiny_network(size: int) -> Any:
 
 
 def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
-    """Each stage printed, with what changed."""
+    """Show each stage, with its changes."""
     from tvmscope.runtime import tvm_compat
 
     tvm_compat.import_tvm(torch=False)
@@ -207,7 +207,7 @@ def _kernels(module: tvm.IRModule) -> dict[str, tirx.PrimFunc]:
 
 
 def _script(func: tirx.PrimFunc) -> str:
-    """TVMScript without notes to other tools, and without the types of its numbers."""
+    """Return TVMScript without attributes for other tools, and without the types of its numbers."""
     for note in list(func.attrs.keys()):
         if str(note).startswith("tvmscope."):
             func = func.without_attr(str(note))

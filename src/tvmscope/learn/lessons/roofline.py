@@ -1,4 +1,4 @@
-"""The roofline: arithmetic intensity decides which limit a computation can reach."""
+"""The roofline: arithmetic intensity determines which limit a computation can reach."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def matmul(sch: Schedule, p: Params) -> None:
 
 
 def intensity(run: StepRun) -> float | None:
-    """Floating-point operations for each byte that must be moved."""
+    """Return the floating-point operations for each byte that must be moved."""
     built = run.built
     if built is None or not built.flops or not built.bytes:
         return None
@@ -50,7 +50,7 @@ def intensity(run: StepRun) -> float | None:
 
 
 def ridge(study: Study) -> float | None:
-    """The intensity at which main memory and arithmetic take equally long."""
+    """Return the intensity at which main memory and arithmetic take equally long."""
     rate = limits_of(study.roofs, "float32", study.threads).flops_per_s
     memory = study.bandwidth("DRAM", study.threads)
     return None if rate is None or memory is None else rate / memory
@@ -62,13 +62,13 @@ def _says(now: StepRun, before: StepRun, study: Study) -> Text | None:
         return None
     if own < corner:
         return msg(
-            "{own:.2g} operations for each byte, below the {corner:.2g} at which main memory and "
+            "{own:.3g} operations for each byte, below the {corner:.2g} at which main memory and "
             "arithmetic take equally long: from main memory this cannot reach the arithmetic.",
             own=own,
             corner=corner,
         )
     return msg(
-        "{own:.2g} operations for each byte, above the {corner:.2g} at which main memory and "
+        "{own:.3g} operations for each byte, above the {corner:.2g} at which main memory and "
         "arithmetic take equally long: only the arithmetic limits it.",
         own=own,
         corner=corner,

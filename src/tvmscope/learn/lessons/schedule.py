@@ -36,8 +36,8 @@ LESSON = Lesson(
         "in which order the loops run, which data is kept where, which instructions are used. It "
         "is a list of primitives (split, reorder, vectorize, ...), and each one is checked: what "
         "would change the result is refused.\n\n"
-        "So a schedule can be wrong in one way only: it can be slow. Below are four programs for "
-        "one computation."
+        "So a schedule can be wrong in one way only: it can be slow. Below are three programs for "
+        "one computation, and a fourth that is refused."
     ),
     workload=MATMUL,
     size=384,

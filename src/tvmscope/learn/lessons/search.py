@@ -1,4 +1,4 @@
-"""Search: MetaSchedule's traces against the numbers of a rule, on one matrix product."""
+"""Search: MetaSchedule's traces compared with the numbers of a rule, on one matrix product."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tvmscope.learn.lessons import matmul
 from tvmscope.learn.workloads import MATMUL
 from tvmscope.machine import cpu_features
 from tvmscope.measure.remote import here
-from tvmscope.messages import Text, msg
+from tvmscope.messages import Text, msg, msgn
 
 if TYPE_CHECKING:
     from tvm import tirx
 
 STORED = Path(__file__).parent / "search_curve.json"
 TRIALS = 32
-"""Of each search; both together take less than a minute on two cores."""
+"""The trials of each search; both together take less than a minute on two cores."""
 _SHOWN = (1, 2, 4, 8, 16, 32, 64)
 _BATCH = 16
 _NEAR = 0.95
@@ -37,7 +37,7 @@ _ROWS, _REGISTERS, _UNROLL = (2, 3, 4, 6, 8, 12), (1, 2, 3), (1, 2, 4, 8)
 
 
 def space(target: Target) -> list[dict[str, int]]:
-    """Every combination of the rule's numbers: tiles that divide the matrix."""
+    """Return every combination of the rule's numbers: tiles that divide the matrix."""
     lanes = target.vector_bits // 32
     return [
         {"rows": r, "columns": c * lanes, "unroll": u}
@@ -46,7 +46,7 @@ def space(target: Target) -> list[dict[str, int]]:
 
 
 def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
-    """The two curves: stored ones, or measured now."""
+    """Show the two curves: stored ones, or measured now."""
     if live or not STORED.is_file():
         curves = measured(size, target)
     else:
@@ -55,10 +55,10 @@ def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
         Exhibit(
             title=msg("Two searches of {trials} trials each", trials=curves["trials"]),
             words=msg(
-                "The best GFLOP/s after so many trials; {size} x {size}, {threads} thread(s), "
+                "The best GFLOP/s after so many trials; {size} x {size}, {threads}, "
                 "{cpu}, {date}. --run measures a new one here.",
                 size=curves["size"],
-                threads=curves["threads"],
+                threads=msgn("{count} thread", "{count} threads", count=curves["threads"]),
                 cpu=curves["cpu"],
                 date=curves["date"],
             ),
@@ -107,7 +107,7 @@ def _when(trial: int | None) -> Text:
 
 
 def measured(size: int, target: Target) -> dict[str, Any]:
-    """Both searches on this machine: GFLOP/s of every candidate, 0 for one that fails."""
+    """Run both searches on this machine; return GFLOP/s of every candidate, 0 if it fails."""
     from tvmscope.runtime import tvm_compat
 
     tvm = tvm_compat.import_tvm(torch=False)
@@ -126,7 +126,7 @@ def measured(size: int, target: Target) -> dict[str, Any]:
 
 
 def _sampled(func: tirx.PrimFunc, target: Target, rate: Callable[[Any], float]) -> Iterator[float]:
-    """Combinations of the rule's numbers in a drawn order; those that do not fit count as 0."""
+    """Yield speeds of the rule's combinations in random order; those that do not fit count as 0."""
     from tvm import s_tir
 
     points = space(target)
@@ -143,7 +143,7 @@ def _sampled(func: tirx.PrimFunc, target: Target, rate: Callable[[Any], float]) 
 
 
 def evolved(func: tirx.PrimFunc, target: Target, rate: Callable[[Any], float]) -> Iterator[float]:
-    """What MetaSchedule proposes, generation by generation, told what became of each."""
+    """Yield speeds of MetaSchedule's proposals, generation by generation, with feedback."""
     import tvm
     from tvm import s_tir
     from tvm.s_tir.schedule import Trace
@@ -176,7 +176,7 @@ def evolved(func: tirx.PrimFunc, target: Target, rate: Callable[[Any], float]) -
 
 
 def rater(size: int, target: Target) -> Callable[[Any], float]:
-    """GFLOP/s of a scheduled module, the best of a few runs; 0 for a wrong one."""
+    """Return a function that measures GFLOP/s of a scheduled module; 0 for a wrong one."""
     import tvm
 
     from tvmscope.compiler.targets import to_tvm

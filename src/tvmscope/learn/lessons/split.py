@@ -36,6 +36,7 @@ def odd(sch: Schedule, p: Params) -> None:
     i, j, k = sch.get_loops("C")
     j_o, j_i = sch.split(j, factors=[None, p["odd"]])
     sch.reorder(i, j_o, k, j_i)
+    sch.vectorize(j_i)
 
 
 def _why(study: Study, right: int) -> Text:
@@ -95,6 +96,7 @@ LESSON = Lesson(
         ),
         Step(
             name="odd",
+            against="by-width",
             title=msg("A factor that does not divide the loop"),
             note=msg("TVM rounds up and guards what lies beyond the end with a condition."),
             apply=odd,

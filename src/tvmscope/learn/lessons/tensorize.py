@@ -1,4 +1,4 @@
-"""Tensorize: a whole part of the loops replaced by one operation that the machine has."""
+"""Tensorize: replace a whole part of the loops by one operation of the machine."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ CODE = (
 
 
 def programs(width: int) -> tuple[str, str]:
-    """What the operation means, and how it is done: both in TVMScript."""
+    """Return the operation's meaning, and its implementation: both in TVMScript."""
     meaning = MEANING.format(name="meaning", width=width)
     return meaning, CODE.format(name="code", width=width)
 
 
 @cache
 def multiply_add(width: int) -> str:
-    """Register the operation with TVM, once; its name."""
+    """Register the operation with TVM, once; return its name."""
     from tvm.s_tir import TensorIntrin
     from tvm.script import from_source, tirx
 
@@ -87,7 +87,7 @@ def mismatch(sch: Schedule, p: Params) -> None:
 
 
 def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
-    """The two halves of an intrinsic."""
+    """Show the two halves of an intrinsic."""
     meaning, code = programs(lanes(target))
     return (
         Exhibit(

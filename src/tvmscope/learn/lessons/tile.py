@@ -1,4 +1,4 @@
-"""Tile: work on a part of the data that fits a cache until it is done."""
+"""Tile: finish the work on a part of the data that fits a cache before the next part."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ LESSON = Lesson(
         Step(name="small", title=msg("The same with a tile of 4"), params={"tile": 4}),
         Step(
             name="large",
+            against="tiled",
             title=msg("The same with a tile of 776"),
             note=msg("A column of it has more lines than a first-level cache of 32 KiB."),
             params={"tile": 776},

@@ -1,4 +1,4 @@
-"""Unroll: a loop written out, so that its values can live in registers."""
+"""Unroll: write a loop out, so that its values can stay in registers."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ LESSON = Lesson(
         ),
         Step(
             name="too-many",
+            against="unrolled",
             title=msg("A tile of 48 rows, unrolled"),
             note=msg("More sums than there are registers."),
             params={"rows": 48},

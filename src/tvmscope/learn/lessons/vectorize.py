@@ -1,4 +1,4 @@
-"""Vectorize: one instruction for many numbers, where they lie beside each other."""
+"""Vectorize: one instruction for many numbers that are adjacent in memory."""
 
 from __future__ import annotations
 
@@ -91,6 +91,7 @@ LESSON = Lesson(
         ),
         Step(
             name="rows",
+            against="columns",
             title=msg("vectorize over rows: the wrong axis"),
             apply=rows,
             anew=True,

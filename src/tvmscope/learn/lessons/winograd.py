@@ -1,4 +1,4 @@
-"""Winograd: fewer multiplications for a 3x3 convolution, more additions, some digits."""
+"""Winograd: fewer multiplications for a 3x3 convolution, more additions, less precision."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _inputs(tile: int, n: int) -> list[Array]:
 
 
 def _reference(tile: int, inputs: Sequence[Array]) -> Array:
-    """The direct convolution; its weights are found again by undoing their transform."""
+    """Compute the direct convolution; recover its weights by inverting their transform."""
     data, packed = inputs
     side = tile + 2
     undo = np.linalg.pinv(_transform(tile).g)
@@ -119,7 +119,7 @@ def _says(tile: int) -> Callable[[StepRun, StepRun, Study], Text | None]:
 
 
 def exhibits(size: int, target: Target, live: bool) -> tuple[Exhibit, ...]:
-    """The matrices of F(2x2, 3x3)."""
+    """Show the matrices of F(2x2, 3x3)."""
     f2 = _transform(2)
     parts = (("G", f2.g), ("B^T", f2.bt), ("A^T", f2.at))
     text = "\n\n".join(f"{name} =\n{np.array2string(m)}" for name, m in parts)

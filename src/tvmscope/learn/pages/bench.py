@@ -1,5 +1,5 @@
-"""What a lesson's notebook calls: compiles the reader's primitives in the notebook's own process,
-checks them against numpy, times them in turns with the step before, and says why they differ."""
+"""The functions of a lesson's notebook: compile the reader's primitives in the notebook's process,
+check them against numpy, time them in turns with the previous step, and explain the difference."""
 
 from __future__ import annotations
 
@@ -16,29 +16,24 @@ from tvmscope import messages
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.options import MeasureOptions
 from tvmscope.errors import BuildError
-from tvmscope.learn import catalog, page
-from tvmscope.learn.facts import StepRun
+from tvmscope.learn import catalog
+from tvmscope.learn.compare_steps import explained
+from tvmscope.learn.facts import LessonRun, StepRun
 from tvmscope.learn.lesson import Apply, Step
-from tvmscope.learn.run import (
-    Job,
-    LessonRun,
-    Setting,
-    answering,
-    exhibits_of,
-    explained,
-    known_roofs,
-    study_of,
-)
+from tvmscope.learn.pages import terminal
+from tvmscope.learn.run import answering, exhibits_of
+from tvmscope.learn.setting import Setting, known_roofs, study_of
+from tvmscope.learn.step_bench import Job
 from tvmscope.learn.workshop import Request, Workshop
 from tvmscope.measure.interleave import Lane, interleave
 from tvmscope.progress import Silent
 
 _SECONDS = 0.3
-"""For each of the two steps that take turns."""
+"""The duration for each of the two steps that take turns."""
 
 
 class _Turn:
-    """One step of this process's workshop, as what `interleave` times."""
+    """One step of this process's workshop, timed by `interleave`."""
 
     def __init__(self, workshop: Workshop, number: int) -> None:
         self._workshop, self._number = workshop, number
@@ -62,7 +57,7 @@ class _Turn:
 
 
 class NotebookBench:
-    """A lesson on a bench; each `step` prints what a lesson in the terminal prints."""
+    """A lesson in a notebook; each `step` prints the same as a lesson in the terminal."""
 
     def __init__(self, lesson: str, *, size: int | None = None, language: str | None = None):
         from tvmscope.compiler.targets import host_target
@@ -96,13 +91,13 @@ class NotebookBench:
 
     def summary(self) -> None:
         """All steps in one table."""
-        for part in page.summary(self._explained()):
+        for part in terminal.summary(self._explained()):
             self._console.print(part)
 
     def exhibits(self) -> None:
-        """What the lesson shows before its steps."""
+        """Print the exhibits before the steps."""
         for exhibit in exhibits_of(self.lesson, self._setting, self.study, Silent()):
-            for part in page.shown(exhibit):
+            for part in terminal.shown(exhibit):
                 self._console.print(part)
 
     def answer(self, text: str) -> None:
@@ -112,7 +107,7 @@ class NotebookBench:
         self._console.print(Text(messages.render(checked.words)))
 
     def _known(self, apply: Apply) -> Apply:
-        """The reader's function, in which names of the lesson's own file are known too."""
+        """Let the reader's function use the names of the lesson's own file."""
         if not isinstance(apply, FunctionType):
             return apply
         own = next(s.apply for s in catalog.find(self.lesson.name).steps if s.apply is not None)
@@ -123,7 +118,7 @@ class NotebookBench:
         job = Job.of(self.lesson, step, self.study, {})
         run = StepRun(
             name=job.step, title=job.title, code=job.code, note=job.note, params=job.shown,
-            threads=job.threads,
+            threads=job.threads, against=job.against,
         )  # fmt: skip
         workshop = self._opened(job.threads)
         workshop.lesson = self.lesson
@@ -133,7 +128,7 @@ class NotebookBench:
             return replace(run, failure=e.message)
         self._numbers[step.name] = number
         run = replace(run, built=built)
-        return replace(run, measurement=self._timed(step.name)) if built.right else run
+        return replace(run, measurement=self._timed(run)) if built.right else run
 
     def _opened(self, threads: int) -> Workshop:
         if self._workshop is None:
@@ -145,11 +140,12 @@ class NotebookBench:
             )  # fmt: skip
         return self._workshop
 
-    def _timed(self, name: str) -> Measurement:
-        """In turns with the step before, whose new times replace its old ones."""
+    def _timed(self, run: StepRun) -> Measurement:
+        """In turns with the step it is compared with, whose new times replace its old ones."""
         assert self._workshop is not None
-        timed = [r.name for r in self._runs if r.measurement is not None and r.name != name][-1:]
-        names = [*timed, name]
+        name = run.name
+        timed = [r.name for r in self._runs if r.measurement is not None and r.name != name]
+        names = [*([run.against] if run.against in timed else timed[-1:]), name]
         lanes = [Lane(each, _Turn(self._workshop, self._numbers[each])) for each in names]
         for _ in interleave(lanes, self._setting.measure):
             pass
@@ -171,5 +167,6 @@ class NotebookBench:
 
     def _print(self, run: StepRun, number: int) -> None:
         before: Any = next((r for r in reversed(self._runs[:-1]) if r.built is not None), None)
-        for part in page.step_of(number, replace(run, code=""), before, ir=False, asm=False):
+        before = self._runs[run.beside - 1] if run.beside is not None else before
+        for part in terminal.step_of(number, replace(run, code=""), before, ir=False, asm=False):
             self._console.print(part)

@@ -1,4 +1,4 @@
-"""A lesson's run as a document: headings, paragraphs, programs, tables and figures, in words.
+"""A lesson's run as a document: headings, paragraphs, programs, tables and figures.
 
 Texts are in the reader's language when the blocks are made; writers only lay them out.
 """
@@ -9,17 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tvmscope.core.profile import Loop
-from tvmscope.learn import pictures
-from tvmscope.learn.facts import StepRun
+from tvmscope.learn import plots
+from tvmscope.learn.facts import LessonRun, StepRun
 from tvmscope.learn.lesson import Lesson
-from tvmscope.learn.page import comparison
-from tvmscope.learn.run import LessonRun
+from tvmscope.learn.pages.terminal import MOST_CODE, comparison, exactness, ratio_of
 from tvmscope.messages import _, plural, render
+from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.sections.loops import nest
-from tvmscope.units import format_rate, format_s
-
-_MOST_CODE = 60
-"""Lines of a program that are shown; the rest is counted."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Text; quiet ones are remarks."""
+    """A paragraph; quiet ones are remarks."""
 
     text: str
     quiet: bool = False
@@ -56,7 +52,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG document, and what it shows in words."""
+    """An SVG document, and its description."""
 
     svg: str
     words: str
@@ -66,7 +62,7 @@ Block = Heading | Paragraph | Code | Rows | Figure
 
 
 def blocks(run: LessonRun, lesson: Lesson, when: str) -> Iterator[Block]:
-    """The whole lesson as it went; `when` and the machine stand below the title."""
+    """Yield the whole lesson with its results; `when` and the machine are below the title."""
     yield Heading(1, render(lesson.title))
     yield Paragraph(_made(run, when), quiet=True)
     yield from (Paragraph(text) for text in render(lesson.idea).split("\n\n"))
@@ -80,9 +76,9 @@ def blocks(run: LessonRun, lesson: Lesson, when: str) -> Iterator[Block]:
     if run.steps:
         yield Heading(2, _("All steps"))
         yield _table(run)
-        if any(pictures.speed(step) is not None for step in run.steps):
+        if any(plots.speed(step) is not None for step in run.steps):
             title = render(lesson.title)
-            yield Figure(pictures.svg(title, run.steps, run.roof_gflops), title)
+            yield Figure(plots.svg(title, run.steps, run.roof_gflops), title)
     yield from (Paragraph(render(text), quiet=True) for text in run.warnings)
     yield from _exercise(lesson)
 
@@ -98,9 +94,9 @@ def _step(number: int, step: StepRun) -> Iterator[Block]:
     yield Heading(2, f"{number}. {render(step.title)}")
     if step.note is not None:
         yield Paragraph(render(step.note))
-    if step.code:
+    if step.code or step.params:
         values = [f"# {name} = {value}" for name, value in step.params.items()]
-        yield from _program("\n".join([*values, step.code]), "python")
+        yield from _program("\n".join([*values, step.code]).rstrip(), "python")
     if step.failure is not None:
         yield Paragraph(render(step.failure))
         return
@@ -121,7 +117,7 @@ def _result(step: StepRun) -> str:
     assert step.built is not None
     if not step.built.right:
         return _("wrong")
-    parts = [_("right (differs from numpy by {error:.0e})").format(error=step.built.error)]
+    parts = [_("right") + exactness(step.built.error)]
     if step.seconds is not None:
         parts.append(format_s(step.seconds))
         if step.interval_s is not None:
@@ -145,7 +141,7 @@ def _table(run: LessonRun) -> Rows:
             format_s(step.seconds),
             "-" if step.gflops is None else format_rate(step.gflops),
             "-" if step.share is None else f"{step.share:.0%}",
-            "" if step.ratio is None else f"{step.ratio:.3g}x",
+            ratio_of(step),
         )
         for step in run.steps
     ]
@@ -166,7 +162,7 @@ def _exercise(lesson: Lesson) -> Iterator[Block]:
 
 def _program(code: str, language: str) -> Iterator[Block]:
     lines = code.splitlines()
-    rest = len(lines) - _MOST_CODE
-    yield Code("\n".join(lines[:_MOST_CODE]), language)
+    rest = len(lines) - MOST_CODE
+    yield Code("\n".join(lines[:MOST_CODE]), language)
     if rest > 0:
         yield Paragraph(_("... and {n} more lines").format(n=rest), quiet=True)

@@ -1,4 +1,4 @@
-"""A lesson as Markdown, with its figures as files beside it: a page of the site."""
+"""Writes a lesson as Markdown, with its figures as files beside it: a page of the site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONG = 10_000
 
 
 def to_markdown(blocks: Iterable[Block], name: str) -> tuple[str, dict[str, str]]:
-    """The document, and its figures by file name."""
+    """Return the document, and its figures by file name."""
     parts: list[str] = []
     files: dict[str, str] = {}
     for block in blocks:

@@ -1,7 +1,7 @@
-"""A lesson as a Jupyter notebook: each step is a cell that compiles, checks and measures.
+"""Writes a lesson as a Jupyter notebook: each step is a cell that compiles, checks and measures.
 
-The cells hold the primitives themselves, so that the reader changes them and runs again. The file
-is JSON in nbformat 4.5, and holds no results until it is run.
+The cells contain the primitives themselves, so that the reader can change them and run again. The
+file is JSON in nbformat 4.5, and has no results until it is run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Cell = dict[str, Any]
 
 
 def to_notebook(lesson: Lesson, size: int | None = None) -> str:
-    """The notebook's file, its words in the reader's language."""
+    """Return the notebook's file, with texts in the reader's language."""
     cells = [cell | {"id": f"cell-{n}"} for n, cell in enumerate(_cells(lesson, size), start=1)]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     data = {
@@ -53,7 +53,7 @@ def _cells(lesson: Lesson, size: int | None) -> Iterator[Cell]:
 
 
 def _step(step: Step) -> str:
-    """The primitives as a function that the reader may edit; `p` has the numbers."""
+    """Return the primitives as a function that the reader may edit; `p` has the numbers."""
     if step.apply is None or step.source is not None:
         return f"bench.step({step.name!r})"
     name = step.name.replace("-", "_")

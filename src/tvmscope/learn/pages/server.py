@@ -1,7 +1,7 @@
 """Serves the built site, or the lessons alone, to a browser on this machine.
 
-It listens on the loopback address only, answers GET, and refuses requests that were meant for
-another host name, so that a foreign page cannot read it through a name of its own.
+It listens on the loopback address only, answers GET, and refuses requests for another host name, so
+that a foreign page cannot read it through its own name.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ HOST = "127.0.0.1"
 _NAMES = (HOST, "localhost")
 
 Make = Callable[[str], str]
-"""A lesson's page by its name; measures, and may take a minute."""
+"""Returns a lesson's page by its name; it measures, and may take a minute."""
 
 
 class _Local(BaseHTTPRequestHandler):
-    """Answers those who mean this machine."""
+    """Answers only requests for this machine's names."""
 
     def parse_request(self) -> bool:
         if not super().parse_request():
@@ -39,15 +39,15 @@ class _Local(BaseHTTPRequestHandler):
         return True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base's name
-        """Say nothing: the terminal belongs to the reader."""
+        """Print nothing: the terminal belongs to the reader."""
 
 
 class _Site(_Local, SimpleHTTPRequestHandler):
-    """Files of a folder."""
+    """Serves the files of a folder."""
 
 
 class _Lessons(_Local):
-    """An index, and each lesson measured when it is first asked for."""
+    """Serves an index, and each lesson, measured at its first request."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class _Lessons(_Local):
 
 
 def index(lessons: Mapping[str, Lesson]) -> str:
-    """A page with a link to every lesson."""
+    """Return a page with a link to every lesson."""
     items = "".join(
         f'<li><a href="/{html.escape(name)}">{html.escape(render(lesson.title))}</a></li>'
         for name, lesson in lessons.items()
@@ -94,10 +94,10 @@ def index(lessons: Mapping[str, Lesson]) -> str:
 
 
 def site_server(folder: Path, port: int) -> ThreadingHTTPServer:
-    """Of a built site."""
+    """Return the server of a built site."""
     return ThreadingHTTPServer((HOST, port), partial(_Site, directory=str(folder)))
 
 
 def lesson_server(lessons: Mapping[str, Lesson], make: Make, port: int) -> ThreadingHTTPServer:
-    """Of the lessons alone, where no site was built."""
+    """Return the server of the lessons alone, without a built site."""
     return ThreadingHTTPServer((HOST, port), partial(_Lessons, lessons, make, {}, Lock()))

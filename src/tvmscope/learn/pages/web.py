@@ -1,4 +1,4 @@
-"""A lesson as one HTML file that loads nothing: the page of `tvmscope learn split --html`."""
+"""Writes a lesson as one self-contained HTML file, for `tvmscope learn split --html`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 def to_html(blocks: Iterable[Block]) -> str:
-    """The document; every text is escaped, figures are our own SVG."""
+    """Return the document; every text is escaped, figures are our own SVG."""
     parts = [(type(block).__name__, block) for block in blocks]
     title = next(block.text for _kind, block in parts if isinstance(block, Heading))
     return _template().render(parts=parts, title=title, language=language(), drawn=_drawn)
 
 
 def _drawn(figure: Figure) -> str:
-    """The picture without what only a file of its own may begin with."""
+    """Return the figure without the header of a separate SVG file."""
     from markupsafe import Markup
 
     return Markup(figure.svg[figure.svg.index("<svg") :])  # drawn by us

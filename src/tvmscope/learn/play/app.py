@@ -13,8 +13,8 @@ from textual.widgets import DataTable, Footer, Static
 from tvmscope.learn.play.game import Game
 from tvmscope.learn.play.moves import PRIMITIVES, Move
 from tvmscope.messages import _, render
+from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.terminal.explain import loop_tree
-from tvmscope.units import format_rate, format_s
 
 KEYS = {
     "s": "split", "i": "inward", "f": "fuse", "v": "vectorize",
@@ -27,8 +27,9 @@ class PlayApp(App[None]):
     """Choose a loop with the arrows, a number with + and -, and a primitive by its letter."""
 
     CSS = "#left { width: 60%; } #loops { height: auto; } #said { height: auto; color: $warning; }"
+    ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "choose(-1)", "loop"),
+        Binding("up", "choose(-1)", "loop", key_display="↑ ↓"),
         Binding("down", "choose(1)", "loop", show=False),
         Binding("plus,equals_sign", "scale(1)", "number", key_display="+ -"),
         Binding("minus", "scale(-1)", "number", show=False),
@@ -53,7 +54,9 @@ class PlayApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self.query_one("#board", DataTable).add_columns("", _("time"), _("GFLOP/s"))
+        board = self.query_one("#board", DataTable)
+        board.can_focus = False  # the arrows choose a loop
+        board.add_columns("", _("time"), _("GFLOP/s"))
         self._draw()
 
     def action_choose(self, step: int) -> None:

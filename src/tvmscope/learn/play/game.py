@@ -13,22 +13,22 @@ from tvmscope.learn.play.moves import Move
 from tvmscope.messages import Text, msg, sentences
 
 VALUES = 7
-"""Runs whose median is a player's time; a final comparison is the lesson's business."""
+"""Runs whose median is a player's time; the lesson makes the final comparison."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """What moves have come to."""
+    """The schedule after some moves."""
 
     number: int
-    """By which it is timed."""
+    """The number by which it is timed."""
     built: Built
     loops: tuple[str, ...]
     """The loops around the products, the outermost first."""
 
 
 class Table(Protocol):
-    """Where schedules are built and timed: a worker, or a workshop in this process."""
+    """Builds and times schedules: a worker, or a workshop in this process."""
 
     def build(self, moves: Sequence[Move]) -> Position: ...
 
@@ -45,12 +45,12 @@ class Entry:
 
 
 Rival = tuple[Text, Callable[[], Entry]]
-"""Someone to beat: a name to say if it cannot play, and how to get its line of the board."""
+"""An opponent: its name, shown if it cannot play, and a function that makes its entry."""
 
 
 @dataclass
 class Game:
-    """The moves so far, and what they came to."""
+    """The moves so far, and their results."""
 
     table: Table
     moves: list[Move] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Game:
     said: Text = ""
 
     def start(self, rivals: Sequence[Rival]) -> None:
-        """The plain loops, and those to beat; one that cannot play is missing with its reason."""
+        """Build the plain loops and measure the opponents; list those that fail, with reasons."""
         self.position = self.table.build(())
         self.entries, missing = [], list[Text]()
         for name, measure in rivals:
@@ -70,7 +70,7 @@ class Game:
         self.said = sentences(*missing)
 
     def make(self, move: Move) -> bool:
-        """Add a move; one that TIR refuses, or that makes a wrong result, changes nothing."""
+        """Add a move; a move that TIR refuses, or that makes a wrong result, changes nothing."""
         try:
             found = self.table.build([*self.moves, move])
         except TvmscopeError as e:
@@ -85,7 +85,7 @@ class Game:
         return True
 
     def undo(self) -> bool:
-        """Take the last move back."""
+        """Undo the last move."""
         if not self.moves:
             self.said = msg("there is no move to take back")
             return False
@@ -95,7 +95,7 @@ class Game:
         return True
 
     def measure(self) -> Entry:
-        """Time what is there, and put it on the board; a faster one replaces a slower."""
+        """Time the current schedule and put it on the board; a faster one replaces a slower one."""
         assert self.position is not None
         seconds = median(self.table.time(self.position.number, VALUES))
         flops = self.position.built.flops
@@ -109,10 +109,10 @@ class Game:
         return entry
 
     def place(self, entry: Entry) -> int:
-        """Its place on the board."""
+        """Return its rank on the board."""
         return 1 + sum(other.seconds < entry.seconds for other in self.entries)
 
     @property
     def board(self) -> list[Entry]:
-        """The fastest first."""
+        """The entries, the fastest first."""
         return sorted(self.entries, key=lambda entry: entry.seconds)

@@ -1,4 +1,4 @@
-"""The primitives that a player may use, as data: a name, a loop by its place, and a number."""
+"""The primitives that a player may use, as data: a name, a loop by its index, and a number."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Move:
 
 @dataclass(frozen=True)
 class Primitive:
-    """How a move is made, and what it is for."""
+    """How a move is made, and its purpose."""
 
     words: Message
     takes: Message | None
-    """What its number is; None where it takes none."""
+    """The meaning of its number; None if it takes none."""
     apply: Callable[[Schedule, list[LoopRV], Move], None]
 
 
@@ -51,13 +51,13 @@ def play(sch: Schedule, moves: Sequence[Move]) -> None:
 
 
 def loop_names(sch: Schedule) -> tuple[str, ...]:
-    """The loops around the products with their turns, the outermost first."""
+    """Return the loops around the products with their iterations, the outermost first."""
     loops = (sch.get(loop) for loop in sch.get_loops(_main(sch)))
     return tuple(f"{loop.loop_var.name} x {loop.extent}" for loop in loops)
 
 
 def _main(sch: Schedule) -> str:
-    """The block of the products: its name changes when its zeros are taken out."""
+    """Return the block of the products: its name changes when its zeros are moved out."""
     names = [
         str(sch.get(block).name_hint) for block in sch.get_child_blocks(sch.get_sblock("root"))
     ]

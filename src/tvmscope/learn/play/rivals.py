@@ -1,4 +1,4 @@
-"""Those to beat, in a worker: our rule, MetaSchedule within a budget, PyTorch's matrix product.
+"""The opponents, in a worker: our rule, MetaSchedule within a budget, PyTorch's matrix product.
 
 All compute the product of the game's own matrices, and each result is checked before it is timed.
 """
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from tvmscope.learn.workshop import Workshop
 
 BUDGET_S = 15.0
-"""How long MetaSchedule may search before a game begins, from its first candidate on."""
+"""The time limit of MetaSchedule's search before a game begins, from its first candidate on."""
 
 
 def ours(workshop: Workshop, values: int) -> list[float]:
-    """Seconds of our pipeline's kernel: the right matrix is constant, as a layer's weights are, so
-    that it is packed beforehand."""
+    """Return the seconds of our pipeline's kernel: the right matrix is constant, like a layer's
+    weights, so that it is packed in advance."""
     import tvm
     from tvm import relax
 
@@ -52,7 +52,7 @@ def ours(workshop: Workshop, values: int) -> list[float]:
 
 
 def searched(workshop: Workshop, budget_s: float) -> tuple[float, int]:
-    """Seconds of the best schedule that MetaSchedule finds in time, and how many it tried."""
+    """Return the seconds of the best schedule that MetaSchedule finds in time, and its trials."""
     from tvmscope.learn.lessons.search import evolved, rater
 
     extras.require("xgboost", why="MetaSchedule")
@@ -60,7 +60,7 @@ def searched(workshop: Workshop, budget_s: float) -> tuple[float, int]:
     deadline, best, tried = float("inf"), 0.0, 0
     for speed in evolved(MATMUL.make(size), workshop.target, rater(size, workshop.target)):
         best, tried = max(best, speed), tried + 1
-        if tried == 1:  # before it TVM's intrinsics were imported
+        if tried == 1:  # TVM's intrinsics were imported before it
             deadline = time.monotonic() + budget_s
         if time.monotonic() > deadline:
             break
@@ -73,7 +73,7 @@ def searched(workshop: Workshop, budget_s: float) -> tuple[float, int]:
 
 
 def pytorch(size: int, threads: int, values: int) -> tuple[str, list[float]]:
-    """The library behind PyTorch's matrix product, and its seconds; in a process of its own."""
+    """Return the library of PyTorch's matrix product, and its seconds; in a separate process."""
     if (reason := extras.missing("torch")) is not None:
         raise BackendUnavailable(reason)
     import torch
@@ -92,7 +92,7 @@ def _check(found: np.ndarray[Any, Any], a: np.ndarray[Any, Any], b: np.ndarray[A
 
 
 def _timed(run: Callable[[], object], values: int) -> list[float]:
-    """Behind a warm-up of as many runs."""
+    """Return the times after a warm-up of as many runs."""
     found = []
     for _ in range(2 * values):
         start = time.perf_counter()

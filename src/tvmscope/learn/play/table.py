@@ -1,4 +1,4 @@
-"""Where a game is played: one worker that builds and times a lesson's plain loops with moves."""
+"""The worker of a game: it builds and times a lesson's plain loops with moves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.play import rivals
 from tvmscope.learn.play.game import VALUES, Entry, Game, Position, Rival
 from tvmscope.learn.play.moves import Move
-from tvmscope.learn.run import Bench
+from tvmscope.learn.step_bench import Bench
 from tvmscope.measure.worker import Worker, run_isolated
 from tvmscope.messages import Text, msg
 
@@ -31,7 +31,7 @@ class WorkerTable:
 
 
 def opened(bench: Bench, lesson: Lesson) -> Game:
-    """A game of a lesson's loops, with those to beat already measured."""
+    """Return a game of a lesson's loops, with the opponents already measured."""
     worker = bench.worker(bench.study.threads)
     game = Game(WorkerTable(worker))
     game.start(_rivals(worker, bench, lesson))
@@ -39,7 +39,7 @@ def opened(bench: Bench, lesson: Lesson) -> Game:
 
 
 def _rivals(worker: Worker, bench: Bench, lesson: Lesson) -> list[Rival]:
-    """TVM's default, the lesson's end, our rule, MetaSchedule, and the libraries."""
+    """Return TVM's default, the lesson's end, our rule, MetaSchedule, and the libraries."""
     table, study = WorkerTable(worker), bench.study
     own = {p.name: p.value(study.target) for p in lesson.parameters}
     flops = table.build(()).built.flops

@@ -1,4 +1,4 @@
-"""The manifest that built-in darknet models share whose weights the user brings."""
+"""The common manifest of built-in darknet models whose weights the user provides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvmscope.models.darknet.cfg import parse_parts
 
 
 def built_in(name: str, summary: Text, cfg: Callable[[], str]) -> BuiltIn:
-    """A built-in by the text of its .cfg; `name:file.weights` has real weights."""
+    """Make a built-in from the text of its .cfg; `name:file.weights` has real weights."""
 
     def load(options: LoadOptions, form: str = "") -> TorchModel:
         require("torch")

@@ -1,4 +1,4 @@
-"""The sentence encoder around transformers' BERT: pooled, normalised, free of mask machinery."""
+"""The sentence encoder around transformers' BERT: pooled and normalised, with a simple mask."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 _MASKED = -1e4
-"""Added to the scores of padding: exp() gives exactly 0, and half precision still holds it."""
+"""Added to the scores of padding: exp() gives exactly 0, and half precision can represent it."""
 
 
 class SentenceEncoder(nn.Module):
-    """Token ids and mask (batch x length) to one unit vector per text."""
+    """Maps token ids and mask (batch x length) to one unit vector per text."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,8 +26,8 @@ class SentenceEncoder(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         mask = attention_mask.to(self.encoder.dtype)
-        # A ready additive mask, and explicit positions and segments: what transformers derives
-        # from a 2-D mask exports as index arithmetic (GatherND, And, IsNaN) that slows compilers.
+        # The additive mask, positions and segments are explicit: transformers would derive them
+        # from a 2-D mask by index arithmetic (GatherND, And, IsNaN), which slows compilers.
         hidden = self.encoder(
             input_ids=input_ids,
             attention_mask=(1.0 - mask[:, None, None, :]) * _MASKED,

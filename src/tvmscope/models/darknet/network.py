@@ -29,7 +29,7 @@ _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "logistic": nn.Sigmoid,
     "swish": nn.SiLU,
 }
-_IGNORED = {"dropout"}  # nothing happens there once a network is trained
+_IGNORED = {"dropout"}  # no effect in a trained network
 
 
 class Convolution(nn.Module):
@@ -66,7 +66,7 @@ class Convolution(nn.Module):
 
 
 class MaxPool(nn.Module):
-    """Darknet pads `padding`, or size - 1, in all, and more of it on the right and below."""
+    """Darknet pads `padding`, or size - 1, in total, with the larger part right and below."""
 
     def __init__(self, layer: Section) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class MaxPool(nn.Module):
 
 
 class Darknet(nn.Module):
-    """The network: every layer's result is kept for the routes and shortcuts that name it."""
+    """The network; every layer's result is kept for the routes and shortcuts that refer to it."""
 
     def __init__(self, text: str, form: str = cfg.FORMS[0]) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class Darknet(nn.Module):
         return tuple(heads) if self.form == "raw" else torch.cat(heads, 1)
 
     def load_weights(self, path: Path) -> None:
-        """Fill in darknet's float32 values, layer by layer; too few or too many is an error."""
+        """Fill in darknet's float32 values, layer by layer; raise if the number does not fit."""
         values = torch.from_numpy(_read_weights(path))
         targets = [t for block in self.blocks for t in _weights_of(block)]
         wanted = sum(t.numel() for t in targets)
@@ -167,7 +167,7 @@ class Darknet(nn.Module):
 
 
 def _sources(layer: Section, index: int) -> tuple[int, ...]:
-    """The layers that this one reads, besides the one before it; negative numbers count back."""
+    """Return the layers that this one reads, besides the previous; negative numbers count back."""
     key = {"route": "layers", "shortcut": "from"}.get(layer.name)
     if key is None:
         return ()
@@ -186,7 +186,7 @@ def _route(layer: Section, inputs: list[Tensor]) -> Tensor:
 
 
 def _weights_of(block: nn.Module) -> list[Tensor]:
-    """A block's tensors in the order of the file."""
+    """Return a block's tensors in the order of the file."""
     if not isinstance(block, Convolution):
         return []
     norm = block.norm
@@ -198,7 +198,7 @@ def _weights_of(block: nn.Module) -> list[Tensor]:
 
 
 def _read_weights(path: Path) -> np.ndarray:
-    """The values after the header: three version numbers and a count of 4 or (from 0.2) 8 bytes."""
+    """Return the values after the header: three version numbers and a count of 4 or 8 bytes."""
     try:
         data = path.read_bytes()
     except OSError as e:
@@ -213,7 +213,7 @@ def _read_weights(path: Path) -> np.ndarray:
 
 
 def load(source: Source, options: LoadOptions) -> TorchModel:
-    """`model.cfg`, with the weights that were named or lie beside it; without any, random ones."""
+    """Load `model.cfg`, with the named weights or those beside it; without any, random ones."""
     path = Path(source.ref)
     parts = cfg.parse_parts(source.attribute or "")
     beside = path.with_suffix(cfg.WEIGHTS_SUFFIX)
@@ -223,7 +223,7 @@ def load(source: Source, options: LoadOptions) -> TorchModel:
 
 
 def build(text: str, parts: Parts, options: LoadOptions, *, published: bool = False) -> TorchModel:
-    """The module of a .cfg text in eval mode, with an example input and its image settings."""
+    """Return the module of a .cfg text in eval mode, with an example input and image settings."""
     torch.manual_seed(options.seed)
     module = Darknet(text, parts.form).eval()
     shape = (1, module.net.whole("channels", 3), *module.size)
@@ -241,7 +241,7 @@ def build(text: str, parts: Parts, options: LoadOptions, *, published: bool = Fa
         notes=notes,
         vision=Vision(
             task="detect",
-            # darknet's Python tools stretch; with the picture's proportions kept, the published
+            # darknet's Python tools stretch; with the image's proportions kept, the published
             # yolov4-tiny finds more: a cat at .63 instead of .37, three people instead of one
             preprocess=Preprocess(fit="letterbox", scale=1 / 255),
             head="darknet" if parts.form == "raw" else "yolov5",

@@ -1,4 +1,4 @@
-"""Darknet's [yolo] layer: a head's numbers become boxes, as shares of the input's size."""
+"""Darknet's [yolo] layer: decodes a head's numbers to boxes, relative to the input's size."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tvmscope.messages import msg
 from tvmscope.models.darknet.cfg import Section, anchors
 
 _Constants = tuple[tuple[Tensor, Tensor], Tensor]
-"""Factor and corners of the cells, and the anchors as shares of the input."""
+"""Factor and corners of the cells, and the anchors relative to the input."""
 
 
 class Yolo(nn.Module):
-    """Decodes `B x A(5+C) x H x W` into `B x AHW x (5+C)`: centre, size, objectness, classes.
+    """Decodes `B x A(5+C) x H x W` to `B x AHW x (5+C)`: centre, size, objectness, classes.
 
-    Centres and sizes are shares of the input (as darknet's own), which keeps all values near 1:
-    one tolerance then checks boxes and scores alike.
+    Centres and sizes are relative to the input (as in darknet), which keeps all values near 1: one
+    tolerance then suits boxes and scores alike.
     """
 
     def __init__(self, layer: Section, channels: int, form: str) -> None:
@@ -39,7 +39,7 @@ class Yolo(nn.Module):
         self._placed: dict[tuple[object, ...], _Constants] = {}
 
     def forward(self, x: Tensor, input_size: tuple[int, int]) -> Tensor:
-        """`input_size` is the height and width of the image that the network was given."""
+        """Decode; `input_size` is the height and width of the network's input image."""
         if self.form == "raw":
             return x
         batch, _, height, width = x.shape
@@ -51,10 +51,10 @@ class Yolo(nn.Module):
     def _constants(
         self, x: Tensor, grid: tuple[int, int], input_size: tuple[int, int]
     ) -> _Constants:
-        """Cells and anchors, on the device and in the precision of `x`.
+        """Return cells and anchors, on the device and in the precision of `x`.
 
         Copies for a GPU are kept, since a CUDA graph cannot capture a copy from the host. They are
-        no buffers: a model's digest must not depend on the sizes that it has seen.
+        no buffers: a model's digest must not depend on earlier input sizes.
         """
         if x.device.type == "cpu" and x.dtype == torch.float32:
             return self._cells(*grid), self._shares(input_size)
@@ -66,17 +66,17 @@ class Yolo(nn.Module):
         return self._placed[key]
 
     def _cells(self, height: int, width: int) -> tuple[Tensor, Tensor]:
-        """For sigmoids s of a centre: s * factor + corner is its position, as a fraction of the
-        input.
+        """Return factor and corner: for the sigmoid s of a centre, s * factor + corner is its
+        position relative to the input.
 
-        Made by numpy, so that an exported graph holds the result and not the arithmetic.
+        They are made with numpy, so that an exported graph has the result, not the arithmetic.
         """
         grid, reach = np.array([width, height]), self.anchors.scale_xy
         corners = np.stack(np.meshgrid(np.arange(width), np.arange(height)), -1)
         return _constant(reach / grid), _constant((corners - (reach - 1) / 2) / grid)
 
     def _shares(self, input_size: tuple[int, int]) -> Tensor:
-        """The anchors as shares of the input, one row for each."""
+        """Return the anchors relative to the input, one row for each."""
         shares = np.array(self.anchors.sizes) / np.array(input_size[::-1])
         return _constant(shares[:, None, None, :])
 
@@ -86,7 +86,7 @@ class Yolo(nn.Module):
         return torch.cat((centres, x[..., 2:4].exp() * shares, x[..., 4:].sigmoid()), -1)
 
     def _assign(self, x: Tensor, cells: tuple[Tensor, Tensor], shares: Tensor) -> Tensor:
-        """The same by assignment into slices, as many published models do it."""
+        """Do the same by assignment into slices, like many published models."""
         factor, corners = cells
         y = x.sigmoid()
         y[..., 0:2] = y[..., 0:2] * factor + corners

@@ -22,12 +22,12 @@ def _conv(filters: int, size: int, stride: int = 1) -> str:
 
 
 def _pair(filters: int) -> list[str]:
-    """What YOLOv3 is made of: half as many filters of 1x1, then 3x3."""
+    """Return the building block of YOLOv3: half as many filters of 1x1, then 3x3."""
     return [_conv(filters // 2, 1), _conv(filters, 3)]
 
 
 def _stage(filters: int, blocks: int) -> list[str]:
-    """A stage of Darknet-53: halve the size, then residual blocks."""
+    """Return a stage of Darknet-53: halve the size, then residual blocks."""
     block = [*_pair(filters), _section("shortcut", **{"from": -3}, activation="linear")]
     return [_conv(filters, 3, 2), *block * blocks]
 
@@ -42,7 +42,7 @@ def _head(mask: str, anchors: str) -> list[str]:
 
 
 def _upward(filters: int, layers: str) -> list[str]:
-    """From one scale to the next: back before the head, up by two, beside an earlier layer."""
+    """Return the path to the next scale: back before the head, up by two, joined with a layer."""
     return [
         _section("route", layers=-4),
         _conv(filters, 1),
@@ -56,7 +56,7 @@ def _text(layers: Iterable[str]) -> str:
 
 
 def yolov3() -> str:
-    """Darknet-53 with heads at strides 32, 16 and 8: 107 layers."""
+    """Return Darknet-53 with heads at strides 32, 16 and 8: 107 layers."""
     backbone = [_conv(32, 3)]
     for filters, blocks in ((64, 1), (128, 2), (256, 8), (512, 8), (1024, 4)):
         backbone += _stage(filters, blocks)
@@ -69,7 +69,7 @@ def yolov3() -> str:
 
 
 def yolov3_tiny() -> str:
-    """Convolutions and poolings in turns, with heads at strides 32 and 16: 24 layers."""
+    """Return alternating convolutions and poolings, with heads at strides 32 and 16: 24 layers."""
     pool = _section("maxpool", size=2, stride=2)
     layers = []
     for filters in (16, 32, 64, 128, 256):

@@ -1,4 +1,4 @@
-"""Loads a Hugging Face model, from a local folder or by name, and makes inputs that it takes."""
+"""Loads a Hugging Face model, from a local folder or by name, and makes inputs for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WEIGHT_FILES = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.in
 
 
 def load(source: Source, options: LoadOptions) -> TorchModel:
-    """The bare model (AutoModel); a folder with only a config gets seeded random weights.
+    """Load the bare model (AutoModel); a folder with only a config gets seeded random weights.
 
     Code that comes with a model is never run.
     """
@@ -36,7 +36,7 @@ def load(source: Source, options: LoadOptions) -> TorchModel:
 
     logging.disable_progress_bar()
     local = Path(source.ref).is_dir()
-    # without a network the hub's client retries for half a minute; its cache may still have it
+    # without a network the hub's client retries for half a minute; its cache may still suffice
     only_local = local or options.offline or not reachable(ENDPOINT)
     try:
         config = AutoConfig.from_pretrained(source.ref, local_files_only=only_local)
@@ -74,7 +74,7 @@ def _random(auto: Any, config: Any, options: LoadOptions) -> TorchModel:
 
 
 def example_inputs(module: Any, seed: int) -> dict[str, torch.Tensor]:
-    """Inputs by name for a text or image model, from its config."""
+    """Return inputs by name for a text or image model, from its config."""
     config, main = module.config, module.main_input_name
     takes = inspect.signature(module.forward).parameters
     if main == "pixel_values":

@@ -1,4 +1,4 @@
-"""Obtains the torch module and example inputs of any source."""
+"""Loads the torch module and example inputs of any source."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _load_built_in(source: Source, options: LoadOptions) -> TorchModel:
 
 
 def load_torch(source: Source, options: LoadOptions) -> TorchModel:
-    """The source's module in eval mode on the CPU; a seed gives the same weights in any process.
+    """Load the source's module in eval mode on the CPU; a seed gives the same weights everywhere.
 
     Python files and pickles are executed.
     """

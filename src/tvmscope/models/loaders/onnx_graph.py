@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from tvmscope.core.model import TensorSpec
 from tvmscope.core.options import LoadOptions
+from tvmscope.core.prepared import outside_weights
 from tvmscope.errors import ImportModelError, UsageError, one_line
 from tvmscope.extras import hidden
 from tvmscope.messages import Text, msg
 from tvmscope.models.inputs import Array, Shape, check_batch, check_names
-from tvmscope.units import format_shape
+from tvmscope.quantities import format_shape
 
-with hidden("torch"):  # ONNX Runtime's tools would import it: two seconds, and nothing uses it here
+with hidden("torch"):  # ONNX Runtime's tools would import it: two seconds, and it is not used here
     from onnxruntime.tools.onnx_model_utils import (
         fix_output_shapes,
         make_dim_param_fixed,
@@ -33,10 +35,9 @@ _RUNTIME_DOMAIN = "com.microsoft"
 
 
 def read(path: Path, text: str) -> onnx.ModelProto:
-    """The checked model with its external data inside."""
+    """The checked model with its external data inside, but for large weights over 2 GiB in all."""
     try:
-        model = onnx.load(path)
-        onnx.checker.check_model(model)
+        model = _load(path)
     except DecodeError as e:
         raise ImportModelError(
             msg(
@@ -69,14 +70,41 @@ def read(path: Path, text: str) -> onnx.ModelProto:
     return model
 
 
+def _load(path: Path) -> onnx.ModelProto:
+    model = onnx.load(path, load_external_data=False)
+    outside = outside_weights.outside(model.graph)
+    if sum(map(outside_weights.most_bytes, outside)) < outside_weights.MOST_BYTES:
+        onnx.external_data_helper.load_external_data_for_model(model, str(path.parent))
+        onnx.checker.check_model(model)
+        return model
+    onnx.checker.check_model(str(path))  # it also refuses data outside of the model's folder
+    for tensor in outside:
+        if outside_weights.most_bytes(tensor) < outside_weights.SMALL_BYTES:
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+    return model
+
+
+def copy_outside(model: onnx.ModelProto, source: Path, folder: Path) -> None:
+    """Copy the files of large weights into the prepared folder, and let the model name these."""
+    for stale in folder.glob(outside_weights.FILES):
+        stale.unlink()
+    outside = outside_weights.outside(model.graph)
+    names = outside_weights.files_of(outside)
+    for place, name in names.items():
+        shutil.copyfile(source / place, folder / name)
+    outside_weights.rename(outside, names)
+
+
 def bind(
     model: onnx.ModelProto, options: LoadOptions, arrays: Mapping[str, Array] | None = None
 ) -> list[TensorSpec]:
     """Fix every input's shape in place and return the inputs.
 
-    `--shapes` wins, then the shapes of given `arrays`, then the batch size (or 1) for dimension 0;
-    a symbol bound once is bound everywhere. `--shapes` may also change sizes that the file fixes,
-    where the graph allows it.
+    `--shapes` has priority, then the shapes of given `arrays`, then the batch size (or 1) for
+    dimension 0; a symbol bound once is bound everywhere. `--shapes` may also change sizes that the
+    file fixes, if the graph allows it.
     """
     _forget_anonymous(model.graph)
     inputs = {value.name: value for value in model.graph.input}
@@ -130,11 +158,11 @@ def _check_operators(model: onnx.ModelProto, text: str) -> None:
 
 
 def index_limits(model: onnx.ModelProto) -> dict[str, int]:
-    """For integer inputs that index a table of weights (token ids): the table's length."""
+    """Return the length of the table for integer inputs that index weights (token ids)."""
     tables = {tensor.name: tensor.dims for tensor in model.graph.initializer}
     origin = {value.name: value.name for value in model.graph.input}
     limits: dict[str, int] = {}
-    for node in model.graph.node:  # in topological order, by the standard
+    for node in model.graph.node:  # in topological order, as the standard requires
         if node.op_type in _FOLLOWED and node.input[0] in origin:
             origin[node.output[0]] = origin[node.input[0]]
         elif node.op_type == "Gather" and node.input[0] in tables and node.input[1] in origin:
@@ -145,7 +173,7 @@ def index_limits(model: onnx.ModelProto) -> dict[str, int]:
 
 
 def name_nodes(model: onnx.ModelProto) -> dict[str, str]:
-    """Give every node a name of its own; returns operator names, `node/type`, by node."""
+    """Give every node a unique name; return operator names, `node/type`, by node."""
     named: dict[str, str] = {}
     for index, node in enumerate(model.graph.node):
         if not node.name or node.name in named:
@@ -155,22 +183,26 @@ def name_nodes(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def serialize(model: onnx.ModelProto, text: str) -> bytes:
-    """The model's bytes, the same for the same model."""
+    """Return the model's bytes, the same for the same model."""
     try:
         data: bytes = model.SerializeToString(deterministic=True)
     except (ValueError, EncodeError) as e:
         raise ImportModelError(
-            msg("'{text}' is over 2 GiB, more than one ONNX file can hold", text=text)
+            msg(
+                "'{text}' is over 2 GiB, more than one ONNX file can hold; save it with external "
+                "data",
+                text=text,
+            )
         ) from e
     return data
 
 
 def run_reference(
-    data: bytes, arrays: Mapping[str, Array], text: str
+    file: Path, arrays: Mapping[str, Array], text: str
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
-    """Outputs of ONNX Runtime with every graph optimisation off, and what to note about them.
+    """Return outputs of ONNX Runtime with every graph optimisation off, and remarks about them.
 
-    Where it has no kernel for an operator's type, ONNX's own evaluator in numpy stands in.
+    If it has no kernel for an operator's type, ONNX's own evaluator in numpy is used.
     """
     import onnxruntime as ort
 
@@ -179,11 +211,11 @@ def run_reference(
     options.log_severity_level = 3
     notes: tuple[str, ...] = ()
     try:
-        session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
         names = [output.name for output in session.get_outputs()]
         outputs = dict(zip(names, session.run(names, dict(arrays)), strict=True))
     except ort.capi.onnxruntime_pybind11_state.NotImplemented as e:
-        outputs = _evaluate(data, arrays, text)
+        outputs = _evaluate(file, arrays, text)
         notes = (msg("verified by ONNX's own evaluator: {reason}", reason=one_line(e)),)
     except Exception as e:  # onnxruntime has a dozen error classes without a common base
         raise ImportModelError(
@@ -202,13 +234,13 @@ def run_reference(
     return outputs, notes
 
 
-def _evaluate(data: bytes, arrays: Mapping[str, Array], text: str) -> dict[str, Array]:
+def _evaluate(file: Path, arrays: Mapping[str, Array], text: str) -> dict[str, Array]:
     from onnx.reference import ReferenceEvaluator
 
     try:
-        evaluator = ReferenceEvaluator(onnx.load_from_string(data))
+        evaluator = ReferenceEvaluator(onnx.load(file))
         return dict(zip(evaluator.output_names, evaluator.run(None, dict(arrays)), strict=True))
-    except Exception as e:  # it raises whatever numpy and each operator's code do
+    except Exception as e:  # it raises any error of numpy and of the operators' code
         raise ImportModelError(
             msg(
                 "'{text}' runs neither in ONNX Runtime nor in ONNX's evaluator ({reason})",
@@ -224,7 +256,7 @@ def _dims(value: Any) -> list[int | str]:
         raise ImportModelError(
             msg("input '{name}' is not a numeric tensor; remove it from the graph", name=value.name)
         )
-    return [  # a dimension without a name gets one of its own
+    return [  # a dimension without a name gets a unique one
         dim.dim_value
         if dim.HasField("dim_value") and dim.dim_value > 0
         else dim.dim_param or f"{value.name}.{axis}"
@@ -233,7 +265,7 @@ def _dims(value: Any) -> list[int | str]:
 
 
 def _forget_anonymous(graph: onnx.GraphProto) -> None:
-    """Exporters write `?` for sizes that they do not know: two of them are not one symbol."""
+    """Clear sizes that exporters write as `?`: two of them are not one symbol."""
     for value in (*graph.input, *graph.output, *graph.value_info):
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param and not re.search(r"\w", dim.dim_param):
@@ -241,7 +273,7 @@ def _forget_anonymous(graph: onnx.GraphProto) -> None:
 
 
 def _reshape(model: onnx.ModelProto, dims: dict[str, list[int | str]], misfit: Text) -> None:
-    """Infer all shapes again from other input shapes; refused where a node forbids them."""
+    """Infer all shapes again from other input shapes; raise if a node forbids them."""
     graph = model.graph
     del graph.value_info[:]
     for value in graph.output:
@@ -263,7 +295,7 @@ def _reshape(model: onnx.ModelProto, dims: dict[str, list[int | str]], misfit: T
 def _match(
     name: str, dims: list[int | str], shape: Shape, symbols: dict[str, int], changes: bool
 ) -> Iterator[Text]:
-    """Bind symbols to sizes; gives what to say of fixed sizes that change, if they may."""
+    """Bind symbols to sizes; yield remarks about fixed sizes that change, if they may."""
     pattern = "x".join(map(str, dims)) or "scalar"
     misfit = msg(
         "input '{name}' is {pattern} in the file; {shape} does not fit",
@@ -327,12 +359,14 @@ def _fix(model: onnx.ModelProto, dims: dict[str, list[int | str]], symbols: dict
         make_dim_param_fixed(model.graph, symbol, size)
     for value in model.graph.input:
         make_input_shape_fixed(model.graph, value.name, _fixed(dims[value.name]))
+    taken = outside_weights.take_out(model.graph)  # a check there would look for their files
     try:
         fix_output_shapes(model)
     except Exception as e:  # shape inference raises RuntimeError or InferenceError by version
         raise ImportModelError(
             msg("shapes do not fit together: {reason}; check --shapes", reason=one_line(e))
         ) from e
+    outside_weights.put_back(model.graph, taken)
 
 
 def _fixed(dims: list[int | str]) -> Shape:

@@ -10,12 +10,12 @@ import onnx
 from tvmscope.core.vision import PictureTask, Preprocess, Vision
 
 _LETTERBOX = Preprocess(fit="letterbox", scale=1 / 255)
-"""What every Ultralytics detector is trained with; its exports carry a `stride`."""
+"""The preprocessing of every Ultralytics detector; its exports have a `stride`."""
 _TASKS: dict[str, PictureTask] = {"detect": "detect", "classify": "classify"}
 
 
 def vision_of_onnx(model: onnx.ModelProto) -> Vision | None:
-    """From the `names`, `task` and `stride` that exporters write; None where there are no names."""
+    """Read the `names`, `task` and `stride` that exporters write; None if there are no names."""
     about = {entry.key: entry.value for entry in model.metadata_props}
     names = _names(about.get("names", ""))
     if not names:
@@ -29,11 +29,11 @@ def vision_of_onnx(model: onnx.ModelProto) -> Vision | None:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """`{0: 'person', 1: 'car'}` or `['person', 'car']`, as Python or JSON writes it."""
+    """Parse `{0: 'person', 1: 'car'}` or `['person', 'car']`, in Python or JSON syntax."""
     try:
         data: Any = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return ()  # foreign text: a file without usable names is still a good model
+        return ()  # foreign text: a file without usable names is still a valid model
     if isinstance(data, dict):
         try:
             data = [data[key] for key in sorted(data, key=int)]

@@ -10,14 +10,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 _PASSES, _BATCH = 2, 4
 _BIAS = 0.5
-"""Batch-norm bias. With 0, each ReLU cuts half of what it gets and a deep random network amplifies
+"""The batch-norm bias. With 0, each ReLU cuts half of its input and a deep random network amplifies
 rounding: ResNet-50 in float16 is off by 3 % of its largest output; with 0.5, by 0.15 %."""
 
 
 def make_alive(module: nn.Module, *example: torch.Tensor, seed: int) -> None:
     """Fill zero heads, and set batch-norm statistics to those of a seeded batch, in place.
 
-    Untouched, torchvision's vit_b_16 gives exactly 0 (zero head) and mobilenet_v2 about 3e-9
+    Unchanged, torchvision's vit_b_16 gives exactly 0 (zero head) and mobilenet_v2 about 3e-9
     (activations shrink layer by layer under mean 0, variance 1): nothing could be verified.
     """
     fill_zero_weights(module, seed)
@@ -25,7 +25,7 @@ def make_alive(module: nn.Module, *example: torch.Tensor, seed: int) -> None:
 
 
 def fill_zero_weights(module: nn.Module, seed: int) -> None:
-    """Linear and convolution weights that are all zero become normal with variance 1 / fan-in."""
+    """Set linear and convolution weights that are all zero to normal ones, variance 1 / fan-in."""
     generator = torch.Generator().manual_seed(seed)
     for layer in module.modules():
         if isinstance(layer, nn.Linear | nn.modules.conv._ConvNd):
@@ -39,7 +39,7 @@ def fill_zero_weights(module: nn.Module, seed: int) -> None:
 def calibrate_batch_norm(module: nn.Module, example: tuple[Any, ...], seed: int) -> None:
     """Run seeded batches with only the batch-norm layers in training mode.
 
-    On one thread: sums must not depend on the thread count, or a worker could not rebuild the
+    One thread is used: sums must not depend on the thread count, or a worker could not rebuild the
     same weights.
     """
     norms = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]

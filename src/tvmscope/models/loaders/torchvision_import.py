@@ -1,9 +1,9 @@
 """Makes `import torchvision` work where its compiled operators cannot be loaded.
 
 A CUDA-built torchvision beside a CPU build of torch fails at import because it registers meta
-kernels for operators that its library would have declared. The models need none of them, so the
-missing schemas are declared instead. `transformers` imports torchvision on its own: call
-`make_importable` before it, and before any user code.
+kernels for operators that its library would have declared. The missing schemas are declared
+instead, and `nms` gets a kernel in PyTorch, as detection models use it. `transformers` imports
+torchvision on its own: call `make_importable` before it, and before any user code.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvmscope.errors import BackendUnavailable, one_line
 from tvmscope.messages import msg
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _SCHEMA = "{}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
@@ -35,16 +38,34 @@ def make_importable() -> Any:
         try:
             torch.ops.load_library(str(compiled))
             return None
-        except OSError:  # built for another torch: what this module is for
+        except OSError:  # built for another torch: the case of this module
             continue
     library = torch.library.Library("torchvision", "DEF")
     for name in ("nms", "qnms"):
         library.define(_SCHEMA.format(name))
+    library.impl("nms", _nms, "CPU")
     return library
 
 
+def _nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
+    """The boxes that no better one overlaps by more than the threshold, best first."""
+    import torch
+
+    areas = (dets[:, 2] - dets[:, 0]) * (dets[:, 3] - dets[:, 1])
+    order, kept = torch.argsort(scores, descending=True, stable=True), list[int]()
+    while len(order):
+        best, others = order[0], order[1:]
+        kept.append(int(best))
+        low = torch.maximum(dets[best, :2], dets[others, :2])
+        high = torch.minimum(dets[best, 2:], dets[others, 2:])
+        shared = (high - low).clamp(min=0).prod(1)
+        overlap = shared / (areas[best] + areas[others] - shared)
+        order = others[~(overlap.double() > iou_threshold)]  # as the compiled one compares
+    return torch.tensor(kept, dtype=torch.int64)
+
+
 def import_torchvision() -> ModuleType:
-    """The torchvision package, with the shim in place."""
+    """Return the torchvision package, with the shim in place."""
     make_importable()
     try:
         import torchvision

@@ -16,6 +16,7 @@ from tvmscope.errors import UsageError, one_line
 from tvmscope.messages import Text, did_you_mean, msg
 from tvmscope.models.api import TorchModel, random_note
 from tvmscope.models.download import TIMEOUT_S, reachable
+from tvmscope.models.loaders import torchvision_detection
 from tvmscope.models.loaders.random_weights import make_alive
 from tvmscope.models.loaders.torchvision_import import import_torchvision
 
@@ -23,7 +24,7 @@ _FRAMES = 16  # the clip length of torchvision's video models
 
 
 def load(name: str, options: LoadOptions) -> TorchModel:
-    """A model by torchvision's name; random weights where its own cannot be downloaded."""
+    """Load a model by torchvision's name; with random weights if its own cannot be downloaded."""
     models: Any = import_torchvision().models
     names = models.list_models()
     if name not in names:
@@ -32,7 +33,7 @@ def load(name: str, options: LoadOptions) -> TorchModel:
             msg("torchvision has no model '{name}'{hint}", name=name, hint=did_you_mean(close))
         )
     family = models.get_model_builder(name).__module__.split(".")[2]
-    if family in ("detection", "optical_flow"):
+    if family == "optical_flow":
         raise UsageError(
             msg(
                 "torchvision:{name} takes more than one image tensor; write a function that "
@@ -42,6 +43,8 @@ def load(name: str, options: LoadOptions) -> TorchModel:
         )
     weights = models.get_model_weights(name).DEFAULT
     torch.manual_seed(options.seed)
+    if family == "detection":
+        return _load_detector(name, weights, options)
     module = models.get_model(name, weights=None, **_settings(name, family)).eval()
     example = torch.randn(
         _shape(weights, family), generator=torch.Generator().manual_seed(options.seed)
@@ -57,8 +60,23 @@ def load(name: str, options: LoadOptions) -> TorchModel:
     )
 
 
+def _load_detector(name: str, weights: Any, options: LoadOptions) -> TorchModel:
+    shape = (1, 3, torchvision_detection.SIDE, torchvision_detection.SIDE)
+    example = torch.rand(shape, generator=torch.Generator().manual_seed(options.seed))
+    module = torchvision_detection.build(name, random=False)
+    reason = _load_weights(module.model, weights, options)
+    if reason is None:
+        return TorchModel(module=module, args=(example,), weights="pretrained")
+    torch.manual_seed(options.seed)
+    module = torchvision_detection.build(name, random=True)
+    make_alive(module, example, seed=options.seed)
+    return TorchModel(
+        module=module, args=(example,), weights="random", notes=(random_note(reason),)
+    )
+
+
 def _vision(weights: Any) -> Vision | None:
-    """How the published weights were evaluated: resize the shorter side, cut the middle out."""
+    """Return how the published weights were evaluated: resize the shorter side, crop the centre."""
     how = weights.transforms()
     if not hasattr(how, "resize_size"):
         return None
@@ -75,7 +93,7 @@ def _vision(weights: Any) -> Vision | None:
 
 def _settings(name: str, family: str) -> dict[str, bool | None]:
     if family == "segmentation":
-        return {"weights_backbone": None}  # or it downloads those of its backbone
+        return {"weights_backbone": None}  # otherwise it downloads those of its backbone
     # these two warn that their default initialisation is slow
     return {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
 
@@ -87,7 +105,7 @@ def _shape(weights: Any, family: str) -> tuple[int, ...]:
 
 
 def _load_weights(module: torch.nn.Module, weights: Any, options: LoadOptions) -> Text | None:
-    """Load the published weights; else say why not."""
+    """Load the published weights; otherwise return the reason."""
     cached = Path(torch.hub.get_dir(), "checkpoints", Path(urlsplit(weights.url).path).name)
     if not cached.exists():
         if options.offline:
@@ -95,7 +113,7 @@ def _load_weights(module: torch.nn.Module, weights: Any, options: LoadOptions) -
         if not reachable(weights.url):
             return msg("the download server was not reached")
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(TIMEOUT_S)  # torch.hub downloads without a timeout of its own
+    socket.setdefaulttimeout(TIMEOUT_S)  # torch.hub downloads without a timeout
     try:
         module.load_state_dict(weights.get_state_dict(progress=False, check_hash=True))
     except (OSError, RuntimeError) as e:  # RuntimeError: the hash, or keys that do not fit

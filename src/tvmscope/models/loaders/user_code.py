@@ -42,7 +42,7 @@ def load_pickled(source: Source, options: LoadOptions) -> TorchModel:
 
 
 def load_exported(source: Source, options: LoadOptions) -> TorchModel:
-    """A program saved by torch.export.save, with the example inputs that it carries."""
+    """Load a program saved by torch.export.save, with the example inputs that it contains."""
     try:
         program = torch.export.load(source.ref)
     except Exception as e:  # a damaged archive raises anything from KeyError to RuntimeError
@@ -88,7 +88,7 @@ def pickle_module(module: nn.Module, inputs: Any, path: Path) -> None:
 
 
 def seed_everything(seed: int) -> None:
-    """The generators that user code may draw from."""
+    """Seed the generators that user code may use."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
@@ -138,7 +138,7 @@ def _execute(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UsageError(msg("'{path}' is not a Python file", path=path.name))
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickles look their module up by name
+    sys.modules[name] = module  # dataclasses and pickles look up their module by name
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))  # the file may import its neighbours
     spec.loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""Tables for the terminal."""
+"""Renders tables for the terminal."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rich.text import Text
 
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.sections import ablation, view
 from tvmscope.report.sections import summary as _summary
 from tvmscope.report.sections.view import ResultLine
 from tvmscope.report.terminal import explain
-from tvmscope.units import format_s
 
 _STYLES = {
     "faster": "green",
@@ -44,14 +44,14 @@ _STEPS = (
     (8, ("mean",)),
     *((0, ("mean", "bar", "memory", "interval", "error")[:n]) for n in range(2, 6)),
 )
-"""What is dropped on a narrow terminal, step by step: the bar's width, then whole columns."""
+"""The reductions for a narrow terminal, step by step: the bar's width, then whole columns."""
 TEXT_WIDTH = 120
 _FINDINGS = 3
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A horizontal bar, in eighths of a character where the terminal can show them."""
+    """A horizontal bar, in eighths of a character if the terminal can show them."""
 
     fraction: float
     width: int
@@ -80,7 +80,7 @@ class Column:
 
 @dataclass(frozen=True)
 class SessionView:
-    """One session: header, table, what went wrong, warnings, environment."""
+    """One session: header, table, failures, warnings, environment."""
 
     session: Session
     percentiles: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ class SessionView:
         yield Text(clean(view.environment(session), 600), style="dim")
 
     def _table(self, rows: list[ResultLine], console: Console, options: ConsoleOptions) -> Table:
-        """As many columns as fit; names and medians always stay."""
+        """Return as many columns as fit; names and medians always stay."""
         unbounded = options.update(max_width=10_000)
         for bar_width, dropped in _STEPS:
             columns = self._columns(rows, bar_width)
@@ -165,7 +165,7 @@ def _versus(row: ResultLine) -> Text:
 
 
 def _trouble(rows: Sequence[ResultLine], *, several: bool) -> Iterator[Text]:
-    """The rows that are not in the table, each with its reason."""
+    """Yield the rows that are not in the table, each with its reason."""
     for row in rows:
         status = row.result.status
         line = Text(f"  {row.name}")
@@ -178,7 +178,7 @@ def _trouble(rows: Sequence[ResultLine], *, several: bool) -> Iterator[Text]:
 
 
 def _findings(session: Session) -> Iterator[Text]:
-    """The findings that are worth most, in a line each."""
+    """Yield the most valuable findings, in a line each."""
     found = [f for f in session.findings if f.severity != "info"]
     for finding in found[:_FINDINGS]:
         line = Text("→ ", style="cyan").append(clean(finding.title, 100))
@@ -198,7 +198,7 @@ def _remarks(session: Session) -> Iterator[Text]:
 
 
 def summary(sessions: Sequence[Session]) -> RenderableType:
-    """One row per model: how it went, the fastest backend, tvmscope against its best peer."""
+    """Return one row per model: its outcome, its fastest backend, tvmscope and its best peer."""
     lines = [_summary.summarize(s) for s in sessions]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in (_("model"), _("status"), _("tvmscope"), _("fastest"), _("against the best peer")):
@@ -217,12 +217,12 @@ def summary(sessions: Sequence[Session]) -> RenderableType:
 
 
 def render(session: Session, percentiles: tuple[str, ...] = ()) -> RenderableType:
-    """A session as something rich can print."""
+    """Return a session that rich can print."""
     return SessionView(session, percentiles)
 
 
 def render_all(sessions: Sequence[Session], percentiles: tuple[str, ...] = ()) -> RenderableType:
-    """Every session, and their summary when there are several."""
+    """Return every session, and their summary if there are several."""
     views: list[RenderableType] = []
     for session in sessions:
         views += [render(session, percentiles), Text("")]
@@ -230,7 +230,7 @@ def render_all(sessions: Sequence[Session], percentiles: tuple[str, ...] = ()) -
 
 
 def to_text(sessions: Sequence[Session], width: int = TEXT_WIDTH) -> str:
-    """The same without colours, at a fixed width."""
+    """Return the same without colours, at a fixed width."""
     stream = StringIO()
     console = Console(file=stream, width=width, color_system=None, force_terminal=False)
     console.print(render_all(sessions))
@@ -241,7 +241,7 @@ RENDERER = Renderer("console", ".txt", to_text)
 
 
 def fraction(value_s: float, rows: Iterable[ResultLine]) -> float:
-    """A bar's length in 0..1: proportional to time, logarithmic for very unlike rows."""
+    """Return a bar's length in 0..1: proportional to time, logarithmic for very different rows."""
     times = [r.median_s for r in rows if r.median_s]
     low, high = min(times), max(times)
     if is_log(times):

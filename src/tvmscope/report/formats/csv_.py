@@ -1,4 +1,4 @@
-"""A table for spreadsheets: one line per result, statistics and comparison beside it."""
+"""Writes a table for spreadsheets: one line per result, with statistics and comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvmscope.report.sections.view import ResultLine
 
 
 def render(sessions: Sequence[Session]) -> str:
-    """Times are seconds, sizes bytes; what is not known is an empty cell."""
+    """Render the table; times are seconds, sizes bytes; an unknown value is an empty cell."""
     lines = [
         _line(session, row)
         for session in sessions
@@ -25,7 +25,7 @@ def render(sessions: Sequence[Session]) -> str:
 
 
 def files(sessions: Sequence[Session], name: str) -> dict[str, str]:
-    """The table as `name`; beside it the kernels, where there are profiles."""
+    """Return the table as `name`, and a second one of the kernels if there are profiles."""
     found = {name: render(sessions)}
     if any(session.profiles for session in sessions):
         found[f"{name.removesuffix('.csv')}-kernels.csv"] = _kernels(sessions)
@@ -33,7 +33,7 @@ def files(sessions: Sequence[Session], name: str) -> dict[str, str]:
 
 
 def _kernels(sessions: Sequence[Session]) -> str:
-    """One line per kernel of every profile."""
+    """Return one line per kernel of every profile."""
     head = ["model", "backend", "target", "kernel", "source_ops", "kind"]
     head += ["calls", "total_s", "flops", "bytes"]
     lines = [
@@ -77,7 +77,7 @@ def _table(head: list[str], lines: list[list[Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Foreign text in one line; a spreadsheet must not take it for a formula."""
+    """Return foreign text in one line; a spreadsheet must not treat it as a formula."""
     if not isinstance(value, str):
         return "" if value is None else value
     text = plain(value)

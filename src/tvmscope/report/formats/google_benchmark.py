@@ -1,7 +1,7 @@
-"""The JSON of google-benchmark, for its compare.py and for dashboards that read it.
+"""Writes the JSON of google-benchmark, for its compare.py and for dashboards that read it.
 
-A round is a repetition, its time the mean of its runs. Sessions hold wall times only; readers of
-the format insist on `cpu_time`, so it repeats the wall time, and the context says so.
+A round is a repetition, its time the mean of its runs. Sessions have wall times only; readers of
+the format require `cpu_time`, so it repeats the wall time, and the context says so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AGGREGATES: dict[str, Callable[[list[float]], float]] = {
 
 
 def render(sessions: Sequence[Session]) -> str:
-    """One document; several models differ in the names of their benchmarks."""
+    """Render one document; several models differ in the names of their benchmarks."""
     rows = [(session, result) for session in sessions for result in session.results]
     entries = [e for family, row in enumerate(rows) for e in _family(family, *row)]
     document = {"context": _context(sessions[0]), "benchmarks": entries}
@@ -62,7 +62,7 @@ def _family(number: int, session: Session, result: Result) -> Iterator[dict[str,
         "threads": task.threads,
     }
     if result.status != "ok" or measurement is None or not rounds:
-        # A wrong result has a time, but not one that anything may be compared with.
+        # A wrong result has a time, but nothing may be compared with it.
         reason = result.reason or result.status
         yield entry | {"error_occurred": True, "error_message": plain(reason)}
         return

@@ -1,4 +1,4 @@
-"""One self-contained page: works offline, loads nothing, and runs no script but its own.
+"""Writes one self-contained page: it works offline, loads nothing, and runs no script but its own.
 
 The page's security policy names its scripts by their hashes, so that a name from a model could not
 run one even if it got past the templates' escaping.
@@ -17,15 +17,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tvmscope.core.session import Session
 from tvmscope.messages import _, language, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean
 from tvmscope.report.renderers import Renderer
 from tvmscope.report.sections import charts, summary, view
 from tvmscope.report.sections.page import Part
-from tvmscope.units import format_s
 
 
 def render(sessions: Sequence[Session]) -> str:
-    """A page with every session, and their summary first when there are several."""
+    """Return a page with every session, and first their summary if there are several."""
     parts = [Part(session, f"m{number}") for number, session in enumerate(sessions, 1)]
     figures = [figure for part in parts for figure in part.figures]
     environment = templates()
@@ -48,7 +48,7 @@ def render(sessions: Sequence[Session]) -> str:
 
 @cache
 def templates() -> Environment:
-    """The templates, which escape whatever they are given."""
+    """Return the templates, which escape all values."""
     environment = Environment(
         loader=PackageLoader("tvmscope.report"),
         autoescape=True,
@@ -59,8 +59,8 @@ def templates() -> Environment:
     )
     # the extension adds this method
     environment.install_gettext_callables(_, plural, newstyle=True)  # type: ignore[attr-defined]
-    # In a template `_` makes its text trusted HTML: a value that comes from a session, even where
-    # it should be a word of the vocabulary, goes through `word` instead.
+    # In a template `_` makes its text trusted HTML: a value that comes from a session, even if it
+    # should be a word of the vocabulary, goes through `word` instead.
     environment.globals["language"] = language
     filters = {"clean": clean, "seconds": format_s, "word": lambda text: clean(_(text), 20)}
     environment.filters |= filters
@@ -68,18 +68,18 @@ def templates() -> Environment:
 
 
 def _plotly() -> bytes:
-    """The drawing library, as the plotly package ships it."""
+    """Return the drawing library of the plotly package."""
     return resources.files("plotly").joinpath("package_data/plotly.min.js").read_bytes()
 
 
 @cache
 def _packed(library: bytes) -> bytes:
-    """Less than a third of its size; browsers can unpack it themselves."""
+    """Compress it to less than a third of its size; browsers can unpack it themselves."""
     return gzip.compress(library, 9, mtime=0)
 
 
 def script_hash(script: str) -> str:
-    """What the page's policy allows a script by."""
+    """Return the hash by which the page's policy allows a script."""
     return _hash(script.encode())
 
 

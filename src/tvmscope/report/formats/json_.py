@@ -1,4 +1,4 @@
-"""Machine output: the documented JSON form, described by session.schema.json beside this file."""
+"""Writes machine output: the documented JSON form, described by session.schema.json."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tvmscope.report.renderers import Renderer
 
 
 def render(sessions: Sequence[Session]) -> str:
-    """One session is an object, several are an array; times are seconds, unknown is null."""
+    """Render one session as an object, several as an array; times are seconds, unknown is null."""
     data = [to_json(session) for session in sessions]
     return json.dumps(data[0] if len(data) == 1 else data, indent=1, allow_nan=False) + "\n"
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of one session."""
+    """Return the JSON Schema of one session."""
     file = resources.files("tvmscope.report").joinpath("session.schema.json")
     data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return data
 
 
 def times(sessions: Sequence[Session]) -> str:
-    """Only the raw times, one object per sample in the order they were taken, for plotting."""
+    """Return only the raw times, one object per sample in order of measurement, for plotting."""
     rows = [
         {
             "model": session.model.name,
@@ -46,7 +46,7 @@ def times(sessions: Sequence[Session]) -> str:
 
 
 def profiles(session: Session) -> str:
-    """Only the profiles, as they stand in a session."""
+    """Return only the profiles, as in a session."""
     return json.dumps(to_json(session)["profiles"], indent=1, allow_nan=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""A Markdown document, for issues and pull requests."""
+"""Writes a Markdown document, for issues and pull requests."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tvmscope.report.sections.markdown_parts import bold, explained, table
 from tvmscope.report.sections.view import ResultLine
 
 Pictures = Sequence[tuple[str, str]]
-"""Titles and paths."""
+"""Titles and paths of images."""
 
 
 def render(sessions: Sequence[Session], pictures: Sequence[Pictures] = ()) -> str:
-    """Every session, and their summary first when there are several."""
+    """Render every session, and first their summary if there are several."""
     blocks = list(_overview(sessions)) if len(sessions) > 1 else []
     for number, session in enumerate(sessions):
         blocks += _session(session, pictures[number] if pictures else ())
@@ -27,7 +27,7 @@ def render(sessions: Sequence[Session], pictures: Sequence[Pictures] = ()) -> st
 
 
 def files(sessions: Sequence[Session], name: str) -> dict[str, str]:
-    """The document as `name`, with its images in `figures/`."""
+    """Return the document as `name`, with its images in `figures/`."""
     titles = {
         "backends": _("Backends"),
         "waterfall": _("Where the gap comes from"),
@@ -47,7 +47,7 @@ def files(sessions: Sequence[Session], name: str) -> dict[str, str]:
 
 
 def _plain(name: str) -> str:
-    """A file's stem without characters that a link in Markdown minds."""
+    """Return a file's stem without characters that have a meaning in a Markdown link."""
     return re.sub(r"[^\w.-]+", "_", name.rpartition(".")[0] or name)
 
 
@@ -73,7 +73,7 @@ def _session(session: Session, pictures: Pictures) -> Iterator[str]:
 
 
 def _columns(rows: Sequence[ResultLine]) -> Iterator[tuple[str, list[str]]]:
-    """Titles and cells of a session's table."""
+    """Yield titles and cells of a session's table."""
     yield _("backend"), [bold(escape(row.name), row.is_own) for row in rows]
     yield _("target"), [escape(row.result.task.target, NAME_LIMIT) for row in rows]
     yield _("median"), [row.median for row in rows]

@@ -1,8 +1,8 @@
-"""Node data for Google's Model Explorer: our time of every source operator.
+"""Writes node data for Google's Model Explorer: our time of every source operator.
 
 Nodes are matched by name. ONNX graphs have the names that tvmscope keeps; a torch model's operators
-are module paths, which match where the viewer's graph names its nodes so. A kernel that computes
-several operators shows its whole time at each of them, so the viewer's sums are switched off.
+are module paths, which match if the viewer's graph uses them as node names. A kernel that computes
+several operators shows its whole time at each of them, so the viewer's sums are disabled.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _GRADIENT = (
 
 
 def render(sessions: Sequence[Session]) -> str:
-    """One model's data fits whatever graph is open; those of several models are keyed by name."""
+    """Render one model's data for any open graph; those of several models are keyed by name."""
     graphs = {session.model.name: _graph(session) for session in sessions}
     document = graphs if len(sessions) > 1 else graphs[sessions[0].model.name]
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def _graph(session: Session) -> dict[str, Any]:
-    """Milliseconds per source operator in the first profile, which is ours where there is one."""
+    """Return milliseconds per source operator in the first profile (ours, if there is one)."""
     if not session.profiles:
         raise UsageError(
             msg(

@@ -1,4 +1,4 @@
-"""A small session file for mail, issues and repositories; `tvmscope report` reads it again."""
+"""Writes a small session file for mail, issues and repositories; `tvmscope report` reads it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmscope.report.slim import slim
 
 
 def render(sessions: Sequence[Session]) -> str:
-    """One session, without spaces; the file is compressed."""
+    """Render one session, without spaces; the file is compressed."""
     if len(sessions) != 1:
         raise UsageError(
             msg(

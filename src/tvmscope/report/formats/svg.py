@@ -1,4 +1,4 @@
-"""The console's table as an image, for READMEs and slides."""
+"""Writes the console's table as an image, for READMEs and slides."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tvmscope.report.renderers import Renderer
 
 WIDTH = 118
 _WEB_FONT = re.compile(r"@font-face\s*\{[^}]*\}\s*")
-"""rich asks for its font from the network; an image must look the same without."""
+"""rich loads its font from the network; an image must look the same without it."""
 
 
 def to_svg(sessions: Sequence[Session]) -> str:
-    """One SVG document with everything that the console would show."""
+    """Return one SVG document with everything that the console would show."""
     console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True)
     console.print(render_all(sessions))
     return _WEB_FONT.sub("", console.export_svg(title="tvmscope"))

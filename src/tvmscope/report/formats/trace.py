@@ -1,8 +1,8 @@
-"""A trace for Perfetto (ui.perfetto.dev) and chrome://tracing: a process per backend.
+"""Writes a trace for Perfetto (ui.perfetto.dev) and chrome://tracing: a process per backend.
 
-A session knows how long each kernel takes in one run, not when it starts. So kernels are laid end
-to end in the profile's order, one slice for all calls of a kernel, and the trace says so. The
-measured runs stand beside them, end to end too.
+A session knows how long each kernel takes in one run, not when it starts. Therefore kernels are
+placed end to end in the profile's order, one slice for all calls of a kernel, and the trace says
+so. The measured runs are beside them, also end to end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Event = dict[str, Any]
 
 
 def render(sessions: Sequence[Session]) -> str:
-    """Trace Event Format: times in microseconds."""
+    """Render in the Trace Event Format; times are microseconds."""
     tracks = [track for session in sessions for track in _tracks(session)]
     document = {
         "traceEvents": [e for pid, track in enumerate(tracks, 1) for e in _process(pid, *track)],
@@ -32,7 +32,7 @@ def render(sessions: Sequence[Session]) -> str:
 
 
 def _tracks(session: Session) -> Iterator[tuple[str, Measurement | None, Profile | None]]:
-    """Every row that was timed or profiled; a profile may stand alone."""
+    """Yield every row that was timed or profiled; a profile may have no timing."""
     profiles = {p.key: p for p in session.profiles}
     timed = {
         r.key: r.measurement

@@ -1,4 +1,4 @@
-"""What each optimisation is worth, as a table for the terminal and for Markdown."""
+"""Renders the worth of each optimisation, as a table for the terminal and for Markdown."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rich.text import Text
 from tvmscope.analysis.ablation import Effect, effects
 from tvmscope.core.session import Session
 from tvmscope.messages import _, marked
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.escape import markdown as escape
 from tvmscope.report.sections import markdown_parts
-from tvmscope.units import format_s
 
 _STYLES = {"helps": "green", "hurts": "bold red", "undecided": "yellow"}
 _TITLES = {
@@ -33,7 +33,7 @@ NUMBERS = range(1, 4)
 
 @dataclass(frozen=True)
 class Block:
-    """The effects of one direction: a table, and lines about what has no number."""
+    """The effects of one direction: a table, and lines about effects without a number."""
 
     title: str
     rows: tuple[tuple[Effect, tuple[str, ...]], ...]
@@ -41,7 +41,7 @@ class Block:
 
 
 def blocks(session: Session) -> list[Block]:
-    """All effects of an ablation as text; empty for other sessions."""
+    """Return all effects of an ablation as text; empty for other sessions."""
     found, every = [], effects(session)
     for direction, title in _TITLES.items():
         mine = [e for e in every if e.direction == direction]
@@ -57,12 +57,12 @@ def blocks(session: Session) -> list[Block]:
 
 
 def render(session: Session) -> RenderableType:
-    """All effects for the terminal; nothing where there are none."""
+    """Render all effects for the terminal; nothing if there are none."""
     return Group(*(part for block in blocks(session) for part in _drawn(block)))
 
 
 def markdown(session: Session) -> Iterator[str]:
-    """The same for a Markdown document."""
+    """Yield the same for a Markdown document."""
     for block in blocks(session):
         yield f"### {escape(block.title)}"
         if block.rows:

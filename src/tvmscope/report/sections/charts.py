@@ -12,22 +12,22 @@ from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import view
-from tvmscope.units import format_s
 
 TOP_KERNELS = 20
 TOP_GROUPS = 25
 MOST_BARS = 12
-"""Operator bars of a waterfall; the smaller ones become one bar, so that the figure stays
+"""Operator bars of a waterfall; the smaller ones are merged into one bar, so that the figure stays
 readable."""
 LABEL_LIMIT = 34
 STRAY = 0.25
-"""Plain runs of the same code in two processes differ by less on a machine that is left alone."""
+"""Plain runs of the same code in two processes differ by less on an undisturbed machine."""
 
 
 def si(value: float | None, unit: str) -> str:
-    """`1.24 GFLOP/s`; a dash where it is not known."""
+    """Format `1.24 GFLOP/s`; a dash if it is not known."""
     if value is None:
         return "-"
     scales = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -36,7 +36,7 @@ def si(value: float | None, unit: str) -> str:
 
 
 def device_line(profile: Profile) -> str:
-    """How a GPU spent the profiled run, in words; empty where its clock was not read."""
+    """Describe how a GPU spent the profiled run; empty if its clock was not read."""
     times = profile.device
     if times is None:
         return ""
@@ -55,14 +55,14 @@ def device_line(profile: Profile) -> str:
 
 
 def signed(seconds: float) -> str:
-    """`+1.20 ms` or `−1.20 ms`."""
-    if abs(seconds) < 0.5e-9:  # what is left of a difference of floats
+    """Format `+1.20 ms` or `−1.20 ms`."""
+    if abs(seconds) < 0.5e-9:  # the rounding error of a difference of floats
         return "0"
     return ("−" if seconds < 0 else "+") + format_s(abs(seconds))
 
 
 def percent(share: float | None) -> str:
-    """`12 %`, with a decimal below ten."""
+    """Format `12 %`, with a decimal below ten."""
     if share is None:
         return "-"
     return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
@@ -74,7 +74,7 @@ class KernelRow:
 
     kernel: KernelTime
     share: float
-    """Of the run without the profiler."""
+    """The share of the run without the profiler."""
     point: Point | None
 
     @property
@@ -92,18 +92,18 @@ class KernelRow:
 
     @property
     def roof(self) -> str:
-        """`62 % of memory`, or what keeps us from saying so."""
+        """`62 % of memory`, or a dash if it is unknown."""
         return "-" if self.point is None else percent(self.point.share)
 
     @property
     def bound(self) -> str:
-        """What limits it, in a word."""
+        """The limit of the kernel, in a word."""
         words = {"compute": _("arithmetic"), "memory": _("memory"), "neither": _("neither")}
         return "" if self.point is None else words[self.point.bound]
 
 
 def operators(names: Iterable[str], most: int = 3) -> str:
-    """Source operators in one line, the first few of many."""
+    """Return source operators in one line, the first few of many."""
     found = [clean(name, 80) for name in names]
     more = len(found) - most
     tail = plural(" and {n} more", " and {n} more", more).format(n=more) if more > 0 else ""
@@ -111,14 +111,14 @@ def operators(names: Iterable[str], most: int = 3) -> str:
 
 
 def own_first(session: Session) -> list[Profile]:
-    """The profiles, ours before the others."""
+    """Return the profiles, ours before the others."""
     return sorted(session.profiles, key=lambda p: not p.key.is_ours)
 
 
 def kernel_rows(session: Session, profile: Profile) -> list[KernelRow]:
-    """Every kernel of a profile, the longest first."""
-    # Of this profile alone: another target's may have the same backend and kernel names. A kernel
-    # that is called for several operators has a row for each, told apart by its time.
+    """Return every kernel of a profile, the longest first."""
+    # Of this profile alone: another target may have the same backend and kernel names. A kernel
+    # that is called for several operators has a row for each, distinguished by its time.
     mine = points(replace(session, profiles=(profile,)))
     found = {(p.kernel, p.total_s): p for p in mine}
     whole = profile.end_to_end_s
@@ -130,7 +130,7 @@ def kernel_rows(session: Session, profile: Profile) -> list[KernelRow]:
 
 
 def scale_s(rows: Sequence[view.ResultLine]) -> float:
-    """What a whole bar stands for: the longest interval's end among rows of a like speed."""
+    """Return the value of a whole bar: the longest interval's end among rows of similar speed."""
     limit = view.LOG_RATIO * min(row.summary["median_s"] for row in rows)
     near = [row.summary for row in rows if row.summary["median_s"] <= limit]
     longest: float = max(end for s in near for end in (s["median_s"], *(s["ci95_s"] or ())))
@@ -138,10 +138,10 @@ def scale_s(rows: Sequence[view.ResultLine]) -> float:
 
 
 def strays(session: Session) -> dict[RowKey, str]:
-    """Profiles from another state of the machine than the table's times, each with a sentence.
+    """Return profiles that do not match the table's times, each with a sentence.
 
-    Both hold plain runs of the same code. Where they lie far apart, something disturbed one of
-    them, and what the profile says about causes does not explain the table.
+    Both contain plain runs of the same code. If they differ much, one of them was disturbed, and
+    the profile's causes do not explain the table.
     """
     found = {}
     for profile in session.profiles:
@@ -163,7 +163,7 @@ def strays(session: Session) -> dict[RowKey, str]:
 
 @dataclass(frozen=True)
 class Step:
-    """A bar of the waterfall, from where the one before it ended."""
+    """A bar of the waterfall, starting at the end of the previous one."""
 
     label: str
     kind: str
@@ -177,7 +177,7 @@ class Step:
 
 
 def steps(waterfall: Waterfall) -> list[Step]:
-    """The bars from `theirs` at 0 to the whole gap, the largest operators first, then the rest."""
+    """Return the bars from `theirs` at 0 to the whole gap, the largest operators first."""
     bars = sorted(
         (b for b in waterfall.bars if b.kind == "operator"), key=lambda b: -abs(b.delta_s)
     )
@@ -199,14 +199,14 @@ def steps(waterfall: Waterfall) -> list[Step]:
 
 @dataclass(frozen=True)
 class RoofLine:
-    """A measured limit, from one end of the figure to where another limit takes over."""
+    """A measured limit, from one end of the figure to the start of another limit."""
 
     label: str
     start: tuple[float, float]
     end: tuple[float, float]
 
     def between(self, place: int) -> tuple[float, float]:
-        """The position of its label: neighbours, which run in parallel, get different positions."""
+        """Return the position of its label: parallel neighbours get different positions."""
         part = 0.3 + 0.17 * (place % 4)
         x, y = (a ** (1 - part) * b**part for a, b in zip(self.start, self.end, strict=True))
         return x, y
@@ -219,11 +219,11 @@ class Roofline:
     target: str
     lines: tuple[RoofLine, ...]
     rows: tuple[tuple[RowKey, KernelRow], ...]
-    """The profiled row and its kernel; only kernels that have a point."""
+    """The profiled row and its kernel; only kernels with a point."""
 
 
 def rooflines(session: Session) -> list[Roofline]:
-    """A figure per target that has profiles and roofs, ours first within each."""
+    """Return a figure per target with profiles and roofs, ours first within each."""
     found = []
     for target in dict.fromkeys(p.key.target for p in session.profiles):
         profiles = [p for p in own_first(session) if p.key.target == target]
@@ -236,7 +236,7 @@ def rooflines(session: Session) -> list[Roofline]:
 
 
 def _roof_lines(session: Session, profile: Profile, low: float, high: float) -> list[RoofLine]:
-    """The slopes of the memories up to the flat roof of the arithmetic."""
+    """Return the slopes of the memories up to the flat roof of the arithmetic."""
     roofs = limits(session, profile)
     peak, levels = roofs.flops_per_s, roofs.levels
     if peak is None or not levels:
@@ -264,9 +264,9 @@ class GroupRow:
 
     sources: str
     times_s: tuple[float | None, ...]
-    """In the order of the backends; None where a backend has none of them."""
+    """Times in the order of the backends; None if a backend has none of them."""
     delta_s: float | None
-    """Ours minus the reference's; None where one of the two is missing."""
+    """Our time minus the reference's; None if one of the two is missing."""
 
     @property
     def longest_s(self) -> float:
@@ -274,7 +274,7 @@ class GroupRow:
 
 
 def group_rows(session: Session, gap: Waterfall | None) -> tuple[list[str], list[GroupRow]]:
-    """Backends, ours first, and their times per group of source operators, the longest first."""
+    """Return backends, ours first, and their times per group of source operators, longest first."""
     groups = align(session)
     found = dict.fromkeys(key for group in groups for key in group.times_s)
     keys = sorted(found, key=lambda key: not key.is_ours)

@@ -1,4 +1,4 @@
-"""Describes what tuning chose for a task, and what each part of the choice is worth."""
+"""Describes the candidate that tuning chose for a task, and the worth of each of its parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WITHOUT = {
 
 
 def sentences(task: TunedTask, rules: Sequence[RuleFacts] = ()) -> list[str]:
-    """What the choice does; none where nothing was chosen. `rules` have words for parameters."""
+    """Describe the choice; empty if nothing was chosen. `rules` have words for parameters."""
     if task.chosen is None:
         return []
     ordered = sorted(rules, key=lambda rule: rule.name != task.rule)
@@ -48,7 +48,7 @@ def _parameter(task: TunedTask, rules: Sequence[RuleFacts], name: str, value: in
 
 
 def _words(rules: Sequence[RuleFacts], name: str, value: int | str) -> str | None:
-    """What a parameter's value means, by the first rule that has words for it."""
+    """Return the meaning of a parameter's value, from the first rule that has words for it."""
     found = (rule.sentence(name, value) for rule in rules)
     return next((words for words in found if words), None)
 
@@ -58,15 +58,15 @@ class Worth:
     """A part of a choice, ready to be printed."""
 
     part: str
-    """What it is, as `unroll = 8` or a primitive's name."""
+    """The part: `unroll = 8` or a primitive's name."""
     without: str
-    """What the kernel is without it."""
+    """The kernel without it."""
     factor: str
-    """How many times as long it takes then, or why that is not known."""
+    """How many times as long it then takes, or why that is not known."""
 
 
 def worth(task: TunedTask) -> list[Worth]:
-    """The parts of a choice, the most valuable first; those that could not be taken back last."""
+    """Return the parts of a choice, the most valuable first; those that cannot be removed last."""
     known = sorted((p for p in task.parts if p.factor), key=lambda p: -(p.factor or 0))
     return [_worth(task, p) for p in (*known, *(p for p in task.parts if not p.factor))]
 

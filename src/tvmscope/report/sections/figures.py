@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from tvmscope.analysis.waterfall import waterfall
 from tvmscope.core.session import Session
 from tvmscope.messages import _
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import charts, view
-from tvmscope.units import format_s
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OWN, _PEER, _GOOD, _BAD, _SOFT = "#0b63c4", "#9aa3ad", "#0e7345", "#b3271e", "#59616b"
 _BOUNDS = {"compute": _OWN, "memory": "#7a3fc4", "neither": "#b07400"}
 _STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",  # text stays text: small, searchable, readable aloud
+    "svg.fonttype": "none",  # text stays text: small, searchable, accessible
     "svg.hashsalt": "tvmscope",  # the same session gives the same file
     "text.parse_math": False,  # a dollar sign in a model's name is not mathematics
     "font.family": "sans-serif",
@@ -36,13 +36,13 @@ _STYLE: dict[Any, Any] = {
 }
 _WIDTH = 8.0
 _ROW = 0.3
-"""Inches that a bar takes."""
+"""The height of a bar in inches."""
 _WIDE_LETTER = 0.05
-"""Inches that a Chinese letter takes beyond the box that matplotlib has for it."""
+"""The extra width in inches of a Chinese character over matplotlib's estimate."""
 
 
 def figures(session: Session) -> dict[str, str]:
-    """The figures that this session has data for, by name."""
+    """Return the figures for which this session has data, by name."""
     makers: tuple[tuple[str, Callable[[Session], str | None]], ...] = (
         ("backends", _backends),
         ("waterfall", _waterfall),
@@ -54,15 +54,15 @@ def figures(session: Session) -> dict[str, str]:
 
 @contextmanager
 def _canvas(height: float, title: str) -> Iterator[tuple[Axes, StringIO]]:
-    """Axes to draw on; afterwards the stream holds the SVG document."""
-    # The figure alone, without pyplot: no window system, no state shared with the caller.
+    """Yield axes to draw on; afterwards the stream contains the SVG document."""
+    # Use the figure alone, without pyplot: no window system, no state shared with the caller.
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     stream = StringIO()
     with rc_context(_STYLE), warnings.catch_warnings():
-        # Text stays text: the reader's program has the letters that matplotlib's font lacks.
+        # Text stays text: the viewer has the characters that matplotlib's font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)
@@ -75,7 +75,7 @@ def _canvas(height: float, title: str) -> Iterator[tuple[Axes, StringIO]]:
 def bars(
     title: str, rows: Sequence[tuple[str, float, str]], unit: str, limit: float | None = None
 ) -> str:
-    """A bar chart of named values, each with its own text; `limit` is a line that none can pass."""
+    """Return a bar chart of named values, each with its own text; `limit` is an upper bound."""
     with _canvas(1.0 + _ROW * max(1, len(rows)), clean(title)) as (axes, stream):
         for index, (_name, value, words) in enumerate(rows):
             axes.barh(index, value, 0.62, color=_OWN)
@@ -101,7 +101,7 @@ def _labels(axes: Axes, names: list[str]) -> None:
 
 
 def _beside(axes: Axes, text: str, x: float, y: float) -> None:
-    """A bar's number, a little to the right of its end."""
+    """Write a bar's number a little to the right of its end."""
     axes.annotate(text, (x, y), (5, 0), textcoords="offset points", va="center")
 
 
@@ -115,7 +115,7 @@ def _backends(session: Session) -> str | None:
     with _canvas(1.0 + _ROW * len(rows), _("Median time of one run")) as (axes, stream):
         for index, row in enumerate(rows):
             time_ms, ends = row.summary["median_s"] * 1e3, row.summary["ci95_s"] or ()
-            off = time_ms > scale_ms  # it would make specks of the others: hatched, and cut
+            off = time_ms > scale_ms  # it would make the others too small: hatched, and cut
             axes.barh(
                 index, min(time_ms, scale_ms), 0.62, color=_OWN if row.is_own else _PEER,
                 hatch="//" if off else None, edgecolor="white" if off else None,
@@ -155,7 +155,7 @@ def _waterfall(session: Session) -> str | None:
 
 
 def _roofline(session: Session) -> str | None:
-    """Our kernels, or the first profile's, on the first target that has roofs."""
+    """Draw our kernels, or the first profile's, on the first target with roofs."""
     from matplotlib.ticker import EngFormatter, NullFormatter
 
     found = charts.rooflines(session)
@@ -170,7 +170,7 @@ def _roofline(session: Session) -> str | None:
         _draw_roofs(axes, roofline.lines)
         _draw_points(axes, [r for key, r in roofline.rows if key == first])
         axes.set(xscale="log", yscale="log")
-        axes.xaxis.set_major_formatter("{x:g}")  # the default ones write mathematics
+        axes.xaxis.set_major_formatter("{x:g}")  # the default ones use mathematical notation
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_minor_formatter(NullFormatter())

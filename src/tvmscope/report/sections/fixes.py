@@ -1,4 +1,4 @@
-"""The fixes that were tried, as plain text: renderers differ only in how they draw the table."""
+"""The attempted fixes, as plain text: renderers differ only in how they draw the table."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from tvmscope.core.diagnosis.findings import CLOSE, Attempt, hits
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean
 from tvmscope.report.sections.view import span
-from tvmscope.units import format_s
 
 
 @dataclass(frozen=True)
 class AttemptLine:
-    """One attempt; every text is fit to be shown."""
+    """One attempt; every text is safe to show."""
 
     title: str
     rule: str
@@ -28,18 +28,18 @@ class AttemptLine:
 
 
 def head() -> tuple[str, ...]:
-    """The titles over `cells`."""
+    """Return the titles over `cells`."""
     return (_("fix"), _("setting"), _("predicted"), _("achieved"), _("95 % interval"), _("outcome"))
 
 
 def cells(row: AttemptLine) -> tuple[str, ...]:
-    """A row's cells under `head`."""
+    """Return a row's cells under `head`."""
     outcome = f"{row.outcome}: {row.reason}" if row.reason else row.outcome
     return row.title, row.settings, row.predicted, row.achieved, row.interval, outcome
 
 
 def rows(attempts: Sequence[Attempt]) -> list[AttemptLine]:
-    """In the order in which they were tried."""
+    """Return the rows in the order of the attempts."""
     return [_row(attempt) for attempt in attempts]
 
 
@@ -59,14 +59,14 @@ def _row(attempt: Attempt) -> AttemptLine:
 
 
 def _value(value: object) -> str:
-    """An empty list of passes is a setting too."""
+    """Return a setting's text; an empty list of passes is also a setting."""
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) or _("none")
     return str(value)
 
 
 def _time(seconds: float | None) -> str:
-    """A saving; a loss has a sign."""
+    """Format a saving; a loss has a sign."""
     if seconds is None or seconds >= 0:
         return format_s(seconds)
     return "−" + format_s(-seconds)
@@ -80,7 +80,7 @@ def _interval(limits: tuple[float, float] | None) -> str:
 
 
 def calibration(attempts: Sequence[Attempt]) -> str:
-    """How good the predictions were, of the fixes that could be measured; empty without any."""
+    """Say how good the predictions of measured fixes were; empty without any."""
     close, count = hits(attempts)
     if not count:
         return ""

@@ -22,12 +22,12 @@ class Line:
 
 
 def lines(kernel: KernelIR) -> list[Line]:
-    """The nest from the outside in; a very long one is cut."""
+    """Return the loop nest, outermost loop first; a very long one is cut."""
     return nest(kernel.tree)
 
 
 def nest(tree: tuple[Loop, ...]) -> list[Line]:
-    """The same of loops that are no kernel's."""
+    """Return the same for loops without a kernel."""
     found = [line for loop in tree for line in _walk(loop, 0)]
     rest = len(found) - MOST_LINES
     more = [Line("", _("... and {n} more lines").format(n=rest))] if rest > 0 else []

@@ -1,4 +1,4 @@
-"""Parts of the Markdown document: tables, and what profiles and findings add to it."""
+"""Parts of the Markdown document: tables, and the sections of profiles and findings."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from tvmscope.analysis.waterfall import Waterfall, waterfall
 from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT
 from tvmscope.report.escape import markdown as escape
 from tvmscope.report.sections import charts, fixes, tuning, verdict
-from tvmscope.units import format_s
 
 
 def bold(text: str, on: bool = True) -> str:
-    """Strong text, where `on`."""
+    """Return strong text, if `on`."""
     return f"**{text}**" if on else text
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are escaped already."""
+    """Return a table of cells that are already escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(cell.strip() for cell in line) + " |" for line in lines)
 
 
 def explained(session: Session) -> Iterator[str]:
-    """Why, findings, top kernels and source operators; nothing for a session without profiles."""
+    """Yield why, findings, top kernels and source operators; nothing without profiles."""
     gap = waterfall(session)
     whys = dict.fromkeys(v.why for v in verdict.verdicts(session, gap) if v.why)
     yield from (escape(why, 600) for why in whys)
@@ -54,7 +54,7 @@ def _tried(session: Session) -> Iterator[str]:
 
 
 def _tuned(session: Session) -> Iterator[str]:
-    """What tuning chose, in words, and what the parts of it are worth."""
+    """Yield the choices of tuning in words, and the worth of their parts."""
     rows = [row for row in tuning.searched(session) if row.words]
     if rows:
         yield f"### {_('What tuning chose')}"

@@ -1,4 +1,4 @@
-"""What the page's templates show of one session: every value ready to be printed."""
+"""The values of one session that the page's templates show, ready to be printed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tvmscope.core.profile import Profile
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session, to_json
 from tvmscope.messages import _
+from tvmscope.quantities import format_bytes, format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import ablation, charts, fixes, loops, verdict, view
 from tvmscope.report.sections import tuning as _tuning
 from tvmscope.report.sections.charts import KernelRow, percent, si, signed
 from tvmscope.report.sections.view import ResultLine
-from tvmscope.units import format_bytes, format_s
 
 _SEVERITIES = ("high", "medium", "low", "info")
 
@@ -57,14 +57,14 @@ class Part:
         return len(view.targets(self.session)) > 1
 
     def bar(self, row: ResultLine) -> dict[str, float]:
-        """A row's bar and the ends of its interval, in percent of the width."""
+        """Return a row's bar and the ends of its interval, in percent of the width."""
         median_s: float = row.summary["median_s"]
         low, high = row.summary["ci95_s"] or (median_s, median_s)
         places = {"length": median_s, "low": low, "high": high}
         return {k: round(100 * min(1.0, v / self._scale_s), 2) for k, v in places.items()}
 
     def is_off(self, row: ResultLine) -> bool:
-        """Whether a row is so slow that the others would be specks beside it."""
+        """Whether a row is so slow that the others would be too small beside it."""
         return bool(row.summary["median_s"] > self._scale_s)
 
     @property
@@ -84,7 +84,7 @@ class Part:
         return [(p, charts.kernel_rows(self.session, p)) for p in charts.own_first(self.session)]
 
     def nest(self, profile: Profile, kernel: str) -> tuple[str, list[loops.Line]] | None:
-        """The schedule rule that made a kernel and its loops; None where they are not recorded."""
+        """Return a kernel's schedule rule and its loops; None if they are not recorded."""
         place = (profile.key, kernel)
         for found in (k for k in self.session.kernel_ir if (k.key, k.name) == place):
             rule = clean(found.rule or _("none"), NAME_LIMIT)
@@ -103,7 +103,7 @@ class Part:
 
     @property
     def beside(self) -> str:
-        """The rows that the waterfall leaves out for want of a profile."""
+        """The rows that the waterfall omits because they have no profile."""
         found = self.gap.beside if self.gap else ()
         return ", ".join(f"{clean(key.name, NAME_LIMIT)} {format_s(time)}" for key, time in found)
 
@@ -113,7 +113,7 @@ class Part:
 
     @property
     def above(self) -> list[str]:
-        """Kernels faster than their roof: an error of ours, and said so."""
+        """Kernels faster than their roof, which is an error of ours and reported as such."""
         rows = [r for roofline in self.rooflines for _key, r in roofline.rows]
         return [r.name for r in rows if r.point and r.point.above]
 
@@ -128,7 +128,7 @@ class Part:
 
     @property
     def calibration(self) -> str:
-        """How well predictions came true in this session."""
+        """How good the predictions were in this session."""
         return fixes.calibration(self.session.fixes)
 
     @property
@@ -136,13 +136,13 @@ class Part:
         return fixes.rows(self.session.fixes)
 
     def command(self, verb: str, *flags: str) -> str:
-        """The command that fills a section."""
+        """Return the command that fills a section."""
         model = clean(self.session.model.source or self.session.model.name, 120)
         return " ".join(["tvmscope", verb, shlex.quote(model), *flags])
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """What was measured where, in pairs."""
+        """The facts about the measurement, in pairs."""
         session, env = self.session, self.session.environment
         pairs = [
             (_("CPU"), env.cpu),
@@ -181,7 +181,7 @@ class Part:
 
     @property
     def figures(self) -> list[dict[str, Any]]:
-        """What the page's script draws."""
+        """The figures that the page's script draws."""
         tuning = _tuning.figures(self.session, self.key)
         return [*self._gap_figure(), *self._roof_figures(), *tuning]
 
@@ -191,7 +191,7 @@ class Part:
 
     @property
     def counted(self) -> str:
-        """What the speeds of tuned tasks count."""
+        """The unit of the speeds of tuned tasks."""
         return _(_tuning.WORK)
 
     def _gap_figure(self) -> Iterator[dict[str, Any]]:
@@ -240,7 +240,7 @@ class Part:
 
 
 def _hoverable(key: RowKey, row: KernelRow) -> dict[str, Any]:
-    """A kernel's point and what its tooltip says."""
+    """Return a kernel's point and its tooltip."""
     point = row.point
     assert point is not None  # rooflines() keeps only rows with one
     limit = {

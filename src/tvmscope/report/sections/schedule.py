@@ -1,13 +1,14 @@
 """Describes a schedule's trace: what each primitive did to which loop or stage of a kernel.
 
 A trace is a list of Python calls on generated names (`l32, l33 = sch.split(loop=l27, ...)`). A
-stage is called by its name or its number, a loop by its stage and its number (2.4: the fourth loop
+stage is shown by its name or its number, a loop by its stage and its number (2.4: the fourth loop
 of stage 2), the parts of a split loop with letters (2.4a, 2.4b), joined loops with a sign between.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import string
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -15,12 +16,14 @@ from typing import Any
 from tvmscope.messages import _, marked
 
 Names = dict[str, str]
-"""What is shown for each name of the trace."""
+"""The displayed text of each name in the trace."""
 _JOIN = "+"
+_CHINESE_GAP = re.compile(r" (?=[\u4e00-\u9fff])|(?<=[\u4e00-\u9fff]) ")
+"""The space between a Chinese word and a number, which a label does without."""
 
 
 def in_words(trace: Iterable[str]) -> list[str]:
-    """One sentence per primitive that changed something; what it does not know stays as it is."""
+    """Return one sentence per primitive that changed something; unparsed lines are unchanged."""
     names: Names = {}
     sentences = []
     for line in trace:
@@ -47,12 +50,12 @@ class _Call:
 
     @property
     def is_note_to_the_search(self) -> bool:
-        """MetaSchedule's marks for its own later steps, which then change the loops themselves."""
+        """Whether it annotates something for MetaSchedule's later steps, which then apply it."""
         key = str(self.get("ann_key", 1))
         return self.primitive.endswith("annotate") and key.startswith("meta_schedule.")
 
     def get(self, key: str, position: int = 0) -> Any:
-        """An argument by its name, or by its index where it was given without one."""
+        """Return an argument by its name, or by its index if it was given without one."""
         if key in self.named:
             return self.named[key]
         return self.positional[position] if position < len(self.positional) else None
@@ -62,7 +65,7 @@ def _parse(line: str) -> _Call | None:
     try:
         statement = ast.parse(line.strip()).body[0]
     except (SyntaxError, ValueError, IndexError, RecursionError, MemoryError):
-        return None  # not of the form that TVM writes
+        return None  # not the form that TVM writes
     value = getattr(statement, "value", None)
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
         return None
@@ -75,7 +78,7 @@ def _parse(line: str) -> _Call | None:
 
 
 def _value(node: ast.expr) -> Any:
-    """A constant, a name as text, or a list of them."""
+    """Return a constant, a name as text, or a list of them."""
     if isinstance(node, ast.List | ast.Tuple):
         return [_value(e) for e in node.elts]
     if isinstance(node, ast.Name):
@@ -84,13 +87,13 @@ def _value(node: ast.expr) -> Any:
 
 
 def _apply(call: _Call, names: Names) -> str | None:
-    """Name the results, and say what happened; None for a primitive that only looks."""
+    """Name the results, and describe the effect; None for a primitive that changes nothing."""
     namer = _NAMERS.get(call.primitive, _name_plainly)
     namer(call, names)
     if call.primitive in _LOOKS:
         return None
     if call.primitive in ("fuse", "reorder") and len(call.positional) < 2:
-        return None  # schedules that treat any number of loops write these, to no effect
+        return None  # generic schedules write these without effect
     make = _SENTENCES.get(call.primitive)
     if make is None:
         given = [*call.positional, *(f"{k}={v}" for k, v in call.named.items())]
@@ -104,7 +107,7 @@ def _shown(names: Names, value: Any) -> str:
     return names.get(value, value) if isinstance(value, str) else str(value)
 
 
-# ---- what the results are called -------------------------------------------------------------
+# ---- names of the results --------------------------------------------------------------------
 
 
 def _name_plainly(call: _Call, names: Names) -> None:
@@ -134,7 +137,7 @@ def _name_neighbours(text: str) -> Callable[[_Call, Names], None]:
 def _name_loops(call: _Call, names: Names) -> None:
     stage = _shown(names, call.get("block"))
     stage = stage.removeprefix(_("stage {n}").format(n="")).removeprefix(_("the "))
-    stage = stage.replace(" ", "-")
+    stage = _CHINESE_GAP.sub("", stage).replace(" ", "-")
     for index, result in enumerate(call.results, start=1):
         names[result] = f"{stage}.{index}"
 
@@ -178,11 +181,11 @@ _NAMERS: Mapping[str, Callable[[_Call, Names], None]] = {
     "sample_compute_location": _name_decision,
 }
 
-# ---- what happened ---------------------------------------------------------------------------
+# ---- descriptions ----------------------------------------------------------------------------
 
 
 def _say(text: str, *keys: str) -> Callable[[_Call, Names], str]:
-    """A sentence with arguments in it, each by its own name."""
+    """Make a sentence with arguments in it, each by its own name."""
 
     def sentence(call: _Call, names: Names) -> str:
         return _(text).format(

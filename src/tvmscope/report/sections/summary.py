@@ -1,4 +1,4 @@
-"""Several models in one table: how each went, and tvmscope against its best peer."""
+"""Several models in one table: the outcome of each, and tvmscope against its best peer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmscope.report.sections.view import best, group, measured, unmeasured
 
 @dataclass(frozen=True)
 class Summary:
-    """One model among several: how it went, and tvmscope against its best peer."""
+    """One model among several: its outcome, and tvmscope against its best peer."""
 
     model: str
     status: str
@@ -26,7 +26,7 @@ class Summary:
 
 
 def summarize(session: Session) -> Summary:
-    """A model's line in the table of several models."""
+    """Return a model's line in the table of several models."""
     rows, others = measured(session), unmeasured(session)
     own = best(rows, own=True)
     peers = [r for r in rows if own is None or group(r.result) == group(own.result)]
@@ -52,7 +52,7 @@ def summarize(session: Session) -> Summary:
 
 
 def geometric_mean(summaries: Iterable[Summary]) -> str | None:
-    """The mean speed-up over models, as a sentence; None with fewer than two."""
+    """Return the mean speed-up over models, as a sentence; None with fewer than two."""
     ratios = [s.ratio for s in summaries if s.ratio]
     if len(ratios) < 2:
         return None

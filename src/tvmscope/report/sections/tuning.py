@@ -1,4 +1,4 @@
-"""What the page shows about a tuning run: best times over the search, and what is used."""
+"""The page's content about a tuning run: best times over the search, and the choices."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tvmscope.core.diagnosis.facts import RuleFacts
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import TunedTask
 from tvmscope.messages import _, marked
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import choice
-from tvmscope.units import format_s
 
 MOST_LINES = 10
-"""Steps of one figure: those of the heaviest tasks."""
+"""Lines of one figure: those of the heaviest tasks."""
 WORK = marked(
     "GFLOP/s are based on the operations of the untuned kernel, so that they compare like times; "
     "a kernel that computes less, such as Winograd's, may show more than the machine's peak."
@@ -28,11 +28,11 @@ class TaskRow:
 
     task: TunedTask
     rules: tuple[RuleFacts, ...] = ()
-    """Those that have words for parameters."""
+    """The rules that have words for parameters."""
 
     @property
     def name(self) -> str:
-        """Operator and shapes; what has no such name goes by its kernel's."""
+        """Operator and shapes; a task without such a name has its kernel's."""
         if self.task.workload.startswith("tir "):
             return clean(self.task.kernel, NAME_LIMIT)
         return clean(" ".join(self.task.workload.split(" ")[:3]), NAME_LIMIT)
@@ -52,7 +52,7 @@ class TaskRow:
 
     @property
     def validated(self) -> str:
-        """The speed-up that holds, with its interval."""
+        """The validated speed-up, with its interval."""
         if self.task.speedup is None or self.task.interval is None:
             return "-"
         low, high = self.task.interval
@@ -70,12 +70,12 @@ class TaskRow:
 
     @property
     def words(self) -> list[str]:
-        """What was chosen, a sentence each."""
+        """The choice, in sentences."""
         return choice.sentences(self.task, self.rules)
 
     @property
     def worth(self) -> list[choice.Worth]:
-        """What its parts are worth."""
+        """The worth of its parts."""
         return choice.worth(self.task)
 
     def _speed(self, seconds: float | None) -> str:
@@ -85,13 +85,13 @@ class TaskRow:
 
 
 def searched(session: Session) -> list[TaskRow]:
-    """The tasks that have trials, the heaviest first."""
+    """Return the tasks that have trials, the heaviest first."""
     tasks = [t for t in session.tuning if t.trials or t.earlier]
     return [TaskRow(t, session.rules) for t in sorted(tasks, key=lambda t: -t.total_s)]
 
 
 def figures(session: Session, key: str) -> Iterator[dict[str, Any]]:
-    """A step for every time that a task's best fell, as speed over its untuned kernel."""
+    """Yield a step for every improvement of a task's best time, relative to its untuned kernel."""
     lines = [line for row in searched(session)[:MOST_LINES] if (line := _line(row))]
     if lines:
         yield {

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from tvmscope.analysis.waterfall import Bar, Waterfall
 from tvmscope.core.session import Session
 from tvmscope.messages import _
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import charts, view
 from tvmscope.report.sections.charts import LABEL_LIMIT, signed
 from tvmscope.report.sections.view import ResultLine
-from tvmscope.units import format_s
 
 _NO_CAUSES = ("overhead", "unexplained")
 
@@ -21,17 +21,17 @@ class Verdict:
     """The answer for one target and precision."""
 
     tone: str
-    """`faster`, `slower`, `undecided`, or `none` where nothing can be compared."""
+    """`faster`, `slower`, `undecided`, or `none` if nothing can be compared."""
     sentence: str
     why: str = ""
     ratio: str = ""
     interval: str = ""
     scope: str = ""
-    """Target and precision, where a session has several."""
+    """Target and precision, if a session has several."""
 
 
 def verdicts(session: Session, gap: Waterfall | None) -> list[Verdict]:
-    """One answer per target and precision; one that says what is missing where there is none."""
+    """Return one answer per target and precision, or one that says what is missing."""
     rows = view.measured(session)
     keys = list(dict.fromkeys(view.group(r.result) for r in rows))
     found = []
@@ -49,7 +49,7 @@ def _answer(session: Session, rows: list[ResultLine], gap: Waterfall | None, sco
     comparison = peer.versus
     ratio, _bracket, interval = peer.speedup.partition(" ")
     if not peer.medians_agree:
-        ratio = ""  # a large number would contradict the times in the sentence beside it
+        ratio = ""  # a large number would contradict the times in the same sentence
     words = {
         "model": clean(session.model.name, NAME_LIMIT),
         "own": own.name,
@@ -102,7 +102,7 @@ def _nothing(session: Session) -> str:
 
 
 def _why(session: Session, gap: Waterfall | None, own: ResultLine, peer: ResultLine) -> str:
-    """The largest parts of the gap that go its way, and the best saving left."""
+    """Describe the largest parts of the gap in its direction, and the best remaining saving."""
     parts = []
     if gap is not None and gap.ours == own.result.key:
         doubt = _doubt(session, gap, peer)
@@ -117,7 +117,7 @@ def _why(session: Session, gap: Waterfall | None, own: ResultLine, peer: ResultL
 
 
 def _doubt(session: Session, gap: Waterfall, peer: ResultLine) -> str:
-    """Why the profiles cannot explain the verdict; empty where they can."""
+    """Say why the profiles cannot explain the verdict; empty if they can."""
     assert peer.versus is not None  # `_answer` has one
     if peer.versus.verdict == "undecided":
         seen = peer.versus.smallest_detectable
@@ -133,7 +133,7 @@ def _doubt(session: Session, gap: Waterfall, peer: ResultLine) -> str:
 
 
 def _launches(session: Session, gap: Waterfall) -> str:
-    """How a GPU spent both runs, where its own clock was read."""
+    """Describe how a GPU spent both runs, if its own clock was read."""
     profiles = {p.key: p for p in session.profiles}
     ours, theirs = profiles.get(gap.ours), profiles.get(gap.theirs)
     if ours is None or theirs is None or ours.device is None or theirs.device is None:
@@ -153,7 +153,7 @@ def _launches(session: Session, gap: Waterfall) -> str:
 
 
 def _parts(gap: Waterfall) -> str:
-    """The parts that make up most of the difference where they are few, else the largest ones."""
+    """Describe the parts that make up most of the difference if they are few, else the largest."""
     total = gap.ours_s - gap.theirs_s
     causes = [b for b in gap.bars if b.delta_s * total > 0 and b.kind not in _NO_CAUSES]
     same = sorted(causes, key=lambda b: -abs(b.delta_s))

@@ -1,4 +1,4 @@
-"""What every renderer shows of a session, as plain text: they differ only in how it is drawn."""
+"""The content of a session that every renderer shows, as plain text; only the drawing differs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tvmscope.core.measurement import ITSELF, Measurement, Result
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import TUNED_KERNELS
 from tvmscope.messages import Text, _, plural, render
+from tvmscope.quantities import format_bytes, format_rate, format_s, format_shape
 from tvmscope.report.escape import NAME_LIMIT, clean
-from tvmscope.units import format_bytes, format_rate, format_s, format_shape
 
 PRODUCT = "tvmscope"
 ROUNDED = 0.005
 """A speed-up that differs from 1 by less is shown as 1.00x."""
 LOG_RATIO = 20.0
-"""Beyond this ratio a linear bar of the fast rows is a speck, so bars turn logarithmic."""
+"""Beyond this ratio the linear bars of fast rows are too small, so bars become logarithmic."""
 
 
 @dataclass(frozen=True)
 class ResultLine:
-    """One result with the comparison of tvmscope against it."""
+    """One result, and the comparison of tvmscope against it."""
 
     result: Result
     versus: Comparison | None = None
     subject_s: float | None = None
-    """The median of the row that `versus` is about."""
+    """The median of the row that `versus` compares."""
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class ResultLine:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Statistics; empty where nothing was measured."""
+        """Statistics; empty if nothing was measured."""
         measurement = self.result.measurement
         return {} if measurement is None or not measurement.values_s else _statistics(measurement)
 
@@ -80,8 +80,8 @@ class ResultLine:
     def speedup(self) -> str:
         """How many times faster tvmscope is than this row, with the interval.
 
-        The speed-up goes round by round, the medians over all rounds: on a busy machine they may
-        point in different directions. Where nothing is decided, the interval then stands alone.
+        The speed-up is computed round by round, the medians over all rounds: on a busy machine they
+        may point in different directions. If nothing is decided, only the interval is shown then.
         """
         if self.versus is None:
             return ""
@@ -91,7 +91,7 @@ class ResultLine:
 
     @property
     def medians_agree(self) -> bool:
-        """Whether the speed-up may stand beside the medians: decided, or on the same side of 1."""
+        """Whether the speed-up agrees with the medians: decided, or on the same side of 1."""
         if self.versus is None or not self.subject_s or not self.median_s:
             return True
         over, by_medians = self.versus.speedup - 1, self.median_s / self.subject_s - 1
@@ -139,35 +139,35 @@ class ResultLine:
             texts.append(_("{size} of GPU memory").format(size=size))
         tuned = (self.result.settings or {}).get(TUNED_KERNELS)
         if tuned and self.result.task.variant.change is None:  # an ablation says it once
-            texts.append(_("tuned kernels: {origins}").format(origins=tuned))
+            texts.append(_("tuned kernels: {origins}").format(origins=render(tuned)))
         return (*texts, *self.result.warnings)
 
     @property
     def reason(self) -> Text:
-        """Why this row is not among the measured ones."""
+        """Why this row was not measured."""
         accuracy = self.result.accuracy
         detail = accuracy.detail if accuracy is not None and not accuracy.passed else None
         return self.result.reason or detail or ""
 
     def percentile(self, percent: str) -> str:
-        """`p99` and the like; a dash where the samples do not support it."""
+        """Format `p99` and the like; a dash if there are too few samples."""
         return format_s(self.summary.get(f"{percent}_s"))
 
 
 @lru_cache(maxsize=512)
 def _statistics(measurement: Measurement) -> dict[str, Any]:
-    """Kept, since a document asks for the same row many times and each means a bootstrap."""
+    """Compute statistics once: a document needs those of a row often, and each is a bootstrap."""
     return stats.summary(measurement)
 
 
 def span(low: str, high: str) -> str:
-    """`54.0-57.1 ms`: the unit once where both ends share it."""
+    """Format `54.0-57.1 ms`: the unit appears once if both ends share it."""
     number, _space, unit = low.partition(" ")
     return f"{number}-{high}" if high.endswith(f" {unit}") else f"{low} - {high}"
 
 
 def ratio(comparison: Comparison) -> str:
-    """`1.02x [0.98, 1.06]`."""
+    """Format `1.02x [0.98, 1.06]`."""
     return f"{_digits(comparison.speedup)}x {_bounds(comparison)}".rstrip()
 
 
@@ -183,7 +183,7 @@ def _digits(value: float) -> str:
 
 
 def measured(session: Session) -> list[ResultLine]:
-    """The correct, measured rows: by target in the session's order, the fastest first."""
+    """Return the correct, measured rows: by target in the session's order, the fastest first."""
     rows = [_line(session, r) for r in session.results if r.status == "ok"]
     order = {t: i for i, t in enumerate(targets(session))}
     timed = [row for row in rows if row.median_s is not None]
@@ -191,7 +191,7 @@ def measured(session: Session) -> list[ResultLine]:
 
 
 def unmeasured(session: Session) -> list[ResultLine]:
-    """Wrong, failed, interrupted and unavailable rows, in that order."""
+    """Return wrong, failed, interrupted and unavailable rows, in that order."""
     order = {s: i for i, s in enumerate(("wrong", "failed", "interrupted", "ok", "unavailable"))}
     placed = {id(row.result) for row in measured(session)}
     rows = [ResultLine(r) for r in session.results if id(r) not in placed and not _spared(r)]
@@ -199,17 +199,17 @@ def unmeasured(session: Session) -> list[ResultLine]:
 
 
 def _spared(result: Result) -> bool:
-    """An ablation's row that was not worth measuring: its table says so, in one line for all."""
+    """Whether an ablation did not measure this row: its table says so, in one line for all."""
     return result.status == "unavailable" and result.task.variant.change is not None
 
 
 def targets(session: Session) -> list[str]:
-    """The targets that have results, in the order they were measured."""
+    """Return the targets that have results, in the order they were measured."""
     return list(dict.fromkeys(r.task.target for r in session.results))
 
 
 def _line(session: Session, result: Result) -> ResultLine:
-    """A result with the comparison of its group's subject against it."""
+    """Return a result with the comparison of its group's subject against it."""
     own = subject([ResultLine(r) for r in session.results if group(r) == group(result)])
     if own is None or own.result is result:
         return ResultLine(result)
@@ -219,21 +219,21 @@ def _line(session: Session, result: Result) -> ResultLine:
 
 
 def group(result: Result) -> tuple[str, str]:
-    """Target and precision as text: rows are compared where both are the same."""
+    """Return target and precision as text: rows are compared if both are equal."""
     target, precision = result.key.group
     return target, str(precision)
 
 
 def subject(rows: Sequence[ResultLine]) -> ResultLine | None:
-    """The row that others are compared with: the fastest of ours, else the fastest."""
+    """Return the row that others are compared with: the fastest of ours, else the fastest."""
     timed = [r for r in rows if r.result.status == "ok" and r.median_s is not None]
     return best(timed, own=True) or best(timed, own=False)
 
 
 def best(rows: Iterable[ResultLine], *, own: bool) -> ResultLine | None:
-    """The fastest of tvmscope's rows, or of the others."""
+    """Return the fastest of tvmscope's rows, or of the others."""
     fitting = (r for r in rows if r.is_own is own)
-    # An ablation's subject is the whole, even where some part of it does harm.
+    # An ablation's subject is the whole, even if some part of it does harm.
     return min(
         fitting, key=lambda r: (r.result.task.variant.change is not None, r.median_s or 0.0),
         default=None,
@@ -241,7 +241,7 @@ def best(rows: Iterable[ResultLine], *, own: bool) -> ResultLine | None:
 
 
 def headlines(session: Session) -> list[str]:
-    """For each target and precision, tvmscope against the fastest other backend."""
+    """Compare, for each target and precision, tvmscope with the fastest other backend."""
     rows = measured(session)
     lines = []
     for key in dict.fromkeys(group(r.result) for r in rows):
@@ -270,14 +270,14 @@ def _sentence(own: ResultLine, peer: ResultLine, comparison: Comparison) -> str:
 
 
 def versus_title(rows: Sequence[ResultLine]) -> str:
-    """The heading over speed-ups: whose they are."""
+    """Return the heading over speed-ups: whose they are."""
     own = subject(rows)
     name = PRODUCT if own is None or own.is_own else own.name
     return _("{name} is").format(name=name)
 
 
 def header(session: Session) -> list[str]:
-    """Weights, inputs, target and threads: what was measured, beside the model's name."""
+    """Return weights, inputs, target and threads: the conditions, beside the model's name."""
     model = session.model
     weights = {
         "random": _("RANDOM weights"),
@@ -298,7 +298,7 @@ def header(session: Session) -> list[str]:
 
 
 def environment(session: Session) -> str:
-    """Machine, load and versions in one line."""
+    """Return machine, load and versions in one line."""
     env = session.environment
     parts = [env.cpu, plural("{n} core", "{n} cores", env.cores).format(n=env.cores)]
     if env.isa_cap:
@@ -312,15 +312,18 @@ def environment(session: Session) -> str:
 
 
 def failure(session: Session) -> str:
-    """Why nothing could be measured; empty when something was."""
+    """Say why nothing could be measured; empty if something was."""
     return "" if session.failure is None else _("failed: ") + render(session.failure)
 
 
 def notes(session: Session) -> list[str]:
-    """Remarks about single rows; what holds for all of them is a warning instead."""
+    """Return remarks about single rows; a remark about all of them is a warning instead."""
     shared, rows = _shared(session), measured(session)
     return [
-        f"{row.name}: {render(note)}" for row in rows for note in row.notes if note not in shared
+        _("{row}: {text}").format(row=row.name, text=render(note))
+        for row in rows
+        for note in row.notes
+        if note not in shared
     ]
 
 
@@ -331,7 +334,7 @@ def _shared(session: Session) -> list[Text]:
 
 
 def warnings(session: Session) -> list[Text]:
-    """Remarks about the session as a whole."""
+    """Return remarks about the session as a whole."""
     lines = [*session.warnings, *_shared(session)]
     if isa := session.environment.isa_cap:
         text = _("TVM's code was limited to {isa} (TVMSCOPE_ISA); other runtimes were not")

@@ -1,4 +1,4 @@
-"""Results for images as a table for the terminal, and as machine output."""
+"""Shows results for images as a table for the terminal, and as machine output."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from rich.text import Text
 
 from tvmscope.core.session import Session, to_json
 from tvmscope.core.vision import Answer
-from tvmscope.messages import _
+from tvmscope.messages import Message, _
+from tvmscope.messages import Text as Said
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.storage.codec import encode
-from tvmscope.units import format_s
 
 
 def render(answers: Sequence[Answer]) -> RenderableType:
-    """A block per image: what was found, and where the time went."""
+    """Return a block per image: the results, and the times."""
     return Group(*(_block(answer) for answer in answers))
 
 
 def machine(answers: Sequence[Answer], session: Session | None) -> dict[str, Any]:
-    """The JSON form; `session` is null unless the artifact was measured in the same call."""
+    """Return the JSON form; `session` is null unless the artifact was measured in the same call."""
     return {
         "schema_version": 1,
         "pictures": encode(answers),
@@ -34,15 +35,23 @@ def machine(answers: Sequence[Answer], session: Session | None) -> dict[str, Any
 
 
 def without_folders(answers: Sequence[Answer]) -> tuple[Answer, ...]:
-    """The same without the folders of the images."""
+    """Return the same without the folders of the images."""
     return tuple(
         replace(
             answer,
             picture=(name := PurePath(answer.picture).name),
-            failure=answer.failure and answer.failure.replace(answer.picture, name),
+            failure=answer.failure and _renamed(answer.failure, answer.picture, name),
         )
         for answer in answers
     )
+
+
+def _renamed(text: Said, old: str, new: str) -> Said:
+    """The text with another name in it; a message stays one, which can be translated."""
+    if not isinstance(text, Message):
+        return text.replace(old, new)
+    told = {k: _renamed(v, old, new) if isinstance(v, str) else v for k, v in text.args.items()}
+    return Message(text.id, told, text.plural)
 
 
 def _block(answer: Answer) -> RenderableType:

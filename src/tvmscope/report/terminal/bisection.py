@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvmscope import messages
-from tvmscope.analysis.bisection import Bisection
+from tvmscope.core.bisection import Bisection
 from tvmscope.messages import Message, _, marked, msg
 from tvmscope.report.escape import clean
 
@@ -13,7 +13,7 @@ _MARKS = {True: marked("right"), False: marked("WRONG"), None: marked("cannot be
 
 
 def render(found: Bisection, *, verbose: bool = False) -> Iterator[str]:
-    """The answer first, then the proof; the single tests where they are asked for."""
+    """Yield the answer first, then the proof; the single tests only with `verbose`."""
     yield f"{clean(found.model)} @ {clean(found.target)}: {messages.render(headline(found))}"
     if found.detail:
         yield _("  there: {detail}").format(detail=clean(found.detail))
@@ -28,7 +28,7 @@ def render(found: Bisection, *, verbose: bool = False) -> Iterator[str]:
 
 
 def headline(found: Bisection) -> Message:
-    """One line: what is wrong, and where."""
+    """Return one line: what is wrong, and where."""
     ops = clean(", ".join(found.source_ops), 200) or msg("an operator of unknown origin")
     if found.outcome == "nothing":
         return msg(

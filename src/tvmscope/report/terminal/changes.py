@@ -1,4 +1,4 @@
-"""Two measurements side by side: what became faster, what slower, what is undecided."""
+"""Shows two measurements side by side: what became faster, slower, or is undecided."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rich.text import Text
 
 from tvmscope.analysis.changes import TOP, Changes, PartChange, RowChange
 from tvmscope.messages import _
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean
 from tvmscope.report.terminal import sightings
-from tvmscope.units import format_s
 
 _STYLES = {"faster": "green", "slower": "red", "undecided": "yellow"}
 _NAMES = 60
 
 
 def render(found: Changes, top: int = 10) -> RenderableType:
-    """Rows first, then the operators and kernels that changed most."""
+    """Render rows first, then the operators and kernels that changed most."""
     parts: list[RenderableType] = [_rows(found.rows)] if found.rows else []
     for row in found.rows:
         if row.ours and row.through is None and row.ci95 is None:
@@ -45,7 +45,7 @@ def render(found: Changes, top: int = 10) -> RenderableType:
 
 
 def _tops(found: Changes) -> list[RenderableType]:
-    """The kernels that left and entered the longest ones, one to a line."""
+    """Return the kernels that left and entered the longest ones, one per line."""
     words = (
         (_("left the {top} longest kernels"), found.left),
         (_("entered the {top} longest kernels"), found.entered),
@@ -77,8 +77,8 @@ def _rows(rows: Sequence[RowChange]) -> Table:
 
 
 def _spreads(rows: Sequence[RowChange]) -> Table:
-    """Mean, median and standard deviation of both sides; verdicts are about medians."""
-    table = _table(("", _("mean"), _("median"), _("std"), _("times")))
+    """Return mean, median and standard deviation of both sides; verdicts are about medians."""
+    table = _table(("", _("mean"), _("median"), _("std"), _("timings")))
     for row in rows:
         for side, found in zip((_("before"), _("after")), row.spreads or (), strict=False):
             name = side if len(rows) == 1 else f"{row.label} @ {row.target}, {side}"

@@ -1,4 +1,4 @@
-"""Findings and kernels for the terminal: what is slow and why, what a schedule did to loops."""
+"""Shows findings and kernels in the terminal: what is slow and why, and effects of schedules."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from tvmscope.core.diagnosis.findings import Attempt, Finding
 from tvmscope.core.profile import Buffer, KernelIR, Loop
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_bytes, format_rate, format_s, format_shape
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import fixes as _fixes
 from tvmscope.report.sections.schedule import in_words
-from tvmscope.units import format_bytes, format_rate, format_s, format_shape
 
 _SEVERITIES = {"high": "bold red", "medium": "yellow", "low": "cyan", "info": "dim"}
 _MODES = {
     "parallel": "bold green", "vectorized": "bold magenta", "unrolled": "yellow", "serial": "dim",
 }  # fmt: skip
 _SIDE_BY_SIDE = 140
-"""Columns of a terminal from which two kernels stand beside each other."""
+"""From this terminal width on, two kernels are shown side by side."""
 
 
 def findings(session: Session, history: Sequence[Attempt] = ()) -> RenderableType:
-    """Every finding with its evidence, advice and worth; or the sentence that there is none.
+    """Return every finding with its evidence, advice and worth; or a sentence that there is none.
 
-    `history` are the fixes that were ever tried on this machine.
+    `history` contains all fixes that were tried on this machine.
     """
     parts: list[RenderableType] = [Text(clean(session.model.name, NAME_LIMIT), style="bold")]
     if not session.findings:
@@ -58,7 +58,7 @@ def findings(session: Session, history: Sequence[Attempt] = ()) -> RenderableTyp
 
 
 def fixes(attempts: Sequence[Attempt]) -> Table:
-    """What was tried, the predicted and the achieved saving."""
+    """Return the attempted fixes with the predicted and the achieved saving."""
     table = Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim",
         title=_("Fixes that were tried"), title_justify="left", title_style="bold",
@@ -94,13 +94,13 @@ def _finding(place: int, finding: Finding) -> Iterator[RenderableType]:
 
 
 def _indented(text: Text) -> Padding:
-    """Every line of it, also where a narrow terminal breaks it; nothing is filled up behind it."""
+    """Indent every line, also if a narrow terminal breaks it; add no padding at the end."""
     return Padding(text, (0, 0, 0, 3), expand=False)
 
 
 @dataclass(frozen=True)
 class Titled:
-    """A kernel, and where it is from."""
+    """A kernel, and its origin."""
 
     title: str
     session: Session
@@ -109,7 +109,7 @@ class Titled:
 
 @dataclass(frozen=True)
 class KernelView:
-    """One kernel, or several side by side where the terminal is wide enough."""
+    """One kernel, or several side by side if the terminal is wide enough."""
 
     kernels: tuple[Titled, ...]
 
@@ -135,7 +135,7 @@ def _kernel(titled: Titled, *, alone: bool) -> RenderableType:
     parts += [Text(clean(ir.name, 120), style="bold"), *_facts(titled), Text("")]
     parts += [loop_tree(ir.tree), Text(""), _buffers(ir.buffers), Text("")]
     if words := next((r.words for r in titled.session.rules if r.name == ir.rule), None):
-        parts.append(Text(clean(_(words)), style="dim"))  # below, so that trees stand side by side
+        parts.append(Text(clean(_(words)), style="dim"))  # below, so that trees are side by side
     steps = in_words(ir.trace)
     if steps:
         parts.append(Text(_("schedule (2.4b: stage 2, loop 4, part b)"), style="dim"))
@@ -146,7 +146,7 @@ def _kernel(titled: Titled, *, alone: bool) -> RenderableType:
 
 
 def _numbered(steps: Sequence[str]) -> Table:
-    """A grid keeps the lines of a step that is broken under its first one."""
+    """Return a grid, which aligns the broken lines of a step with its first one."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(justify="right", min_width=4)
     for number, step in enumerate(steps, start=1):
@@ -183,7 +183,7 @@ def _facts(titled: Titled) -> Iterator[Text]:
 
 
 def loop_tree(nodes: tuple[Loop, ...]) -> Tree:
-    """A loop nest, its modes in colour."""
+    """Return a loop nest, its modes in colour."""
     tree = Tree(Text(_("loops"), style="dim"), guide_style="dim")
     _grow(tree, nodes)
     return tree
@@ -212,7 +212,7 @@ def _buffers(buffers: tuple[Buffer, ...]) -> Table:
 
 def _size(buffer: Buffer) -> float | None:
     if any(d < 0 for d in buffer.shape):
-        return None  # known only when it runs
+        return None  # known only at run time
     try:
         width = np.dtype(buffer.dtype).itemsize
     except TypeError:

@@ -1,4 +1,4 @@
-"""The kernel table for the terminal: one per profiled row."""
+"""Renders the kernel table for the terminal: one per profiled row."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tvmscope.analysis.roofline import Limits, limits
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections.charts import device_line
-from tvmscope.units import format_rate, format_s
 
 _OPS_WIDTH = 60
 _KERNEL_WIDTH = 40
@@ -23,7 +23,7 @@ _LONGEST_NAME = 120
 
 
 def render(session: Session, top: int) -> RenderableType:
-    """Every profile of a session, and what kept others from being made."""
+    """Render every profile of a session, and why others could not be made."""
     parts: list[RenderableType] = []
     for profile in session.profiles:
         table = _table(profile, top, limits(session, profile))
@@ -33,7 +33,7 @@ def render(session: Session, top: int) -> RenderableType:
 
 
 def by_kernel(kernels: Sequence[KernelTime]) -> list[KernelTime]:
-    """One entry per kernel over all its calls, the longest first."""
+    """Return one entry per kernel over all its calls, the longest first."""
     merged: dict[str, list[KernelTime]] = {}
     for kernel in kernels:
         merged.setdefault(kernel.name, []).append(kernel)
@@ -67,8 +67,8 @@ def _heading(session: Session, profile: Profile) -> Text:
 
 def _table(profile: Profile, top: int, roofs: Limits) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    # The names give way to the numbers: a table of times without times says nothing.
-    # A kernel's name is what `explain --kernel` wants: it is folded, never cut.
+    # Names are shortened before numbers: a table of times without times says nothing. `explain
+    # --kernel` needs a kernel's name: it is folded, never cut.
     table.add_column(_("kernel"), max_width=_KERNEL_WIDTH, overflow="fold", ratio=1)
     table.add_column(_("computes"), max_width=_OPS_WIDTH, overflow="ellipsis", ratio=1)
     numbers = (_("calls"), _("time"), _("share"), _("GFLOP/s"), _("GB/s"), _("of roof"))
@@ -117,7 +117,7 @@ def _share(seconds: float, profile: Profile) -> str:
 
 
 def _lines(profile: Profile, top: int) -> list[Text]:
-    """What the profiler itself costs, and whether its parts add up to the whole."""
+    """Return the cost of the profiler itself, and whether its parts add up to the whole."""
     whole = profile.end_to_end_s
     if whole <= 0:
         return []
@@ -128,7 +128,7 @@ def _lines(profile: Profile, top: int) -> list[Text]:
     )
     plain, overhead = format_s(whole), profile.overhead_s / whole
     cost = _("; without the profiler {plain}: it costs {overhead:+.1%}")
-    if overhead < 0:  # nothing runs faster for being watched
+    if overhead < 0:  # profiling makes nothing faster
         cost = _("; without the profiler {plain}: it costs less than the noise")
     cost = cost.format(plain=plain, overhead=overhead)
     lines = [Text(text + cost, style="dim")]

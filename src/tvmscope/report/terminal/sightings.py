@@ -1,4 +1,4 @@
-"""The results of two artifacts for an image, in one table."""
+"""Shows the results of two artifacts for an image, in one table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvmscope.report.escape import NAME_LIMIT, clean
 
 
 def render(sighting: Sighting) -> list[RenderableType]:
-    """The image's name with the verdict, then the boxes or classes of both sides."""
+    """Return the image's name with the verdict, then the boxes or classes of both sides."""
     title = Text(clean(sighting.picture), style="bold")
     if sighting.failure is not None:
         return [title, Text(f"  {clean(sighting.failure, 500)}", style="red")]

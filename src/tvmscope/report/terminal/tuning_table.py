@@ -1,4 +1,4 @@
-"""Tables of a tuning run for the terminal: what is worth tuning, and what came of it."""
+"""Renders tables of a tuning run for the terminal: what is worth tuning, and the results."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rich.text import Text
 from tvmscope.core.session import Session
 from tvmscope.core.tuning import TunedTask, gist
 from tvmscope.messages import _, plural
+from tvmscope.quantities import format_s
 from tvmscope.report.escape import clean
 from tvmscope.report.sections.charts import percent
 from tvmscope.report.sections.tuning import WORK, TaskRow, searched
-from tvmscope.units import format_s
 
 
 def plan(session: Session) -> RenderableType:
-    """What a search would do, and which tasks it would skip."""
+    """Render what a search would do, and which tasks it would skip."""
     wanted = [t for t in session.tuning if not t.note]
     table = _table(
         _("task"),
@@ -53,7 +53,7 @@ def _candidates(task: TunedTask) -> str:
 
 
 def _left_alone(tasks: Sequence[TunedTask]) -> list[Text]:
-    """Those that are not tuned, by the reason; many small ones share a line."""
+    """Return the tasks that are not tuned, by reason; many small ones share a line."""
     by_reason: dict[str, list[TunedTask]] = {}
     for task in tasks:
         by_reason.setdefault(gist(task.note), []).append(task)
@@ -74,7 +74,7 @@ def _left_alone(tasks: Sequence[TunedTask]) -> list[Text]:
 
 
 def summary(session: Session) -> RenderableType:
-    """What was tried and what is used, the largest tasks first."""
+    """Render the trials and the choices, the largest tasks first."""
     table = _table(
         _("task"),
         _("share"),
@@ -99,7 +99,7 @@ def summary(session: Session) -> RenderableType:
 
 
 def _explained(row: TaskRow) -> Iterator[RenderableType]:
-    """What was chosen for a task in words, and what its parts are worth."""
+    """Describe the choice for a task, and the worth of its parts."""
     if not row.words:
         return
     yield Text("")
@@ -116,7 +116,7 @@ def _explained(row: TaskRow) -> Iterator[RenderableType]:
 
 
 def _speeds(row: TaskRow) -> str:
-    """Both, with their unit once."""
+    """Return both speeds, with their unit once."""
     unit = " GFLOP/s"
     if row.untuned.endswith(unit):
         return f"{row.untuned.removesuffix(unit)}, {row.best}"
@@ -138,7 +138,7 @@ def _totals(tasks: Sequence[TunedTask]) -> str:
 
 
 def _table(first: str, *others: str) -> Table:
-    # In a narrow terminal a task takes several lines, so that its numbers are whole.
+    # In a narrow terminal a task takes several lines, so that its numbers are complete.
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column(first, overflow="fold")
     for name in others:

@@ -1,4 +1,4 @@
-"""Plans the rows of a table: every backend, target and precision that was asked for."""
+"""Plans the rows of a table: every requested backend, target and precision."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg
-from tvmscope.runtime.artifact import cpu_problem
+from tvmscope.runtime.check import cpu_problem
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.rows import PlannedRow
 from tvmscope.stages.planning.tuned_rows import Records, no_records, with_records
 
 
 def known_backends(options: Options) -> dict[str, Backend]:
-    """All backends by name; refuses a request for one that is not among them."""
+    """Return all backends by name; raise if the request names an unknown one."""
     backends, _ = all_backends()
     unknown = [name for name in options.backends if name not in backends]
     if unknown:
@@ -36,9 +36,9 @@ def known_backends(options: Options) -> dict[str, Backend]:
 def candidates(
     options: Options, where: Sequence[Target]
 ) -> list[tuple[Target, Precision, Backend]]:
-    """Backends x targets x precisions as far as was asked for and a backend knows of them.
+    """Return the requested backends x targets x precisions that each backend supports.
 
-    What is compiled here is listed in every precision: its row then says why there is no time.
+    Compiled backends are listed in every precision: a row then says why there is no time.
     """
     backends = known_backends(options)
     asked = [b for b in backends.values() if _is_asked(b, options)]
@@ -64,8 +64,8 @@ def _is_asked(backend: Backend, options: Options) -> bool:
     return backend.name in options.backends
 
 
-def without_needless_export(options: Options, where: Sequence[Target]) -> Options:
-    """Exporting to ONNX takes seconds: only for backends that want it and are here."""
+def with_needed_export(options: Options, where: Sequence[Target]) -> Options:
+    """Disable the export to ONNX, which takes seconds, unless an available backend needs it."""
     wanted = any(
         backend.needs_onnx and why_unavailable(backend, target) is None
         for target, _precision, backend in candidates(options, where)
@@ -74,12 +74,12 @@ def without_needless_export(options: Options, where: Sequence[Target]) -> Option
 
 
 def with_export(options: Options, wanted: bool) -> Options:
-    """The options with or without an ONNX form of a torch model."""
+    """Return the options with or without an ONNX form of a torch model."""
     return replace(options, load=replace(options.load, need_onnx=wanted))
 
 
 def why_unavailable(backend: Backend, target: Target) -> Text | None:
-    """Why a backend cannot run on a target here, whatever the model; None where it can."""
+    """Say why a backend cannot run on a target here, for any model; None if it can."""
     reason = backend.unavailable(target.device)
     if reason is None and target.kind == "llvm" and (problem := cpu_problem(target)):
         return msg("the target is {problem}", problem=problem)
@@ -87,7 +87,7 @@ def why_unavailable(backend: Backend, target: Target) -> Text | None:
 
 
 def can_cross_compile(backend: Backend) -> bool:
-    """Whether a backend compiles here for targets that it cannot run on here."""
+    """Whether a backend can compile here for targets that it cannot run on here."""
     return backend.unavailable("cpu") is None and not backend.searches
 
 
@@ -97,9 +97,9 @@ def plan_rows(
     model_format: str,
     records: Records = no_records,
 ) -> list[PlannedRow]:
-    """The candidates in their graph modes, with what is unavailable and why.
+    """Return the candidates in their graph modes, with the reasons for unavailable ones.
 
-    `records` says what was tuned; without it there is no tuned row, unless one is asked for.
+    `records` looks up tuning records; without it there is no tuned row, unless one is requested.
     """
     rows: list[PlannedRow] = []
     for target, precision, backend in candidates(options, where):
@@ -112,7 +112,7 @@ def plan_rows(
 
 
 def _graph_modes(options: Options, target: Target, backend: Backend) -> tuple[bool, ...]:
-    """CUDA graphs are rows of their own: both, unless one was asked for."""
+    """Return the CUDA graph modes, each a separate row: both, unless one was requested."""
     if target.kind != "cuda" or not backend.graphs:
         return (False,)
     modes = (True,) if backend.only_graphs else (False, True)

@@ -1,4 +1,4 @@
-"""A row before it is measured: as it is planned, and as the entry that a worker loads."""
+"""A row before it is measured: the planned row, and the entry that a worker loads."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tvmscope.backends.api import Backend, LoadRequest
 from tvmscope.benchmark.plan import Entry
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
+from tvmscope.core.prepared import outside_weights
 from tvmscope.core.row import RowKey, Task, Variant
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
@@ -22,28 +23,28 @@ from tvmscope.stages.targets import threads_of
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlannedRow:
-    """A row of the table to come: a variant of a backend on a target."""
+    """A row of the future table: a variant of a backend on a target."""
 
     backend: Backend
     target: Target
     key: RowKey
-    """On `target`; `changed` and `moved` keep the two in step."""
+    """The key on `target`; `changed` and `moved` keep both consistent."""
     unavailable: Text | None
     cross: bool = False
-    """Its code cannot run here; it is compiled all the same, for a machine that can."""
+    """Whether its code cannot run here; it is still compiled, for a machine that can run it."""
     choices: Mapping[str, Choice] = field(default_factory=dict)
-    """What tuning records say, for a row that is there for their sake."""
+    """The choices of tuning records, for a row that exists because of them."""
     untuned: RowKey | None = None
-    """For such a row the planned one that differs in the records alone, where there is one."""
+    """For such a row, the planned row that differs only in the records, if there is one."""
     warnings: tuple[Text, ...] = ()
     compile: CompileOptions | None = None
-    """How it is compiled, where that is not what the options say; with its own choices."""
+    """How it is compiled, if it differs from the options; with its own choices."""
     threads: int | None = None
-    """Where it runs on another number than the options say."""
+    """The number of threads, if it differs from the options."""
 
     @property
     def builds(self) -> bool:
-        """Whether there is something to compile."""
+        """Whether the row has something to compile."""
         return self.backend.compiles is not None and (self.unavailable is None or self.cross)
 
     @property
@@ -52,23 +53,23 @@ class PlannedRow:
 
     @property
     def has_profiler(self) -> bool:
-        """A CUDA graph runs its kernels as one: only the device's own trace tells them apart."""
+        """Whether kernels can be timed; those of a CUDA graph only by the device's own trace."""
         on_gpu = self.key.device == "cuda"
         if on_gpu and self.backend.profiles_cuda and extras.missing("torch") is None:
             return True
         return self.backend.profiles and not self.variant.graph
 
     def changed(self, **fields: Any) -> PlannedRow:
-        """The row of another variant: these fields of the present one replaced."""
+        """Return the row of another variant: these fields are replaced."""
         return replace(self, key=replace(self.key, variant=replace(self.variant, **fields)))
 
     def moved(self, target: Target) -> PlannedRow:
-        """The row of the same variant on another target."""
+        """Return the row of the same variant on another target."""
         return replace(self, target=target, key=RowKey.of(self.variant, target))
 
 
 def unbuilt_entry(row: PlannedRow, ready: Prepared, options: Options) -> Entry:
-    """The entry of a row, without the artifact that it may need."""
+    """Return the entry of a row, without the artifact that it may need."""
     threads = row.threads or threads_of(options)
     return Entry(
         task=Task(
@@ -95,14 +96,15 @@ def unbuilt_entry(row: PlannedRow, ready: Prepared, options: Options) -> Entry:
 
 
 def _need_bytes(ready: Prepared) -> int:
-    """Inputs, outputs and the model with its weights, each once; not what the model computes."""
+    """Return the bytes of inputs, outputs and the model with its weights, without activations."""
     model = ready.pt2_path if ready.model.format == "torch" else ready.onnx_path
     files = (ready.inputs_path, ready.reference_path, model)
-    return sum(file.stat().st_size for file in files if file.is_file())
+    inside = sum(file.stat().st_size for file in files if file.is_file())
+    return inside + outside_weights.bytes_beside(ready.folder)
 
 
 def built_entry(row: PlannedRow, ready: Prepared, options: Options, artifacts: Path) -> Entry:
-    """The entry of a row whose artifact, if it needs one, was built earlier."""
+    """Return the entry of a row whose artifact, if it needs one, was built earlier."""
     entry = unbuilt_entry(row, ready, options)
     if not row.builds:
         return entry
@@ -111,7 +113,7 @@ def built_entry(row: PlannedRow, ready: Prepared, options: Options, artifacts: P
 
 
 def items_per_run(options: Options, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
-    """In throughput mode the batch: the first dimension of the first input that has one."""
+    """Return the batch in throughput mode: the first dimension of the first input that has one."""
     if options.measure.mode != "throughput":
         return None
     return next((shape[0] for shape in shapes.values() if shape), 1)

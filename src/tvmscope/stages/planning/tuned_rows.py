@@ -1,6 +1,6 @@
-"""Rows that are compiled with tuning records: which there are, and which records they use.
+"""Plans rows that are compiled with tuning records: which exist, and which records they use.
 
-The records themselves are tuning's, above the stages: a job hands in a way to look them up.
+The records belong to tuning, above the stages: a job passes a function that looks them up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_KERNEL = msg("no tuning record matches a kernel of this model; see tvmscope t
 
 
 class Recorded(Protocol):
-    """What tuning records say: a choice per workload, and the warnings about them."""
+    """The result of a look-up of tuning records: a choice per workload, and warnings."""
 
     @property
     def choices(self) -> Mapping[str, Choice]: ...
@@ -46,14 +46,14 @@ class _Nothing:
 
 
 def no_records(target: Target, threads: int) -> Recorded:
-    """The lookup of jobs that compile everything untuned."""
+    """Return nothing: the look-up of jobs that compile everything untuned."""
     return _Nothing()
 
 
 def with_records(
     rows: list[PlannedRow], planned: Sequence[PlannedRow], options: Options, records: Records
 ) -> list[PlannedRow]:
-    """Tuned rows with what the records say; none where there are no records, unless asked for.
+    """Return tuned rows with their records; none without records, unless requested.
 
     `planned` are the rows before them, among which the untuned ones are looked up.
     """
@@ -78,12 +78,12 @@ def with_records(
 
 
 def sources(choices: Mapping[str, Choice]) -> str:
-    """The databases that choices are from."""
+    """Return the databases that choices come from."""
     return ", ".join(sorted({choice.source for choice in choices.values()}))
 
 
 def _untuned(key: RowKey, planned: Sequence[PlannedRow]) -> RowKey | None:
-    """The planned row that is the same but for tuning: only that and the backend's name differ."""
+    """Return the planned row that differs only in tuning and the backend's name."""
     for row in planned:
         if row.key == replace(key, variant=replace(key.variant, backend=row.backend.name)):
             return row.key
@@ -91,7 +91,7 @@ def _untuned(key: RowKey, planned: Sequence[PlannedRow]) -> RowKey | None:
 
 
 def are_useless(row: PlannedRow, artifacts: Path) -> bool:
-    """Whether the untuned row is compiled already and shows that no record is about its kernels."""
+    """Whether the untuned row is already compiled and no record applies to its kernels."""
     if row.untuned is None:
         return False
     kernels = read_kernels(artifacts / row.untuned.folder_name)

@@ -20,7 +20,7 @@ import numpy as np
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import Remote, here
 from tvmscope.measure.worker import Worker, WorkerDied
-from tvmscope.messages import msg
+from tvmscope.messages import Text, clauses, msg
 from tvmscope.storage.codec import decode
 from tvmscope.tuning.farm import remote_kernel, tracker
 from tvmscope.tuning.farm.remote_kernel import Answer, Job
@@ -33,19 +33,19 @@ _MEASURE, _OUTPUTS = here(remote_kernel.measure), here(remote_kernel.outputs)
 _DESCRIBE = here(remote_kernel.describe)
 _START_TIMEOUT_S = 120.0
 _MARGIN_S = 10.0
-"""What a client gets beyond the server's own limit, before it counts as hanging itself."""
+"""The client's time limit beyond the server's own, after which the client counts as hung."""
 _TRACKER_S = 30.0
 _TRIES = 2
-"""A session that was lost under a kernel is repeated once: the server may have gone. Lost twice,
-the kernel is to blame."""
+"""A session that was lost during a kernel is repeated once: the server may have gone. If it is lost
+twice, the kernel is the cause."""
 
 
 class RemoteRunner:
-    """The servers of one key. Servers may come and go; one that dies under a kernel costs a try.
+    """The servers of one key. Servers may come and go; one that dies during a kernel costs a try.
 
-    Each measurement in progress has a client process of its own; `slots` of them can be asked for
-    at the same time, from as many threads. By default one more than there are servers now: the
-    one that waits keeps them busy, and takes up a server that joins.
+    Each measurement in progress has its own client process; up to `slots` of them run at the same
+    time, from as many threads. By default there is one more than servers: the one that waits keeps
+    them busy, and uses a server that joins.
     """
 
     local = False
@@ -96,28 +96,28 @@ class RemoteRunner:
         min_repeat_ms: float,
         timeout_s: float,
     ) -> tuple[float, ...]:
-        """`repeat` values in seconds, each the mean of calls that take `min_repeat_ms` or more;
-        fewer where so many would not end in time."""
+        """Return `repeat` values in seconds, each the mean of calls that take `min_repeat_ms` or
+        more; fewer if the time limit does not suffice."""
         job = self._job(library, args, seed, timeout_s)
         values: tuple[float, ...] = self._somewhere(_MEASURE, timeout_s, job, repeat, min_repeat_ms)
         return values
 
     def outputs(self, library: Path, args: Arguments, seed: int) -> list[np.ndarray[Any, Any]]:
-        """The arguments that one call changes, in order; all are filled by `kernels.fill`."""
+        """Return the arguments that one call changes, in order; `kernels.fill` fills all."""
         job = self._job(library, args, seed, self.timeout_s)
         arrays: list[np.ndarray[Any, Any]] = self._somewhere(_OUTPUTS, self.timeout_s, job)
         return arrays
 
     def device_info(self) -> Device | None:
-        """What a free server of this key says about its machine; None from TVM's plain server.
+        """Return a free server's description of its machine; None from TVM's plain server.
 
-        All servers of a key are assumed to be equal, because the tracker assumes so too.
+        All servers of a key are assumed to be equal, because the tracker also assumes so.
         """
         text = self._somewhere(_DESCRIBE, self.timeout_s, self.timeout_s)
         return None if text is None else decode(Device, json.loads(text))
 
     def pause(self) -> None:
-        """Nothing to do: servers use other cores than ours."""
+        """Do nothing: servers use other cores than ours."""
 
     def close(self) -> None:
         """End all client processes; the servers stay."""
@@ -145,7 +145,7 @@ class RemoteRunner:
         **kw: P.kwargs,
     ) -> Any:
         """Ask one server after the other, until one answers or the kernel has had its tries."""
-        lost: list[str] = []
+        lost: list[Text] = []
         end = time.monotonic() + self.wait_s
         while not self._closed:
             with self._client() as client:
@@ -154,25 +154,25 @@ class RemoteRunner:
                 client.timeout_s = timeout_s + _MARGIN_S
                 try:
                     answer = client.call(function, place, *args, **kw)
-                except WorkerDied as e:  # TVM's client gives up by ending the process at times
+                except WorkerDied as e:  # TVM's client sometimes ends the process to give up
                     answer = Answer(lost=e.reason)
             if answer.lost is None:
                 return answer.value
             if answer.began:
-                lost.append(f"{place}: {answer.lost}")
+                lost.append(msg("{place}: {reason}", place=str(place), reason=answer.lost))
                 end = time.monotonic() + self.wait_s
             if len(lost) >= _TRIES:
                 raise RunError(
                     msg(
                         "the server was lost {count} times: {lost}",
                         count=len(lost),
-                        lost="; ".join(lost),
+                        lost=clauses(lost),
                     )
                 )
         raise RunError(msg("the farm's client was closed"))
 
     def _place(self, wait_s: float) -> Place:
-        """A free server; a tracker that is being started again is waited for."""
+        """Return a free server; wait for a tracker that restarts."""
         end = time.monotonic() + min(wait_s, _TRACKER_S)
         while True:
             try:
@@ -184,7 +184,7 @@ class RemoteRunner:
 
     @contextlib.contextmanager
     def _client(self) -> Iterator[Worker]:
-        """A client process that nobody else uses; one that has died is not used again."""
+        """Yield a client process for exclusive use; one that has died is not used again."""
         try:
             client = self._idle.get_nowait()
         except Empty:

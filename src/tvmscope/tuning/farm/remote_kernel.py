@@ -1,4 +1,4 @@
-"""A built kernel on a server of the farm; runs in a client process, which TVM may end."""
+"""Runs a built kernel on a server of the farm; called in a client process, which TVM may end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tvmscope.errors import RunError, one_line
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.tuning.farm.tracker import Place
 from tvmscope.tuning.trials.kernels import Arguments, changed, fill
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 _NAME = "kernel.so"
 _LONGEST_SHARE = 0.5
-"""Of the time limit that all values together may take; the rest is for the upload."""
+"""The share of the time limit for all values together; the rest is for the upload."""
 _EXPIRED, _THERE = "RPCSessionTimeoutError", "Error caught from RPC call:"
-"""What TVM's messages hold where the time was up, and where the server's side raised."""
+"""Parts of TVM's messages: the time was over, and the server's side raised."""
 
 
 DESCRIBE = "tvmscope.farm.describe"
-"""The function that our servers have and TVM's own do not."""
+"""A function of our servers that TVM's own servers lack."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A kernel, its arguments and how long it may take."""
+    """A kernel, its arguments and its time limit."""
 
     library: Path
     args: Arguments
@@ -44,16 +44,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back, or how the connection was lost, of which the kernel may be innocent."""
+    """The result, or how the connection was lost, which may not be the kernel's fault."""
 
     value: Any = None
-    lost: str | None = None
+    lost: Text | None = None
     began: bool = True
-    """Whether the kernel was there already when it was lost."""
+    """Whether the kernel was already loaded when the connection was lost."""
 
 
 def measure(place: Place, job: Job, repeat: int, min_repeat_ms: float) -> Answer:
-    """`repeat` values in seconds; fewer where so many would not end in time."""
+    """Return `repeat` values in seconds; fewer if the time limit does not suffice."""
 
     def work(session: RPCSession, module: Module, tensors: list[Tensor]) -> tuple[float, ...]:
         device = session.device(job.device)
@@ -69,7 +69,7 @@ def measure(place: Place, job: Job, repeat: int, min_repeat_ms: float) -> Answer
 
 
 def outputs(place: Place, job: Job) -> Answer:
-    """The arguments that one call changes."""
+    """Return the arguments that one call changes."""
 
     def work(
         session: RPCSession, module: Module, tensors: list[Tensor]
@@ -82,7 +82,7 @@ def outputs(place: Place, job: Job) -> Answer:
 
 
 def describe(place: Place, timeout_s: float) -> Answer:
-    """What the server says about itself (a `Device` as JSON); None from TVM's plain server."""
+    """Return the server's description (a `Device` as JSON); None from TVM's plain server."""
 
     def work(session: RPCSession) -> str | None:
         try:
@@ -96,7 +96,7 @@ def describe(place: Place, timeout_s: float) -> Answer:
 def _on(
     place: Place, job: Job, work: Callable[[RPCSession, Module, list[Tensor]], object]
 ) -> Answer:
-    """Upload, load, fill the arguments and `work`."""
+    """Upload, load, fill the arguments and call `work`."""
 
     def prepare(session: RPCSession) -> object:
         from tvm import runtime
@@ -111,19 +111,19 @@ def _on(
 
 
 def _with_session(place: Place, timeout_s: float, work: Callable[[RPCSession], object]) -> Answer:
-    """What `work` returns; a RunError where the kernel is to blame for its failure."""
+    """Return the result of `work`; raise RunError if the kernel caused a failure."""
     tvm_compat.import_tvm(torch=False)
     from tvm import rpc
 
     try:
         session = rpc.connect(place.host, place.port, place.match_key, session_timeout=timeout_s)
     except Exception as e:  # TVM has no class of its own for it, and it may be any of several
-        return Answer(lost=f"no connection: {one_line(e)}", began=False)
+        return Answer(lost=msg("no connection: {reason}", reason=one_line(e)), began=False)
     try:
         return Answer(work(session))
     except RunError:
         raise
-    except Exception as e:  # as above; what it is, its message tells
+    except Exception as e:  # as above; its message tells the cause
         text = str(e)
         if _EXPIRED in text:
             raise RunError(

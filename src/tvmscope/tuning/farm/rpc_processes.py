@@ -1,7 +1,7 @@
-"""TVM's RPC tracker and server inside a worker process, which ends when they do.
+"""Runs TVM's RPC tracker and server inside a worker process, which ends when they do.
 
-TVM's own commands start them in a process behind a process that stays when its listening thread
-has died. Here the thread is watched, so that whoever started the worker learns of its end.
+TVM's own commands start them in a grandchild process that stays when its listening thread has died.
+Here the thread is watched, so that the starter of the worker learns of its end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _running: Any = None
 
 
 def start_tracker(host: str, port: int, port_end: int) -> int:
-    """Start it in this process; returns the port it got."""
+    """Start it in this process; return its port."""
     tvm_compat.import_tvm(torch=False)
     from tvm.rpc.tracker import PopenTrackerServerState
 
@@ -40,14 +40,13 @@ def start_server(
     address: str | None = None,
     device: Device | None = None,
 ) -> int:
-    """Start it in this process; returns the port it got. `address` is what the tracker
-    announces."""
+    """Start it in this process; return its port. The tracker announces `address`."""
     tvm_compat.import_tvm(torch=False)
     import tvm
 
     tvm_compat.survive_crashed_sessions()
     if device is not None:
-        # the session's processes are forked from this one and so have the function too
+        # the session's processes are forked from this one and so also have the function
         told = json.dumps(encode(_complete(device)))
         tvm.register_global_func(DESCRIBE, lambda: told, override=True)
     from tvm.rpc.server import PopenRPCServerState
@@ -80,6 +79,6 @@ def _started(kind: Any, host: str, port: int, port_end: int, **more: Any) -> int
 
 
 def wait() -> None:
-    """Wait until it has stopped by itself, which is a failure."""
+    """Wait until it stops by itself, which is a failure."""
     _running.thread.join()
-    os._exit(1)  # not by return: sessions that it has forked must not go on half-owned
+    os._exit(1)  # not by return: forked sessions must not continue without it

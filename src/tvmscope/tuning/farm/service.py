@@ -6,26 +6,24 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from tvmscope.compiler import host, targets
-from tvmscope.core.target import Target
 from tvmscope.errors import RunError, UsageError
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.remote import here
-from tvmscope.measure.worker import Worker, WorkerDied, run_isolated
+from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import _, msg
 from tvmscope.stages.places import cache_folder
 from tvmscope.tuning.farm import rpc_processes, tracker
 from tvmscope.tuning.farm.tracker import Address, Device, Summary
 
 LOOPBACK = "127.0.0.1"
-_LLVM_HOST, _WAIT = here(host.llvm_host), here(rpc_processes.wait)
+_WAIT = here(rpc_processes.wait)
 _START_TRACKER, _START_SERVER = here(rpc_processes.start_tracker), here(rpc_processes.start_server)
 _SHORT_S, _SHORT_LIVES = 10.0, 3
-"""So many lives in a row that were so short mean that it will not work."""
+"""This many short lives in a row mean that it cannot work."""
 _PAUSE_S = 1.0
 
 Say = Callable[[str], None]
@@ -33,7 +31,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """Where to listen: the first free port of a range."""
+    """The address to listen on: the first free port of a range."""
 
     host: str = LOOPBACK
     first: int
@@ -51,13 +49,13 @@ class Ports:
 
 
 def log_file(name: str) -> Path:
-    """Where a process of the farm writes what it does."""
+    """Return the log file of a farm process."""
     safe = re.sub(r"[^\w.-]+", "_", name)
     return cache_folder() / "logs" / f"farm-{safe}-{os.getpid()}.log"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach the host."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -83,9 +81,9 @@ def run_server(
     threads: int | None = None,
     public_host: str | None = None,
 ) -> None:
-    """Run a server until it is interrupted; it is started again whenever it ends.
+    """Run a server until it is interrupted; restart it whenever it ends.
 
-    A tracker that is not there yet, or goes away, is waited for.
+    It waits for a tracker that is missing or goes away.
     """
     if not re.fullmatch(r"[\w.-]+", key):
         raise UsageError(msg("key '{key}': use letters, digits, '.', '_' and '-'", key=key))
@@ -121,20 +119,6 @@ def _this_device(threads: int) -> Device:
         gpu=gpu.name if gpu else None,
         gpu_arch=gpu.arch if gpu else None,
     )
-
-
-def target_of(device: Device, kind: str = "cpu") -> Target:
-    """What to compile for a server's machine; unlike our own, it is not proven by a kernel."""
-    if kind == "cuda":
-        if device.gpu_arch is None:
-            raise UsageError(msg("the server ({cpu}) has no GPU", cpu=device.cpu))
-        return targets.resolve(f"cuda:{device.gpu_arch}")
-    own = run_isolated(_LLVM_HOST)[1]
-    foreign = device.triple if device.triple.split("-")[0] != own.split("-")[0] else None
-    whole = targets.cpu_target(device.llvm_cpu, foreign)
-    hidden = tuple(f for f in whole.features if f not in device.features)
-    target = targets.cpu_target(device.llvm_cpu, foreign, disabled=hidden) if hidden else whole
-    return replace(target, cores=device.threads)
 
 
 def _warn(host: str, say: Say) -> None:

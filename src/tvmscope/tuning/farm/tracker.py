@@ -1,13 +1,15 @@
 """Talks to a TVM RPC tracker without TVM: which servers there are, and which are free.
 
-The protocol is TVM's own (tvm/rpc/tracker.py): a magic number both ways, then JSON messages, each
-behind its length. TVM's client for it waits for ever; this one has limits.
+The protocol is TVM's own (tvm/rpc/tracker.py): a magic number in both directions, then JSON
+messages, each after its length. TVM's client for it waits forever; this one has time limits.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import socket
 import struct
 import time
@@ -28,11 +30,11 @@ Address = tuple[str, int]
 
 
 class NoTracker(RunError):
-    """Nobody answers there, or not any more."""
+    """No tracker answers at the address, or not any more."""
 
 
 def parse_address(text: str) -> Address:
-    """`host`, `host:port` or `[::1]:port`."""
+    """Parse `host`, `host:port` or `[::1]:port`."""
     host, colon, port = text.rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
         host, port = text, str(PORT)
@@ -49,12 +51,12 @@ def parse_address(text: str) -> Address:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A server that the tracker has given to us alone."""
+    """A server that the tracker has reserved for us."""
 
     host: str
     port: int
     match_key: str
-    """The key that the server expects; it drops the connection if it does not arrive within
+    """The key that the server expects; it drops the connection if the key does not arrive within
     seconds."""
 
     def __str__(self) -> str:
@@ -71,12 +73,12 @@ class Server:
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """What a server says about its machine, so that records say where they were measured."""
+    """A server's description of its machine, so that records say where they were measured."""
 
     cpu: str
     threads: int
     features: tuple[str, ...] = ()
-    """That the operating system reports, by LLVM's names."""
+    """Features that the operating system reports, by LLVM's names."""
     llvm_cpu: str = ""
     triple: str = ""
     gpu: str | None = None
@@ -91,23 +93,23 @@ class Queue:
     servers: int
     free: int
     waiting: int
-    """Clients that wait for one."""
+    """Clients that wait for a server."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a tracker knows."""
+    """A tracker's servers and queues."""
 
     servers: tuple[Server, ...]
     queues: tuple[Queue, ...]
 
     def count(self, key: str) -> int:
-        """How many servers have this key."""
+        """Return how many servers have this key."""
         return sum(server.key == key for server in self.servers)
 
 
 def summary(address: Address, *, timeout_s: float = _ANSWER_S) -> Summary:
-    """Who is there."""
+    """Return the tracker's servers and queues."""
     with _connected(address, timeout_s) as stream:
         _send(stream, [_SUMMARY])
         code, data = _receive(stream)
@@ -134,7 +136,7 @@ def summary(address: Address, *, timeout_s: float = _ANSWER_S) -> Summary:
 
 
 def request(address: Address, key: str, *, wait_s: float) -> Place:
-    """A free server, as soon as there is one."""
+    """Return a free server, as soon as there is one."""
     end = time.monotonic() + wait_s
     with _connected(address, min(wait_s, _ANSWER_S)) as stream:
         _send(stream, [_REQUEST, key, "", 1])
@@ -222,7 +224,7 @@ def _exactly(stream: socket.socket, size: int) -> bytes:
     while len(data) < size:
         piece = stream.recv(size - len(data))
         if not piece:
-            raise ConnectionResetError("it closed the connection")
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         data += piece
     return data
 

@@ -1,7 +1,7 @@
-"""Prepares a tuning run: the untuned model, its profile, and what can be tuned.
+"""Prepares a tuning run: the untuned model, its profile, and its tunable tasks.
 
-A target that runs here is profiled here. One that does not has its kernels measured one by one on
-the servers of a farm, and without one (a dry run) its tasks are known, but not their times.
+A target that runs here is profiled here. The kernels of another target are measured one by one on
+the servers of a farm; without a farm (a dry run) its tasks are known, but not their times.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tvmscope.tuning.trials.runners import LocalRunner, Runner
 from tvmscope.tuning.trials.workshop import Setting, Workshop
 
 CHECK_TIMEOUT_S = 600.0
-"""Of a GPU kernel's plain loops, which one core of this machine runs once or twice."""
+"""The time limit of a GPU kernel's plain loops, which one core here runs once or twice."""
 
 
 def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
-    """Compile the model untuned, profile it, and see what is worth tuning."""
+    """Compile the model untuned, profile it, and plan what is worth tuning."""
     run.builder = stack.enter_context(Builder(run.job.ready, run.threads))
     run.job.progress.stage(msg("compile"), msg("{model} untuned", model=run.job.ready.model.name))
     start = time.monotonic()
@@ -72,7 +72,7 @@ def _profile_here(run: Tuned) -> Profile:
 
 
 def _profile_there(run: Tuned, tasks: list[TuningTask], workshop: Workshop) -> Profile:
-    """Each untuned kernel by itself, on a server."""
+    """Measure each untuned kernel alone, on a server."""
     run.job.progress.stage(
         msg("measure"),
         msg("the untuned kernels, on servers with key {key}", key=run.job.options.tune.key or ""),
@@ -106,15 +106,15 @@ def _planned(run: Tuned, tasks: list[TuningTask]) -> list[PlannedTask]:
 
 
 def workshop(run: Tuned, stack: ExitStack) -> Workshop:
-    """Builders and a runner, made once."""
+    """Return builders and a runner, made once."""
     if run.workshop is None:
         run.workshop = stack.enter_context(_workshop(run))
     return run.workshop
 
 
 def _workshop(run: Tuned) -> Workshop:
-    """They take turns where they would share cores. A GPU shares none: everything is built while it
-    measures, on all cores but the one that launches kernels."""
+    """Make them take turns if they share cores. A GPU shares none: candidates are built during the
+    measurements, on all cores but the one that launches kernels."""
     tune, cores, gpu = run.job.options.tune, cpu_features.usable_cores(), run.target.kind == "cuda"
     runner: Runner = _remote(run) if tune.tracker else _local(run)
     busy = 0 if not runner.local else min(1, cores - 1) if gpu else run.threads
@@ -158,7 +158,7 @@ def _clock_hz() -> float | None:
 
 
 def _device_of(runner: RemoteRunner, target: Target) -> Device | None:
-    """The server's machine, if it says; refuses one that cannot run the target's code."""
+    """Return the server's machine, if known; raise if it cannot run the target's code."""
     device = runner.device_info()
     if device is not None and (problem := misfit(device, target)):
         raise UsageError(
@@ -173,7 +173,7 @@ def _device_of(runner: RemoteRunner, target: Target) -> Device | None:
 
 
 def misfit(device: Device, target: Target) -> Text | None:
-    """Why a server's machine cannot run a target's code; None where it can."""
+    """Say why a server's machine cannot run a target's code; None if it can."""
     if target.kind == "cuda":
         if device.gpu_arch == target.arch:
             return None
@@ -211,7 +211,7 @@ def _remote(run: Tuned) -> RemoteRunner:
 
 
 def proposer(run: Tuned, stack: ExitStack, count: int) -> Proposer | None:
-    """MetaSchedule, if it is wanted; it thinks while nothing is measured."""
+    """Return MetaSchedule, if it is requested; it works while nothing is measured."""
     tune = run.job.options.tune
     if not tune.metaschedule:
         return None

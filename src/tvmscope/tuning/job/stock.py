@@ -31,13 +31,13 @@ from tvmscope.tuning.search.loop import Limits, Search
 
 _BATCH_PER_CORE = 4
 _ASSUMED_FLOPS = 1e9
-"""Per second: TVM's plain loops. Tasks are weighed by it until their kernels were measured."""
+"""Flops per second of TVM's plain loops: tasks are weighted by it until they are measured."""
 _SMALL = 0.001
-"""Tasks below this share of the work are left as TVM has them."""
+"""Tasks below this share of the work keep TVM's schedules."""
 
 
-def with_searched(rows: Sequence[PlannedRow], job: Job) -> list[PlannedRow]:
-    """The rows, those that want it with the schedules that a search finds for them."""
+def search_rows(rows: Sequence[PlannedRow], job: Job) -> list[PlannedRow]:
+    """Return the rows; those that need a search have the schedules that it finds."""
     return [_searched(row, job) if _wants(row) else row for row in rows]
 
 
@@ -47,7 +47,7 @@ def _wants(row: PlannedRow) -> bool:
 
 def _searched(row: PlannedRow, job: Job) -> PlannedRow:
     """The row with its schedules, or with the reason why it has none."""
-    job.progress.stage("search", row.key.label)
+    job.progress.stage(msg("search"), row.key.label)
     try:
         search = _search(row, job)
     except TvmscopeError as e:
@@ -82,7 +82,7 @@ def _nothing(search: Search, tried: int) -> Text:
         "--tvm-budget",
         time=Seconds(search.elapsed_s),
         tried=tried,
-        why=f"; {next(iter(failures))}" if failures else "",
+        why=msg("; {reason}", reason=next(iter(failures))) if failures else "",
     )
 
 
@@ -124,7 +124,7 @@ def _config(row: PlannedRow, options: CompileOptions) -> CompileOptions:
 
 
 def _weighed(tasks: Sequence[TuningTask]) -> list[PlannedTask]:
-    """Tasks by the time that plain loops would take: nothing was measured yet."""
+    """Return tasks by the time that plain loops would take: nothing is measured yet."""
     times = {t.key: t.calls * max(t.flops or 0.0, t.bytes or 0.0) / _ASSUMED_FLOPS for t in tasks}
     whole = sum(times.values()) or 1.0
     planned = [

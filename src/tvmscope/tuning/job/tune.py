@@ -21,7 +21,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg, msgn
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages.facts import informed
-from tvmscope.stages.job import begun
+from tvmscope.stages.job import loaded_job
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import (
     can_cross_compile,
@@ -44,13 +44,13 @@ from tvmscope.tuning.trials.workshop import Workshop
 
 _BATCH_PER_CORE = 4
 _LEAST_S = 15.0
-"""A shorter search is not worth its beginning."""
+"""A shorter search is not worth starting."""
 _USEFUL_S = 3.0
-"""Hardly one batch of candidates is tried in less: then there is nothing new to prove."""
+"""Less time is hardly enough for one batch of candidates: then there is nothing new to prove."""
 _USEFUL_SHARE = 0.25
-"""Of the budget: what a search takes at least, where preparing took longer than was expected."""
+"""The least share of the budget for a search, if the preparation took longer than expected."""
 _AGAIN = 0.05
-"""From this share of the budget on, what validating left is searched on."""
+"""If validation leaves at least this share of the budget, the search continues."""
 _AGAIN_SHORT = 0.1
 """The same for short budgets, of which `_LEAST_S` would be a large part."""
 
@@ -58,18 +58,18 @@ _AGAIN_SHORT = 0.1
 def tune(
     model: Any, options: Options, progress: Progress | None = None, *, dry_run: bool = False
 ) -> Session:
-    """Search within the budget and prove what was found; with `dry_run` only plan."""
+    """Search within the budget and prove the result; with `dry_run` only plan."""
     progress = progress or Silent()
     began = time.monotonic()
     target, options = _one(options, dry_run=dry_run)
     file = records.file_to_write(options.db, target)
     place = f"tune-{target.label}"
     with (
-        begun(model, options, (target,), place, progress) as job,
+        loaded_job(model, options, (target,), place, progress) as job,
         TemporaryDirectory(prefix="tvmscope-") as scratch,
         ExitStack() as stack,
     ):
-        if dry_run:  # nothing is to stay of it
+        if dry_run:  # a dry run leaves no files
             job.folder = Path(scratch) / "session"
         (row,) = plan_rows(options, (target,), job.ready.model.format)
         run = Tuned(
@@ -87,14 +87,14 @@ def tune(
         try:
             return _tune(run, planned, stack)
         finally:
-            if file.exists():  # not where nothing was tried
+            if file.exists():  # absent if nothing was tried
                 progress.note(msg("records: {file}", file=file))
 
 
 def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
-    """One target and precision; the rows that are compared are ours alone.
+    """Return one target and precision; only our own rows are compared.
 
-    What this machine cannot run needs one that can; a plan without times needs none.
+    A target that this machine cannot run needs one that can; a plan without times needs none.
     """
     if len(options.targets) != 1 or len(options.precisions) != 1:
         raise UsageError(msg("tune takes one target and one precision; run it once for each"))
@@ -118,7 +118,7 @@ def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
 
 
 def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Session:
-    """Search, validate and prove; whatever ends it, the session says how far it came."""
+    """Search, validate and prove; however it ends, the session contains the results so far."""
     chosen = [p for p in planned if p.reason is None]
     run.job.keep(run.job.session)
     search: Search | None = None
@@ -145,7 +145,9 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
         searched = search.states if search else {}
         tuned = replace(run.job.session, tuning=tuned_tasks(planned, searched, proof))
         run.job.keep(informed(tuned))
-    return run.job.finish()
+    session = run.job.save_complete()
+    run.job.write_reports()
+    return session
 
 
 def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:
@@ -170,10 +172,10 @@ def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:
 
 
 def _deadline(run: Tuned, tasks: int, proof: prove.Proof) -> float:
-    """When the search must end, so that validating and proving end within the budget.
+    """Return when the search must end, so that validation and proof end within the budget.
 
-    Where little is left, fewer tasks can be searched, and so fewer are there to validate: what is
-    kept for that shrinks to one task before the search becomes shorter than is worth while.
+    If little time is left, fewer tasks can be searched and validated: the time reserved for that
+    shrinks to one task before the search becomes too short to be useful.
     """
     whole = _end(run) - prove.reserve_s(run, tasks, proof)
     least = _end(run) - prove.least_reserve_s(run, proof)
@@ -181,27 +183,27 @@ def _deadline(run: Tuned, tasks: int, proof: prove.Proof) -> float:
 
 
 def _end(run: Tuned) -> float:
-    """When the budget is used up."""
+    """Return when the budget is used up."""
     return run.began + run.job.options.tune.budget_s
 
 
 def _end_without_proof(run: Tuned) -> float:
-    """When a search ends that cannot be proven: with the budget, but not before it was of use.
+    """Return when a search without a proof ends: with the budget, but not before it is useful.
 
-    Where preparing alone used the budget up, no run would ever come further otherwise.
+    If the preparation alone uses up the budget, no run would otherwise ever get further.
     """
     useful_s = min(_LEAST_S, _USEFUL_SHARE * run.job.options.tune.budget_s)
     return max(_end(run), time.monotonic() + useful_s)
 
 
 def _only_search(run: Tuned, search: Search) -> None:
-    """Trials for a later run, which finds them in the records."""
+    """Make trials for a later run, which finds them in the records."""
     run.job.progress.stage(msg("search"), _tasks(len(search.states)))
     search.run()
 
 
 def _search_and_validate(run: Tuned, search: Search, proof: prove.Proof) -> None:
-    """Search, then validate; the time that validating did not need is searched on."""
+    """Search, then validate; continue the search in the time that validation did not need."""
     states = list(search.states.values())
     budget_s = run.job.options.tune.budget_s
     again_s = max(min(_LEAST_S, _AGAIN_SHORT * budget_s), _AGAIN * budget_s)
@@ -251,7 +253,7 @@ def _prepare_search(
 
 
 def _tell_unseeded(run: Tuned, search: Search) -> None:
-    """Where MetaSchedule could not begin with what the rules had found, the session says so."""
+    """Warn in the session if MetaSchedule could not start from the rules' results."""
     told = search.proposer.remarks if search.proposer else {}
     notes = [
         msg("{task}: MetaSchedule started without some seeds: {why}", task=key, why=why)

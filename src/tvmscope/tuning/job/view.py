@@ -1,4 +1,4 @@
-"""What a tuning run shows: its progress line, and the tasks as the session stores them."""
+"""Shows a tuning run: its progress line, and the tasks as the session stores them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from tvmscope.analysis.roofline import TOLERANCE
 from tvmscope.core.tuning import Choice, Params, TunedTask, TuningTask
 from tvmscope.messages import Seconds, Text, msg, sentences
+from tvmscope.quantities import format_s
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.search.state import State
-from tvmscope.units import format_s
 
 if TYPE_CHECKING:
     from tvmscope.tuning.proof.prove import Proof
@@ -21,12 +21,12 @@ _NAME_LIMIT = 40
 
 
 def _name(task: TuningTask) -> str:
-    """Its workload; what has only a digest for one goes by its kernel's name."""
+    """Return the task's workload, or its kernel's name if the workload is only a digest."""
     return task.kernel if task.key.startswith("tir ") else task.key
 
 
 def progress_line(search: Search, state: State, left_s: float) -> Text:
-    """`Task 3/24 | conv2d ... | current 120.1 / best 141.9 GFLOP/s | 64/200 | model 61.3 ms`."""
+    """Return `Task 3/24 | conv2d ... | current 120.1 / best 141.9 GFLOP/s | 64/200 | 61.3 ms`."""
     keys = list(search.states)
     space = len(state.task.candidates)
     count = len(state.tried)
@@ -55,12 +55,12 @@ def _speed(state: State) -> Text:
 
 
 def _roof(state: State) -> Text:
-    """How near the best candidate is to its roof, counted in what it computes itself."""
+    """Say how near the best candidate is to its roof, by the work that it does itself."""
     floor, predicted_s = state.planned.floor_of(state.best), state.predicted_s
     if floor is None or not floor.least_s or not predicted_s:
         return ""
     share = floor.least_s / predicted_s
-    if share > TOLERANCE:  # on the bench its data are warm; or a roof of arithmetic says nothing
+    if share > TOLERANCE:  # measured alone, its data are warm; or an arithmetic roof means nothing
         return msg(", its data from the caches") if floor.by == "memory" else ""
     text = msg(", {share:.0%} of roof", share=min(share, 1.0))
     became = str(state.best.params.get("kernel", "")).startswith("winograd")
@@ -81,7 +81,7 @@ def tuned_tasks(
     states: Mapping[str, State] | None = None,
     proof: Proof | None = None,
 ) -> tuple[TunedTask, ...]:
-    """Every task of the plan, with what is known of it by now."""
+    """Return every task of the plan, with its results so far."""
     return tuple(_tuned(p, (states or {}).get(p.task.key), proof) for p in planned)
 
 
@@ -132,7 +132,7 @@ def _searched(plain: TunedTask, state: State, proof: Proof | None) -> TunedTask:
 
 
 def _own(task: TuningTask, choice: Choice) -> Params:
-    """The rule's defaults for the parameters that a choice names."""
+    """Return the rule's defaults for the parameters that a choice names."""
     own = task.lowering_for(choice.candidate).own
     return {name: own[name] for name in choice.candidate.params if name in own}
 

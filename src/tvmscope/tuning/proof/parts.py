@@ -1,7 +1,7 @@
-"""Measures what the parts of a choice are worth: each is removed alone, checked and timed.
+"""Measures the worth of a choice's parts: each is removed alone, checked and timed.
 
-A parameter is reset to the rule's default. A primitive is left out of the schedule's trace wherever
-it occurs: loops that ran in parallel run one after the other, and so on.
+A parameter is reset to the rule's default. A primitive is removed from the schedule's trace
+wherever it occurs: parallel loops become serial, and so on.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tvmscope.messages import msg
 from tvmscope.tuning.proof.validate import Validator, Verdict
 
 AT_ONCE = 3
-"""Kernels that are measured in turns with the chosen one; each waits in a process of its own."""
+"""Kernels that are measured in turns with the chosen one; each waits in its own process."""
 
 Step = list[Any]
-"""[kind, inputs, attributes, results]."""
+"""A step of a trace: [kind, inputs, attributes, results]."""
 
 
 def _is(*kinds: str) -> Callable[[Step], bool]:
@@ -39,12 +39,12 @@ PRIMITIVES: dict[str, tuple[Callable[[Step], bool], ...]] = {
     "set_scope": (_is("SetScope"),),
     "prefetch": (_notes("tvmscope.prefetch"),),
 }
-"""By what a primitive's steps are known; those without which most schedules would make no sense
-(splitting, ordering) are not among them."""
+"""The steps by which each primitive is recognised; primitives without which most schedules make no
+sense (splitting, ordering) are not among them."""
 
 
 def without(trace: str, primitive: str) -> str | None:
-    """A trace without a primitive; None where it does not occur."""
+    """Return a trace without a primitive; None if it does not occur."""
     steps, decisions = json.loads(trace)
     kept = [
         place
@@ -61,7 +61,7 @@ def without(trace: str, primitive: str) -> str | None:
 
 
 def variants(task: TuningTask, winner: Candidate, trace: str) -> Iterator[tuple[Part, Candidate]]:
-    """Each part of a candidate, and the candidate that does without it; `trace` is its schedule."""
+    """Yield each part of a candidate, and the candidate without it; `trace` is its schedule."""
     for name in winner.params if winner.trace is None else ():
         rest = {key: value for key, value in winner.params.items() if key != name}
         yield Part(name=name, kind="parameter"), Candidate(params=rest)
@@ -78,7 +78,7 @@ def weigh(
     *,
     over: Callable[[], bool] = lambda: False,
 ) -> list[Part]:
-    """What each part is worth, as far as time allows: it ends when `over` says so."""
+    """Return the worth of each part, until `over` returns true."""
     trace, _ = validator.workshop.trace_of(task, winner)
     left = list(variants(task, winner, trace))
     found: list[Part] = []

@@ -1,8 +1,8 @@
-"""The proof: kernels are measured again in turns with the untuned ones, then the whole model.
+"""The proof: measures kernels again in turns with the untuned ones, then the whole model.
 
-Only when the tuned model is verified and not slower are its kernels recorded as validated, which is
-what later compilations use. A model that cannot run here is compiled only: each of its kernels was
-verified and found faster on the server, and that must do.
+Only if the tuned model is verified and not slower are its kernels recorded as validated; later
+compilations use only those. A model that cannot run here is only compiled: each of its kernels was
+verified and found faster on the server, which has to suffice.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tvmscope.core.session import Session
 from tvmscope.core.tuning import Candidate, Choice, Part, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.messages import Text, msg, word
+from tvmscope.stages.measure_rows import MeasuredRows, framework_outputs, measure_rows
 from tvmscope.stages.planning.rows import PlannedRow, built_entry
-from tvmscope.stages.race import Raced, by_framework, race
 from tvmscope.tuning.proof.parts import weigh
 from tvmscope.tuning.proof.validate import DURATION_S, Validator, Verdict, best
 from tvmscope.tuning.records.matching import Host, choose
@@ -27,72 +27,72 @@ from tvmscope.tuning.search.state import State
 from tvmscope.tuning.trials.workshop import Workshop
 
 VALIDATE_S = 5.0
-"""Expected for one task until one was validated: three kernels, warmed up, in turns."""
+"""The expected time per task until one was validated: three kernels, warmed up, in turns."""
 TOP = 2
 """Candidates of each task that are measured again."""
 _SHARE = 0.2
-"""Of the budget that validating may take at the most."""
+"""The largest share of the budget for validation."""
 _EXPLAIN_S = 45.0
 _EXPLAIN_SHARE = 0.075
-"""Of the budget that taking the best choices apart may take, at the most; some 10 s for each."""
+"""The largest share of the budget for measuring the parts of choices; some 10 s for each."""
 
 
 @dataclass
 class Proof:
-    """What was validated and what came of it."""
+    """The validated kernels and the outcome."""
 
     verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
-    """New ones, by workload."""
+    """New verdicts, by workload."""
     choices: dict[str, Choice] = field(default_factory=dict)
-    """What the tuned model is compiled with."""
+    """The choices with which the tuned model is compiled."""
     steps: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The calls of chosen traces, by workload."""
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
-    """What the parts of choices are worth, by workload."""
+    """The worth of the parts of choices, by workload."""
     spent_s: float = 0.0
-    """What validating took."""
+    """The time that validation took."""
     accepted: bool | None = None
-    """Whether the tuned model proved itself; None where there was none."""
+    """Whether the tuned model was accepted; None if there was none."""
     reason: Text = ""
 
 
 def begin(run: Tuned, workshop: Workshop, workloads: Iterable[str]) -> Proof:
-    """What earlier runs have proven on the machine that measures."""
+    """Return the choices that earlier runs have validated on the machine that measures."""
     s = workshop.setting
     host = Host(target=s.target, threads=s.threads, tvm=s.tvm, cpu=s.cpu)
     return Proof(choices=choose([run.database], host, workloads).choices)
 
 
 def reserve_s(run: Tuned, tasks: int, proof: Proof) -> float:
-    """What must be kept for validating, explaining and proving, as far as is known by now."""
+    """Return the time to reserve for validation, explanation and proof, as far as is known."""
     validating_s = min(_each_s(proof) * tasks, _SHARE * run.job.options.tune.budget_s)
     return model_s(run) + validating_s + explain_s(run)
 
 
 def least_reserve_s(run: Tuned, proof: Proof) -> float:
-    """What a proof of a single task takes, without explaining it: with less there is none."""
+    """Return the time for a proof of a single task, without explanation: the least possible."""
     return model_s(run) + _each_s(proof)
 
 
 def _each_s(proof: Proof) -> float:
-    """For validating one task, as measured; assumed where none was validated yet."""
+    """Return the measured time to validate one task; an assumption before the first one."""
     return proof.spent_s / len(proof.verdicts) if proof.verdicts else VALIDATE_S
 
 
 def explain_s(run: Tuned) -> float:
-    """What taking choices apart may take."""
+    """Return the time limit for measuring the parts of choices."""
     tune = run.job.options.tune
     return min(_EXPLAIN_S, _EXPLAIN_SHARE * tune.budget_s) if tune.explain else 0.0
 
 
 def model_s(run: Tuned) -> float:
-    """Expected for compiling the tuned model and measuring it beside the untuned one."""
+    """Return the expected time to compile the tuned model and measure it with the untuned one."""
     measured_s = 2 * (1.5 * _duration_s(run) + run.load_s) if run.runs_here else 0.0
     return 1.2 * run.build_s + measured_s
 
 
 def _duration_s(run: Tuned) -> float:
-    """A short budget gets a short comparison."""
+    """Return the duration of the comparison, which is short for a short budget."""
     return min(run.job.options.measure.duration_s, max(1.0, 0.015 * run.job.options.tune.budget_s))
 
 
@@ -131,7 +131,7 @@ def _is_known(proof: Proof, workload: str, candidate: Candidate) -> bool:
 
 
 def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
-    """See what the parts of the choices are worth, those with the most gain first."""
+    """Measure the worth of the parts of choices, those with the largest gain first."""
     if not run.job.options.tune.explain or not proof.choices:
         return
     latest = run.began + run.job.options.tune.budget_s - model_s(run)
@@ -159,7 +159,7 @@ def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Worksho
 def _take_apart(
     run: Tuned, proof: Proof, task: TuningTask, validator: Validator, deadline: float
 ) -> None:
-    """What one choice does, and as long as there is time, what its parts are worth."""
+    """Describe one choice, and measure the worth of its parts if there is time."""
     winner = proof.choices[task.key].candidate
     try:
         if winner.trace is not None:
@@ -167,7 +167,7 @@ def _take_apart(
         if time.monotonic() < deadline:
             found = weigh(validator, task, winner, over=lambda: time.monotonic() > deadline)
             proof.parts[task.key] = tuple(found)
-    except TvmscopeError as e:  # the choice stands; only its explanation is missing
+    except TvmscopeError as e:  # the choice is valid; only its explanation is missing
         run.job.progress.note(
             msg("{task} could not be explained: {reason}", task=task.key, reason=one_line(e))
         )
@@ -179,7 +179,7 @@ def _measuring(run: Tuned) -> MeasureOptions:
 
 
 def settle(proof: Proof, workload: str, verdicts: Sequence[Verdict], source: str) -> None:
-    """The best verdict; an earlier choice that no longer holds is dropped."""
+    """Take the best verdict; drop an earlier choice that is no longer valid."""
     found = best(verdicts)
     earlier = proof.choices.get(workload)
     if found is not None:
@@ -192,7 +192,7 @@ def settle(proof: Proof, workload: str, verdicts: Sequence[Verdict], source: str
 
 
 def prove(run: Tuned, proof: Proof) -> Proof:
-    """Compile with the choices, verify, measure beside the untuned model, and record."""
+    """Compile with the choices, verify, measure with the untuned model, and record."""
     if not proof.choices:
         proof.reason = proof.reason or msg("no kernel was faster than the untuned one")
         run.job.progress.note(msg("no tuned kernel is used: {reason}", reason=proof.reason))
@@ -210,7 +210,7 @@ def prove(run: Tuned, proof: Proof) -> Proof:
     run.builder.build(run.job.artifacts / tuned.key.folder_name, run.target, config)
     run.builder.close()
     if run.runs_here:
-        run.job.keep_race(_race(run, [run.row, tuned]))
+        run.job.keep_measured(_measure(run, [run.row, tuned]))
         proof.accepted, why = accept(run.job.session)
     else:
         proof.accepted = True
@@ -228,15 +228,17 @@ def prove(run: Tuned, proof: Proof) -> Proof:
     return proof
 
 
-def _race(run: Tuned, rows: Sequence[PlannedRow]) -> Raced:
+def _measure(run: Tuned, rows: Sequence[PlannedRow]) -> MeasuredRows:
     job, measure = run.job, run.job.options.measure
     options = replace(job.options, measure=replace(measure, duration_s=_duration_s(run)))
     entries = [built_entry(row, job.ready, job.options, job.artifacts) for row in rows]
-    return race(entries, options, by_framework(job.ready), job.progress, log_dir=job.logs)
+    return measure_rows(
+        entries, options, framework_outputs(job.ready), job.progress, log_dir=job.logs
+    )
 
 
 def accept(session: Session) -> tuple[bool, Text]:
-    """Whether the tuned model, the last row, is correct and not slower; and the reason.
+    """Return whether the tuned model, the last row, is correct and not slower; and the reason.
 
     If the difference is not significant, the estimate decides.
     """

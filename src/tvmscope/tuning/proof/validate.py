@@ -14,40 +14,41 @@ from tvmscope.core.tuning import Candidate, Status, Trial, TuningTask
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.interleave import Lane, Subject, interleave
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import Text
 from tvmscope.tuning.trials.builders import Built
 from tvmscope.tuning.trials.kernels import LOAD, Arguments, KernelRequest
 from tvmscope.tuning.trials.runners import START_TIMEOUT_S, Runner
 from tvmscope.tuning.trials.workshop import Workshop
 
 WORTH = 1.01
-"""The speed-up that the whole interval must lie above for a candidate to be chosen."""
+"""The whole interval of the speed-up must be above this for a candidate to be chosen."""
 DURATION_S = 0.4
-"""Aimed time of each kernel over all rounds."""
+"""The target time of each kernel over all rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the second measurement says of a candidate."""
+    """The result of a candidate's second measurement."""
 
     task: TuningTask
     trial: Trial
-    """As it is recorded, should the model with it prove itself."""
+    """The trial to record, if the model with it is accepted."""
     speedup: float | None = None
     interval: tuple[float, float] | None = None
 
     @property
     def faster(self) -> bool:
-        """Whether it may be chosen."""
+        """Whether the candidate may be chosen."""
         return self.interval is not None and self.interval[0] >= WORTH
 
     @property
     def slower(self) -> bool:
-        """Whether it is certain not to be worth it."""
+        """Whether the candidate is certainly not worth it."""
         return self.trial.status != "ok" or (self.interval is not None and self.interval[1] < WORTH)
 
 
 class Validator:
-    """Keeps one warm process per kernel that is compared; they wait stopped for their turn."""
+    """Has one warm process per compared kernel; each is stopped while it waits for its turn."""
 
     def __init__(self, workshop: Workshop, measure: MeasureOptions) -> None:
         self.workshop = workshop
@@ -57,7 +58,7 @@ class Validator:
     def validate(
         self, task: TuningTask, candidates: Sequence[Candidate], base: Candidate | None = None
     ) -> list[Verdict]:
-        """A verdict for each candidate that could be compared with `base`, the untuned kernel."""
+        """Return a verdict for each candidate that could be compared with `base` (untuned)."""
         base = base or Candidate()
         first, *others = self.workshop.libraries([(task, c) for c in (base, *candidates)])
         if first.failure is not None:
@@ -70,7 +71,7 @@ class Validator:
         for number, (candidate, built) in enumerate(zip(candidates, others, strict=True), start=1):
             try:
                 status, problem = self._problem(task, candidate, built)
-            except TvmscopeError:  # nothing to check it against, a farm that is gone: no verdict
+            except TvmscopeError:  # no reference, or the farm is gone: no verdict
                 continue
             if problem is not None:
                 trial = self._trial(task, candidate, status, reason=problem)
@@ -92,7 +93,7 @@ class Validator:
         self._workers.clear()
 
     def _drop_failed(self, lanes: Sequence[Lane]) -> None:
-        """A process that died, or whose CUDA context holds an error, is of no use to the next."""
+        """Drop processes that died, or whose CUDA context has an error, before the next kernel."""
         failed = {id(lane.subject) for lane in lanes if lane.failure is not None}
         for number, worker in list(self._workers.items()):
             if id(worker) in failed:
@@ -106,7 +107,7 @@ class Validator:
 
     def _problem(
         self, task: TuningTask, candidate: Candidate, built: Built
-    ) -> tuple[Status, str | None]:
+    ) -> tuple[Status, Text | None]:
         """What is wrong with it: other inputs than those of the search must come out right too."""
         if built.failure is not None:
             return "failed", built.failure
@@ -119,8 +120,8 @@ class Validator:
     def _lane(
         self, number: int, task: TuningTask, candidate: Candidate, library: Path
     ) -> Lane | None:
-        """The kernel, loaded; None where that fails. It was run and found right before, so that is
-        no verdict on it."""
+        """Return the loaded kernel; None if loading fails. It was run and found right before, so
+        that is no verdict on it."""
         name, s = candidate.id if number else "base", self.workshop.setting
         try:
             args = self.workshop.arguments(task, candidate)
@@ -137,14 +138,14 @@ class Validator:
             worker = self._worker(number)
             worker.load(LOAD, request)
         except TvmscopeError:
-            if number in self._workers:  # whatever it holds now is of no use to the next kernel
+            if number in self._workers:  # its state is useless for the next kernel
                 self._workers.pop(number).kill()
             return None
         worker.pause()
         return Lane(name, worker)
 
     def _worker(self, number: int) -> Worker:
-        """The process for a slot; a new one if the previous one has ended."""
+        """Return the process for a slot; a new one if the previous one has ended."""
         worker = self._workers.get(number)
         if worker is None or not worker.alive:
             env = {"TVM_NUM_THREADS": str(self.workshop.setting.threads)}
@@ -211,5 +212,5 @@ class _Remote(Subject):
 
 
 def best(verdicts: Sequence[Verdict]) -> Verdict | None:
-    """The fastest of those that may be chosen."""
+    """Return the fastest one that may be chosen."""
     return max((v for v in verdicts if v.faster), key=lambda v: v.speedup or 0.0, default=None)

@@ -1,5 +1,5 @@
-"""The tuning database: files of JSON lines that are only ever appended to, by any number of
-processes, and that a killed writer cannot spoil."""
+"""The tuning database: append-only files of JSON lines for any number of processes, which a killed
+writer cannot damage."""
 
 from __future__ import annotations
 
@@ -17,35 +17,33 @@ from typing import BinaryIO, NamedTuple
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, TuneError
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.tuning.records import functions
 from tvmscope.tuning.records.lines import from_line, glimpse, to_line, workload_key
 from tvmscope.tuning.records.validity import outdated
 
 SHIPPED = Path(__file__).parent / "shipped"
 """The records that come with the package."""
-SHIPPED_NAME = "shipped"
-"""What each of their files is called."""
 LINE_LIMIT = 16 << 20
-"""Longer lines are foreign; bounds the memory that a file without newlines can take."""
+"""Longer lines are foreign; the limit bounds the memory for a file without newlines."""
 _CHUNK = 1 << 20
 
-OnReject = Callable[[int, str], None]
+OnReject = Callable[[int, Text], None]
 """Receives the number of a line that holds no record, and the reason."""
 
 
 class Line(NamedTuple):
-    """A line of a file; `text` is None where it is too long to be a record."""
+    """A line of a file; `text` is None if it is too long to be a record."""
 
     number: int
     offset: int
     text: bytes | None
     end: int
-    """Where the next line begins."""
+    """The offset of the next line."""
 
 
 def scan(stream: BinaryIO) -> Iterator[Line]:
-    """Every line from here on, in bounded memory; blank ones are left out."""
+    """Yield every line from here on, in bounded memory; blank ones are skipped."""
     offset, number = stream.tell(), 0
     while text := stream.readline(LINE_LIMIT):
         number += 1
@@ -59,14 +57,14 @@ def scan(stream: BinaryIO) -> Iterator[Line]:
 
 
 def read(path: Path, on_reject: OnReject | None = None) -> Iterator[Trial]:
-    """Every trial of a file, streamed; `on_reject` receives lines that hold none."""
+    """Yield every trial of a file; `on_reject` receives lines without one."""
     with path.open("rb") as stream:
         for line in scan(stream):
             try:
                 yield _parse(line)
             except SchemaError as e:
                 if on_reject:
-                    on_reject(line.number, str(e))
+                    on_reject(line.number, e.message)
 
 
 def _parse(line: Line) -> Trial:
@@ -76,10 +74,10 @@ def _parse(line: Line) -> Trial:
 
 
 def append(path: Path, *trials: Trial) -> None:
-    """Add trials at the end: all of them or, where the disk is full, none.
+    """Append trials: all of them or, if the disk is full, none.
 
-    The lock keeps other writers out and the one `write` keeps a killed writer from leaving more
-    than its last line torn; the next writer then begins a line of its own.
+    The lock excludes other writers, and because of the single `write` a killed writer can damage
+    only its last line; the next writer then starts a new line.
     """
     data = b"".join(map(to_line, trials))
     try:
@@ -101,14 +99,14 @@ def _write(descriptor: int, data: bytes, size: int) -> None:
             raise OSError(f"only {done} of {len(data)} bytes fit")
         os.fsync(descriptor)
     except OSError:
-        with contextlib.suppress(OSError):  # the line stays torn, which readers skip
+        with contextlib.suppress(OSError):  # the line stays incomplete, which readers skip
             os.ftruncate(descriptor, size)
         raise
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """The file, open for appending, with no other writer in it."""
+    """Yield the file, open for appending, with no other writer."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -122,7 +120,7 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _is_current(descriptor: int, path: Path) -> bool:
-    """False where the file was replaced (pruned) while this process waited for it."""
+    """Whether the file is still the one at `path`; it may have been replaced (pruned) meanwhile."""
     try:
         now = path.stat()
     except FileNotFoundError:
@@ -132,7 +130,7 @@ def _is_current(descriptor: int, path: Path) -> bool:
 
 
 def replace_with(path: Path, keep: Iterable[bytes], *, backup: Path | None) -> None:
-    """Put other lines into a file's place; no writer gets in between, none loses its record.
+    """Replace a file's lines; no writer can interfere, and none loses its record.
 
     `keep` is consumed under the lock, so that it may read the file itself.
     """
@@ -151,9 +149,9 @@ def replace_with(path: Path, keep: Iterable[bytes], *, backup: Path | None) -> N
 
 
 class Database:
-    """A file of trials and where in it each workload's lines are.
+    """A file of trials and the offsets of each workload's lines.
 
-    The file is looked through once; a later query reads only what was added since, also by other
+    The file is scanned once; a later query reads only what was added since, also by other
     processes. A missing or unreadable file is an empty database with `trouble`.
     """
 
@@ -168,23 +166,23 @@ class Database:
         self._end = 0
         self._all: dict[bytes, array[int]] = {}
         self._validated: dict[bytes, array[int]] = {}
-        self.rejected: Counter[str] = Counter()
+        self.rejected: Counter[Text] = Counter()
         """Lines that hold no record, by the reason."""
 
     def append(self, trial: Trial, *, function: str | None = None) -> None:
-        """Add a trial; `function` is the kernel before scheduling (TVM's JSON), which a trace
-        needs to be exported."""
+        """Add a trial; `function` is the kernel before scheduling (TVM's JSON), which the export of
+        a trace needs."""
         if function is not None:
             functions.keep(self.path, trial, function)
         append(self.path, trial)
 
     def workloads(self) -> list[str]:
-        """Those that have a record."""
+        """Return the workloads that have a record."""
         with self._stream():
             return [json.loads(key) for key in self._all]
 
     def trials(self, workload: str | None = None, *, validated: bool = False) -> Iterator[Trial]:
-        """The trials of one workload or of all, in the order of the file; or the validated ones."""
+        """Yield the trials of one workload or of all, in the file's order; or the validated."""
         with self._stream() as stream:
             if stream is None:
                 return
@@ -196,7 +194,7 @@ class Database:
                 try:
                     yield from_line(stream.readline(LINE_LIMIT))
                 except SchemaError as e:  # its ends looked right, its inside does not
-                    self.rejected[str(e)] += 1
+                    self.rejected[e.message] += 1
 
     def tried(
         self,
@@ -207,7 +205,7 @@ class Database:
         tvm: str | None = None,
         cpu: str | None = None,
     ) -> set[str]:
-        """Ids of the candidates that a search has measured (or failed to) for just this target."""
+        """Return the ids of candidates that a search has measured (or tried to) for this target."""
         return {
             trial.candidate.id
             for trial in self.trials(workload)
@@ -221,7 +219,7 @@ class Database:
 
     @contextlib.contextmanager
     def _stream(self) -> Iterator[BinaryIO | None]:
-        """The file with its index up to date; None where there is none to read."""
+        """Yield the file with its index up to date; None if there is none to read."""
         try:
             stream = self.path.open("rb", buffering=_CHUNK)
         except OSError as e:
@@ -248,7 +246,7 @@ class Database:
                 except SchemaError as e:
                     if line.text and not line.text.endswith(b"\n"):
                         return  # perhaps being written just now: looked at again next time
-                    self.rejected[str(e)] += 1
+                    self.rejected[e.message] += 1
                     self._end = line.end
                     continue
                 key, validated = workload_key(trial.workload), trial.stage == "validated"
@@ -261,7 +259,7 @@ class Database:
 
 
 def same_target(a: Target, b: Target) -> bool:
-    """Whether code for one is code for the other; how many cores it says does not matter."""
+    """Whether code for one is code for the other; the number of cores does not matter."""
     return (a.kind, a.arch, a.triple, set(a.features)) == (
         b.kind,
         b.arch,

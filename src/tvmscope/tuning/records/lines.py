@@ -1,7 +1,7 @@
 """One trial as one line of JSON: how it is written, read, checked and found.
 
 A line that we wrote begins with its workload and ends with the schema version, so that its two ends
-show whether it is complete and whose it is, without parsing it.
+show whether it is complete and has our format, without parsing it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, TuneError
-from tvmscope.messages import msg
+from tvmscope.messages import Text, clauses, msg
+from tvmscope.storage import message_table
 from tvmscope.storage.codec import decode, encode
 from tvmscope.tuning.records import older
 
@@ -29,28 +30,31 @@ _STAND_IN = {"kind": "llvm", "arch": ""}
 
 
 class Glimpse(NamedTuple):
-    """What a line shows at its ends."""
+    """The data visible at a line's ends."""
 
     workload: bytes
-    """As JSON."""
+    """The workload as JSON."""
     validated: bool
 
 
 def to_line(trial: Trial) -> bytes:
-    """The trial as a line with its newline; one that says something impossible is refused."""
+    """Return the trial as a line with its newline; raise if its values are impossible."""
     if faults := list(problems(trial)):
         raise TuneError(
             msg(
                 "a trial of {workload} cannot be kept: {faults}",
                 workload=repr(trial.workload),
-                faults="; ".join(faults),
+                faults=clauses(faults),
             )
         )
-    return _dump({**encode(trial), "schema_version": SCHEMA_VERSION}) + b"\n"
+    data = encode(trial)
+    if messages := message_table.table(data):
+        data[message_table.KEY] = messages
+    return _dump({**data, "schema_version": SCHEMA_VERSION}) + b"\n"
 
 
 def from_line(line: bytes) -> Trial:
-    """The trial that a line holds; a SchemaError says what is wrong with it."""
+    """Return the trial in a line; a SchemaError says what is wrong with it."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as e:
@@ -73,7 +77,7 @@ def from_line(line: bytes) -> Trial:
 
 
 def glimpse(line: bytes) -> Glimpse | None:
-    """What a whole line of ours shows; None where it must be parsed to be known."""
+    """Return the visible data of a complete line of ours; None if it must be parsed."""
     if not (line.startswith(_START) and line.rstrip(b"\n").endswith((_END, _EARLIER_END))):
         return None
     end = line.find(_NEXT)
@@ -81,30 +85,30 @@ def glimpse(line: bytes) -> Glimpse | None:
 
 
 def is_current(line: bytes) -> bool:
-    """Whether a line is just what `to_line` writes today, as far as its ends show."""
+    """Whether a line has the current format of `to_line`, judged by its ends."""
     return line.startswith(_START) and line.rstrip(b"\n").endswith(_END)
 
 
 def workload_key(workload: str) -> bytes:
-    """A workload as `glimpse` shows it."""
+    """Return a workload in the form of `glimpse`."""
     return _dump(workload)
 
 
-def problems(trial: Trial) -> Iterator[str]:
+def problems(trial: Trial) -> Iterator[Text]:
     """What a trial says that cannot be."""
     if not trial.workload:
-        yield "no workload"
+        yield msg("no workload")
     if trial.threads < 1:
-        yield f"{trial.threads} threads"
+        yield msg("{count} threads", count=trial.threads)
     if trial.clock_hz is not None and not _positive(trial.clock_hz):
-        yield f"a clock of {trial.clock_hz} Hz"
+        yield msg("a clock of {clock} Hz", clock=trial.clock_hz)
     for name, times in (("seconds", trial.seconds), ("baseline_s", trial.baseline_s)):
         if wrong := [t for t in times if not _positive(t)]:
-            yield f"{name} holds {wrong[0]}"
+            yield msg("{name} holds {value}", name=name, value=wrong[0])
     if trial.status == "ok" and not trial.seconds:
-        yield "status ok without seconds"
+        yield msg("status ok without seconds")
     if trial.status == "ok" and trial.stage == "validated" and not trial.baseline_s:
-        yield "validated without the untuned kernel's times"
+        yield msg("validated without the untuned kernel's times")
 
 
 def _positive(value: float) -> bool:
@@ -116,9 +120,10 @@ def _dump(value: Any) -> bytes:
 
 
 def _decoded(data: dict[str, Any]) -> Trial:
-    """The trial; its target, most of the work and shared by nearly all lines, is decoded once."""
+    """Return the trial; its target, which nearly all lines share, is decoded once."""
     target = _target(json.dumps(data.get("target")))
-    return replace(decode(Trial, {**data, "target": _STAND_IN}), target=target)
+    messages = message_table.read(data.get(message_table.KEY))
+    return replace(decode(Trial, {**data, "target": _STAND_IN}, messages), target=target)
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""Finds the tuning records to read and the file to write: what `--db` means."""
+"""Finds the tuning records to read and the file to write, according to `--db`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 
 from tvmscope.core.target import Target
+from tvmscope.core.tuning import SHIPPED_NAME
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 from tvmscope.stages.places import TUNING_LOGS
 from tvmscope.stages.planning.tuned_rows import Records
-from tvmscope.tuning.records.database import SHIPPED, SHIPPED_NAME, Database
+from tvmscope.tuning.records.database import SHIPPED, Database
 from tvmscope.tuning.records.matching import Found, Host, choose
 
 OFF = "none"
@@ -23,10 +24,10 @@ _PATTERN = "*.jsonl"
 
 
 def databases(db: str | None, target: Target | None = None) -> list[Database]:
-    """What is searched, in this order: `--db PATH` alone, or the user's files and the shipped ones.
+    """Return the databases to search, in order: `--db PATH` alone, or the user's and the shipped.
 
-    Of the user's folders the target's own comes first; others may hold records for a CPU of which
-    this one has every feature.
+    Of the user's folders the target's own comes first; others may have records for a CPU whose
+    features this one all has.
     """
     if db == OFF:
         return []
@@ -39,7 +40,7 @@ def databases(db: str | None, target: Target | None = None) -> list[Database]:
 
 
 def _inside(folder: Path, target: Target | None = None) -> list[Path]:
-    """Files of a folder and its folders; with a target only its device's, its own first."""
+    """Return files of a folder and its folders; with a target only its device's, its own first."""
     files = sorted((*folder.glob(_PATTERN), *folder.glob(f"*/{_PATTERN}")))
     if target is None:
         return files
@@ -49,12 +50,12 @@ def _inside(folder: Path, target: Target | None = None) -> list[Path]:
 
 
 def target_folder(target: Target) -> Path:
-    """`tuning_logs/<device>_<architecture>/`; its records say which features they are for."""
+    """Return `tuning_logs/<device>_<architecture>/`; its records name the features they need."""
     return TUNING_LOGS / re.sub(r"[^\w.+-]+", "_", f"{target.device}:{target.arch}")
 
 
 def file_to_write(db: str | None, target: Target) -> Path:
-    """The file that trials are added to."""
+    """Return the file to which trials are added."""
     if db == OFF:
         raise UsageError(msg("--db none stores no records; give a file, or omit --db"))
     if db is None:
@@ -64,12 +65,12 @@ def file_to_write(db: str | None, target: Target) -> Path:
 
 
 def host(target: Target, threads: int) -> Host:
-    """This machine, as records are matched with it."""
+    """Return this machine's properties that records are matched with."""
     return Host(target=target, threads=threads, tvm=tvm_compat.installed_version(), cpu=cpu(target))
 
 
 def cpu(target: Target) -> str:
-    """The model name of the CPU or GPU that a target runs on here."""
+    """Return the model name of the CPU or GPU that a target runs on here."""
     if target.kind == "cuda":
         device = cuda_device.find()
         return device.name if device else ""
@@ -79,10 +80,10 @@ def cpu(target: Target) -> str:
 def find_choices(
     db: str | None, target: Target, threads: int, workloads: Iterable[str] | None = None
 ) -> Found:
-    """What a compilation for `target` should use, and warnings for the user."""
+    """Return the choices for a compilation for `target`, and warnings for the user."""
     return choose(databases(db, target), host(target, threads), workloads)
 
 
 def records_of(db: str | None) -> Records:
-    """What `--db` says, as planning rows asks for it."""
+    """Return the look-up of `--db` for the planning of rows."""
     return partial(find_choices, db)

@@ -1,10 +1,10 @@
 """Selects the records that apply to a machine, and their choice for each workload.
 
-A record applies to a machine when what was tuned can run there and was compiled by the same TVM. Of
-a candidate that was validated more than once the closest record counts (the user's own before the
-shipped one, the same threads, the same CPU, the latest), so that "not faster here" outweighs
-"faster elsewhere". Of the candidates that remain the closest wins, then the one with the largest
-gain over the untuned kernel of its own interleaved run.
+A record applies to a machine if the tuned code can run there and was compiled by the same TVM. If a
+candidate was validated more than once, the closest record counts (the user's own before the shipped
+one, the same threads, the same CPU, the latest), so that "not faster here" outweighs "faster
+elsewhere". Of the remaining candidates the closest wins, then the one with the largest gain over
+the untuned kernel of its own interleaved run.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from statistics import median
 from typing import NamedTuple
 
 from tvmscope.core.target import Target
-from tvmscope.core.tuning import Choice, Trial
+from tvmscope.core.tuning import SHIPPED_NAME, Choice, Trial
 from tvmscope.machine.cpu_features import ARM_FLAGS
 from tvmscope.messages import Text, msg
-from tvmscope.tuning.records.database import SHIPPED_NAME, Database
+from tvmscope.tuning.records.database import Database
 from tvmscope.tuning.records.validity import outdated
 
 WORTH = 0.01
-"""A candidate is used from this gain on; less is within what two good runs differ by."""
+"""A candidate is used from this gain on; two good runs may differ by less."""
 NOT_FASTER = msg("not at least 1 % faster than untuned")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What is being compiled for."""
+    """The machine to compile for."""
 
     target: Target
     threads: int
@@ -39,21 +39,21 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The choices, and what was there but not used."""
+    """The choices, and the records that were not used."""
 
     choices: dict[str, Choice] = field(default_factory=dict)
     skipped: dict[Text, int] = field(default_factory=dict)
-    """Validated records for another machine or TVM, by the reason."""
+    """Validated records for another machine or TVM, by reason."""
     not_worth: int = 0
     """Validated records for this machine that are wrong, failed or not faster."""
     borrowed: dict[Text, int] = field(default_factory=dict)
-    """Choices from records of another CPU or thread count, by what is different."""
+    """Choices from records of another CPU or thread count, by the difference."""
     troubles: tuple[Text, ...] = ()
     """Files and lines that could not be read."""
 
     @property
     def warnings(self) -> tuple[Text, ...]:
-        """Everything that a user should know, one line each."""
+        """All warnings for the user, one line each."""
         return (
             *self.troubles,
             *(
@@ -66,7 +66,7 @@ class Found:
 class _Verdict(NamedTuple):
     closeness: tuple[int, bool, bool, int]
     gain: float
-    """Of the untuned time, what the candidate saves; 0 where it must not be used."""
+    """The share of the untuned time that the candidate saves; 0 if it must not be used."""
     trial: Trial
     source: str
 
@@ -74,14 +74,14 @@ class _Verdict(NamedTuple):
 def choose(
     databases: Sequence[Database], host: Host, workloads: Iterable[str] | None = None
 ) -> Found:
-    """What the databases, the first one first, choose for a machine; of some workloads or all."""
+    """Return the databases' choices for a machine, in order; for some workloads or all."""
     wanted = None if workloads is None else list(workloads)
     skipped: Counter[Text] = Counter()
     verdicts: dict[tuple[str, str], _Verdict] = {}
     for order, database in enumerate(databases):
         for number, trial in enumerate(_validated(database, wanted)):
             if reason := mismatch(trial, host):
-                # what comes with the package is for many machines: only the user's own is missed
+                # shipped records are for many machines: only the user's own are reported
                 skipped[reason] += database.name != SHIPPED_NAME
                 continue
             closeness = (-order, trial.threads == host.threads, trial.cpu == host.cpu, number)
@@ -130,7 +130,7 @@ def _rank(verdict: _Verdict) -> tuple[tuple[int | bool, ...], float, str]:
 
 
 def gain(trial: Trial) -> float:
-    """The share of the untuned kernel's time that a validated candidate saves; 0 if it failed."""
+    """Return the share of the untuned time that a validated candidate saves; 0 if it failed."""
     if trial.status != "ok" or not trial.baseline_s:
         return 0.0
     return 1 - median(trial.seconds) / median(trial.baseline_s)
@@ -161,7 +161,7 @@ def mismatch(trial: Trial, host: Host) -> Text | None:
 
 
 def _family(target: Target) -> str:
-    """What code for a target runs on at all; a GPU's code is for its own architecture."""
+    """Return the family of machines that can run a target's code; for a GPU its architecture."""
     if target.kind == "cuda":
         return target.arch
     if target.triple:

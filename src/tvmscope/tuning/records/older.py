@@ -1,4 +1,4 @@
-"""Lines that earlier versions wrote, in today's form."""
+"""Reads lines of earlier versions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 FIRST_VERSIONED = 3
-"""Records of schema 1 carry one number for all schedule rules (`rules`). When each rule got a
-version of its own, that number was 3 and every rule began with version 1."""
+"""Records of schema 1 have one number for all schedule rules (`rules`). When each rule got its own
+version, that number was 3 and every rule began with version 1."""
 _CONV = re.compile(
     r"conv2d \S+ (?P<outputs>\d+)x\d+x(?P<kernel>\d+x\d+) stride (?P<stride>\S+) padding \S+ "
     r"dilation (?P<dilation>\S+) groups (?P<groups>\d+) (?P<dtype>\S+) (?P<form>\w+)"
@@ -15,7 +15,7 @@ _CONV = re.compile(
 
 
 def from_first(data: dict[str, Any]) -> dict[str, Any]:
-    """A line of schema 1: the version of all rules becomes that of the record's own rule."""
+    """Convert a line of schema 1: the version of all rules becomes that of its own rule."""
     candidate = data.get("candidate") or {}
     generation = data.get("rules", FIRST_VERSIONED)
     rule = None
@@ -27,7 +27,7 @@ def from_first(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def rule_of(workload: str, params: dict[str, Any]) -> str | None:
-    """The rule that a record of schema 1 belongs to; None where no rule had parameters for it."""
+    """Return the rule of a record of schema 1; None if no rule had parameters for it."""
     if workload.startswith("matmul "):
         return "matmul"
     found = _CONV.fullmatch(workload)
@@ -41,4 +41,4 @@ def rule_of(workload: str, params: dict[str, Any]) -> str | None:
     possible = plain and (found["dtype"], found["form"]) == ("float32->float32", "blocks")
     if not possible or "kernel" in params or "finish" in params or params.get("order") == "rows":
         return "conv2d"
-    return "winograd"  # what the compiler chose for such a convolution unless it was told otherwise
+    return "winograd"  # the compiler's default for such a convolution

@@ -1,4 +1,4 @@
-"""Trace records as a plain MetaSchedule database, written by MetaSchedule itself."""
+"""Writes trace records as a plain MetaSchedule database, with MetaSchedule itself."""
 
 from __future__ import annotations
 
@@ -13,17 +13,11 @@ from tvmscope.runtime import tvm_compat
 
 if TYPE_CHECKING:
     from tvm.s_tir.meta_schedule.database import JSONDatabase
-    from tvm.s_tir.schedule import Trace
-
-
-def trace_text(trace: Trace) -> str:
-    """A schedule's trace as a candidate keeps it; `as_json` leaves TVM's own numbers in it."""
-    return json.dumps(trace.as_json(), separators=(",", ":"), default=lambda number: number.value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TraceRecord:
-    """A trace, its function's file (as TVM's JSON), and what was measured."""
+    """A trace, its function's file (as TVM's JSON), and the measurement."""
 
     function: str
     trace: str
@@ -34,7 +28,7 @@ class TraceRecord:
 def write(records: list[TraceRecord], folder: str) -> tuple[int, list[str]]:
     """Write `database_workload.json` and `database_tuning_record.json`; call it in a child process.
 
-    Returns how many were written, and why others were not.
+    Return how many were written, and why others were not.
     """
     tvm_compat.import_tvm(torch=False)
     tvm_compat.import_tensor_intrinsics()

@@ -12,7 +12,7 @@ from statistics import median
 
 from tvmscope.core.tuning import Trial
 from tvmscope.errors import SchemaError, UsageError
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.tuning.records import functions
 from tvmscope.tuning.records.database import append, read, replace_with, scan
 from tvmscope.tuning.records.lines import from_line, is_current, to_line
@@ -21,7 +21,7 @@ from tvmscope.tuning.records.validity import outdated
 
 _BATCH = 1000
 _LISTED = 100
-"""Faults that are kept with their line; all are counted."""
+"""Faults that are listed with their line; all are counted."""
 
 Group = tuple[str, str, int]
 """A workload, a target's label, a number of threads."""
@@ -29,17 +29,17 @@ Group = tuple[str, str, int]
 
 @dataclass(kw_only=True)
 class Summary:
-    """What a file holds for one workload, target and number of threads."""
+    """The content of a file for one workload, target and number of threads."""
 
     trials: int = 0
     failed: int = 0
     validated: int = 0
     best_s: float | None = None
     gain: float | None = None
-    """The largest of the validated ones."""
+    """The largest gain of the validated trials."""
 
     def add(self, trial: Trial) -> None:
-        """Count one more."""
+        """Count one more trial."""
         self.validated += trial.stage == "validated"
         self.trials += trial.stage == "search"
         if trial.status != "ok":
@@ -51,7 +51,7 @@ class Summary:
 
 
 def summarize(trials: Iterable[Trial]) -> dict[Group, Summary]:
-    """A summary for each workload, target and number of threads."""
+    """Return a summary for each workload, target and number of threads."""
     found: dict[Group, Summary] = {}
     for trial in trials:
         key = (trial.workload, trial.target.label, trial.threads)
@@ -61,25 +61,25 @@ def summarize(trials: Iterable[Trial]) -> dict[Group, Summary]:
 
 @dataclass(kw_only=True)
 class Fault:
-    """A line that is not as it should be."""
+    """A line with an error."""
 
     line: int
-    what: str
+    what: Text
 
 
 @dataclass(kw_only=True)
 class Report:
-    """What `verify` found in a file."""
+    """The result of `verify` for a file."""
 
     records: int = 0
     faults: int = 0
     listed: list[Fault] = field(default_factory=list)
-    """The first of them."""
+    """The first faults."""
     remeasured: int = 0
     """Trials of a search whose candidate had been measured before, on the same CPU: allowed in
     merged files, but a resumed search makes none."""
 
-    def fault(self, line: int, what: str) -> None:
+    def fault(self, line: int, what: Text) -> None:
         """Note one."""
         self.faults += 1
         if len(self.listed) < _LISTED:
@@ -87,7 +87,7 @@ class Report:
 
 
 def verify(path: Path) -> Report:
-    """Read every line to its end and say which ones are wrong."""
+    """Read every line completely and report the wrong ones."""
     report = Report()
     lines: dict[bytes, int] = {}
     measured: set[bytes] = set()
@@ -98,14 +98,14 @@ def verify(path: Path) -> Report:
                     raise SchemaError(msg("too long to be a record"))
                 trial = from_line(line.text)
             except SchemaError as e:
-                report.fault(line.number, str(e))
+                report.fault(line.number, e.message)
                 continue
             report.records += 1
             if not line.text.endswith(b"\n"):
-                report.fault(line.number, "the last line has no end")
+                report.fault(line.number, msg("the last line has no end"))
             content = _digest(line.text) if is_current(line.text) else _content(trial)
             if content in lines:
-                report.fault(line.number, f"the same record as line {lines[content]}")
+                report.fault(line.number, msg("the same record as line {n}", n=lines[content]))
             lines.setdefault(content, line.number)
             if trial.stage == "search":
                 report.remeasured += (identity := _identity(trial)) in measured
@@ -122,12 +122,12 @@ def _digest(line: bytes) -> bytes:
 
 
 def _identity(trial: Trial) -> bytes:
-    """The same for two trials of one candidate under the same circumstances."""
+    """Return a key that two trials of one candidate under the same circumstances share."""
     return _circumstances(trial, trial.candidate.id)
 
 
 def _circumstances(trial: Trial, *more: str) -> bytes:
-    """The same for trials of one workload on the same machine."""
+    """Return a key that trials of one workload on the same machine share."""
     target = (trial.target.kind, trial.target.arch, trial.target.triple, trial.target.features)
     key = (trial.workload, *more, target, trial.threads, trial.tvm, trial.cpu)
     return hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
@@ -135,7 +135,7 @@ def _circumstances(trial: Trial, *more: str) -> bytes:
 
 @dataclass(kw_only=True)
 class Moved:
-    """What was written, and what was left behind."""
+    """The numbers of written and skipped records."""
 
     added: int = 0
     duplicates: int = 0
@@ -162,12 +162,12 @@ def add(trials: Iterable[Trial], path: Path) -> Moved:
 
 
 def merge(sources: Iterable[Path], path: Path) -> Moved:
-    """The records of several files in one, each once; other lines are left out and reported."""
+    """Write the records of several files to one, each once; skip and report other lines."""
     rejected: list[Fault] = []
 
     def trials_of(source: Path) -> Iterator[Trial]:
-        def reject(line: int, why: str) -> None:
-            rejected.append(Fault(line=line, what=f"{source}: {why}"))
+        def reject(line: int, why: Text) -> None:
+            rejected.append(Fault(line=line, what=msg("{file}: {why}", file=source, why=why)))
 
         for trial in read(source, reject):
             functions.carry(source, path, trial)
@@ -179,8 +179,8 @@ def merge(sources: Iterable[Path], path: Path) -> Moved:
 
 
 def best(trials: Iterable[Trial]) -> list[Trial]:
-    """The one validated trial that a build would use of each workload and machine, in an order that
-    does not depend on that of the trials. What is not worth it, or of other rules, is left out."""
+    """Return the validated trial that a build would use of each workload and machine, in an order
+    independent of that of the trials. Trials without gain, or of other rules, are left out."""
     latest: dict[tuple[bytes, str], Trial] = {}
     for trial in trials:
         if trial.stage == "validated" and outdated(trial) is None:
@@ -197,20 +197,20 @@ def best(trials: Iterable[Trial]) -> list[Trial]:
 
 @dataclass(kw_only=True)
 class Pruned:
-    """What pruning kept and removed."""
+    """The numbers of kept and removed records."""
 
     kept: int = 0
     removed: int = 0
     unreadable: int = 0
     removed_from: Counter[str] = field(default_factory=Counter)
-    """By workload."""
+    """Removed records by workload."""
     backup: Path | None = None
 
 
 def prune(path: Path, keep: int, *, backup: Path | None) -> Pruned:
     """Keep all validated trials and the `keep` fastest of each workload, target and threads.
 
-    Failed and slower ones go, with them the knowledge that they were tried.
+    Failed and slower ones are removed, and with them the knowledge that they were tried.
     """
     if keep < 1:
         raise UsageError(msg("--keep {keep}: give at least 1", keep=keep))
@@ -236,7 +236,7 @@ def _count_unreadable(done: Pruned) -> None:
 
 
 def _limits(path: Path, keep: int) -> dict[str, list[float]]:
-    """The `keep` smallest medians of each group."""
+    """Return the `keep` smallest medians of each group."""
     found: dict[str, list[float]] = {}
     for trial in read(path):
         if trial.stage == "search" and trial.status == "ok":

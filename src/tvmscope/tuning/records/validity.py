@@ -1,4 +1,4 @@
-"""Checks whether a record's parameters still mean what they meant when they were measured."""
+"""Checks whether a record's parameters still have the meaning they had when they were measured."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tvmscope.core.tuning import Trial
 from tvmscope.messages import Text, msg
 
 OWN = "tvmscope"
-"""Where built-in rules come from."""
+"""The origin of built-in rules."""
 
 
 def outdated(trial: Trial) -> Text | None:
-    """Why a record says nothing about today's kernels; None where it does.
+    """Say why a record does not apply to today's kernels; None if it does.
 
-    A record belongs to one schedule rule; a change of that rule voids it. A trace needs none.
+    A record belongs to one schedule rule; a change of that rule voids it. A trace needs no rule.
     """
     if trial.rule is None or trial.candidate.trace is not None:
         return None
@@ -44,7 +44,7 @@ def outdated(trial: Trial) -> Text | None:
 
 
 def identity(rule: str | None) -> dict[str, Any]:
-    """The fields by which a new record names its rule as it is today."""
+    """Return the fields by which a new record names the current version of its rule."""
     found = None if rule is None else rule_named(rule)
     if found is None:
         return {}

@@ -1,9 +1,9 @@
 """MetaSchedule's evolutionary search in a worker process: proposes traces, learns from times.
 
 TVM's own tuner would also build and measure; here it only proposes, so that every candidate goes
-through our builders, our runner and our records. What was measured in earlier runs is passed in
-again when a task begins, which brings back its population and its cost model. So is what a rule's
-own parameters gave: the best of these are the first population's seeds, whose tiles are varied.
+through our builders, our runner and our records. Measurements of earlier runs are passed in again
+when a task begins, which restores its population and its cost model. So are the results of a rule's
+own parameters: the best of these seed the first population, and their tiles are varied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate
-from tvmscope.errors import one_line
+from tvmscope.errors import TuneError, one_line
+from tvmscope.messages import Text, msg
 from tvmscope.runtime import tvm_compat
 
 if TYPE_CHECKING:
@@ -26,36 +27,36 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import Trace
 
 Times = Mapping[str, tuple[float, ...] | None]
-"""Seconds by trace; None where it failed."""
+"""Seconds by trace; None if it failed."""
 FirstLayer = Sequence[tuple[Candidate, float]]
 """Candidates of a rule and their seconds, the fastest first."""
 
 _POPULATION = 128
-"""A quarter of TVM's: a generation takes a second or two, which is what a batch of builds takes."""
+"""A quarter of TVM's: a generation takes a second or two, about as long as a batch of builds."""
 _FRESH = 32
 _ENDLESS = 1 << 30
 _KNOWN_MOST = 256
-"""Earlier trials that are replayed when a task begins, the fastest: a replay takes some 20 ms."""
+"""The most earlier trials that are replayed when a task begins, the fastest; each takes 20 ms."""
 _SEEDS = 4
-"""Of a rule's candidates that the first population has; making one takes some 0.3 s."""
+"""A rule's candidates in the first population; making one takes some 0.3 s."""
 _TOLD = 32
-"""How many of a rule's candidates train the cost model."""
+"""A rule's candidates that train the cost model."""
 _WARMUP = 32
-"""Trials from which on the cost model ranks; before that all candidates are equal to it."""
+"""The number of trials after which the cost model ranks; before, all candidates are equal."""
 _AGAIN = 4
-"""Generations in a row that may hold nothing but what a rule has tried."""
+"""Generations in a row that may contain only what a rule has tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Begin:
-    """What the search of one task begins with; it crosses the process boundary."""
+    """The initial data of one task's search; they cross the process boundary."""
 
     file: Path
     """The function before scheduling."""
     target: Target
     seed: int
     count: int
-    """Candidates of a generation."""
+    """Candidates per generation."""
     threads: int
     known: Times
     first_layer: FirstLayer = ()
@@ -63,10 +64,10 @@ class Begin:
 
 @dataclass(frozen=True)
 class Generation:
-    """What is proposed, and what went wrong with seeds when the search began."""
+    """The proposals, and the errors with seeds when the search began."""
 
     traces: tuple[str, ...]
-    remark: str | None = None
+    remark: Text | None = None
 
 
 class Evolution:
@@ -102,7 +103,7 @@ class Evolution:
         self.model = ms.cost_model.CostModel.create(
             "xgb", num_tuning_cores=begin.threads, num_warmup_samples=_WARMUP
         )
-        self.remark: str | None = None
+        self.remark: Text | None = None
         self._pending: dict[str, MeasureCandidate] = {}
         self._order: list[MeasureCandidate] = []
         self._of_rule: dict[int, tuple[float, ...]] = {}
@@ -118,7 +119,7 @@ class Evolution:
         )
 
     def _sow(self, first_layer: FirstLayer) -> list[Schedule]:
-        """Tell what a rule has tried; the schedules that the population begins with."""
+        """Pass on the trials of a rule; return the schedules of the first population."""
         told: dict[str, MeasureCandidate] = {}
         times: dict[str, tuple[float, ...]] = {}
         seeds: list[Schedule] = []
@@ -127,8 +128,8 @@ class Evolution:
                 trace = self._seed_trace(candidate, varied=index < _SEEDS)
                 sch = self._processed(trace)
             except Exception as e:  # TVM raises many types; the others can still be seeds
-                seed = candidate.params or "the untuned schedule"
-                self.remark = self.remark or f"{seed}: {one_line(e)}"
+                seed = str(candidate.params) if candidate.params else msg("the untuned schedule")
+                self.remark = self.remark or msg("{seed}: {reason}", seed=seed, reason=one_line(e))
                 continue
             told[trace] = self.ms.search_strategy.MeasureCandidate(sch, self.args)
             times[trace] = self._of_rule[_hash(sch.mod)] = (seconds,)
@@ -147,18 +148,18 @@ class Evolution:
         return traces.with_choices(trace, self.module) if varied else trace
 
     def _processed(self, trace: str) -> Schedule:
-        """A schedule as the search would propose it; raises where that is refused."""
+        """Return a schedule as the search would propose it; raise if that is refused."""
         sch = self._candidate(trace).sch
         sch.enter_postproc()
         space = self.context.space_generator
-        assert space is not None  # it was named when the context was made
+        assert space is not None  # it was set when the context was made
         for step in space.postprocs:
             if not step.apply(sch):
-                raise ValueError(f"{type(step).__name__} refuses it")
+                raise TuneError(msg("{step} refuses it", step=type(step).__name__))
         return sch
 
     def propose(self) -> list[str]:
-        """The next generation as JSON traces; empty where the space is exhausted."""
+        """Return the next generation as JSON traces; empty if the space is exhausted."""
         for _ in range(_AGAIN):
             self._order = list(self.context.generate_measure_candidates() or [])
             self._pending = {
@@ -181,7 +182,7 @@ class Evolution:
         self.learn({t: c for t, c in self._pending.items() if t in times}, times)
 
     def learn(self, candidates: Mapping[str, MeasureCandidate], times: Times) -> None:
-        """Tell the cost model and the population about trials."""
+        """Train the cost model and extend the population with trials."""
         if candidates:
             results = [self._result(times[trace]) for trace in candidates]
             self.model.update(self.context, list(candidates.values()), results)
@@ -212,23 +213,23 @@ _SEARCHES: dict[str, Evolution] = {}
 
 
 def propose(key: str, begin: Begin) -> Generation:
-    """The next generation of the task `key`, whose search begins with the first call."""
+    """Return the next generation of the task `key`, whose search begins with the first call."""
     try:
         if key not in _SEARCHES:
             _SEARCHES[key] = Evolution(begin)
         search = _SEARCHES[key]
         proposed = search.propose()
-    except Exception as e:  # TVM raises many types; without seeds the search may still go on
+    except Exception as e:  # TVM raises many types; without seeds the search may still work
         if not begin.first_layer or (key in _SEARCHES and not _SEARCHES[key].begin.first_layer):
             raise
-        remark = f"a variant of a rule's schedule was refused: {one_line(e)}"
+        remark = msg("a variant of a rule's schedule was refused: {reason}", reason=one_line(e))
         _SEARCHES[key] = search = Evolution(replace(begin, first_layer=()))
         search.remark, proposed = remark, search.propose()
     return Generation(tuple(proposed), search.remark)
 
 
 def tell(key: str, times: Times) -> None:
-    """Report the results of the generation that was proposed last."""
+    """Report the results of the last generation."""
     _SEARCHES[key].tell(times)
 
 

@@ -9,20 +9,22 @@ from pathlib import Path
 from typing import Protocol
 
 from tvmscope.core.tuning import Candidate, Trial, TuningTask
+from tvmscope.messages import msg, msgn
 from tvmscope.tuning.plan import TRIAL_S, PlannedTask
 from tvmscope.tuning.records.database import same_target
 from tvmscope.tuning.records.validity import outdated
 from tvmscope.tuning.search.metaschedule import Proposer
 from tvmscope.tuning.search.proposals import next_of
 from tvmscope.tuning.search.state import UNTUNED, State
-from tvmscope.tuning.trials.workshop import NO_REFERENCE, Pair, Workshop
+from tvmscope.tuning.trials.workshop import Pair, Workshop, lacks_reference
 
 SECOND_LAYER = 2
-"""By how many halvings MetaSchedule's candidates stand back where a rule has had its turn: from
-the plain loops it rarely comes near a rule's schedule."""
+"""The number of halvings of MetaSchedule's priority after a rule's turn: from the plain loops it
+rarely comes near a rule's schedule."""
 
+_ALL_TRIED = msg("every candidate was tried")
 _UNTUNED_SHARE = 0.25
-"""Of the time: untuned kernels are all measured first where that takes no more."""
+"""The share of the time within which all untuned kernels are measured first."""
 
 
 class Records(Protocol):
@@ -35,22 +37,22 @@ class Records(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """When to stop."""
+    """The limits of the search."""
 
     deadline: float = float("inf")
-    """By the search's clock."""
+    """The end, by the search's clock."""
     trials: int | None = None
-    """New ones, in this run."""
+    """New trials in this run."""
     per_task: int | None = None
-    """With those of earlier runs."""
+    """Trials per task, including those of earlier runs."""
     until: float = 0.0
-    """Stop when what could still be gained is a smaller share of the model's time."""
+    """Stop when the possible gain is a smaller share of the model's time."""
     early_stopping: int | None = None
-    """Leave a task after so many trials without progress."""
+    """Leave a task after this many trials without progress."""
 
 
 class Search:
-    """Gives batches of trials to tasks; every trial is recorded as soon as it ends."""
+    """Assigns batches of trials to tasks; every trial is recorded as soon as it ends."""
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class Search:
 
     @property
     def model_s(self) -> float:
-        """The model's time as it would be now."""
+        """The model's predicted time now."""
         return self.rest_s + sum(state.predicted_s for state in self.states.values())
 
     def run(self) -> None:
@@ -102,10 +104,10 @@ class Search:
                 state.mark(self.elapsed_s)
 
     def _measure_untuned(self) -> None:
-        """Measure every untuned kernel before the first candidate, where time is plentiful.
+        """Measure every untuned kernel before the first candidate, if there is enough time.
 
-        Where it is not, each is measured with the first candidates of its task, so that a short
-        search of many tasks tries candidates of those with the most to gain.
+        Otherwise each is measured with the first candidates of its task, so that a short search of
+        many tasks tries candidates of those with the most to gain.
         """
         left = [state.task for state in self.states.values() if UNTUNED not in state.tried]
         while left and self._clock() < self.limits.deadline:
@@ -117,16 +119,16 @@ class Search:
 
     @property
     def trial_s(self) -> float:
-        """What one trial takes, as measured in this run; assumed until there is one."""
+        """The measured time of one trial in this run; an assumption before the first one."""
         return self._trying_s / self.new if self.new else TRIAL_S
 
     def _fitting(self) -> int:
-        """How many trials a batch may have so that all are measured in time; one at the least."""
+        """Return how many trials of a batch can be measured in time; at least one."""
         fitting = (self.limits.deadline - self._clock()) / self.trial_s
         return max(1, int(min(self.batch, fitting)))
 
     def _recall(self, state: State) -> None:
-        """Earlier trials on the same machine count, and are not repeated."""
+        """Add earlier trials on the same machine, which are not repeated."""
         s = self.workshop.setting
         for trial in self.records.trials(state.task.key):
             same = trial.threads == s.threads and trial.tvm == s.tvm and trial.cpu == s.cpu
@@ -143,20 +145,20 @@ class Search:
         )
 
     def _next(self) -> State | None:
-        """The task with the most to gain; what stops improving counts half, and half again."""
+        """Return the task with the most to gain; each stale batch halves a task's priority."""
         left = [state for state in self.states.values() if not self._is_over(state)]
         return max(left, key=lambda s: s.headroom_s * 0.5**s.stale, default=None)
 
     def _is_over(self, state: State) -> bool:
         stop, most = self.limits.early_stopping, self.limits.per_task
         if state.over is None and stop is not None and state.without_progress >= stop:
-            state.over = f"no progress in {state.without_progress} trials"
+            state.over = msg("no progress in {count} trials", count=state.without_progress)
         if state.over is None and most is not None and len(state.tried) >= most:
-            state.over = f"{len(state.tried)} trials"
+            state.over = msgn("{count} trial", "{count} trials", len(state.tried))
         return state.over is not None
 
     def _advance(self, state: State) -> None:
-        """One batch for one task."""
+        """Run one batch for one task."""
         first = [] if UNTUNED in state.tried else [Candidate()]
         before, count = state.best_s, self._allowed(state)
         if state.second_layer:
@@ -180,15 +182,15 @@ class Search:
         self._try([(state.task, candidate) for candidate in fresh[:count]])
         self.proposer.tell(state.task, state.traces(lowering))
         if not fresh:
-            state.over = self.proposer.failures.get(state.task.key, "every candidate was tried")
+            state.over = self.proposer.failures.get(state.task.key, _ALL_TRIED)
 
     def _change_layer(self, state: State) -> None:
-        """From the rule's own space, once it is used up, to MetaSchedule's, if that is wanted."""
+        """Switch from the rule's own space, once exhausted, to MetaSchedule's, if requested."""
         space = state.task.candidates
         if state.second_layer or any(c.id not in state.tried for c in space):
             return
         if self.proposer is None or not state.task.loops:
-            state.over = state.over or "every candidate was tried"
+            state.over = state.over or _ALL_TRIED
             return
         state.second_layer = True
         state.stale += SECOND_LAYER if len(space) > 1 else 0
@@ -208,7 +210,7 @@ class Search:
         before_s = self._trying_s
         for task, trial in self.workshop.try_all(pairs, self.limits.deadline):
             state = self.states[task.key]
-            if not (trial.reason or "").startswith(NO_REFERENCE):
+            if not lacks_reference(trial):
                 self.records.append(trial, function=_function(task, trial))
             state.add(trial, self.elapsed_s)
             self.new += 1
@@ -217,7 +219,7 @@ class Search:
 
 
 def _function(task: TuningTask, trial: Trial) -> str | None:
-    """The kernel that a trace belongs to: without it no other tool could use the record."""
+    """Return the kernel that a trace belongs to: other tools need it to use the record."""
     if trial.candidate.trace is None:
         return None
     return Path(task.lowering_for(trial.candidate).function).read_text(encoding="utf-8")

@@ -10,19 +10,20 @@ from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.errors import TvmscopeError
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import Worker, WorkerDied
+from tvmscope.messages import Text
 from tvmscope.tuning.search import evolution
 from tvmscope.tuning.search.evolution import Begin, FirstLayer, Times
 
 _TIMEOUT_S = 300.0
-"""The first generation of a GPU kernel takes a minute where two slow cores sample it."""
+"""The first generation of a GPU kernel takes a minute on two slow cores."""
 _PROPOSE, _TELL = here(evolution.propose), here(evolution.tell)
 
 
 class Proposer:
-    """Evolutionary search in one process for all tasks, started by the first question.
+    """Evolutionary search in one process for all tasks, started by the first request.
 
     It uses all cores, so it runs while nothing is measured. A search that dies or raises is over:
-    that task gets no further proposals.
+    its task gets no further proposals.
     """
 
     def __init__(self, target: Target, *, seed: int, count: int, threads: int) -> None:
@@ -30,16 +31,16 @@ class Proposer:
         self.seed = seed
         self.count = count
         self.threads = threads
-        self.failures: dict[str, str] = {}
+        self.failures: dict[str, Text] = {}
         """Why a task's search ended, by task."""
-        self.remarks: dict[str, str] = {}
+        self.remarks: dict[str, Text] = {}
         """Why a task's search did without some of what its rule had found, by task."""
         self._worker: Worker | None = None
 
     def propose(
         self, task: TuningTask, lowering: Lowering, known: Times, first_layer: FirstLayer = ()
     ) -> list[Candidate]:
-        """The next generation for a task, on one of its lowerings.
+        """Return the next generation for a task, on one of its lowerings.
 
         `known` are its trials there so far, seconds by trace; `first_layer` its rule's candidates.
         """
@@ -74,9 +75,9 @@ class Proposer:
             self._over(task, e)
 
     def _over(self, task: TuningTask, error: TvmscopeError) -> None:
-        self.failures[task.key] = str(error)
+        self.failures[task.key] = error.message
         if isinstance(error, WorkerDied):
-            self._worker = None  # the other tasks begin anew, from their records
+            self._worker = None  # the other tasks start again, from their records
 
     def _started(self) -> Worker:
         if self._worker is None:
@@ -85,7 +86,7 @@ class Proposer:
         return self._worker
 
     def pause(self) -> None:
-        """Keep it quiet while something is measured."""
+        """Stop it during a measurement."""
         if self._worker is not None:
             self._worker.pause()
 

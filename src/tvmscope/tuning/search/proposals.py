@@ -1,4 +1,4 @@
-"""The order in which a rule's own candidates are tried."""
+"""Determines the order in which a rule's own candidates are tried."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Collection, Mapping, Sequence
 from tvmscope.core.tuning import Candidate, Params
 
 _EXPLORED = 4
-"""Every so many-th candidate is the next of the rule's list, wherever the best one lies."""
+"""Every candidate with this period is the next of the rule's list, not a neighbour of the best."""
 
 
 def next_of(
     space: Sequence[Candidate], tried: Collection[str], times: Mapping[str, float], count: int
 ) -> list[Candidate]:
-    """Up to `count` candidates that were not tried, the most promising first.
+    """Return up to `count` untried candidates, the most promising first.
 
-    The rule lists its space in the order of its own model. Once something is measured, those
-    that differ least from the fastest go first, with some in the rule's order in between: a
-    neighbour of the best is likely good, but the best may also lie elsewhere.
+    The rule lists its space in the order of its own model. Once some are measured, those that
+    differ least from the fastest go first, with some in the rule's order in between: a neighbour of
+    the best is probably good, but the best may also be elsewhere.
     """
     left = [candidate for candidate in space if candidate.id not in tried]
     measured = {c.id: c.params for c in space if c.id in times}
-    if len(measured) < 2:  # the untuned one alone has no params to be a neighbour of
+    if len(measured) < 2:  # the untuned one alone has no parameters and so no neighbours
         return left[:count]
     best = measured[min(measured, key=times.__getitem__)]
     near = sorted(left, key=lambda c: distance(c.params, best))  # stable: ties as in the list
@@ -33,5 +33,5 @@ def next_of(
 
 
 def distance(a: Params, b: Params) -> int:
-    """In how many parameters two candidates differ; one that is not named is a value too."""
+    """Return in how many parameters two candidates differ; a missing one counts as a value."""
     return sum(a.get(name) != b.get(name) for name in a.keys() | b.keys())

@@ -1,4 +1,4 @@
-"""A warm pool of builder processes: one that crashes or hangs costs one candidate."""
+"""A warm pool of builder processes: a crash or hang costs one candidate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvmscope.core.tuning import Candidate
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.remote import Remote, remote
 from tvmscope.measure.worker import Worker, WorkerDied
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.tuning.trials.kernels import WARM, Arguments
 from tvmscope.tuning.trials.runners import START_TIMEOUT_S
 
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class Tunables:
-    """What knows how to make a kernel of a function's file and a candidate."""
+    """The functions that make a kernel from a function's file and a candidate."""
 
     build_candidate: Remote[[Path, Candidate, Target, Path], None]
     build_plain: Remote[[Path, Target, Path], None]
@@ -45,7 +45,7 @@ TUNABLES = Tunables(
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A candidate to build; without one, the function as it is, the reference of the others."""
+    """A candidate to build; without one, the unscheduled function, the reference of the others."""
 
     function: Path
     """The lowering's file."""
@@ -56,10 +56,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Built:
-    """What became of a job: a library, or the reason why there is none."""
+    """The result of a job: a library, or the reason why there is none."""
 
     job: Job
-    failure: str | None = None
+    failure: Text | None = None
 
 
 class Builders:
@@ -82,7 +82,7 @@ class Builders:
             self._idle.put(None)
         self._lock = Lock()
         self._closed = False
-        # Linux ends a worker together with the thread that made it: these threads stay.
+        # Linux ends a worker with the thread that made it: these threads stay.
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="builder")
 
     @property
@@ -92,15 +92,15 @@ class Builders:
             return [worker.pid for worker in self._workers]
 
     def submit(self, job: Job) -> Future[Built]:
-        """Build it when a process is free; what goes wrong is in the result."""
+        """Build it when a process is free; the result contains any error."""
         return self._threads.submit(self._one, job)
 
     def arguments(self, file: Path) -> Arguments:
-        """The arguments of the function in `file`, which only TVM can read."""
+        """Return the arguments of the function in `file`, which only TVM can read."""
         return self._threads.submit(self._ask, self._tunables.arguments, file).result()
 
     def trace_of(self, file: Path, candidate: Candidate, target: Target) -> tuple[str, list[str]]:
-        """What a candidate does to the function in `file`: JSON of a trace, and Python's calls."""
+        """Return a candidate's trace on the function in `file`: as JSON, and as Python calls."""
         asked = self._threads.submit(self._ask, self._tunables.trace_of, file, candidate, target)
         return asked.result()
 
@@ -111,7 +111,7 @@ class Builders:
                 worker.pause()
 
     def close(self) -> None:
-        """End all processes, whatever they do."""
+        """End all processes, even busy ones."""
         self._closed = True
         with self._lock:
             for worker in self._workers:
@@ -127,18 +127,18 @@ class Builders:
                 args = (job.function, job.candidate, job.target, job.output)
                 self._ask(self._tunables.build_candidate, *args)
         except WorkerDied as e:
-            return Built(job, f"building: {e.reason}")
+            return Built(job, _building(e.reason))
         except TvmscopeError as e:
-            return Built(job, f"building: {one_line(e)}")
+            return Built(job, _building(one_line(e)))
         if not job.output.is_file():
-            return Built(job, "building: no library was written")
+            return Built(job, _building(msg("no library was written")))
         return Built(job)
 
     def _ask(self, function: Remote[P, R], *args: P.args, **kw: P.kwargs) -> R:
         worker = self._idle.get()
         try:
             worker = worker or self._start()
-            worker.call(WARM, self.device)  # once this takes seconds
+            worker.call(WARM, self.device)  # the first call takes seconds
             worker.timeout_s = self.timeout_s
             return worker.call(function, *args, **kw)
         except WorkerDied:
@@ -162,3 +162,7 @@ class Builders:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _building(reason: Text) -> Text:
+    return msg("building: {reason}", reason=reason)

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from tvm.runtime import Tensor
 
 Arguments = tuple[tuple[tuple[int, ...], str], ...]
-"""Shape and dtype of every argument of a kernel, its outputs last; see `widened` for more."""
+"""Shape and dtype of every argument of a kernel, its outputs last; see also `widened`."""
 _WIDENED = "->float32"
 Arrays = list[np.ndarray[Any, Any]]
 
 
 def warm(device: str = "cpu") -> None:
-    """Import what building needs; MetaSchedule's GPU traces name tensor intrinsics."""
+    """Import the libraries for building; MetaSchedule's GPU traces refer to tensor intrinsics."""
     tvm_compat.import_tvm(torch=False)
     if device == "cuda":
         tvm_compat.choose_cuda_compiler()
@@ -39,7 +39,7 @@ WARM = here(warm)
 
 @dataclass(frozen=True, kw_only=True)
 class KernelRequest:
-    """What `load` needs; it crosses the process boundary."""
+    """The arguments of `load`; they cross the process boundary."""
 
     library: Path
     args: Arguments
@@ -57,11 +57,11 @@ _MOST_BYTES = 96 << 20
 _FLUSHED_BYTES = 256 << 20
 """More than the second-level cache of any GPU."""
 _VALUE_MS = 1
-"""A GPU's value covers at least so many: an event waits for its first launch, some microseconds."""
+"""The least milliseconds of a GPU's value: an event waits for its first launch, microseconds."""
 
 
 class _Kernel:
-    """A loaded kernel with its arguments in place; the worker times `run`."""
+    """A loaded kernel with its arguments set; the worker times `run`."""
 
     def __init__(self, request: KernelRequest) -> None:
         tvm_compat.import_tvm(torch=False)
@@ -77,10 +77,10 @@ class _Kernel:
         self._function = self._module["main"]
 
     def _in_turn(self, weights_bytes: int) -> list[list[Tensor]]:
-        """Arguments whose weights are copies of each other, as many as there would be others.
+        """Return sets of arguments with copies of the weights, in place of the model's others.
 
-        In a model a kernel's weights come from where all the other weights have driven them, on a
-        CPU in huge pages: without these a kernel with large weights seems slower.
+        In a model a kernel's weights come from the memory to which the other weights have evicted
+        them, on a CPU in huge pages: without these a kernel with large weights seems slower.
         """
         result = self._filled[-1]
         weights = [
@@ -99,7 +99,7 @@ class _Kernel:
     def _copies(self, array: np.ndarray[Any, Any], count: int) -> list[Tensor]:
         from tvm import runtime
 
-        native = array.dtype.kind in "fiu"  # numpy cannot hand out others, such as bfloat16
+        native = array.dtype.kind in "fiu"  # numpy does not support others, such as bfloat16
         if native and self._device.type == "cpu":
             return [runtime.from_dlpack(copy) for copy in stored_copies(array, count)]
         return [runtime.tensor(array, self._device) for _ in range(count)]
@@ -108,20 +108,20 @@ class _Kernel:
         self._function(*next(self._turns))
 
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
-        """All arguments that a call changes."""
+        """Return all arguments that a call changes."""
         self._function(*self._tensors)
         return changed(self._filled, [tensor.numpy() for tensor in self._tensors])
 
 
 class _CudaKernel(_Kernel):
-    """On a GPU, timed by its own clock: CUDA events around launches in a row."""
+    """A kernel on a GPU, timed by its own clock: CUDA events around consecutive launches."""
 
     def run(self) -> None:
         super().run()
         self._device.sync()
 
     def time(self, n: int, loops: int, cold: bool) -> list[float]:
-        """`n` values of `loops` launches or more; `cold` empties the L2 cache before each value."""
+        """Return `n` values of `loops` launches or more; `cold` empties the L2 cache for each."""
         evaluate = self._module.time_evaluator(
             "main",
             self._device,
@@ -144,7 +144,7 @@ LOAD = here(load)
 
 
 def changed(before: Arrays, after: Arrays) -> dict[str, np.ndarray[Any, Any]]:
-    """The arguments that a call has changed, by their position."""
+    """Return the arguments that a call has changed, by their index."""
     found = {
         str(i): new
         for i, (old, new) in enumerate(zip(before, after, strict=True))
@@ -156,7 +156,7 @@ def changed(before: Arrays, after: Arrays) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def fill(args: Arguments, seed: int) -> Arrays:
-    """The same numbers for the same seed, on every machine: in [-1, 1), whole ones 0 or 1."""
+    """Return the same numbers for the same seed on every machine: in [-1, 1), integers 0 or 1."""
     rng = np.random.default_rng(seed)
     arrays = []
     for shape, kind in args:
@@ -171,7 +171,7 @@ def fill(args: Arguments, seed: int) -> Arrays:
 
 
 def widened(args: Arguments) -> Arguments:
-    """Arguments of the same values, those of half precision in single: see `build_plain`."""
+    """Return arguments of the same values, half precision widened to single: see `build_plain`."""
     halves = ("float16", "bfloat16")
     return tuple((shape, dtype + _WIDENED * (dtype in halves)) for shape, dtype in args)
 

@@ -1,4 +1,4 @@
-"""Runs built kernels: the protocol that a farm of devices implements too, and this machine."""
+"""Runs built kernels: the protocol, which a farm of devices also implements, and this machine."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Arrays = list[np.ndarray[Any, Any]]
 START_TIMEOUT_S = 120.0
 """A new process imports TVM before its first kernel."""
 _LONGEST_SHARE = 0.5
-"""Of the time limit that all values of one kernel may take together."""
+"""The share of the time limit for all values of one kernel together."""
 
 
 class Runner(Protocol):
-    """Where kernels are measured. Every failure is raised, as a `TvmscopeError`."""
+    """Measures kernels. Every failure is raised, as a `TvmscopeError`."""
 
     slots: int
     """How many kernels it measures at the same time."""
     local: bool
-    """Whether it is this machine, where kernels can be compared in processes of their own."""
+    """Whether it is this machine, where kernels can be compared in separate processes."""
 
     def measure(
         self,
@@ -41,24 +41,24 @@ class Runner(Protocol):
         min_repeat_ms: float,
         timeout_s: float,
     ) -> tuple[float, ...]:
-        """`repeat` values in seconds, each the mean of calls that take `min_repeat_ms` or more."""
+        """Return `repeat` values in seconds, each the mean of calls over `min_repeat_ms`."""
 
     def outputs(self, library: Path, args: Arguments, seed: int) -> Arrays:
-        """The arguments that one call changes, in order; all are filled by `kernels.fill`."""
+        """Return the arguments that one call changes, in order; `kernels.fill` fills all."""
 
     def pause(self) -> None:
         """Stop using this machine's cores; the next request continues."""
 
     def close(self) -> None:
-        """End it."""
+        """End the runner."""
 
 
 class LocalRunner:
-    """This machine's CPU or GPU, in one worker process; a kernel that kills or blocks it costs that
-    kernel.
+    """This machine's CPU or GPU, in one worker process; a kernel that ends it costs only itself.
 
-    Values are taken with warm caches, or with caches that are emptied before each call. Where the
-    size of the model's weights is given, a kernel's own come from as far away as in the model.
+    Values are measured with warm caches, or with caches that are emptied before each call. If the
+    size of the model's weights is given, a kernel's own weights come from as far away as in the
+    model.
     """
 
     slots = 1
@@ -83,7 +83,7 @@ class LocalRunner:
 
     @property
     def pid(self) -> int | None:
-        """The worker's process id, while there is one."""
+        """The worker's process id, if it runs."""
         return None if self._worker is None else self._worker.pid
 
     def measure(
@@ -96,7 +96,7 @@ class LocalRunner:
         min_repeat_ms: float,
         timeout_s: float,
     ) -> tuple[float, ...]:
-        """See `Runner`; fewer values where so many would not end in time."""
+        """See `Runner`; return fewer values if the time limit does not suffice."""
         with self._ready(library, args, seed) as worker:
             worker.timeout_s = timeout_s
             first_s = min(worker.time(2))
@@ -117,9 +117,9 @@ class LocalRunner:
 
     @contextmanager
     def _ready(self, library: Path, args: Arguments, seed: int) -> Iterator[Worker]:
-        """The worker with the kernel loaded; one that is of no further use is ended.
+        """Yield the worker with the kernel loaded; end one that is no longer usable.
 
-        An error stays in a CUDA context for good: every later kernel of the process would fail.
+        An error stays in a CUDA context permanently: every later kernel of the process would fail.
         """
         request = KernelRequest(
             library=library,
@@ -150,7 +150,7 @@ class LocalRunner:
         return self._worker
 
     def pause(self) -> None:
-        """Keep it quiet while others use the cores."""
+        """Stop it while others use the cores."""
         if self._worker is not None:
             self._worker.pause()
 

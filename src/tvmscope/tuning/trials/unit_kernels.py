@@ -1,4 +1,4 @@
-"""A generated CUDA kernel, or its unit's reference, alone in a worker process."""
+"""Loads a generated CUDA kernel, or its unit's reference, alone in a worker process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from tvmscope.cuda.bench import KernelBench
 from tvmscope.cuda.cubins import kernel_file
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.reference import output_values, reference
@@ -21,13 +21,13 @@ Array = np.ndarray[Any, Any]
 
 
 def load_unit(library: Path, filled: list[Array]) -> UnitKernel | UnitReference:
-    """A unit's kernel, or where the file has none, its reference."""
+    """Load a unit's kernel, or, if the file has none, its reference."""
     unit, kernel = kernel_file.read(library)
     return UnitReference(unit, filled) if kernel is None else UnitKernel(unit, kernel, filled)
 
 
 class UnitReference:
-    """What the unit computes, in numpy; half precision comes widened."""
+    """Computes the unit in numpy; half precision is widened."""
 
     def __init__(self, unit: Unit, filled: list[Array]) -> None:
         self.settings: dict[str, str] = {}
@@ -61,7 +61,7 @@ class UnitKernel:
         self._bench.output()
 
     def time(self, n: int, loops: int, cold: bool) -> list[float]:
-        """`n` values of `loops` launches or more; weights always come from far away."""
+        """Return `n` values of `loops` launches or more; weights never come from a cache."""
         return self._bench.time(n, loops)
 
     def outputs(self) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""Turns candidates into trials: builds them, checks what they compute, and times them."""
+"""Turns candidates into trials: builds them, checks their results, and times them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, Status, Trial, TuningTask
 from tvmscope.errors import TuneError, TvmscopeError, one_line
 from tvmscope.measure.worker import WorkerDied
+from tvmscope.messages import Message, Text, marked, msg
 from tvmscope.tuning.records.validity import identity
 from tvmscope.tuning.trials.builders import Builders, Built, Job
 from tvmscope.tuning.trials.kernels import Arguments, widened
@@ -27,8 +28,8 @@ from tvmscope.tuning.trials.runners import Arrays, Runner
 _TOLERANCES = {"float16": 5e-2, "bfloat16": 1e-1}
 """Relative to the reference's largest value. Kernels may sum in halves: 4,608 are off by 2.6e-2."""
 _TOLERANCE = 1e-4
-NO_REFERENCE = "no reference: "
-"""Begins the reason of trials that failed for no fault of the candidate; they are not recorded."""
+_NO_REFERENCE = marked("no reference: {reason}")
+"""The reason of trials that failed for no fault of the candidate; they are not recorded."""
 
 Pair = tuple[TuningTask, Candidate]
 _Came = tuple[TuningTask, Trial | None] | BaseException
@@ -36,7 +37,7 @@ _Came = tuple[TuningTask, Trial | None] | BaseException
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What every trial of a run has in common."""
+    """The common settings of all trials of a run."""
 
     target: Target
     threads: int
@@ -47,12 +48,11 @@ class Setting:
     repeat: int = 3
     min_repeat_ms: float = 20.0
     timeout_s: float = 15.0
-    """Of building one candidate, and of running one."""
+    """The time limit to build one candidate, and to run one."""
     weights_bytes: int = 0
-    """Of the whole model: see `KernelRequest`."""
+    """The size of the whole model's weights: see `KernelRequest`."""
     plain_target: Target | None = None
-    """What the unscheduled loops are compiled for, where that is not the target itself: no GPU can
-    run them."""
+    """The target of the unscheduled loops, if it is not the target itself: no GPU can run them."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class _Reference:
 
 
 class Workshop:
-    """Builders and a runner under one roof; a `checker` where plain loops run elsewhere.
+    """Builders and a runner together; a `checker` if plain loops run elsewhere.
 
-    Where they share cores they take turns: a batch is built, the builders are stopped, and then
-    it is measured. Where they do not, each candidate is measured as soon as it is built.
+    If they share cores they take turns: a batch is built, the builders are stopped, and then it is
+    measured. Otherwise each candidate is measured as soon as it is built.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Workshop:
         self.take_turns = take_turns
         self._clock = clock
         self._plain: dict[Path, Future[Built]] = {}
-        """The builds of the functions as they are."""
+        """The builds of the unscheduled functions."""
         self._references: dict[Path, _Reference | TuneError] = {}
         self._lock, self._referring = Lock(), Lock()
         # a worker process lives no longer than the thread that made it, so this one stays
@@ -96,7 +96,7 @@ class Workshop:
     def try_all(
         self, pairs: Sequence[Pair], deadline: float = float("inf")
     ) -> Iterator[tuple[TuningTask, Trial]]:
-        """A trial for each candidate, in the order in which they end.
+        """Yield a trial for each candidate, in the order in which they end.
 
         A candidate that is not measured by the deadline was not tried: there is no trial for it.
         """
@@ -121,7 +121,7 @@ class Workshop:
                 yield task, trial
 
     def libraries(self, pairs: Sequence[Pair]) -> list[Built]:
-        """Each candidate's library, built if it is not there, or why there is none."""
+        """Return each candidate's library, built if it is missing, or why there is none."""
         self.builders.timeout_s = self.setting.timeout_s
         found: list[Built | Future[Built]] = []
         for task, candidate in pairs:
@@ -132,17 +132,19 @@ class Workshop:
         return built
 
     def trace_of(self, task: TuningTask, candidate: Candidate) -> tuple[str, list[str]]:
-        """What a candidate does to its kernel: JSON of a trace, and Python's calls."""
+        """Return a candidate's trace: as JSON, and as Python calls."""
         file = Path(task.lowering_for(candidate).function)
         found = self.builders.trace_of(file, candidate, self.setting.target)
         self.builders.pause()
         return found
 
     def arguments(self, task: TuningTask, candidate: Candidate) -> Arguments:
-        """What the candidate's kernel is called with."""
+        """Return the arguments of the candidate's kernel."""
         return self._reference(task.lowering_for(candidate)).args
 
-    def check(self, task: TuningTask, candidate: Candidate, library: Path, seed: int) -> str | None:
+    def check(
+        self, task: TuningTask, candidate: Candidate, library: Path, seed: int
+    ) -> Text | None:
         """Why a library's results are wrong on the inputs of another seed; None if they are not."""
         lowering = task.lowering_for(candidate)
         reference = self._reference(lowering)
@@ -152,7 +154,7 @@ class Workshop:
         return difference(got, wanted, task.tolerance or tolerance(reference.args))
 
     def trial(self, task: TuningTask, candidate: Candidate, status: Status, **more: Any) -> Trial:
-        """A trial as it is recorded, dated now."""
+        """Return a trial to record, dated now."""
         s = self.setting
         rule = None if candidate.trace is not None else task.lowering_for(candidate).rule
         return Trial(
@@ -193,7 +195,7 @@ class Workshop:
         )
 
     def _build_plain(self, function: Path) -> Future[Built]:
-        """Build a function as it is, once: several threads may ask. What failed is tried again:
+        """Build the unscheduled function once, even for several threads. A failure is tried again:
         near a deadline there is little time to build."""
         with self._lock:
             known = self._plain.get(function)
@@ -219,7 +221,7 @@ class Workshop:
                 trial = self._measure(task, future.result())
                 over = self._clock() > deadline and trial.status != "ok"
                 done.put((task, None if over else trial))
-            except BaseException as e:  # carried to the thread that waits
+            except BaseException as e:  # reported in the thread that waits
                 done.put(e)
 
         def too_late() -> None:
@@ -248,22 +250,24 @@ class Workshop:
                 timeout_s=s.timeout_s,
             )
         except TuneError as e:
-            return self.trial(task, candidate, "failed", reason=str(e))
+            return self.trial(task, candidate, "failed", reason=e.message)
         except TvmscopeError as e:
             reason = e.reason if isinstance(e, WorkerDied) else one_line(e)
-            return self.trial(task, candidate, "failed", reason=f"running: {reason}")
+            return self.trial(
+                task, candidate, "failed", reason=msg("running: {reason}", reason=reason)
+            )
         return self.trial(task, candidate, "ok", seconds=seconds)
 
     def _reference(self, lowering: Lowering) -> _Reference:
-        """What the unscheduled function computes; made once, and so is its failure, unless there
-        was little time for it."""
+        """Return the unscheduled function's results; computed once, and so is a failure, unless
+        there was little time for it."""
         function = Path(lowering.function)
         with self._referring:
             if function not in self._references:
                 try:
                     self._references[function] = self._compute(function)
                 except TvmscopeError as e:
-                    failure = TuneError(NO_REFERENCE + one_line(e))
+                    failure = TuneError(Message(_NO_REFERENCE, {"reason": one_line(e)}))
                     if self.builders.timeout_s < self.setting.timeout_s:
                         raise failure from e
                     self._references[function] = failure
@@ -283,22 +287,38 @@ class Workshop:
         return _Reference(args, outputs)
 
 
+def lacks_reference(trial: Trial) -> bool:
+    """Whether it failed because there was nothing to check it against."""
+    return isinstance(trial.reason, Message) and trial.reason.id == _NO_REFERENCE
+
+
 def tolerance(args: Arguments) -> float:
-    """How far a kernel may be from its reference."""
+    """Return the allowed error of a kernel."""
     return max(_TOLERANCES.get(dtype, _TOLERANCE) for _, dtype in args)
 
 
-def difference(outputs: Arrays, reference: Arrays, most: float = _TOLERANCE) -> str | None:
+def difference(outputs: Arrays, reference: Arrays, most: float = _TOLERANCE) -> Text | None:
     """Why outputs are not those of the reference; None where they are close enough."""
     if [a.shape for a in outputs] != [b.shape for b in reference]:
-        return f"{len(outputs)} outputs of other shapes than the reference's {len(reference)}"
+        return msg(
+            "{count} outputs of other shapes than the reference's {wanted}",
+            count=len(outputs),
+            wanted=len(reference),
+        )
     for number, (got, wanted) in enumerate(zip(outputs, reference, strict=True)):
-        with np.errstate(over="ignore"):  # what does not fit a half is infinite for both
+        with np.errstate(over="ignore"):  # a value that does not fit a half is infinite for both
             a, b = (x.astype(got.dtype).astype(np.float64) for x in (got, wanted))
         if not np.array_equal(np.isfinite(a), np.isfinite(b)):
-            return f"output {number}: not finite where the reference is, or the other way round"
+            return msg(
+                "output {number}: not finite where the reference is, or the other way round",
+                number=number,
+            )
         scale = np.max(np.abs(b), initial=0.0, where=np.isfinite(b))
         error = np.max(np.abs(a - b), initial=0.0, where=np.isfinite(b)) / max(scale, 1e-30)
         if error > most:
-            return f"output {number}: differs by {error:.1e} of the reference's largest value"
+            return msg(
+                "output {number}: differs by {error:.1e} of the reference's largest value",
+                number=number,
+                error=float(error),
+            )
     return None

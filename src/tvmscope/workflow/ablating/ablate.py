@@ -1,4 +1,4 @@
-"""Measures what each optimisation is worth: the model without it, and with nothing else."""
+"""Measures the worth of each optimisation: the model without it, and with nothing else."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages.build import build_row
 from tvmscope.stages.builder import Builder
-from tvmscope.stages.job import Job, begun
+from tvmscope.stages.job import Job, loaded_job
+from tvmscope.stages.measure_rows import framework_outputs, measure_rows, unmeasured
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning import tuned_rows
 from tvmscope.stages.planning.plan import candidates, plan_rows, with_export
 from tvmscope.stages.planning.rows import PlannedRow, unbuilt_entry
-from tvmscope.stages.race import by_framework, not_yet, race
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.records import lookup as records
 from tvmscope.workflow.ablating import switches
 
 PLAIN_FLOPS_PER_S = 1.5e9
-"""What loops as written reach on one core (ResNet-50's 8.2 GFLOP took 5.5 s), for estimates."""
+"""The speed of plain loops on one core (ResNet-50's 8.2 GFLOP took 5.5 s), for estimates."""
 CHEAP_RUN_S, LONGEST_RUN_S = 0.5, 20.0
-"""Up to which estimated time a run is measured that nobody asked for: each optimisation alone,
-and all of them off."""
+"""The largest estimated time of a run that is measured without being requested: each optimisation
+alone, and all of them off."""
 
 
 def ablate(
@@ -46,10 +46,10 @@ def ablate(
     alone: bool = False,
     progress: Progress | None = None,
 ) -> Session:
-    """A saved session with a row for the whole and for each optimisation left out.
+    """Return a saved session with a row for the whole and for each optimisation left out.
 
-    `alone` also measures each one by itself; else that is done where it takes no time, and not
-    for a few that were asked for with `only`.
+    `alone` also measures each one by itself; otherwise that is done if it is quick, and not for a
+    few that were selected with `only`.
     """
     progress = progress or Silent()
     target = _single(resolve_targets(options))
@@ -57,28 +57,30 @@ def ablate(
     for warning in asked.warnings:
         progress.note(warning)
     options, place = with_export(options, wanted=False), f"ablation-{target.device}"
-    with begun(model, options, (target,), place, progress) as job:
+    with loaded_job(model, options, (target,), place, progress) as job:
         built = _build(job, plan(options, asked, job.ready.model.format), alone)
-        raced = race(
-            built, options, by_framework(job.ready), progress,
-            compare=comparisons, on_update=job.keep_race, log_dir=job.logs,
+        measured = measure_rows(
+            built, options, framework_outputs(job.ready), progress,
+            compare=comparisons, on_update=job.keep_measured, log_dir=job.logs,
         )  # fmt: skip
-        job.keep_race(raced)
-        return job.finish()
+        job.keep_measured(measured)
+        session = job.save_complete()
+        job.write_reports()
+        return session
 
 
 def _build(job: Job, rows: Sequence[PlannedRow], alone: bool) -> list[Entry]:
-    """Compile one row after the other: each after what it is compared with."""
+    """Compile one row after the other: each after the row it is compared with."""
     entries = [unbuilt_entry(row, job.ready, job.options) for row in rows]
-    job.keep_race(not_yet(entries))
+    job.keep_measured(unmeasured(entries))
     with Builder(job.ready, threads_of(job.options)) as builder:
         skipping = _Skipping(alone, switches.of_device(rows[0].target.device))
         for number, row in enumerate(rows):
-            job.progress.stage("compile", row.key.label)
+            job.progress.stage(msg("compile"), row.key.label)
             build = partial(build_row, row, job.ready, job.options, job.artifacts, builder)
             entries[number] = skipping.made(row, entries[number], build)
             job.progress.step(number + 1, len(rows), row.key.label)
-            job.keep_race(not_yet(entries))
+            job.keep_measured(unmeasured(entries))
     return entries
 
 
@@ -90,23 +92,23 @@ def _single(where: tuple[Target, ...]) -> Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is to be switched, and how the whole is compiled: all that needs no model."""
+    """The optimisations to disable, and the options of the whole: all that needs no model."""
 
     target: Target
     compile: CompileOptions
-    """Of the whole, with what records choose."""
+    """The options of the whole, with the choices of records."""
     known: Sequence[switches.Optimisation]
-    """All that could be switched."""
+    """All optimisations that could be disabled."""
     chosen: Sequence[switches.Optimisation]
     with_nothing: bool
-    """Whether there is also a row with everything switched off, and one with each thing alone."""
+    """Whether there is also a row with everything disabled, and one with each thing alone."""
     warnings: tuple[str, ...] = ()
 
 
 def ask(
     options: Options, target: Target, only: Sequence[str] = (), *, alone: bool = False
 ) -> Asked:
-    """What an ablation would switch; refuses what cannot be."""
+    """Return what an ablation would disable; raise if that is impossible."""
     if options.compile.pipeline != "tvmscope":
         raise UsageError(msg("ablate switches parts of our own pipeline: omit --pipeline"))
     if len(candidates(_plain(options), (target,))) != 1:
@@ -134,7 +136,7 @@ def ask(
 
 
 def plan(options: Options, asked: Asked, model_format: str) -> list[PlannedRow]:
-    """The whole first, then each optimisation left out, then nothing, then each one alone."""
+    """Return the whole first, then each optimisation left out, then nothing, then each alone."""
     (row,) = plan_rows(_plain(options), (asked.target,), model_format)
     whole = replace(_compiled(row, asked.compile), warnings=asked.warnings)
     planned = [whole, *(_without(whole, switch, options) for switch in asked.chosen)]
@@ -150,12 +152,12 @@ def plan(options: Options, asked: Asked, model_format: str) -> list[PlannedRow]:
 
 
 def _plain(options: Options) -> Options:
-    """One row of ours; on a GPU as a CUDA graph, which is an optimisation like others."""
+    """Return options for one row of ours; on a GPU a CUDA graph, itself an optimisation."""
     return replace(options, backends=("tvmscope",), graph=options.graph is not False)
 
 
 def _tuned(row: PlannedRow, options: Options) -> PlannedRow:
-    """With what records choose for its own target and threads, and what they have to say."""
+    """Return the row with the choices and warnings of records for its own target and threads."""
     config, threads = _config(row), row.threads or threads_of(options)
     found = records.find_choices(options.db, row.target, threads)
     choices = options.compile.choices or found.choices
@@ -175,8 +177,8 @@ def _config(row: PlannedRow) -> CompileOptions:
 def _applicable(
     known: Sequence[switches.Optimisation], target: Target, choices: Mapping[str, Choice]
 ) -> list[switches.Optimisation]:
-    """Without the target's features where it has none, or where the lesser target cannot run; and
-    without what one thread or no record makes no difference to."""
+    """Return the optimisations without the target's features if it has none, or if the lesser
+    target cannot run, and without those that one thread or missing records make irrelevant."""
     return [
         s
         for s in known
@@ -203,7 +205,7 @@ def _lesser(row: PlannedRow, switch: switches.Optimisation) -> PlannedRow:
     return replace(row.moved(target), threads=switch.threads)
 
 
-@cache  # a row after the other asks, and a child process answers
+@cache  # many rows need it, and a child process computes it
 def _named(target: str, cores: int) -> Target:
     return targets.resolve(target, cores=cores)
 
@@ -214,7 +216,7 @@ def _without(whole: PlannedRow, switch: switches.Optimisation, options: Options)
         return row.changed(graph=False)
     if switch.target is None and switch.threads is None:
         return row
-    row = _tuned(_lesser(row, switch), options)  # not every record speaks for it
+    row = _tuned(_lesser(row, switch), options)  # not every record applies to it
     new = [w for w in row.warnings if w not in whole.warnings]
     if _config(whole).choices and not _config(row).choices and not new:
         target = row.target.label
@@ -229,7 +231,7 @@ def _bare(
     config: CompileOptions,
     kept: switches.Optimisation | None = None,
 ) -> PlannedRow:
-    """A row with nothing but what `config` leaves on; the target's features go too."""
+    """Return a row with only what `config` leaves on; the target's features go, too."""
     row = whole
     for switch in known:
         if switch.target is not None and switch is not kept:
@@ -238,7 +240,7 @@ def _bare(
 
 
 class _Skipping:
-    """Spares rows whose time is known or not worth it, once what they compare with is built."""
+    """Skips rows whose time is known or not worth measuring, once their counterparts are built."""
 
     def __init__(self, alone: bool, known: Sequence[switches.Optimisation]) -> None:
         self.alone = alone
@@ -246,7 +248,7 @@ class _Skipping:
         self.built: dict[str | None, Path] = {}
 
     def made(self, row: PlannedRow, entry: Entry, build: Callable[[], Entry]) -> Entry:
-        """What `build` makes of the row, unless it is clear that nobody wants to wait for it."""
+        """Return the result of `build` for the row, unless it is clearly not worth the wait."""
         if not row.builds:
             return entry
         change = row.variant.change
@@ -267,8 +269,8 @@ class _Skipping:
         return made
 
     def _needless(self, change: str) -> Text | None:
-        """Why a row that leaves out only rules, or only records, leaves out nothing of the whole;
-        None where it does, or where that is not known before it is built."""
+        """Say why a row without certain rules or records equals the whole; None if it differs, or
+        if that is not known before it is built."""
         whole = self.built.get(None)
         switch = self.known.get(change)
         if whole is None or switch is None or switch.passes or switch.overrides:
@@ -281,7 +283,7 @@ class _Skipping:
         return None if any(kernel.rule in switch.rules for kernel in kernels) else SAME_CODE
 
     def _too_long(self, limit_s: float) -> Text | None:
-        """Why a run of plain loops is not worth its time, in words; None where it is."""
+        """Say why a run of plain loops is not worth its time; None if it is."""
         folder = self.built.get(NOTHING)
         if folder is None or self.alone:
             return None
@@ -294,9 +296,9 @@ class _Skipping:
 
 
 def _code(built: Path | Entry) -> tuple[Any, ...]:
-    """What distinguishes two builds of a model: target, calls and kernels, constants by their size.
+    """Return what distinguishes two builds: target, calls and kernels, constants by their size.
 
-    The library itself will not do: linkers write the names of temporary files into it.
+    The library itself is unsuitable: linkers write the names of temporary files into it.
     """
     folder = built if isinstance(built, Path) else Path(built.request.artifact)
     found = artifacts.read(folder)

@@ -1,5 +1,5 @@
-"""The optimisations that an ablation can switch off: what the manifests of passes and schedule
-rules say, and what is no pass: the target's features, threads and tuning records."""
+"""The optimisations that an ablation can disable: from the manifests of passes and schedule rules,
+and others: the target's features, threads and tuning records."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tvmscope.messages import msg
 
 @dataclass(frozen=True, kw_only=True)
 class Optimisation:
-    """An optimisation by its name, and all that is left out with it."""
+    """An optimisation by its name, and everything that is disabled with it."""
 
     name: str
     passes: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """What switches it off, beside passes and schedule rules to leave out."""
+    """The overrides that disable it, beside the passes and schedule rules."""
     needs: tuple[str, ...] = ()
-    """Others without which it has nothing to work on; alone it runs with these."""
+    """Other optimisations that it depends on; alone it runs with these."""
     target: str | None = None
     """The target that lacks it."""
     threads: int | None = None
     tuned: bool = False
-    """Whether it is what tuning records choose."""
+    """Whether it is the choices of tuning records."""
     graph: bool = False
-    """Whether it is the CUDA graph that a run is recorded in."""
+    """Whether it is the CUDA graph in which a run is recorded."""
     alone: bool = True
-    """Whether it can do anything where all others are off."""
+    """Whether it has any effect if all others are off."""
 
 
 FEATURES = Optimisation(name="target-features", target="cpu:x86-64")
@@ -46,19 +46,19 @@ GRAPH = Optimisation(name="cuda-graph", graph=True, alone=False)
 
 
 def of_device(device: str) -> tuple[Optimisation, ...]:
-    """All that can be switched on a device, in the order in which it takes effect."""
+    """Return everything that can be disabled on a device, in the order in which it takes effect."""
     return derived(all_passes(), rules(device), device)
 
 
 def built_in(device: str) -> tuple[Optimisation, ...]:
-    """What can be switched where no other package brings anything."""
+    """Return what can be disabled without other packages."""
     return derived(PASSES, {"cpu": cpu.RULES, "cuda": cuda.RULES}[device], device)
 
 
 def derived(
     known: Iterable[Pass], offered: Iterable[ScheduleRule], device: str
 ) -> tuple[Optimisation, ...]:
-    """What manifests say can be switched.
+    """Return what manifests say can be disabled.
 
     Code without any schedule does not run on a GPU, so nothing runs alone there.
     """
@@ -82,7 +82,7 @@ def _joined(
     passes: tuple[str, ...] = (),
     rules: tuple[str, ...] = (),
 ) -> Optimisation:
-    """An optimisation with one more manifest's part in it."""
+    """Return an optimisation extended by one more manifest."""
     known = known or Optimisation(name=switch.name)
     return replace(
         known,
@@ -95,7 +95,7 @@ def _joined(
 
 
 def choose(known: Sequence[Optimisation], only: Sequence[str]) -> list[Optimisation]:
-    """Those that were asked for; all where none was named."""
+    """Return the selected optimisations; all if none was named."""
     names = [switch.name for switch in known]
     unknown = [name for name in only if name not in names]
     if unknown:
@@ -114,7 +114,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def off(switches: Iterable[Optimisation], base: CompileOptions) -> CompileOptions:
-    """The options with all of these switched off."""
+    """Return the options with all of these disabled."""
     passes, rules, overrides = list(base.disabled_passes), [], dict(base.overrides)
     choices = base.choices
     rules += overrides.get("disabled_rules", ())
@@ -132,6 +132,6 @@ def off(switches: Iterable[Optimisation], base: CompileOptions) -> CompileOption
 def alone(
     switch: Optimisation, known: Sequence[Optimisation], base: CompileOptions
 ) -> CompileOptions:
-    """The options with everything off but this one, and what it needs."""
+    """Return the options with everything disabled but this one and its dependencies."""
     kept = {switch.name, *switch.needs}
     return off((s for s in known if s.name not in kept), base)

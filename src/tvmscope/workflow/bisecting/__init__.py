@@ -1,4 +1,4 @@
 """Finds where a result goes wrong: the first pass, the first operator, and a script that shows it.
 
-`bisect` is the job; what it asks of the compiler runs in a worker process.
+`bisect` is the job; the compiler's part runs in a worker process.
 """

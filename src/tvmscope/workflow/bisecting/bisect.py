@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tvmscope.analysis.bisection import Bisection, Outcome
+from tvmscope.core.bisection import Bisection, Outcome
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Prepared
 from tvmscope.core.precision import FLOAT32
@@ -37,24 +37,24 @@ from tvmscope.workflow.bisecting.divergence import Divergence
 from tvmscope.workflow.bisecting.prefixes import TIMEOUT_S, VALUES, Prefixes, first_bad
 
 if TYPE_CHECKING:
-    import tvmscope.compiler.study.prefixes
-    import tvmscope.compiler.study.reproduce
+    import tvmscope.compiler.bisect.prefixes
+    import tvmscope.compiler.bisect.reproduce
 
-_CHANGED_KERNELS = remote(lambda: tvmscope.compiler.study.prefixes.changed_kernels)
-_KERNEL_FACTS = remote(lambda: tvmscope.compiler.study.prefixes.kernel_facts)
-_WRITE_OPERATOR = remote(lambda: tvmscope.compiler.study.reproduce.write_operator)
-_WRITE_MODEL = remote(lambda: tvmscope.compiler.study.reproduce.write_model)
-_WRITE_PAIR = remote(lambda: tvmscope.compiler.study.reproduce.write_pair)
+_CHANGED_KERNELS = remote(lambda: tvmscope.compiler.bisect.prefixes.changed_kernels)
+_KERNEL_FACTS = remote(lambda: tvmscope.compiler.bisect.prefixes.kernel_facts)
+_WRITE_OPERATOR = remote(lambda: tvmscope.compiler.bisect.reproduce.write_operator)
+_WRITE_MODEL = remote(lambda: tvmscope.compiler.bisect.reproduce.write_model)
+_WRITE_PAIR = remote(lambda: tvmscope.compiler.bisect.reproduce.write_pair)
 
 MOST_TRIES = 8
-"""Operators to run alone before the whole model is taken: each costs some seconds."""
+"""Operators that are run alone before the whole model is used: each takes some seconds."""
 CHEAP_BUILD_S = 10.0
-"""Models that compile faster than this are bisected without being asked for."""
+"""Models that compile faster than this are bisected without a request."""
 SCRIPT = "reproduce.py"
 
 
 def bisect(model: Any, options: Options, progress: Progress | None = None) -> Bisection:
-    """Where `model` goes wrong; a reproducer is written into the output folder."""
+    """Find where `model` goes wrong; write a reproducer into the output folder."""
     progress = progress or Silent()
     started = datetime.now(UTC)
     if options.output is not None:
@@ -76,7 +76,7 @@ def bisect(model: Any, options: Options, progress: Progress | None = None) -> Bi
 def bisect_prepared(
     ready: Prepared, target: Target, options: Options, folder: Path, progress: Progress
 ) -> Bisection:
-    """The same for a model that is loaded already."""
+    """Do the same for a model that is already loaded."""
     with TemporaryDirectory(prefix="tvmscope-") as scratch:
         prefixes = Prefixes(ready, target, options, Path(scratch), progress)
         try:
@@ -85,13 +85,13 @@ def bisect_prepared(
             prefixes.close()
 
 
-def suspect(
+def explain_wrong_rows(
     session: Session, ready: Prepared, options: Options, folder: Path, progress: Progress
 ) -> tuple[Text, ...]:
-    """For compiled rows that failed verification: the first operator that diverges, or how to ask.
+    """Return for failed compiled rows the first operator that diverges, or the command to find it.
 
-    The search itself is done where the model compiles quickly, and once: rows of one model are
-    mostly wrong for one reason.
+    The search runs only if the model compiles quickly, and once: rows of one model are mostly wrong
+    for one reason.
     """
     lines: list[Text] = []
     for row in session.results:
@@ -113,7 +113,7 @@ def suspect(
             try:
                 found = bisect_prepared(ready, target, own, folder, progress)
                 say = _told(row.task.label, found, folder)
-            except TvmscopeError as e:  # the measured rows must not be lost for it
+            except TvmscopeError as e:  # the measured rows must not be lost because of it
                 progress.note(msg("bisect: {reason}", reason=one_line(e)))
         progress.note(say)
         lines.append(say)
@@ -121,7 +121,7 @@ def suspect(
 
 
 def _told(row: str, found: Bisection, folder: Path) -> Message:
-    """What a search found, for the session's warnings."""
+    """Describe the result of a search, for the session's warnings."""
     what = headline(found)
     if found.outcome == "nothing":
         what = msg("correct when it is built and run again: a race condition, or a bad link")
@@ -132,7 +132,7 @@ def _told(row: str, found: Bisection, folder: Path) -> Message:
 
 
 def command_for(session: Session, options: Options, target: Target) -> str:
-    """The command that bisects a row of a session."""
+    """Return the command that bisects a row of a session."""
     load, words = options.load, ["tvmscope", "bisect", session.model.source]
     asked = options.targets[0] if len(options.targets) == 1 and target.kind == "llvm" else "cpu"
     words += [] if asked == "auto" else ["--target", asked]
@@ -155,8 +155,8 @@ def _scheduled(count: int, total: int) -> Message:
 
 
 class Cut(NamedTuple):
-    """What of a model goes into a reproducer: the states of two prefixes, one binding of them or
-    all, and the values that it is computed from."""
+    """The part of a model for a reproducer: the states of two prefixes, one binding of them or all,
+    and its input values."""
 
     low: int
     high: int
@@ -172,11 +172,11 @@ class _Search:
         self.folder = folder.absolute()
 
     def run(self) -> Bisection:
-        """From the whole model to what is wrong in it."""
+        """Search from the whole model to the error in it."""
         prefixes = self.prefixes
         itself = prefixes.check(prefixes.ready.reference_path)
         prefixes.start()
-        if not itself.passed:  # a reference that does not even verify itself
+        if not itself.passed:  # the reference does not even verify itself
             at = divergence.not_a_number(prefixes)
             return self._found("reference", itself, at or Divergence((), detail=itself.detail))
         count = len(prefixes.names)
@@ -201,7 +201,7 @@ class _Search:
         )
 
     def _importer(self, whole: Accuracy) -> Bisection:
-        """Wrong without any pass: the first operator that its framework computes otherwise."""
+        """Search without any pass: the first operator that its framework computes differently."""
         candidates = divergence.after_import(self.prefixes)
         for at in candidates[:MOST_TRIES]:
             if at.source is not None and self._shows_import(
@@ -213,7 +213,7 @@ class _Search:
         return self._found("importer", whole, *candidates[:1], reproduced=shown)
 
     def _passes(self, whole: Accuracy, low: int, high: int) -> Bisection:
-        """Wrong after the passes from `low` to `high`: the first operator that they change."""
+        """Search after the passes from `low` to `high`: the first operator that they change."""
         guilty = self.prefixes.between(low, high)
         kernels = self.prefixes.call(_CHANGED_KERNELS, low, high)
         if kernels:
@@ -228,7 +228,7 @@ class _Search:
         return self._found("pass", whole, *candidates[:1], passes=guilty, reproduced=shown)
 
     def _schedule(self, whole: Accuracy, low: int, high: int, kernels: Sequence[str]) -> Bisection:
-        """Nothing but kernels differ: the first one whose new form is wrong."""
+        """Search among kernels, if only they differ: the first one whose new form is wrong."""
         prefixes, total = self.prefixes, len(kernels)
         _, bad = first_bad(
             total + 1,
@@ -260,9 +260,9 @@ class _Search:
         return self._shows(what, lambda *rest: self.prefixes.call(_WRITE_PAIR, *cut, *rest))
 
     def _shows(self, what: str, write: Callable[[str, float, str], None]) -> bool:
-        """Write a reproducer and run it; whether it shows the difference."""
+        """Write a reproducer and run it; return whether it shows the difference."""
         prefixes = self.prefixes
-        prefixes.progress.stage("reproduce", what)
+        prefixes.progress.stage(msg("reproduce"), what)
         try:
             write(str(self.folder), prefixes.tolerance, what)
         except TvmscopeError as e:

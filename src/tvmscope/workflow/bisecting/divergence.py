@@ -14,14 +14,14 @@ from tvmscope.messages import Text, msg
 from tvmscope.workflow.bisecting.prefixes import VALUES, Prefixes
 
 if TYPE_CHECKING:
-    import tvmscope.compiler.study.reproduce
+    import tvmscope.compiler.bisect.reproduce
 
-_FRAMEWORK = remote(lambda: tvmscope.compiler.study.reproduce.framework)
+_FRAMEWORK = remote(lambda: tvmscope.compiler.bisect.reproduce.framework)
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """A position where values differ."""
+    """An operator or binding whose values differ."""
 
     source_ops: tuple[str, ...]
     source: int | None = None
@@ -37,7 +37,7 @@ class Divergence:
 
 
 def after_import(prefixes: Prefixes) -> list[Divergence]:
-    """The operators whose values differ between the imported model and its framework, in order."""
+    """Return the operators whose values differ between the imported model and its framework."""
     theirs, ours = prefixes.scratch / "framework.npz", prefixes.scratch / "imported.npz"
     prefixes.progress.stage(msg("compare"), msg("every operator with the framework"))
     prefixes.call(_FRAMEWORK, str(theirs))
@@ -57,12 +57,12 @@ def after_import(prefixes: Prefixes) -> list[Divergence]:
 
 
 def not_a_number(prefixes: Prefixes) -> Divergence | None:
-    """The first operator whose value is NaN, or at least infinite, in the framework itself."""
+    """Return the first operator whose value is NaN, or else infinite, in the framework itself."""
     theirs = prefixes.scratch / "framework.npz"
     prefixes.call(_FRAMEWORK, str(theirs))
     with np.load(theirs) as archive:
         values = {int(name.split(".")[0]): archive[name] for name in archive.files}
-    for test in (np.isnan, np.isinf):  # masks hold infinities that do no harm
+    for test in (np.isnan, np.isinf):  # masks contain harmless infinities
         for source, array in sorted(values.items()):
             if array.dtype.kind == "f" and (bad := int(np.count_nonzero(test(array)))):
                 detail = msg(
@@ -75,11 +75,11 @@ def not_a_number(prefixes: Prefixes) -> Divergence | None:
 
 
 def between(prefixes: Prefixes, low: int, high: int) -> tuple[list[Divergence], list[int], str]:
-    """The bindings after `low` passes that have another value after `high`, in order.
+    """Return the bindings after `low` passes that have another value after `high`, in order.
 
-    Also the bindings whose values agree, and the file with the values after `low`. A binding is
-    found again by the sources it is named after and by its shape; what a pass has given another
-    layout is passed over.
+    Also return the bindings whose values agree, and the file with the values after `low`. A binding
+    is matched by its source operators and its shape; a value whose layout a pass changed is
+    skipped.
     """
     files = [str(prefixes.scratch / f"values-{count}.npz") for count in (low, high)]
     try:

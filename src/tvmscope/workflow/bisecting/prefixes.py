@@ -1,4 +1,4 @@
-"""A model after each of its passes, verified: the tests that a bisection is made of."""
+"""Verifies a model after each of its passes: the tests of a bisection."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from tvmscope.analysis.bisection import Probe
 from tvmscope.benchmark.verify import verify
+from tvmscope.core.bisection import Probe
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Prepared
 from tvmscope.core.target import Target
@@ -18,20 +18,20 @@ from tvmscope.measure.worker import Worker, WorkerDied
 from tvmscope.messages import Text, msg
 from tvmscope.progress import Progress
 from tvmscope.stages.builder import IMPORT_WITHOUT_TORCH
+from tvmscope.stages.measure_rows import REFERENCES
 from tvmscope.stages.options import Options
-from tvmscope.stages.race import REFERENCES
 from tvmscope.stages.targets import threads_of
 
 if TYPE_CHECKING:
-    import tvmscope.compiler.study.prefixes
+    import tvmscope.compiler.bisect.prefixes
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_START = remote(lambda: tvmscope.compiler.study.prefixes.start)
-_RUN_PREFIX = remote(lambda: tvmscope.compiler.study.prefixes.run_prefix)
-_RUN_MIXED = remote(lambda: tvmscope.compiler.study.prefixes.run_mixed)
-VALUES = remote(lambda: tvmscope.compiler.study.prefixes.values)
+_START = remote(lambda: tvmscope.compiler.bisect.prefixes.start)
+_RUN_PREFIX = remote(lambda: tvmscope.compiler.bisect.prefixes.run_prefix)
+_RUN_MIXED = remote(lambda: tvmscope.compiler.bisect.prefixes.run_mixed)
+VALUES = remote(lambda: tvmscope.compiler.bisect.prefixes.values)
 TIMEOUT_S = 3600.0
 
 
@@ -55,7 +55,7 @@ class Prefixes:
         self._worker: Worker | None = None
 
     def start(self) -> Worker:
-        """The worker with the lowered model."""
+        """Return the worker with the lowered model."""
         if self._worker is None:
             threads = threads_of(self.options)
             env = {"TVM_NUM_THREADS": str(threads)}
@@ -63,7 +63,7 @@ class Prefixes:
             if self.ready.model.format != "torch":
                 self._worker.call(IMPORT_WITHOUT_TORCH)
             config = replace(self.options.compile, precision=self.precision, threads=threads)
-            self.progress.stage("lower", self.ready.model.name)
+            self.progress.stage(msg("lower"), self.ready.model.name)
             self.names, self.changed, self.sources = self._worker.call(
                 _START, self.ready, self.target, config, threads
             )
@@ -83,24 +83,24 @@ class Prefixes:
             self._worker.kill()
 
     def after(self, count: int) -> Accuracy | None:
-        """The model after `count` passes, finished plainly; None where that cannot be run."""
+        """Verify the model after `count` passes and plain lowering; None if it cannot be run."""
         name = msg("as imported")
         if count:
             name = msg("after {name}", name=self.names[count - 1])
         return self._test(name, lambda outputs: self.call(_RUN_PREFIX, count, outputs))
 
     def mixed(self, low: int, high: int, kernels: Sequence[str], name: Text) -> Accuracy | None:
-        """The model after `low` passes, with some kernels as they are after `high`."""
+        """Verify the model after `low` passes, with some kernels as they are after `high`."""
         some = tuple(kernels)
         return self._test(name, lambda outputs: self.call(_RUN_MIXED, low, high, some, outputs))
 
     def _test(self, name: Text, run: Callable[[str], None]) -> Accuracy | None:
-        self.progress.stage("test", name)
+        self.progress.stage(msg("test"), name)
         outputs = self.scratch / "outputs.npz"
         try:
             run(str(outputs))
             found = self.check(outputs)
-        except WorkerDied as e:  # code that crashes is as wrong as code can be
+        except WorkerDied as e:  # code that crashes counts as wrong
             found = Accuracy(
                 reference=REFERENCES[self.ready.model.format], passed=False, max_abs=None,
                 error=None, cosine=None, tolerance=self.tolerance, detail=e.reason,
@@ -112,7 +112,7 @@ class Prefixes:
         return found
 
     def check(self, outputs: Path) -> Accuracy:
-        """Outputs against the framework's, as `verify` does it everywhere."""
+        """Compare outputs with the framework's, like `verify` everywhere."""
         return verify(
             outputs,
             self.ready.reference_path,
@@ -122,21 +122,21 @@ class Prefixes:
         )
 
     def between(self, low: int, high: int) -> tuple[str, ...]:
-        """The passes from `low` to `high` that changed something; all, where none did."""
+        """Return the passes from `low` to `high` that changed something; all if none did."""
         pairs = list(zip(self.names, self.changed, strict=True))[low:high]
         return tuple(name for name, changed in pairs if changed) or self.names[low:high]
 
     def operators(self, labels: Sequence[int]) -> tuple[str, ...]:
-        """The model's operators behind some sources."""
+        """Return the model's operators of some sources."""
         return tuple(dict.fromkeys(op for i in labels for op in self.sources[i]))
 
 
 def first_bad(
     count: int, judge: Callable[[int], Accuracy | None], tell: Callable[[int], None]
 ) -> tuple[int, int]:
-    """Bisect positions of which the first is good and the last bad: the last good, the first bad.
+    """Bisect positions, the first good and the last bad; return the last good and the first bad.
 
-    Where the judge has no answer for a position, the two may not be adjacent.
+    If the judge has no answer for a position, the two may not be adjacent.
     """
     low, high, unknown = 0, count - 1, set()
     while between := [i for i in range(low + 1, high) if i not in unknown]:

@@ -16,22 +16,22 @@ from tvmscope.core.comparison import compare
 from tvmscope.core.measurement import Result
 from tvmscope.core.vision import HALF_LIKENESS, LIKENESS, Sighting
 from tvmscope.errors import Incomparable, PictureError, TvmscopeError, UsageError, one_line
+from tvmscope.images.match import match
 from tvmscope.messages import Text, msg
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress
 from tvmscope.stages.artifact import read_checked, with_inputs
+from tvmscope.stages.measure_rows import measure_rows, own_outputs
 from tvmscope.stages.options import Options
-from tvmscope.stages.race import by_itself, race
-from tvmscope.tasks.match import match
 from tvmscope.workflow import pictures
 
 SCATTER_FIX = "fast-scatter"
 _SCATTERS = re.compile(r"scatter|index_put|/copy(_\d+)?$", re.IGNORECASE)
-"""Operators that the fix is for, by their names in ONNX and in exported PyTorch programs."""
+"""Operators that the fix applies to, by their names in ONNX and in exported PyTorch programs."""
 
 
 def compare_artifacts(before: Path, after: Path, options: Options, progress: Progress) -> Changes:
-    """What the second changed; it is verified against the outputs of the first."""
+    """Return the changes by the second; it is verified against the outputs of the first."""
     found = [read_checked(path) for path in (before, after)]
     if found[0].model_digest != found[1].model_digest or found[0].inputs != found[1].inputs:
         raise Incomparable(
@@ -47,9 +47,11 @@ def compare_artifacts(before: Path, after: Path, options: Options, progress: Pro
             sightings, inputs = _look(found, options, Path(scratch), progress)
             options = replace(options, load=replace(options.load, inputs_file=inputs))
         with with_inputs(found, options) as (folder, entries):
-            expected = by_itself(entries[0], options, str(before), folder / "outputs.npz")
-            raced = race(entries, options, expected, progress, compare=lambda results: ())
-            old, new = raced.results
+            expected = own_outputs(entries[0], options, str(before), folder / "outputs.npz")
+            measured = measure_rows(
+                entries, options, expected, progress, compare=lambda results: ()
+            )
+            old, new = measured.results
             wrong = new.status == "wrong"
             rows = () if wrong else (_row(old, new),)
             made = _profiled(entries, progress, options) if options.profile else Changes(rows=())
@@ -64,7 +66,7 @@ def compare_artifacts(before: Path, after: Path, options: Options, progress: Pro
 
 def _row(old: Result, new: Result) -> RowChange:
     found = compare(new, old, across=True)
-    assert old.measurement is not None  # `compare` has asked
+    assert old.measurement is not None  # `compare` has checked it
     assert new.measurement is not None
     labels = dict.fromkeys((old.key.name, new.key.name))
     return RowChange(
@@ -81,8 +83,8 @@ def _row(old: Result, new: Result) -> RowChange:
 
 
 def _profiled(entries: Sequence[Entry], progress: Progress, options: Options) -> Changes:
-    """Kernels of both; if one cannot be profiled, a warning instead."""
-    if any(entry.task.variant.graph for entry in entries):  # it runs its kernels as one
+    """Compare the kernels of both; if one cannot be profiled, return a warning."""
+    if any(entry.task.variant.graph for entry in entries):  # a graph runs its kernels as one
         return Changes(rows=(), warnings=(msg("kernels of CUDA graphs are not compared"),))
     progress.stage(msg("profile"), msg("kernel by kernel"))
     try:
@@ -99,9 +101,9 @@ def _profiled(entries: Sequence[Entry], progress: Progress, options: Options) ->
 def _look(
     found: Sequence[Artifact], options: Options, scratch: Path, progress: Progress
 ) -> tuple[tuple[Sighting, ...], str]:
-    """Both results for each image, and the file with the inputs of the first readable one."""
+    """Return both results for each image, and the input file of the first readable one."""
     asked = options.pictures
-    assert asked is not None  # the caller has asked
+    assert asked is not None  # the caller has checked it
     if options.load.inputs_file is not None:
         raise UsageError(msg("give --image or --inputs, not both"))
     known = found[0].vision or found[1].vision

@@ -1,4 +1,4 @@
-"""Compares two sessions as they are, or two artifacts by measuring both again, in turns."""
+"""Compares two saved sessions, or two artifacts by measuring both again, in turns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _META = "meta.json"
 def compare_paths(
     before: Path, after: Path, options: Options, progress: Progress | None = None
 ) -> Changes:
-    """What `after` changed against `before`: both sessions, or both artifacts."""
+    """Return the changes from `before` to `after`: both sessions, or both artifacts."""
     kinds = [_is_artifact(path) for path in (before, after)]
     if all(kinds):
         require("tvm", why=msg("comparing artifacts"))
@@ -44,13 +44,13 @@ def _is_artifact(path: Path) -> bool:
 
 
 def check_accuracy(found: Changes) -> None:
-    """Raise where the second does not compute what the first does."""
+    """Raise if the second's results differ from those of the first."""
     if found.problem is not None:
         raise AccuracyError(found.problem)
 
 
 def check_regression(found: Changes, limit: float) -> None:
-    """Raise where a row of ours has surely become slower by more than `limit`."""
+    """Raise if a row of ours has certainly become slower by more than `limit`."""
     worse = [
         msg(
             "{row} @ {target} by {share:.1%} ({before} -> {after})",

@@ -1,4 +1,4 @@
-"""What is looked at before anything is measured: the installation, the machine, a command's plan.
+"""Examines things before a measurement: the installation, the machine, a command's plan.
 
-The command line shows what these return; nothing here writes a session.
+The command line shows the results; nothing here writes a session.
 """

@@ -25,9 +25,9 @@ from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_within
 from tvmscope.messages import Text, clauses, msg, sentences
 from tvmscope.profiling import roofs
+from tvmscope.quantities import format_bytes
 from tvmscope.runtime import tvm_compat
 from tvmscope.stages.places import RESULTS, TUNING_LOGS, cache_folder
-from tvmscope.units import format_bytes
 from tvmscope.workflow.examining.inventory import inventory
 from tvmscope.workflow.fixing import calibration
 
@@ -44,7 +44,7 @@ Status = Literal["ok", "warn", "fail", "info"]
 
 @dataclass(frozen=True)
 class Check:
-    """One line: what was checked, its state, and what to do about it."""
+    """One line: the check, its state, and what to do about it."""
 
     name: Text
     status: Status
@@ -53,8 +53,8 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Every check; one that breaks becomes a line of its own."""
-    cpu_features.cap()  # an unknown TVMSCOPE_ISA is a usage error, as an unknown flag would be
+    """Run every check; one that breaks becomes a separate line."""
+    cpu_features.cap()  # an unknown TVMSCOPE_ISA is a usage error, like an unknown flag
     checks: list[Check] = []
     for part in (_python, _packages, _tvm, _cpu, _gpu, _extras, _plugins, _places, _load):
         checks += _guarded(part)
@@ -64,7 +64,7 @@ def examine() -> list[Check]:
 def _guarded(part: Callable[[], Iterator[Check]]) -> list[Check]:
     try:
         return list(part())
-    except Exception as e:  # a check that breaks is itself a finding; the others go on
+    except Exception as e:  # a check that breaks is itself a finding; the others continue
         name = part.__name__.strip("_")
         return [Check(name, "warn", f"{type(e).__name__}: {one_line(e)}")]
 
@@ -144,7 +144,7 @@ def _tvm() -> Iterator[Check]:
 
 
 def _tvm_cuda(facts: Mapping[str, Any], *, gpu: bool) -> Iterator[Check]:
-    """What this TVM can do with a GPU; without one only compiling for it is of interest."""
+    """Report what this TVM can do with a GPU; without one only compiling for it matters."""
     code = msg("generates CUDA code") if facts["cuda_code"] else msg("was built without CUDA code")
     if facts["cuda_device"]:
         yield Check("tvm cuda", "ok", msg("{code}; its runtime sees the GPU", code=code))
@@ -224,7 +224,7 @@ def _gpu() -> Iterator[Check]:
 
 
 def _cuda_compiler(*, needed: bool) -> Iterator[Check]:
-    """TVM compiles CUDA by nvcc, or by NVRTC through cuda-bindings."""
+    """Report the CUDA compiler: TVM uses nvcc, or NVRTC through cuda-bindings."""
     if nvcc := shutil.which("nvcc"):
         run = subprocess.run(
             [nvcc, "--version"], capture_output=True, text=True, timeout=20, check=True
@@ -248,7 +248,7 @@ def _extras() -> Iterator[Check]:
 
 
 def _plugins() -> Iterator[Check]:
-    """What there is of each kind, what failed to load, and who brought what."""
+    """Report the plug-ins of each kind, the failures, and the providers."""
     brought: dict[str, list[str]] = {}
     for kind in inventory():
         for failure in kind.failures:
@@ -277,7 +277,7 @@ def _size(folder: Path) -> int:
 
 
 def clear_cache() -> int:
-    """Empty the cache folder; returns the bytes that became free."""
+    """Empty the cache folder; return the freed bytes."""
     folder = cache_folder()
     size = _size(folder)
     if folder.is_dir():
@@ -294,7 +294,7 @@ def _load() -> Iterator[Check]:
 
 
 def measure_roofs() -> tuple[Roof, ...]:
-    """This machine's roofs, measured again and stored in the cache folder."""
+    """Return this machine's roofs, measured again and stored in the cache folder."""
     found = roofs.measure(targets.host_target(cache=cache_folder()), cache_folder(), fresh=True)
     if cuda_device.find() is None:
         return found

@@ -1,4 +1,4 @@
-"""Lists what there is of each kind of thing that can be added, and which package brought it."""
+"""Lists the extensions of each kind, and the packages that provide them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvmscope.report import renderers
 
 @dataclass(frozen=True)
 class Kind:
-    """All things of a kind, by the names that flags and files call them."""
+    """All items of a kind, by their names in flags and files."""
 
     label: Text
     built_in: tuple[str, ...]
@@ -25,7 +25,7 @@ class Kind:
 
 
 def inventory() -> Iterator[Kind]:
-    """Every kind."""
+    """Yield every kind."""
     for label, every in (
         (msg("backends"), backends.known()),
         (msg("models"), catalog.known()),

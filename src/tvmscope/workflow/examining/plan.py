@@ -1,4 +1,4 @@
-"""What a command would do, for `--dry-run`."""
+"""Describes what a command would do, for `--dry-run`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Plan:
     options: Options
 
     def lines(self) -> list[Text]:
-        """One line per decision."""
+        """Return one line per decision."""
         measure = self.options.measure
         return [
             msg("model     {model} ({kind})", model=self.model, kind=self.kind),
@@ -77,7 +77,7 @@ def plan(model: Any, options: Options) -> Plan:
 
 
 def compile_lines(model: Any, output: Path, options: Options) -> list[Text]:
-    """What `compile` would do: one artifact, nothing measured, no other backend."""
+    """Describe what `compile` would do: one artifact, no measurement, no other backend."""
     check_one(options)
     (target,) = resolve_targets(options)
     source, threads = classify(str(model)), threads_of(options)

@@ -1,4 +1,4 @@
-"""The whole chain without any model file: two tiny graphs, compiled, run and checked by numpy."""
+"""Tests the whole chain without a model file: compiles, runs and checks two tiny graphs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tvmscope.machine import cuda_device
 from tvmscope.messages import Message, Seconds, Text, msg
 from tvmscope.progress import Progress
 from tvmscope.stages.artifact import entry_for
+from tvmscope.stages.measure_rows import own_outputs
 from tvmscope.stages.options import Options
-from tvmscope.stages.race import by_itself
 from tvmscope.workflow.compile import compile_model
 from tvmscope.workflow.examining.doctor import Check
 
 Array = npt.NDArray[Any]
 TOLERANCE = 1e-4
 _SHAPE, _FILTERS = (1, 3, 9, 11), 5
-"""Odd sizes, so that tails of vectors and tiles run too."""
+"""Odd sizes, so that the tails of vectors and tiles also run."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A graph of one node, and what numpy says that it computes."""
+    """A graph of one node, and its result in numpy."""
 
     name: Message
     node: str
@@ -40,7 +40,7 @@ class Case:
 
 
 def smoke(progress: Progress) -> list[Check]:
-    """A line per graph and target: CPU always, CUDA where there is a device."""
+    """Return a line per graph and target: CPU always, CUDA if there is a device."""
     targets = ["cpu", *(["cuda"] if cuda_device.find() else [])]
     checks = []
     for target in targets:
@@ -48,7 +48,7 @@ def smoke(progress: Progress) -> list[Check]:
             progress.stage(msg("smoke test"), _named(case, target))
             try:
                 checks.append(_check(case, target))
-            except TvmscopeError as e:  # the other targets still have to show what they can
+            except TvmscopeError as e:  # the other targets must still be checked
                 checks.append(Check(_named(case, target), "fail", one_line(e)))
     return checks
 
@@ -62,7 +62,7 @@ def _check(case: Case, target: str) -> Check:
         options = Options.of(target=target, inputs_file=folder / "inputs.npz", graph=False)
         artifact = compile_model(str(folder / "model.onnx"), folder / "artifact", options)
         entry = entry_for(artifact, scratch, options)
-        computed = by_itself(entry, options, case.name, folder / "outputs.npz")
+        computed = own_outputs(entry, options, case.name, folder / "outputs.npz")
         with np.load(computed.outputs) as data:
             (found,) = data.values()
     wanted = case.expected(x)

@@ -1,4 +1,4 @@
-"""How a tried fix changes a session: the prediction, the verdict, and the rows."""
+"""Applies an attempted fix to a session: the prediction, the verdict, and the rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def judge(attempt: Attempt, old: Result, new: Result) -> Attempt:
             why = row.reason or ""
             text = msg("{row} could not be measured: {why}", row=row.task.label, why=why)
             return undone(attempt, text)
-    assert old.measurement is not None  # asked above
+    assert old.measurement is not None  # checked above
     assert new.measurement is not None
     rounds = old.measurement.rounds_s, new.measurement.rounds_s
     ratio = ratio_interval(*rounds)
@@ -60,7 +60,7 @@ def undone(attempt: Attempt, reason: Text) -> Attempt:
 
 
 def with_attempt(session: Session, attempt: Attempt, at: int | None = None) -> Session:
-    """The session with one more attempt, or with the attempt number `at` completed."""
+    """Return the session with one more attempt, or with the attempt number `at` completed."""
     done = session.fixes if at is None else session.fixes[: at - 1]
     findings = tuple(
         replace(f, achieved_s=attempt.achieved_s)
@@ -72,7 +72,7 @@ def with_attempt(session: Session, attempt: Attempt, at: int | None = None) -> S
 
 
 def superseded(session: Session, gone: RowKey | None, target: Target, result: Result) -> Session:
-    """The new row is in the session; an earlier fixed one is not."""
+    """Return the session with the new row and without an earlier fixed one."""
     known = {t.label: t for t in (*session.targets, target)}
     old = [r for r in session.results if r.key != gone]
     changed = replace(session, targets=tuple(known.values()), results=tuple(old))

@@ -1,4 +1,4 @@
-"""How good predictions were on this machine: a line of JSON per tried fix."""
+"""Records how good predictions were on this machine: a line of JSON per attempted fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def file() -> Path:
 
 
 def record(session: Session, attempt: Attempt) -> None:
-    """Add a finished attempt; a folder that cannot be written costs the line and nothing else."""
+    """Add a finished attempt; if the folder cannot be written, only the line is lost."""
     line = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": session.model.name,
@@ -32,11 +32,11 @@ def record(session: Session, attempt: Attempt) -> None:
         with file().open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line, allow_nan=False) + "\n")
     except OSError:
-        return  # the attempt is in its session all the same
+        return  # the attempt is still in its session
 
 
 def history() -> tuple[Attempt, ...]:
-    """Every attempt of every session so far; lines that cannot be read are passed over."""
+    """Return every attempt of every session so far; unreadable lines are skipped."""
     try:
         lines = file().read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -46,5 +46,5 @@ def history() -> tuple[Attempt, ...]:
         try:
             found.append(decode(Attempt, json.loads(line)))
         except (json.JSONDecodeError, SchemaError):
-            continue  # cut off while it was written, or of another version
+            continue  # incomplete, or of another version
     return tuple(found)

@@ -1,8 +1,7 @@
-"""The loop: a finding's fix is predicted, built, verified and measured, then kept or undone.
+"""The loop of fixes: a fix is predicted, built, verified and measured, then kept or undone.
 
-Each fix is measured in turns with the row as it was, and builds on those that were kept. After
-every fix that stays, the row is profiled and diagnosed again: the next prediction is about what is
-left.
+Each fix is measured in turns with the previous row, and builds on those that were kept. After every
+fix that stays, the row is profiled and diagnosed again: the next prediction is about the rest.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ from tvmscope.errors import BuildError, TvmscopeError, UsageError, one_line
 from tvmscope.messages import msg
 from tvmscope.stages import places
 from tvmscope.stages.build import build_rows
-from tvmscope.stages.facts import diagnosed
+from tvmscope.stages.diagnose import diagnose_session
 from tvmscope.stages.job import Job
+from tvmscope.stages.measure_rows import MeasuredRows, framework_outputs, measure_rows
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import plan_rows
 from tvmscope.stages.planning.rows import PlannedRow, built_entry
 from tvmscope.stages.profile import profile_entries
-from tvmscope.stages.race import Raced, by_framework, race
 from tvmscope.stages.targets import threads_of
 from tvmscope.workflow.fixing import attempts, calibration
 
 _KNOWN = ("target", "precision", "threads", "graph", "pipeline", "exec_mode", "disabled_passes",
           "winograd")  # fmt: skip
 _BLIND = ("exec_mode", "graph")
-"""What these make cannot be profiled, so that nothing could be found after them: they come last."""
+"""Their results cannot be profiled, so that nothing could be found after them: they come last."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """Our row at some point of the loop, and the options that it is compiled with."""
+    """Our row at some point of the loop, and the options with which it is compiled."""
 
     row: PlannedRow
     options: Options
@@ -54,12 +53,12 @@ class Version:
 
     @property
     def group(self) -> tuple[tuple[str, Precision], int]:
-        """Rows that agree in these values are compared."""
+        """The values in which compared rows must agree."""
         return self.key.group, threads_of(self.options)
 
 
 def applied(options: Options, fix: Mapping[str, Any]) -> Options:
-    """The options after a fix; a fix is data that may come from a file."""
+    """Return the options after a fix; a fix is data that may come from a file."""
     if unknown := [key for key in fix if key not in _KNOWN]:
         raise UsageError(
             msg("a fix cannot set {unknown}; it knows {known}", unknown=unknown, known=_KNOWN)
@@ -84,7 +83,7 @@ class FixLoop:
         self.job = job
 
     def run(self, session: Session, first: Version) -> Iterator[Session]:
-        """The session after each step; a prediction is in it before its fix is built."""
+        """Yield the session after each step; it has a prediction before the fix is built."""
         now = first
         while (finding := _next(session, now)) is not None:
             attempt = attempts.promise(finding, now.key)
@@ -106,18 +105,20 @@ class FixLoop:
     def _try(
         self, attempt: Attempt, now: Version, number: int
     ) -> tuple[Attempt, tuple[Version, Result] | None]:
-        """The attempt with its outcome; the new version and its row where it stays."""
+        """Return the attempt with its outcome; the new version and its row if it stays."""
         try:
             version = _changed(now, attempt.fix, self.job.ready.model.format)
             entry = self._built(version, number)
         except TvmscopeError as e:
             return attempts.undone(attempt, msg("build failed: {why}", why=one_line(e))), None
-        old, new = self._race([self._entry(now), entry], version.options, f"fix-{number}").results
+        old, new = self._measure(
+            [self._entry(now), entry], version.options, f"fix-{number}"
+        ).results
         judged = attempts.judge(attempt, old, new)
         return judged, (version, new) if judged.outcome == "kept" else None
 
     def _built(self, version: Version, number: int) -> Entry:
-        """Compile in a folder of its own: the row as it was must stay loadable."""
+        """Compile in a separate folder: the previous row must stay loadable."""
         (entry,) = build_rows(
             [version.row], self.job.ready, version.options, self._scratch(number), self.job.progress
         )
@@ -126,12 +127,14 @@ class FixLoop:
         return entry
 
     def _entry(self, version: Version) -> Entry:
-        """Of a row that is built."""
+        """Return the entry of a row that is built."""
         return built_entry(version.row, self.job.ready, version.options, self.job.artifacts)
 
-    def _race(self, entries: Sequence[Entry], options: Options, logs: str) -> Raced:
-        expected = by_framework(self.job.ready)
-        return race(entries, options, expected, self.job.progress, log_dir=self.job.logs / logs)
+    def _measure(self, entries: Sequence[Entry], options: Options, logs: str) -> MeasuredRows:
+        expected = framework_outputs(self.job.ready)
+        return measure_rows(
+            entries, options, expected, self.job.progress, log_dir=self.job.logs / logs
+        )
 
     def _profiled(self, session: Session, now: Version) -> Session:
         entries = [self._entry(now)]
@@ -142,9 +145,9 @@ class FixLoop:
         return session
 
     def _measured_again(self, session: Session, first: Version, now: Version) -> Iterator[Session]:
-        """All rows of this target in one run, peers under the fixed row's target and threads.
+        """Measure all rows of this target in one run, peers with the fixed row's target and cores.
 
-        Where a fix has changed those, the rows before it stay as they were measured together.
+        If a fix has changed those, the rows before it stay as they were measured together.
         """
         asked = replace(now.options, precisions=(now.row.variant.precision,), graph=None)
         planned = plan_rows(asked, [now.row.target], self.job.ready.model.format)
@@ -156,7 +159,7 @@ class FixLoop:
         ]
         versions = [*([first] if first.group == now.group else []), *peers, now]
         entries = [self._entry(version) for version in versions]
-        results = self._race(entries, now.options, "fixed").results
+        results = self._measure(entries, now.options, "fixed").results
         yield (session := attempts.with_results(attempts.without_stale(session, results), results))
         known = {p.key for p in session.profiles}
         new = [
@@ -176,7 +179,7 @@ class FixLoop:
             shutil.rmtree(self.job.artifacts / now.key.folder_name)
         name = version.key.folder_name
         shutil.move(self._scratch(number) / name, self.job.artifacts / name)
-        if any(key in session.fixes[-1].fix for key in _BLIND):  # the kernels are as they were
+        if any(key in session.fixes[-1].fix for key in _BLIND):  # the kernels are unchanged
             return attempts.superseded(session, gone, version.row.target, result)
         session = attempts.superseded(
             attempts.without_profile(session, gone), gone, version.row.target, result
@@ -188,7 +191,7 @@ class FixLoop:
 
 
 def fix_rows(job: Job, rows: Sequence[PlannedRow]) -> Iterator[Session]:
-    """Try the fixes of every row of ours that is diagnosed; the session after each step."""
+    """Try the fixes of every diagnosed row of ours; yield the session after each step."""
     loop, session = FixLoop(job), job.session
     for subject in view.subjects(session):
         row = next((r for r in rows if r.key == subject.key), None)
@@ -210,13 +213,13 @@ def _next(session: Session, now: Version) -> Finding | None:
     """Return the untried finding whose fix promises most."""
     tried = {(a.rule, a.title) for a in session.fixes if a.key and a.key.device == now.key.device}
     about = view.about(session, now.key, now.row.target)
-    found = [f for f in diagnosed(about).findings if f.fix and f.saving_s != 0]
+    found = [f for f in diagnose_session(about).findings if f.fix and f.saving_s != 0]
     new = [f for f in found if (f.rule, f.title) not in tried]
     return min(new, key=lambda f: any(key in f.fix for key in _BLIND), default=None)
 
 
 def _changed(now: Version, fix: Mapping[str, Any], model_format: str) -> Version:
-    """Return the row that a fix makes of the present one."""
+    """Return the row that a fix makes from the present one."""
     options = applied(now.options, fix)
     cores = threads_of(options)
     if "target" in fix:

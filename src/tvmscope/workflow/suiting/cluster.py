@@ -1,13 +1,12 @@
 """Runs a suite's problems on a Dask cluster: one at a time on each machine, each on one machine.
 
-Files travel by their digest, rows and sessions come back. A worker that is lost costs nothing but
-time: its problem goes to another one.
+Files are sent by their digest, rows and sessions come back. A lost worker costs only time: its
+problem goes to another one.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import json
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -17,13 +16,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tvmscope.core.session import FILE_NAME
-from tvmscope.core.suite import SuiteRow
+from tvmscope.core.suite import Outcome, SuiteRow, from_line
 from tvmscope.errors import RunError, UsageError, one_line
 from tvmscope.extras import require
 from tvmscope.machine import environment
 from tvmscope.messages import msg
 from tvmscope.progress import Progress
-from tvmscope.storage.codec import decode
 from tvmscope.storage.files import digest_file, write_text_atomic
 from tvmscope.workflow.suiting import cluster_worker
 from tvmscope.workflow.suiting.cluster_worker import Parcel
@@ -33,16 +31,16 @@ from tvmscope.workflow.suiting.rows import failed_row
 from tvmscope.workflow.suiting.store import Store
 
 PATIENCE_S = 60.0
-"""How long to wait for a machine when there is none."""
+"""How long to wait for a machine if there is none."""
 ATTEMPTS = 2
-"""Workers that a problem may cost before its row says so."""
+"""Workers that a problem may lose before its row says so."""
 _LOOK_S = 1.0
 _MUST_MATCH = ("tvmscope", "apache-tvm", "torch", "onnxruntime")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Where the scheduler is, and who we are to it."""
+    """The scheduler's address, and our credentials."""
 
     scheduler: str
     tls_ca: Path | None = None
@@ -50,7 +48,7 @@ class Cluster:
     tls_key: Path | None = None
 
     def security(self) -> Any:
-        """What Dask needs for TLS; refuses an open connection to another machine."""
+        """Return Dask's TLS settings; raise for an open connection to another machine."""
         parts = urlsplit(self.scheduler)
         if parts.scheme == "tls":
             from distributed.security import Security
@@ -93,7 +91,7 @@ class _Running:
 
 
 class _Run:
-    """A connection with the problems that wait, and those that run."""
+    """A connection with the waiting and the running problems."""
 
     def __init__(self, client: Any, plans: Sequence[Planned], how: SuiteOptions) -> None:
         self.client = client
@@ -106,7 +104,7 @@ class _Run:
         self.without_since = time.monotonic()
 
     def machines(self) -> dict[str, list[str]]:
-        """The addresses of the workers of each machine, as the scheduler knows them now."""
+        """Return the current worker addresses of each machine, from the scheduler."""
         known = list(self.client.scheduler_info(n_workers=-1).get("workers", ()))
         if fresh := [address for address in known if address not in self.machine_of]:
             told = self.client.run(cluster_worker.describe, workers=fresh, on_error="ignore")
@@ -120,7 +118,7 @@ class _Run:
         return found
 
     def submit(self, machines: dict[str, list[str]]) -> None:
-        """A problem for each machine that has none."""
+        """Submit a problem to each idle machine."""
         busy = {each.machine for each in self.running.values()}
         for machine, addresses in machines.items():
             if machine in busy or not self.waiting:
@@ -132,7 +130,7 @@ class _Run:
                 Parcel.of(plan, self.how, self._digest(plan)),
                 self._file(plan, addresses[0]),
                 key=f"tvmscope-{plan.key}-{attempt}",
-                workers=[addresses[0]],  # only we decide about another try
+                workers=[addresses[0]],  # we decide about another try
                 allow_other_workers=False,
                 pure=False,
             )
@@ -144,31 +142,31 @@ class _Run:
         return None if plan.problem.file is None else digest_file(plan.problem.file)
 
     def _file(self, plan: Planned, address: str) -> Any:
-        """The file's content on the cluster; equal files travel once to a worker."""
+        """Return the file's content on the cluster; equal files are sent once to a worker."""
         digest = self._digest(plan)
         if digest is None or plan.problem.file is None:
             return None
-        key = f"{digest} {address}"  # what another worker holds is lost with it
+        key = f"{digest} {address}"  # the data of another worker are lost with it
         if key not in self.files:
             content = plan.problem.file.read_bytes()
             self.files[key] = self.client.scatter(content, workers=[address], hash=False)
         return self.files[key]
 
     def ended(self, machines: dict[str, list[str]]) -> Iterator[tuple[Planned, Any]]:
-        """The problems that ended, with their futures; with None where the worker is lost."""
+        """Yield the problems that ended, with their futures; with None if the worker is lost."""
         limit_s = 2 * self.how.timeout_s + PATIENCE_S
         for future, each in list(self.running.items()):
             lost = each.address not in machines.get(each.machine, ())
             late = time.monotonic() - each.since > limit_s
             if future.done() or lost or late:
                 del self.running[future]
-                whole = future.status == "finished"
-                if not whole:
+                answered = future.status == "finished" or _raised(future) is not None
+                if not answered:
                     future.cancel(force=True)
-                yield each.plan, future if whole else None
+                yield each.plan, future if answered else None
 
     def check_patience(self, machines: dict[str, list[str]]) -> None:
-        """Give up where there is no worker for too long."""
+        """Raise if there is no worker for too long."""
         if machines:
             self.without_since = time.monotonic()
         elif time.monotonic() - self.without_since > PATIENCE_S:
@@ -182,7 +180,7 @@ def run_on_cluster(
     cluster: Cluster,
     progress: Progress,
 ) -> Iterator[SuiteRow]:
-    """The rows in the order in which they come; sessions are written into the store's folder."""
+    """Yield the rows as they come; sessions are written into the store's folder."""
     require("distributed", why="suite --scheduler")
     from distributed import Client
 
@@ -214,25 +212,41 @@ def run_on_cluster(
                 time.sleep(_LOOK_S / 5)
 
 
+def _raised(future: Any) -> BaseException | None:
+    """The error with which a task ended on a worker that is still there."""
+    from distributed import CancelledError, KilledWorker
+
+    error: BaseException | None = future.exception() if future.status == "error" else None
+    return None if isinstance(error, KilledWorker | CancelledError) else error
+
+
 def _row(plan: Planned, future: Any, store: Store) -> SuiteRow:
-    """The row of a problem that came back."""
+    """Return the row of a problem that came back."""
+    if (error := _raised(future)) is not None:
+        reason = msg("the cluster could not run it: {reason}", reason=one_line(error))
+        return _ended(plan, RunError(reason), "failed")
     row_text, session_text = future.result()
     if session_text is not None:
         folder = store.session_folder(plan.problem.name)
         write_text_atomic(folder / FILE_NAME, session_text)
-    return decode(SuiteRow, json.loads(row_text))
+    return from_line(row_text)
 
 
 def _lost(plan: Planned) -> SuiteRow:
+    reason = msg("{count} workers of the cluster were lost with it", count=ATTEMPTS)
+    return _ended(plan, RunError(reason), "crashed")
+
+
+def _ended(plan: Planned, error: RunError, outcome: Outcome) -> SuiteRow:
     return replace(
         failed_row(
-            RunError(msg("{count} workers of the cluster were lost with it", count=ATTEMPTS)),
+            error,
             problem=plan.problem.name,
             key=plan.key,
             took_s=0.0,
             environment=environment.collect(1),
         ),
-        outcome="crashed",
+        outcome=outcome,
     )
 
 
@@ -244,6 +258,14 @@ def _check_versions(address: str, theirs: dict[str, str]) -> None:
             msg(
                 "the worker at {address} has other versions than this machine: {packages}",
                 address=address,
-                packages=[f"{n} {theirs.get(n, '-')} ({ours.get(n, '-')} here)" for n in other],
+                packages=[
+                    msg(
+                        "{package} {theirs} ({ours} here)",
+                        package=n,
+                        theirs=theirs.get(n, "-"),
+                        ours=ours.get(n, "-"),
+                    )
+                    for n in other
+                ],
             )
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import tempfile
 import threading
@@ -12,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tvmscope.core.session import FILE_NAME
+from tvmscope.core.suite import to_line
 from tvmscope.errors import RunError
 from tvmscope.machine.environment import package_versions
 from tvmscope.measure.fork_server import ForkServer
@@ -20,7 +20,6 @@ from tvmscope.progress import Silent
 from tvmscope.stages.options import Options
 from tvmscope.stages.preload import fork_server
 from tvmscope.stages.targets import threads_of
-from tvmscope.storage.codec import encode
 from tvmscope.workflow.suiting.options import SuiteOptions
 from tvmscope.workflow.suiting.plans import Planned
 from tvmscope.workflow.suiting.problem import examine, run_problem
@@ -32,7 +31,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 @dataclass(frozen=True, kw_only=True)
 class Parcel:
-    """A problem on its way; plain data."""
+    """A problem to be sent; plain data."""
 
     problem: Problem
     options: Options
@@ -42,19 +41,19 @@ class Parcel:
 
     @classmethod
     def of(cls, plan: Planned, how: SuiteOptions, digest: str | None) -> Parcel:
-        """What a worker must be told."""
+        """Return the data that a worker needs."""
         return cls(problem=plan.problem, options=plan.options, how=how, key=plan.key, digest=digest)
 
 
 def describe() -> tuple[str, dict[str, str]]:
-    """Which machine this is, and the versions that it has."""
+    """Return this machine's identity, and its versions."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     running = boot.read_text().strip() if boot.is_file() else ""
     return f"{socket.gethostname()} {running}", package_versions()
 
 
 def measure(parcel: Parcel, content: bytes | None) -> tuple[str, str | None]:
-    """The row and the session, as JSON texts."""
+    """Return the row and the session, as JSON texts."""
     with (
         _ONE_AT_A_TIME,
         tempfile.TemporaryDirectory(prefix="tvmscope-", ignore_cleanup_errors=True) as folder,
@@ -68,11 +67,11 @@ def measure(parcel: Parcel, content: bytes | None) -> tuple[str, str | None]:
         )
         session = store.session_folder(problem.name) / FILE_NAME
         text = session.read_text(encoding="utf-8") if session.is_file() else None
-        return json.dumps(encode(row), allow_nan=False), text
+        return to_line(row), text
 
 
 def _unpacked(parcel: Parcel, content: bytes | None, folder: Path) -> Problem:
-    """The problem with its file on this machine."""
+    """Return the problem with its file on this machine."""
     problem = parcel.problem
     if problem.file is None or content is None:
         return problem
@@ -86,5 +85,5 @@ def _unpacked(parcel: Parcel, content: bytes | None, folder: Path) -> Problem:
 
 @cache
 def _server(threads: int) -> ForkServer:
-    """One for all problems that this process measures; it ends with it."""
+    """Return one server for all problems that this process measures; it ends with it."""
     return fork_server(threads)

@@ -1,4 +1,4 @@
-"""The key of a suite's row: a rerun measures again only what would get another key."""
+"""The key of a suite's row: a rerun measures only problems whose key has changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def key_of(
     *,
     any_machine: bool = False,
 ) -> str:
-    """SHA-256 over the problem's file, the options and limits, all versions and the machine.
+    """Return SHA-256 over the problem's file, the options and limits, versions and the machine.
 
     On a cluster any machine may have measured it.
     """
@@ -46,7 +46,7 @@ def key_of(
 def _digest(file: Path) -> str | None:
     try:
         return digest_file(file)
-    except OSError:  # gone since it was found: loading it will say so
+    except OSError:  # gone since it was found: loading it reports that
         return None
 
 

@@ -1,4 +1,4 @@
-"""What a suite adds to the options of its problems: limits, what to keep, how to share the work."""
+"""The options of a suite beyond those of its problems: limits, files to keep, sharing of work."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tvmscope.measure.watch import machine_bytes
 from tvmscope.messages import msg
 
 _SHARE = 0.75
-"""Of the machine's memory, for a worker that has no limit of its own."""
+"""The share of the machine's memory for a worker without its own limit."""
 _DISK_SHARE = 0.5
-"""Of what is free on the disk, for a problem's files."""
+"""The share of the free disk space for a problem's files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """`3/8` is the third of eight."""
+        """Parse `3/8`: the third of eight."""
         number, slash, count = text.partition("/")
         if not slash or not number.isdecimal() or not count.isdecimal():
             raise UsageError(msg("--shard {text}: write 3/8 for the third of eight", text=text))
@@ -41,31 +41,31 @@ class SuiteOptions:
     """How a suite treats its problems."""
 
     timeout_s: float = 300.0
-    """For a problem as a whole, from loading to the last round."""
+    """The time limit for a whole problem, from loading to the last round."""
     memory_bytes: int | None = None
-    """For each worker with its children; None is a share of the machine's memory."""
+    """The memory of each worker with its children; None means a share of the machine's memory."""
     disk_bytes: int | None = None
-    """For the files of a problem; None is a share of what is free."""
+    """The disk space of a problem's files; None means a share of the free space."""
     profile: bool = True
-    """Whether problems that are behind another backend are profiled."""
+    """Whether problems that are slower than another backend are profiled."""
     all_backends: bool = False
-    """Whether problems run on all backends where none are named; else on ours and the model's own
+    """Whether problems run on all backends if none are named; else on ours and the model's own
     framework."""
     keep: bool = False
-    """Whether artifacts stay."""
+    """Whether artifacts are kept."""
     retry: bool = False
-    """Whether problems that did not end right are measured again."""
+    """Whether problems without a correct result are measured again."""
     enter: bool = True
-    """Whether a problem's current folder is one of its own, which is removed after it."""
+    """Whether a problem gets its own current folder, which is removed after it."""
     fork: bool = True
     """Whether workers come from a fork server."""
     shard: Shard = Shard()
 
     @property
     def memory_limit_bytes(self) -> int:
-        """What a worker may take."""
+        """The memory that a worker may use."""
         return self.memory_bytes or int(_SHARE * machine_bytes()[0])
 
     def disk_limit_bytes(self, folder: Path) -> int:
-        """What a problem's files may take."""
+        """Return the disk space that a problem's files may use."""
         return self.disk_bytes or int(_DISK_SHARE * shutil.disk_usage(folder).free)

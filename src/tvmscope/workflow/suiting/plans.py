@@ -11,12 +11,12 @@ from tvmscope.workflow.suiting.problems import Problem
 from tvmscope.workflow.suiting.store import Store
 
 DEFAULT_BACKENDS = {True: ("tvmscope", "onnxruntime"), False: ("tvmscope", "torch")}
-"""For an ONNX file, and for everything else: ours, and the framework that the model comes from."""
+"""For an ONNX file, and for everything else: ours, and the framework of the model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """A problem that is to be measured, with its own options and the key of its row."""
+    """A problem to measure, with its own options and the key of its row."""
 
     problem: Problem
     options: Options
@@ -26,8 +26,8 @@ class Planned:
 def planned(
     problem: Problem, options: Options, how: SuiteOptions, *, any_machine: bool = False
 ) -> Planned:
-    """A problem with the backends that it is measured on by default; on a cluster any of its
-    machines will do."""
+    """Return a problem with its default backends; on a cluster any of its machines may measure
+    it."""
     if not options.backends and not how.all_backends:
         is_onnx = problem.source.partition(":")[0].endswith(".onnx")
         options = replace(options, backends=DEFAULT_BACKENDS[is_onnx])
@@ -40,6 +40,6 @@ def planned(
 
 
 def is_done(plan: Planned, store: Store, how: SuiteOptions) -> bool:
-    """Whether a row of the same key is there (and right, where others are to be tried again)."""
+    """Whether a row of the same key exists (and is correct, if others are to be retried)."""
     row = store.rows.get(plan.problem.name)
     return row is not None and row.key == plan.key and (row.is_right or not how.retry)

@@ -15,25 +15,25 @@ from tvmscope.machine import environment
 from tvmscope.measure.confinement import Confinement, confined
 from tvmscope.measure.fork_server import ForkServer
 from tvmscope.progress import Progress, Silent
-from tvmscope.stages.facts import diagnosed
-from tvmscope.stages.job import begun
+from tvmscope.stages.diagnose import diagnose_session
+from tvmscope.stages.job import loaded_job
 from tvmscope.stages.options import Options
-from tvmscope.stages.planning.plan import without_needless_export
+from tvmscope.stages.planning.plan import with_needed_export
 from tvmscope.stages.profile import profile_rows
 from tvmscope.stages.targets import resolve_targets, threads_of
-from tvmscope.workflow.analyze import build_and_race
+from tvmscope.workflow.analyze import build, measure, plan
 from tvmscope.workflow.suiting.options import SuiteOptions
 from tvmscope.workflow.suiting.problems import Problem
 from tvmscope.workflow.suiting.rows import failed_row, fallbacks_of, ours_of, row_of
 from tvmscope.workflow.suiting.store import Store
 
 BEHIND = 0.9
-"""Below this speed-up a problem is profiled, so that its row can say why."""
+"""Below this speed-up a problem is profiled, so that its row can give a reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
-    """What a problem's session says, and what of its artifact its row needs."""
+    """A problem's session, and the artifact's data for its row."""
 
     session: Session
     fallbacks: tuple[str, ...] = ()
@@ -54,9 +54,9 @@ def run_problem(
     progress: Progress,
     examiner: Examiner,
 ) -> SuiteRow:
-    """The row of a problem. Only an interruption by the user goes on from here as an error."""
+    """Return the row of a problem. Only an interruption by the user is raised."""
     if server is not None:
-        server.start()  # again, where the last problem killed it: not on this one's time
+        server.start()  # restart it if the last problem killed it: not on this one's time
     started = time.monotonic()
     folder = store.session_folder(problem.name)
     shutil.rmtree(folder, ignore_errors=True)
@@ -77,7 +77,7 @@ def run_problem(
             operators=done.operators,
             folder=where,
         )
-    except Exception as e:  # a suite goes on whatever a problem does; the row has the error
+    except Exception as e:  # a suite continues after any error; the row has the error
         row = failed_row(
             e,
             problem=problem.name,
@@ -105,16 +105,17 @@ def _limits(how: SuiteOptions, scratch: Path, server: ForkServer | None) -> Conf
 
 
 def examine(profile: bool, source: str, options: Options, progress: Progress) -> Examined:
-    """Compile, verify, time and compare; with `profile` kernels are timed where another backend is
+    """Compile, verify, time and compare; with `profile`, time kernels if another backend is
     faster."""
-    where = resolve_targets(options)
-    options = without_needless_export(options, where)
-    with begun(source, options, where, "suite", Silent()) as job:
-        rows = build_and_race(job)
+    targets = resolve_targets(options)
+    options = with_needed_export(options, targets)
+    with loaded_job(source, options, targets, "suite", Silent()) as job:
+        rows = plan(job)
+        measure(job, build(job, rows))
         if profile and is_behind(job.session):
             ours = [row for row in rows if row.key.is_ours]
             job.keep_each(profile_rows(job, ours))
-        job.keep(replace(diagnosed(job.session), complete=True))
+        job.keep(replace(diagnose_session(job.session), complete=True))
         return Examined(
             session=job.session,
             fallbacks=fallbacks_of(job.folder, ours_of(job.session)),

@@ -20,24 +20,24 @@ class Problem:
     """One model to measure."""
 
     name: str
-    """Its path below the folder that was given, or what was written; no two are the same."""
+    """Its path below the given folder, or the given text; it is unique."""
     source: str
-    """What a loader takes in the current folder."""
+    """The loader's argument in the current folder."""
     file: Path | None = None
-    """The file that is read, absolute; None for a model that is known by name."""
+    """The absolute path of the file; None for a model that is known by name."""
     more: str = ""
-    """What stands behind the file's path: a function's name."""
+    """The text after the file's path: a function's name."""
 
     @property
     def anywhere(self) -> str:
-        """What a loader takes in any folder."""
+        """The loader's argument in any folder."""
         return self.source if self.file is None else f"{self.file}{self.more}"
 
 
 def find(
     given: Iterable[str], include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()
 ) -> list[Problem]:
-    """All problems, in order of their names where they come from a folder.
+    """Return all problems, in order of their names if they come from a folder.
 
     `include` and `exclude` are patterns such as `operators/*` for names.
     """
@@ -91,7 +91,7 @@ def _below(folder: Path) -> Iterator[Problem]:
 
 
 def _listed(file: Path) -> Iterator[Problem]:
-    """A line each; paths are relative to the list."""
+    """Yield a problem per line; paths are relative to the list."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as e:
@@ -109,7 +109,7 @@ def _listed(file: Path) -> Iterator[Problem]:
 
 
 def _named(text: str, folder: Path) -> Problem:
-    """A file, perhaps with a function behind a colon; else what `models.resolve` knows."""
+    """Return a file, perhaps with a function after a colon; else a name for `models.resolve`."""
     head, colon, rest = text.rpartition(":") if text.count(":") else (text, "", "")
     for path, more in ((text, ""), (head, colon + rest)):
         file = (folder / Path(path).expanduser()).resolve()

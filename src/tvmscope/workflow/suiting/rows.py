@@ -1,4 +1,4 @@
-"""Makes a suite's row from what became of a problem: its session, or the error that ended it."""
+"""Makes a suite's row from the outcome of a problem: its session, or the error that ended it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvmscope.core.stats import median_s
 from tvmscope.core.suite import Outcome, Speedup, SuiteRow
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.measure.worker import WorkerDied
-from tvmscope.messages import Text
+from tvmscope.messages import Text, word
 from tvmscope.runtime import artifact as artifacts
 
 _OUTCOMES: dict[Cause, Outcome] = {
@@ -37,7 +37,7 @@ def row_of(
     operators: int | None,
     folder: str,
 ) -> SuiteRow:
-    """The row of a problem that was loaded."""
+    """Return the row of a problem that was loaded."""
     ours = ours_of(session)
     outcome, reason = _outcome(ours)
     accuracy = ours.accuracy if ours else None
@@ -52,7 +52,7 @@ def row_of(
         medians_s={r.key.name: median_s(r.measurement) for r in right if r.measurement},
         speedups=_speedups(session.comparisons, ours),
         others={
-            r.key.name: str(r.reason or r.status)
+            r.key.name: r.reason or word(r.status)
             for r in session.results
             if r not in right and r is not ours
         },
@@ -77,7 +77,7 @@ def failed_row(
     environment: Environment,
     session: str | None = None,
 ) -> SuiteRow:
-    """The row of a problem that could not be loaded, or whose measuring itself failed."""
+    """Return the row of a problem that could not be loaded, or whose measurement failed."""
     cause = cause_of(error)
     expected = isinstance(error, TvmscopeError)
     reason: Text = one_line(error) if expected else f"{type(error).__name__}: {one_line(error)}"
@@ -96,7 +96,7 @@ def failed_row(
 
 
 def cause_of(error: BaseException | None) -> Cause | None:
-    """How the worker ended that an error comes from; None where none did."""
+    """Return how the worker ended that caused an error; None if none did."""
     while error is not None:
         if isinstance(error, WorkerDied):
             return error.kind
@@ -107,7 +107,7 @@ def cause_of(error: BaseException | None) -> Cause | None:
 
 
 def ours_of(session: Session) -> Result | None:
-    """The row that a problem is judged by: ours, else the first."""
+    """Return the row by which a problem is judged: ours, else the first."""
     ours = [r for r in session.results if r.key.is_ours]
     return next(iter((*ours, *session.results)), None)
 
@@ -138,7 +138,7 @@ def _speedups(comparisons: tuple[Comparison, ...], ours: Result | None) -> dict[
 
 
 def fallbacks_of(folder: Path, ours: Result | None) -> tuple[str, ...]:
-    """The operators of our artifact that run in a framework."""
+    """Return the operators of our artifact that run in a framework."""
     if ours is None:
         return ()
     try:

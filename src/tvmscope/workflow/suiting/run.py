@@ -1,4 +1,4 @@
-"""Runs a suite: find the problems, skip what is done, measure the rest one by one, write the pages.
+"""Runs a suite: finds the problems, skips finished ones, measures the others, writes the pages.
 
 find -> shard -> for each that is missing or changed: measure under limits, keep its row -> pages
 """
@@ -38,11 +38,11 @@ def run_suite(
     examiner: Examiner | None = None,
     cluster: Cluster | None = None,
 ) -> list[SuiteRow]:
-    """Measure what is missing or changed; returns the rows of all problems of this shard."""
+    """Measure what is missing or changed; return the rows of all problems of this shard."""
     progress = progress or Silent()
     examiner = examiner or partial(examine, how.profile)
     if cluster is None:
-        candidates(options, resolve_targets(options))  # refuses what no problem could run on
+        candidates(options, resolve_targets(options))  # raises if no problem could run on them
     mine = problems[how.shard.number - 1 :: how.shard.count]
     with opened(folder) as store:
         plans = [planned(problem, options, how, any_machine=bool(cluster)) for problem in mine]
@@ -69,7 +69,7 @@ def _one_by_one(
     examiner: Examiner,
     progress: Progress,
 ) -> Iterator[SuiteRow]:
-    """The rows of all problems, measured here."""
+    """Yield the rows of all problems, measured here."""
     with workers(todo, how, progress) as server:
         for number, plan in enumerate(todo):
             place = msg(
@@ -78,14 +78,14 @@ def _one_by_one(
                 count=len(todo),
                 name=plan.problem.name,
             )
-            progress.stage("suite", place)
+            progress.stage(msg("suite"), place)
             yield run_problem(
                 plan.problem, plan.key, plan.options, how, store, server, progress, examiner
             )
 
 
 def default_folder(given: Sequence[str], shard: Shard) -> Path:
-    """The same for the same request, so that a rerun goes on where it was."""
+    """Return the same folder for the same request, so that a rerun continues it."""
     name = re.sub(r"[^\w.+-]+", "_", "+".join(Path(text).name for text in given))[:80]
     part = f"-{shard.number}-of-{shard.count}" if shard.count > 1 else ""
     return places.RESULTS / f"suite-{name}{part}"
@@ -95,7 +95,7 @@ def default_folder(given: Sequence[str], shard: Shard) -> Path:
 def workers(
     todo: Sequence[Planned], how: SuiteOptions, progress: Progress
 ) -> Iterator[ForkServer | None]:
-    """The fork server, where there is something to do and it can be had."""
+    """Yield the fork server, if there is work and it is available."""
     if not todo or not how.fork:
         yield None
         return
@@ -110,7 +110,7 @@ def workers(
 
 
 def tell(row: SuiteRow, progress: Progress) -> None:
-    """A line about a problem that did not end right."""
+    """Report a problem without a correct result in one line."""
     if row.outcome != "correct":
         progress.note(
             msg(

@@ -1,10 +1,9 @@
-"""A suite's folder: one line per problem that is done, written at once, read again by a rerun."""
+"""A suite's folder: one line per finished problem, written at once, read again by a rerun."""
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -13,10 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tvmscope.core.suite import SuiteRow
-from tvmscope.errors import SchemaError, UsageError
+from tvmscope.core.suite import SuiteRow, from_line, to_line
+from tvmscope.errors import SchemaError, UsageError, one_line
 from tvmscope.messages import msg
-from tvmscope.storage.codec import decode, encode
 
 RESULTS = "results.jsonl"
 _LOCK = ".lock"
@@ -33,11 +31,11 @@ class Store:
 
     @property
     def scratch(self) -> Path:
-        """What the problem at work may fill; removed after it."""
+        """The folder that the current problem may fill; removed after it."""
         return self.folder / _SCRATCH
 
     def session_folder(self, name: str) -> Path:
-        """Where a problem's session goes; any name gives a folder of its own inside the suite's."""
+        """Return the folder of a problem's session; any name gives a folder inside the suite's."""
         safe = re.sub(r"[^\w.+/-]+", "_", name).strip("/")
         parts = [part for part in safe.split("/") if part not in ("", ".", "..")]
         short = "/".join(part[:100] for part in parts[-4:])
@@ -48,20 +46,20 @@ class Store:
     def append(self, row: SuiteRow) -> None:
         """Add a row; it is on the disk when this returns."""
         self.rows[row.problem] = row
-        line = json.dumps(encode(row), allow_nan=False) + "\n"
+        line = to_line(row) + "\n"
         with (self.folder / RESULTS).open("ab") as stream:
             stream.write(line.encode())
             stream.flush()
             os.fsync(stream.fileno())
 
     def clear_scratch(self) -> None:
-        """Remove what the last problem left, however it ended."""
+        """Remove the files of the last problem, however it ended."""
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Store]:
-    """The store in a folder, made where there is none; no other process may use it meanwhile."""
+    """Yield the store in a folder, made if needed; no other process may use it meanwhile."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("w") as lock:
@@ -83,7 +81,7 @@ def opened(folder: Path) -> Iterator[Store]:
 
 
 def read(folder: Path) -> list[SuiteRow]:
-    """The rows of a suite's folder or results file, one per problem."""
+    """Return the rows of a suite's folder or results file, one per problem."""
     file = folder / RESULTS if folder.is_dir() else folder
     rows: dict[str, SuiteRow] = {}
     if not file.is_file():
@@ -92,14 +90,14 @@ def read(folder: Path) -> list[SuiteRow]:
         if not line.strip():
             continue
         try:
-            row = decode(SuiteRow, json.loads(line))
+            row = from_line(line)
         except (ValueError, SchemaError) as e:
             raise SchemaError(
                 msg(
                     "{file}, line {number}, is no row of a suite: {reason}",
                     file=file,
                     number=number,
-                    reason=str(e),
+                    reason=one_line(e),
                 )
             ) from e
         rows[row.problem] = row
@@ -107,7 +105,7 @@ def read(folder: Path) -> list[SuiteRow]:
 
 
 def _drop_unfinished_line(file: Path) -> None:
-    """A process that was killed while it wrote leaves a line without an end."""
+    """Remove the incomplete line that a killed process leaves."""
     if not file.is_file():
         return
     data = file.read_bytes()
@@ -117,7 +115,7 @@ def _drop_unfinished_line(file: Path) -> None:
 
 
 def read_all(places: Iterable[Path]) -> list[SuiteRow]:
-    """The rows of several suites, such as the shards of one."""
+    """Return the rows of several suites, such as the shards of one."""
     found: list[SuiteRow] = []
     for place in places:
         rows = read(place)

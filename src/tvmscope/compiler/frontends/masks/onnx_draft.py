@@ -1,6 +1,6 @@
-"""An ONNX graph while its assignments to masks are rewritten: what is known, what is written.
+"""An ONNX graph whose assignments to masks are being rewritten: known values, new nodes.
 
-The old nodes stay beside the new ones until all are known; what nothing needs is left out then.
+The old nodes stay beside the new ones until all are known; then unused nodes are removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tvmscope.compiler.frontends.masks.onnx_places import FLOATS, Array, Lost, P
 
 
 class Draft:
-    """The graph of a model, its new nodes, and the values that are known of its tensors."""
+    """The graph of a model, its new nodes, and the known values of its tensors."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model = model
@@ -30,10 +30,10 @@ class Draft:
         self.added: list[TensorProto] = []
         self.replaced: set[str] = set()
         self.like = ""
-        """What the next new nodes are named after."""
+        """The tensor after which the next new nodes are named."""
 
     def finished(self) -> onnx.ModelProto | None:
-        """The new model, or None where nothing was replaced."""
+        """Return the new model, or None if nothing was replaced."""
         if not self.replaced:
             return None
         made = onnx.ModelProto()
@@ -49,10 +49,10 @@ class Draft:
         made.graph.initializer.extend(held)
         return made
 
-    # ---- what is known of a tensor ---------------------------------------------------------------
+    # ---- known values of tensors -----------------------------------------------------------------
 
     def value(self, name: str) -> Value | None:
-        """A tensor of a fixed shape; constants with their elements, unless they are weights."""
+        """Return a tensor of a fixed shape; a constant has its elements, unless it is a weight."""
         if name in self.values:
             return self.values[name]
         if name in self.constants:
@@ -67,28 +67,28 @@ class Draft:
         return Value(tuple(d.dim_value for d in kind.shape.dim), tensor=name)
 
     def dtype(self, name: str) -> int:
-        """The element type of a tensor, 0 where it is not known."""
+        """Return the element type of a tensor, 0 if it is not known."""
         if name in self.constants:
             return int(self.constants[name].data_type)
         return int(self.types[name].elem_type) if name in self.types else 0
 
-    # ---- what is written -------------------------------------------------------------------------
+    # ---- new nodes -------------------------------------------------------------------------------
 
     def constant(self, numbers: Array | tuple[int, ...] | float) -> str:
-        """New numbers: sizes, coordinates, or a float32."""
+        """Add a constant: sizes, coordinates, or a float32."""
         name = f"{self.like}/constant{len(self.added)}"
         dtype = np.float32 if isinstance(numbers, float) else np.int64
         self.added.append(numpy_helper.from_array(np.asarray(numbers, dtype), name))
         return name
 
     def emit(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """A new node, named after the result of the one that it is for."""
+        """Add a node, named after the output of the node that it helps to replace."""
         name = f"{self.like}/{kind}{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
         return name
 
     def again(self, node: onnx.NodeProto, values: list[Value]) -> str:
-        """A copy of the node with these inputs."""
+        """Add a copy of the node with these inputs."""
         made, names = onnx.NodeProto(), (v.tensor for v in values)
         made.CopyFrom(node)
         made.input[:] = [next(names) if name else "" for name in node.input]
@@ -105,7 +105,7 @@ class Draft:
         return self.emit("Reshape", tensor, self.constant(shape))
 
     def chosen(self, places: Places, shape: tuple[int, ...]) -> str:
-        """The mask in a shape that has one axis for its elements."""
+        """Return the mask in a shape that has one axis for its elements."""
         mask = self.value(places.tensor)
         if mask is None or prod(mask.shape) != places.size:
             raise Lost
@@ -116,7 +116,7 @@ class Draft:
         return tensor if mask.shape == shape else self.reshaped(tensor, shape)
 
     def picked(self, value: Value, axis: int, places: Places, *, exactly: bool) -> Value:
-        """For each element of a mask, the next one of the values along an axis.
+        """Return for each element of a mask the next one of the values along an axis.
 
         The result is NaN if the number of values differs from the number of selected elements, or
         (where `exactly` is False) is smaller.

@@ -1,4 +1,4 @@
-"""What is known of an ONNX tensor that has one element for each selected element of a mask.
+"""The facts about an ONNX tensor that has one element for each selected element of a mask.
 
 The rewritten tensor has an axis as long as the mask instead; `Value.axis` says which one it is.
 """
@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 Array = np.ndarray[Any, Any]
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 _NAMING_AXES = {"Unsqueeze": 1, "Squeeze": 1, "Slice": 3}
-"""The input that does so, where no attribute does."""
+"""The input that names axes, if no attribute does."""
 
 
 class Lost(Exception):
@@ -36,7 +36,7 @@ class Places:
 
 
 class Count(int):
-    """The number of selected elements; as a number, that of all elements."""
+    """The number of selected elements; as an integer, the number of all elements."""
 
     places: Places
 
@@ -48,14 +48,14 @@ class Count(int):
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of a fixed shape, with its elements where they are known."""
+    """A tensor of a fixed shape, with its elements if they are known."""
 
     shape: tuple[int, ...]
     array: Array | None = None
     places: Places | None = None
     axis: int = 0
     tensor: str = ""
-    """Its name; a tensor with one value per element of the mask has a name of its own."""
+    """The tensor's name; one with a value per element of the mask has its own name."""
 
     @property
     def end(self) -> int:
@@ -64,18 +64,18 @@ class Value:
 
 
 def counts_in(array: Array) -> list[Count]:
-    """The sizes among these numbers that are known at run time only."""
+    """Return the sizes among these numbers that are known at run time only."""
     return [n for n in array.flat if isinstance(n, Count)] if array.dtype == object else []
 
 
 def places_of(value: Value) -> Places:
-    """The mask elements of a value that is known to have some."""
+    """Return the mask elements of a value that is known to have some."""
     assert value.places is not None
     return value.places
 
 
 def of_shape(dims: Array) -> Value:
-    """A tensor of this shape, known or not."""
+    """Return a tensor of this shape, known or not."""
     counts = counts_in(dims)
     if len(counts) > 1:
         raise Lost
@@ -84,7 +84,7 @@ def of_shape(dims: Array) -> Value:
 
 
 def broadcast(values: Sequence[Value]) -> Value:
-    """The result of an elementwise operator; one input has a value per element of the mask."""
+    """Return the result of an elementwise operator; one input has a value per mask element."""
     held = next(v for v in values if v.places)
     for v in values:
         alone = not v.places and (-held.end > len(v.shape) or v.shape[held.end] == 1)
@@ -98,7 +98,7 @@ def broadcast(values: Sequence[Value]) -> Value:
 
 
 def moved(node: onnx.NodeProto, values: Sequence[Value], rank: int) -> int | None:
-    """Where a node that only moves elements puts the mask's axis; None where it is lost."""
+    """Return the mask's axis after a node that only moves elements; None if the axis is lost."""
     given, axis = attributes(node), values[0].axis
     if node.op_type == "Transpose":
         return int([*given.get("perm", range(rank)[::-1])].index(axis))
@@ -118,14 +118,14 @@ def moved(node: onnx.NodeProto, values: Sequence[Value], rank: int) -> int | Non
 
 
 def attributes(node: onnx.NodeProto) -> dict[str, Any]:
-    """A node's attributes as Python has them."""
+    """Return a node's attributes as Python values."""
     return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
 def evaluate(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -> Array | None:
-    """What a node computes from known inputs; None where one is not known, or it cannot.
+    """Return a node's result for known inputs; None if one is unknown, or the node cannot be run.
 
-    A count is no known number.
+    A count is not a known number.
     """
     from onnx.reference import ReferenceEvaluator
 
@@ -141,16 +141,16 @@ def evaluate(node: onnx.NodeProto, arrays: Sequence[Array | None], opset: int) -
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     try:
         results = ReferenceEvaluator(model).run(None, dict(zip(names, arrays, strict=True)))
-        found = next(iter(results))  # a list: by name they come only where that is asked for
-    except Exception:  # the evaluator raises any type; what is not known is left to the importer
+        found = next(iter(results))  # a list; a dictionary by name only on request
+    except Exception:  # the evaluator raises any type; unknown values are left to the importer
         return None
     return np.asarray(found)
 
 
 def of_sizes(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Array | None:
-    """What a node makes of sizes, where it only passes them on; None where it does not.
+    """Return a node's result for sizes if it only passes them on; otherwise None.
 
-    ONNX's evaluator would make plain numbers of them.
+    ONNX's evaluator would turn them into plain numbers.
     """
     given, known = attributes(node), [a for a in arrays if a is not None]
     first, *rest = known
@@ -173,6 +173,6 @@ def of_sizes(node: onnx.NodeProto, arrays: Sequence[Array | None]) -> Array | No
             return first.reshape(())
         case "Where":
             return np.where(*(a if n == 0 else a.astype(object) for n, a in enumerate(known)))
-        case "Equal" if any((a < 0).all() for a in known):  # which no size is
+        case "Equal" if any((a < 0).all() for a in known):  # no size is negative
             return np.zeros(np.broadcast_shapes(*(a.shape for a in known)), bool)
     return None

@@ -31,11 +31,11 @@ _ARITHMETIC = (
 _SMALL = 64
 """Largest number of elements of a shape; larger constants are not evaluated."""
 _MOST_BYTES = 2**31 - 1
-"""Of a model that shapes can be inferred of."""
+"""The largest model for which ONNX infers shapes."""
 
 
 def fix_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with its assignments to masks in fixed sizes; itself where there are none."""
+    """Return the model with its assignments to masks in fixed sizes; itself if there are none."""
     nodes = model.graph.node
     nested = any(a.HasField("g") or a.graphs for node in nodes for a in node.attribute)
     if nested or not {"NonZero", "ScatterND"} <= {node.op_type for node in nodes}:
@@ -44,13 +44,13 @@ def fix_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except onnx.shape_inference.InferenceError:  # the importer says what is wrong with it
+    except onnx.shape_inference.InferenceError:  # the importer reports the error
         return model
     return _rewritten(Draft(inferred)) or model
 
 
 def _rewritten(draft: Draft) -> onnx.ModelProto | None:
-    """Once through the nodes: the new model, or None where there is nothing to rewrite."""
+    """Walk the nodes once; return the new model, or None if there is nothing to rewrite."""
     for node in draft.model.graph.node:
         draft.like = node.output[0]
         value = _sizes(draft, node) or _by_rule(draft, node) or _plain(draft, node)
@@ -66,7 +66,7 @@ def _inputs(draft: Draft, node: onnx.NodeProto) -> list[Value | None]:
 
 
 def _plain(draft: Draft, node: onnx.NodeProto) -> Value | None:
-    """A node that has nothing to do with masks; its result where it may be part of a shape."""
+    """Evaluate a node unrelated to masks, if its result may be part of a shape."""
     inputs = _inputs(draft, node)
     arrays = [v.array for v in inputs if v is not None and v.array is not None]
     small = all(a.size <= _SMALL and a.dtype != object for a in arrays)
@@ -82,7 +82,7 @@ def _plain(draft: Draft, node: onnx.NodeProto) -> Value | None:
 
 
 def _sizes(draft: Draft, node: onnx.NodeProto) -> Value | None:
-    """Arithmetic with shapes that passes sizes on, whatever they are."""
+    """Evaluate shape arithmetic that only passes sizes on."""
     values = _inputs(draft, node)
     arrays = [None if v is None else v.array for v in values]
     if not any(a is not None and a.dtype == object for a in arrays):
@@ -94,7 +94,7 @@ def _sizes(draft: Draft, node: onnx.NodeProto) -> Value | None:
 
 
 def _by_rule(draft: Draft, node: onnx.NodeProto) -> Value | None:
-    """A node that makes or takes tensors with one value per selected element."""
+    """Rewrite a node that makes or takes tensors with one value per selected element."""
     rule = rules.RULES.get(node.op_type)
     values = [v for v in _inputs(draft, node) if v is not None]
     if rule is None or len(values) < sum(map(bool, node.input)):

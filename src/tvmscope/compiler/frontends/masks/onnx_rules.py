@@ -19,12 +19,12 @@ from tvmscope.compiler.frontends.masks.onnx_draft import Draft
 from tvmscope.compiler.frontends.masks.onnx_places import FLOATS, Array, Count, Lost, Places, Value
 
 _MOST_PLACES = 1 << 22
-"""Of a mask whose coordinates are written down."""
+"""The largest mask whose coordinates are stored as constants."""
 _COMBINE = {"add": "Add", "mul": "Mul", "min": "Min", "max": "Max"}
 
 
 def _nonzero(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
-    """The coordinates of all elements of the mask."""
+    """Return the coordinates of all elements of the mask."""
     (mask,) = values
     if mask.places or not mask.shape or not 0 < prod(mask.shape) <= _MOST_PLACES:
         return None
@@ -35,7 +35,7 @@ def _nonzero(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value |
 
 
 def _base(draft: Draft, mask: str, shape: tuple[int, ...]) -> tuple[str, int]:
-    """The mask that was repeated along further axes to give this one, and how often."""
+    """Return the mask that was repeated along further axes to give this one, and how often."""
     wide = draft.maker.get(mask)
     narrow = (
         draft.maker.get(wide.input[0]) if wide is not None and wide.op_type == "Expand" else None
@@ -51,7 +51,7 @@ def _base(draft: Draft, mask: str, shape: tuple[int, ...]) -> tuple[str, int]:
 
 
 def _reduce_sum(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
-    """The number of selected elements, as PyTorch's newer exporter writes it."""
+    """Return the number of selected elements, as PyTorch's newer exporter writes it."""
     cast, given = draft.maker.get(node.input[0]), known.attributes(node)
     if cast is None or cast.op_type != "Cast" or len(values) != 1 or "axes" in given:
         return None
@@ -87,7 +87,7 @@ def _elementwise(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Val
 
 
 def _moved(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value:
-    """Coordinates in another order; other tensors are not met in it."""
+    """Evaluate coordinates in another order; no other tensor is reordered like this."""
     found = known.evaluate(node, [v.array for v in values], draft.opset)
     axis = None if found is None else known.moved(node, values, found.ndim)
     if found is None or axis is None:
@@ -120,7 +120,7 @@ def _constant_of_shape(draft: Draft, node: onnx.NodeProto, values: list[Value]) 
 
 
 def _slice(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
-    """The first values, as many as there are selected elements."""
+    """Take the first values, as many as there are selected elements."""
     value, arrays = values[0], [v.array for v in values[1:] if v.array is not None]
     if len(arrays) < max(2, len(values) - 1) or len(values) < len(node.input):
         return None
@@ -183,7 +183,7 @@ def _gather_nd(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value
 
 
 def _scatter_nd(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Value | None:
-    """Every selected element gets its value; the others keep theirs."""
+    """Assign to every selected element its value; the others keep theirs."""
     data, indices, updates = values
     rows, lead = _rows(data, indices)
     places, axis = known.places_of(indices), indices.axis
@@ -212,7 +212,7 @@ def _scatter_nd(draft: Draft, node: onnx.NodeProto, values: list[Value]) -> Valu
 
 
 def _mask(draft: Draft, indices: Value, lead: tuple[int, ...] | None, inner: int) -> str:
-    """The mask as wide as the coordinates, or in the shape of all elements that they name."""
+    """Return the mask as wide as the coordinates, or in the shape of all elements they name."""
     places, around, ones = known.places_of(indices), indices.shape[:-1], (1,) * inner
     if lead is not None and prod(around) == places.size:
         return draft.chosen(places, (*lead, *ones))
@@ -226,7 +226,7 @@ def _mask(draft: Draft, indices: Value, lead: tuple[int, ...] | None, inner: int
 
 
 def _rows(data: Value, indices: Value) -> tuple[Array, tuple[int, ...]]:
-    """The flat indices, over the leading axes, that coordinates name."""
+    """Return the flat indices, over the leading axes, that the coordinates name."""
     if indices.array is None or indices.places is None or indices.end == -1 or data.places:
         raise Lost
     lead = data.shape[: indices.shape[-1]]

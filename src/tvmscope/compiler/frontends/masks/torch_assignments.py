@@ -1,4 +1,4 @@
-"""Assignments to masks in PyTorch, as Relax operators of fixed sizes.
+"""Translates assignments to masks in PyTorch to Relax operators of fixed sizes.
 
     x[mask] = value                   -> where(mask, value, x)
     x[mask] = values                  -> where(mask, values[rank in mask], x)
@@ -18,26 +18,31 @@ import numpy as np
 from tvm import relax
 from tvm.tirx import IntImm
 
+from tvmscope.compiler.frontends.preflight import Unsupported
+from tvmscope.messages import msg
+
 Emit = Callable[[relax.Expr], relax.Var]
 """The `emit` of a block builder."""
-_UNKNOWN_SIZE = "its size is the number of elements that a mask selects: known at run time only"
+_UNKNOWN_SIZE = msg(
+    "its size is the number of elements that a mask selects: known at run time only"
+)
 
 
 def is_mask(index: relax.Expr | None) -> bool:
-    """Whether an index is a mask, whose truth values TVM's importer would take for indices."""
+    """Whether an index is a mask, whose truth values TVM's importer would treat as indices."""
     return index is not None and str(index.ty.dtype) == "bool"
 
 
 def refuse_masks(indices: list[relax.Expr | None]) -> None:
-    """The size of what a mask selects is known at run time only."""
+    """Raise if an index is a mask: the size of its selection is known at run time only."""
     if any(map(is_mask, indices)):
-        raise ValueError(_UNKNOWN_SIZE)
+        raise Unsupported(_UNKNOWN_SIZE)
 
 
 def put_mask(
     emit: Emit, data: relax.Expr, axis: int, mask: relax.Expr, values: relax.Expr, *, adds: bool
 ) -> relax.Var:
-    """`data[..., mask] = values`, with `axis` axes before those of the mask; or `+=`."""
+    """Translate `data[..., mask] = values`, with `axis` axes before those of the mask; or `+=`."""
     op = relax.op
     after = data.ty.ndim - axis - mask.ty.ndim
     values = _over_mask(emit, values, mask, after)
@@ -48,7 +53,7 @@ def put_mask(
 
 
 def masked_scatter(emit: Emit, data: relax.Expr, mask: relax.Expr, source: relax.Expr) -> relax.Var:
-    """The selected elements of `data` take those of `source`, one after the other."""
+    """Assign the elements of `source`, in order, to the selected elements of `data`."""
     op = relax.op
     shape = np.broadcast_shapes(*(tuple(int(d) for d in v.ty.shape) for v in (data, mask)))
     mask = emit(op.broadcast_to(mask, shape))
@@ -57,13 +62,13 @@ def masked_scatter(emit: Emit, data: relax.Expr, mask: relax.Expr, source: relax
 
 
 def _over_mask(emit: Emit, values: relax.Expr, mask: relax.Expr, after: int) -> relax.Expr:
-    """The values, with the axis of selected elements replaced by the axes of the mask."""
+    """Return the values, with the axis of selected elements replaced by the axes of the mask."""
     shape = list(values.ty.shape)
     if len(shape) <= after:
         return values
     *before, chosen = shape[: len(shape) - after]
     if not isinstance(chosen, IntImm):
-        raise ValueError(_UNKNOWN_SIZE)
+        raise Unsupported(_UNKNOWN_SIZE)
     axes = [1] * mask.ty.ndim
     if int(chosen) != 1:
         axes = list(mask.ty.shape)
@@ -75,7 +80,7 @@ def _over_mask(emit: Emit, values: relax.Expr, mask: relax.Expr, after: int) -> 
 def _picked(
     emit: Emit, values: relax.Expr, axis: int, mask: relax.Expr, *, exactly: bool
 ) -> relax.Var:
-    """For each element of a mask, the next one of the values along an axis.
+    """Return for each element of a mask the next one of the values along an axis.
 
     The result is NaN if the number of values differs from the number of selected elements, or is
     too small.
@@ -85,7 +90,7 @@ def _picked(
     enough = not exactly and size >= elements
     dtype = str(values.ty.dtype)
     if not size or not (enough or "float" in dtype):
-        raise ValueError(_UNKNOWN_SIZE)
+        raise Unsupported(_UNKNOWN_SIZE)
     numbers = emit(op.astype(emit(op.reshape(mask, (elements,))), "int64"))
     before = emit(op.cumsum(numbers, 0, exclusive=True))
     before = emit(op.minimum(before, relax.const(size - 1, "int64")))

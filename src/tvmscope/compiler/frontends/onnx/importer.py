@@ -1,10 +1,11 @@
-"""ONNX models: checked, simplified where it helps, then node by node into a Relax module."""
+"""Imports ONNX models: checks, simplifies where it helps, then translates node by node to Relax."""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,17 @@ import tvm
 from onnx import helper
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from tvmscope.compiler.describe.onnx_nodes import SourceGraph, match
 from tvmscope.compiler.describe.sources import Imported, attach
 from tvmscope.compiler.frontends import preflight
 from tvmscope.compiler.frontends.masks.onnx_rewrite import fix_sizes
 from tvmscope.compiler.frontends.onnx.converters import CONVERTERS
-from tvmscope.compiler.frontends.onnx.nodes import SourceGraph, match
 from tvmscope.compiler.frontends.onnx.regions import cut, types_of
 from tvmscope.compiler.frontends.onnx.specialise import deciding_inputs
 from tvmscope.compiler.frontends.onnx.walk import DOMAINS, Walker
 from tvmscope.core.artifact import Fallback
 from tvmscope.core.model import Prepared
+from tvmscope.core.prepared.outside_weights import put_back, take_out
 from tvmscope.errors import ImportModelError, one_line
 from tvmscope.messages import Text, msg
 
@@ -35,13 +37,15 @@ _CONTROL = {"If", "Loop", "Scan"}
 def import_onnx(prepared: Prepared, fallback: bool = False) -> Imported:
     """Translate `model.onnx`.
 
-    Operators that nobody converts run in ONNX Runtime, or are refused with their list.
+    Operators without a converter run in ONNX Runtime, or are refused with their list.
     """
-    model = onnx.load(prepared.onnx_path)
+    model = onnx.load(prepared.onnx_path, load_external_data=False)
     with np.load(prepared.inputs_path) as archive:
         arrays = {spec.name: archive[spec.name] for spec in prepared.model.inputs}
     source = SourceGraph(prepared.folder)
-    return translate(model, arrays, prepared.model.name, source, fallback=fallback)
+    return translate(
+        model, arrays, prepared.model.name, source, fallback=fallback, folder=prepared.folder
+    )
 
 
 def translate(
@@ -51,8 +55,12 @@ def translate(
     source: SourceGraph | None = None,
     *,
     fallback: bool = False,
+    folder: Path | None = None,
 ) -> Imported:
-    """A model in memory, with its first set of inputs; `source` knows its operators' names."""
+    """A model in memory, with its first set of inputs; `source` knows its operators' names.
+
+    `folder` has the files of weights that are not in the model.
+    """
     for value in model.graph.input:
         if value.type.tensor_type.elem_type == onnx.TensorProto.STRING:
             raise ImportModelError(
@@ -72,10 +80,11 @@ def translate(
     if fallback:
         _prepare(model, shapes)
         kinds = types_of(model, arrays)
-        asked = Walker({}, shapes, fixed, kinds)
-        _walk(asked, model, name)
-        if asked.refused:
-            model, regions = cut(model, asked.refused, kinds)
+    _fill(model, folder)
+    if fallback:
+        refused = _refused(model, Walker({}, shapes, fixed, kinds), name)
+        if refused:
+            model, regions = cut(model, refused, kinds)
     else:
         check_supported(name, model)
     operators = {} if source is None else match(model.graph.node, source)
@@ -89,6 +98,18 @@ def translate(
         *preflight.in_framework([part for part, _ in regions.values()]),
     )
     return Imported(module, sources, texts, tuple(walker.nodes), tuple(regions.values()))
+
+
+def _fill(model: onnx.ModelProto, folder: Path | None) -> None:
+    """Read large weights: from here on the model is not written again."""
+    if folder is not None:
+        onnx.external_data_helper.load_external_data_for_model(model, str(folder))
+
+
+def _refused(model: onnx.ModelProto, asked: Walker, name: str) -> Mapping[str, Text]:
+    """The nodes that nobody converts; the walk's own constants go with it."""
+    _walk(asked, model, name)
+    return asked.refused
 
 
 def _walk(walker: Walker, model: onnx.ModelProto, name: str) -> tvm.IRModule:
@@ -109,7 +130,7 @@ def _walk(walker: Walker, model: onnx.ModelProto, name: str) -> tvm.IRModule:
 
 
 def _prepare(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Sizes of all inputs and a name for every node, in place: what cutting a graph needs."""
+    """Set the sizes of all inputs and name every node, in place: cutting a graph needs both."""
     for value in model.graph.input:
         if value.name in shapes and value.type.HasField("tensor_type"):
             kind = value.type.tensor_type.elem_type
@@ -135,7 +156,7 @@ def _specialised(fixed: Mapping[str, Array]) -> tuple[Text, ...]:
 
 
 def expanded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without calls of functions: its own ones, and ONNX's that nobody converts."""
+    """Return the model without function calls: its own ones, and ONNX's without a converter."""
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
     opset = _opset(model)
@@ -155,7 +176,7 @@ def _opset(model: onnx.ModelProto) -> int:
 
 
 def _without_converter(graph: onnx.GraphProto, opset: int) -> list[str]:
-    """Operators that nobody converts and that ONNX defines by others."""
+    """Return the operators without a converter that ONNX defines by other operators."""
     known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | _CONTROL
     return sorted(
         {
@@ -178,16 +199,17 @@ def _has_body(operator: str, opset: int) -> bool:
 
 
 def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-    """Fold shape arithmetic away where there is some, and that of masks where it can be done.
+    """Fold shape arithmetic if there is some, and that of masks if possible.
 
     Other graphs keep their nodes and names.
     """
     nodes = model.graph.node
     nested = any(a.HasField("g") or a.graphs for node in nodes for a in node.attribute)
     if nested or not any(node.op_type in _SHAPE_ARITHMETIC for node in nodes):
-        return model, ()  # it loses names that bodies take from around them
+        return model, ()  # it loses names that bodies take from the outer graph
     import onnxslim
 
+    taken = take_out(model.graph)
     inputs = list(model.graph.input)
     try:
         slim = onnxslim.slim(model)
@@ -195,22 +217,26 @@ def simplify(model: onnx.ModelProto) -> tuple[onnx.ModelProto, tuple[str, ...]]:
         remark = msg(
             "ONNX simplification failed ({reason}); imported without it", reason=one_line(e)
         )
-        return fix_sizes(model), (remark,)
+        fixed = fix_sizes(model)
+        put_back(fixed.graph, taken)
+        return fixed, (remark,)
     # It drops inputs that nothing reads any more; callers go on giving them, by position.
     del slim.graph.input[:]
     slim.graph.input.extend(inputs)
-    return fix_sizes(slim), ()
+    fixed = fix_sizes(slim)
+    put_back(fixed.graph, taken)
+    return fixed, ()
 
 
 def check_supported(name: str, model: onnx.ModelProto) -> None:
-    """The pre-flight: operators that nobody has a converter for, or of a foreign domain."""
+    """Refuse a model with operators of a foreign domain or without a converter."""
     known = onnx_frontend._get_convert_map().keys() | CONVERTERS.keys() | _CONTROL | {"Constant"}
     unsupported: Counter[str] = Counter()
-    where: dict[str, str] = {}
+    where: dict[str, Text] = {}
     for index, node in enumerate(model.graph.node):
         if node.op_type in known and node.domain in DOMAINS:
             continue
         operator = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
         unsupported[operator] += 1
-        where.setdefault(operator, f"node '{node.name or index}'")
+        where.setdefault(operator, msg("node '{name}'", name=node.name or str(index)))
     preflight.refuse(name, unsupported, where)

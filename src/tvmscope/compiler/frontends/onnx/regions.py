@@ -1,7 +1,7 @@
-"""Cuts the nodes that nobody converts out of an ONNX graph: each region becomes one node.
+"""Cuts the nodes without a converter out of an ONNX graph: each region becomes one node.
 
 Nodes get levels: compiled ones even, others odd, no lower than those of the nodes they read from.
-All others of one level are one region, the largest that no compiled node lies between.
+The others of one level form one region, the largest with no compiled node between its parts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DOMAIN = "tvmscope.fallback"
 def cut(
     model: onnx.ModelProto, refused: Mapping[str, Text], kinds: Mapping[str, onnx.TypeProto]
 ) -> tuple[onnx.ModelProto, dict[str, tuple[Fallback, bytes]]]:
-    """The model with these nodes and what must go with them in regions: one node each, by name."""
+    """Return the model with one node per region of these nodes and their neighbours, by name."""
     graph = model.graph
     reasons = _with_neighbours(graph, dict(refused), kinds)
     levels = _levels(graph, reasons)
@@ -46,7 +46,7 @@ def cut(
 
 
 def described(kinds: Mapping[str, onnx.TypeProto], name: str) -> tuple[str, list[int] | int] | None:
-    """A tensor's dtype, and its sizes (or its rank where some are unknown); None if unknown."""
+    """Return a tensor's dtype, and its sizes (its rank if some are unknown); None if unknown."""
     kind = kinds.get(name)
     if kind is None or kind.WhichOneof("value") != "tensor_type":
         return None
@@ -62,9 +62,9 @@ def described(kinds: Mapping[str, onnx.TypeProto], name: str) -> tuple[str, list
 
 
 def types_of(model: onnx.ModelProto, arrays: Mapping[str, Array]) -> dict[str, onnx.TypeProto]:
-    """The type of every tensor, as far as it can be inferred.
+    """Return the type of every tensor that can be inferred.
 
-    ONNX knows nothing about other domains: what their nodes give is seen in a run.
+    ONNX knows nothing about other domains: the types of their results are observed in a run.
     """
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     kinds = {v.name: v.type for v in (*inferred.input, *inferred.value_info, *inferred.output)}
@@ -110,7 +110,7 @@ def _is_fixed(kinds: Mapping[str, onnx.TypeProto], name: str) -> bool:
 def _with_neighbours(
     graph: onnx.GraphProto, reasons: dict[str, Text], kinds: Mapping[str, onnx.TypeProto]
 ) -> dict[str, Text]:
-    """Nodes that read a size known at run time only, or exchange what is no tensor, go along."""
+    """Add nodes that read a size known only at run time, or exchange a value that is no tensor."""
     makers = {name: node for node in graph.node for name in node.output if name}
     changed = True
     while changed:
@@ -131,7 +131,7 @@ def _with_neighbours(
 
 
 def _reads(node: onnx.NodeProto) -> Iterable[str]:
-    """All that a node reads, the outer names of its bodies included."""
+    """Yield all names that a node reads, the outer names of its bodies included."""
     yield from filter(None, node.input)
     for attribute in node.attribute:
         for body in (attribute.g, *attribute.graphs):

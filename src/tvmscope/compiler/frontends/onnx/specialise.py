@@ -1,6 +1,6 @@
-"""Finds the inputs that say what to do (axes, pads, shapes): their values become constants.
+"""Finds the inputs that determine shapes or operations (axes, pads): their values become constants.
 
-A compiled model has fixed shapes. An input that decides on them, directly or through shape
+A compiled model has fixed shapes. An input that determines them, directly or through shape
 arithmetic, is bound to the value that it has in the model's first set of inputs.
 """
 
@@ -15,7 +15,7 @@ import onnx
 Array = np.ndarray[Any, Any]
 
 _MOST = 64
-"""Elements of an input that can be meant to decide; larger ones are data."""
+"""The most elements of an input that may determine shapes; larger ones are data."""
 _VALUE_FREE = frozenset(("Shape", "Size"))
 """Operators that do not read the values of their input."""
 
@@ -65,11 +65,11 @@ DECIDING: dict[str, tuple[int, ...]] = {
     "Unsqueeze": (1,),
     "Upsample": (1,),
 }
-"""By operator: the inputs that decide on shapes or on what is done."""
+"""By operator: the inputs that determine shapes or the operation."""
 
 
 def deciding_inputs(graph: onnx.GraphProto, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs whose values some node needs to know, with these values."""
+    """Return the inputs whose values some node needs at compile time, with these values."""
     makers = {name: node for node in graph.node for name in node.output if name}
     waiting = list(_deciding(graph.node))
     seen: set[str] = set()
@@ -93,7 +93,7 @@ def _decides(array: Array) -> bool:
 
 
 def _deciding(nodes: Iterable[onnx.NodeProto]) -> Iterable[str]:
-    """The tensors that nodes must know, those of nodes inside of bodies included."""
+    """Yield the tensors whose values nodes need at compile time, including nodes inside bodies."""
     for node in nodes:
         for index in DECIDING.get(node.op_type, ()):
             if index < len(node.input) and node.input[index]:

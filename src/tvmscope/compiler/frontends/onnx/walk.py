@@ -17,16 +17,16 @@ from tvmscope.compiler.frontends.onnx.converters import CONVERTERS
 from tvmscope.compiler.frontends.onnx.converters.node import (
     Array,
     Node,
-    Unsupported,
     array_of,
     dtype_of,
     shape_of,
 )
 from tvmscope.compiler.frontends.onnx.regions import DOMAIN as REGION
 from tvmscope.compiler.frontends.onnx.regions import described
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.core.artifact import Fallback
 from tvmscope.errors import one_line
-from tvmscope.messages import Text
+from tvmscope.messages import Text, msg, msgn
 
 DOMAINS = ("", "ai.onnx")
 _MOST_STEPS = 64
@@ -43,11 +43,11 @@ _ARITHMETIC = frozenset(
         "GatherElements", "GatherND", "ScatterND", "Flatten", "Xor", "Round",
     )
 )  # fmt: skip
-"""Operators that shape arithmetic consists of: of small constants they are computed at once."""
+"""Operators that shape arithmetic consists of; for small constants they are evaluated at once."""
 
 
 class Walker(onnx_frontend.ONNXGraphImporter):
-    """TVM's importer with our converters, and each node's result bound at once and remembered."""
+    """TVM's importer with our converters; each node's result is bound at once and remembered."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         self.fixed = fixed
         self.kinds = kinds
         self.regions = regions
-        """None in a walk that only asks which nodes cannot be converted."""
+        """None in a walk that only checks which nodes cannot be converted."""
         self.refused: dict[str, Text] = {}
         self._depth = 0
         self.owned: list[tuple[relax.Expr, tuple[str, ...]]] = []
@@ -72,7 +72,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         self.wanted: frozenset[str] = frozenset()
 
     def from_onnx(self, graph: onnx.GraphProto, opset: int) -> tvm.IRModule:
-        """The module; all of it is one dataflow block, as branches are both computed."""
+        """Return the module; it is one dataflow block, because both branches are computed."""
         self.opset = opset
         self.wanted = frozenset(value.name for value in graph.output)
         self._parse_graph_input(graph)
@@ -94,9 +94,9 @@ class Walker(onnx_frontend.ONNXGraphImporter):
     def _output(self, name: str) -> relax.Expr:
         value: relax.Expr = self._nodes[name]
         if value is _NO_TENSOR:
-            raise Unsupported(f"output '{name}' is not a tensor")
+            raise Unsupported(msg("output '{name}' is not a tensor", name=name))
         if not isinstance(getattr(value, "ty", None), relax.TensorType):
-            raise Unsupported(f"output '{name}' is not a tensor")
+            raise Unsupported(msg("output '{name}' is not a tensor", name=name))
         return value
 
     def _construct_nodes(self, graph: onnx.GraphProto) -> None:
@@ -112,21 +112,21 @@ class Walker(onnx_frontend.ONNXGraphImporter):
             if output:
                 self._nodes[output] = result
         if sum(map(bool, node.output)) and len(results) < len(node.output):
-            raise Unsupported(f"only {len(results)} of its outputs are computed")
+            raise _incomplete(len(results))
         self.nodes.append(name)
         owner = self.operators.get(name, (f"{name}/{node.op_type}",))
         self.owned.append((relax.Tuple([r for r in results if isinstance(r, relax.Expr)]), owner))
 
     def _results_or_stand_ins(self, node: onnx.NodeProto, inputs: list[Any]) -> list[Any]:
-        """In a walk that only asks: what cannot be converted is noted."""
+        """Convert a node; in a walk that only checks, record one that cannot be converted."""
         if self.regions is not None or self._depth:
             return self._results(node, inputs)
         try:
             if any(value is _NO_TENSOR for value in inputs):
-                raise Unsupported("it reads something that is not a tensor")
+                raise Unsupported(msg("it reads something that is not a tensor"))
             results = self._results(node, inputs)
             if len(results) < len(node.output):
-                raise Unsupported(f"only {len(results)} of its outputs are computed")
+                raise _incomplete(len(results))
         except Exception as e:  # converters raise everything from KeyError to TVM's own errors
             self.refused[node.name] = one_line(e)
             return [self._stand_in(name) for name in node.output]
@@ -139,7 +139,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         return self.bb.emit(relax.op.call_pure_packed("stand_in", ty_args=_type(*found)))
 
     def _region(self, node: onnx.NodeProto, inputs: list[Any]) -> list[Any]:
-        """One call of a framework."""
+        """Emit one call of a framework."""
         part, _ = (self.regions or {})[node.name]
         kinds = [_type(*self._described(name)) for name in node.output]
         if part.fixed:
@@ -152,14 +152,14 @@ class Walker(onnx_frontend.ONNXGraphImporter):
     def _described(self, name: str) -> tuple[str, list[int] | int]:
         found = described(self.kinds, name)
         if found is None:
-            raise Unsupported(f"output '{name}' is not a tensor")
+            raise Unsupported(msg("output '{name}' is not a tensor", name=name))
         return found
 
     def _results(self, node: onnx.NodeProto, inputs: list[Any]) -> list[Any]:
         if node.domain == REGION:
             return self._region(node, inputs)
         if node.domain not in DOMAINS:
-            raise Unsupported(f"operator of {node.domain}")
+            raise Unsupported(msg("operator of {domain}", domain=node.domain))
         attributes = {a.name: _attribute(a) for a in node.attribute}
         match node.op_type:
             case "If":
@@ -177,7 +177,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         )
 
     def _folded(self, node: onnx.NodeProto, inputs: list[Any]) -> Array | None:
-        """The value of shape arithmetic; what a model returns is left to the compiler."""
+        """Evaluate shape arithmetic; a result that the model returns is left to the compiler."""
         if node.op_type not in _ARITHMETIC or not self.wanted.isdisjoint(node.output):
             return None
         arrays = [array_of(value) for value in inputs if value is not None]
@@ -199,14 +199,14 @@ class Walker(onnx_frontend.ONNXGraphImporter):
             result = ours(Node(self.bb, list(inputs), attrs, opset, count))
         if result is None:
             if op_name not in onnx_frontend._get_convert_map():
-                raise Unsupported("there is no converter")
+                raise Unsupported(msg("there is no converter"))
             result = super()._convert_operator(op_name, inputs, attrs, opset)
         if isinstance(result, relax.Call):
             result = self.bb.emit(result)
         return result
 
     def _fields(self, operator: str, result: Any) -> list[Any]:
-        """A node's outputs one by one; a sequence is one output."""
+        """Return a node's outputs one by one; a sequence is one output."""
         if operator in _SEQUENCES:
             return [result]
         if isinstance(result, relax.Tuple):
@@ -219,7 +219,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
     # ---- control flow ---------------------------------------------------------------------------
 
     def _if(self, condition: relax.Expr, attributes: dict[str, Any]) -> list[Any]:
-        """One branch where the condition is constant; else both, and a choice between them."""
+        """Convert one branch if the condition is constant; else both, and a choice between them."""
         known = array_of(condition)
         if known is not None:
             return self._inner(attributes["then_branch" if known.item() else "else_branch"], [])
@@ -230,29 +230,29 @@ class Walker(onnx_frontend.ONNXGraphImporter):
     def _choice(self, condition: relax.Expr, then: Any, other: Any) -> relax.Expr:
         for value in (then, other):
             if not isinstance(getattr(value, "ty", None), relax.TensorType):
-                raise Unsupported("a branch gives something that is not a tensor")
+                raise Unsupported(msg("a branch gives something that is not a tensor"))
         if shape_of(then) != shape_of(other) or dtype_of(then) != dtype_of(other):
-            raise Unsupported("the branches give different shapes")
+            raise Unsupported(msg("the branches give different shapes"))
         scalar = self.bb.emit(relax.op.reshape(condition, ()))
         return self.bb.emit(relax.op.where(scalar, then, other))
 
     def _loop(self, inputs: list[Any], body: onnx.GraphProto) -> list[Any]:
-        """Steps one after the other; the number of them must be known."""
+        """Unroll the steps; their number must be known."""
         limit, condition, state = inputs[0], inputs[1], list(inputs[2:])
         most = None if limit is None else array_of(limit)
         if limit is not None and most is None:
-            raise Unsupported("the number of steps is known at run time only")
+            raise Unsupported(msg("the number of steps is known at run time only"))
         steps = _MOST_STEPS + 1 if most is None else int(most.item())
         count, collected = len(state), list[list[Any]]()
         step = 0
         while step < steps:
             alive = True if condition is None else array_of(condition)
             if alive is None:
-                raise Unsupported("the condition is known at run time only")
+                raise Unsupported(msg("the condition is known at run time only"))
             if not np.all(alive):
                 break
             if step == _MOST_STEPS:
-                raise Unsupported(f"more than {_MOST_STEPS} steps")
+                raise Unsupported(msg("more than {most} steps", most=_MOST_STEPS))
             given = [relax.const(np.asarray(step, np.int64), "int64")]
             given += [relax.const(np.asarray(True), "bool"), *state]
             condition, *values = self._inner(body, given)
@@ -260,13 +260,13 @@ class Walker(onnx_frontend.ONNXGraphImporter):
             collected.append(scanned)
             step += 1
         if not collected and len(body.output) - 1 > count:
-            raise Unsupported("a loop without steps")
+            raise Unsupported(msg("a loop without steps"))
         return state + [self._stacked([s[n] for s in collected], 0) for n in _count(collected)]
 
     def _scan(self, inputs: list[Any], attributes: dict[str, Any]) -> list[Any]:
-        """As a loop over the elements of its inputs (from opset 9 on)."""
+        """Convert Scan (from opset 9 on) to a loop over the elements of its inputs."""
         if self.opset < 9:
-            raise Unsupported("Scan before opset 9")
+            raise Unsupported(msg("Scan before opset 9"))
         body, taken = attributes["body"], int(attributes["num_scan_inputs"])
         count = len(inputs) - taken
         state, scanned = list(inputs[:count]), inputs[count:]
@@ -280,7 +280,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         backwards = attributes.get("scan_input_directions", (0,) * taken)
         steps = shape_of(scanned[0])[axes[0]]
         if not 0 < steps <= _MOST_STEPS:
-            raise Unsupported(f"{steps} steps")
+            raise Unsupported(msgn("{count} step", "{count} steps", steps))
         collected = []
         for step in range(steps):
             given = [
@@ -307,7 +307,7 @@ class Walker(onnx_frontend.ONNXGraphImporter):
         return self.bb.emit(relax.op.concat(apart, axis % rank))
 
     def _inner(self, graph: onnx.GraphProto, given: list[Any]) -> list[Any]:
-        """A body's results; it sees the names around it, and these do not see its own."""
+        """Return a body's results; it sees the outer names, but its own names stay inside."""
         outside, wanted, owned = dict(self._nodes), self.wanted, len(self.owned)
         self.wanted = frozenset()
         self._depth += 1
@@ -332,7 +332,11 @@ _SEQUENCES = frozenset(
 
 
 _NO_TENSOR = object()
-"""In a walk that only asks: a sequence or an optional."""
+"""In a walk that only checks: the result is a sequence or an optional."""
+
+
+def _incomplete(computed: int) -> Unsupported:
+    return Unsupported(msg("only {computed} of its outputs are computed", computed=computed))
 
 
 def _type(dtype: str, sizes: list[int] | int) -> relax.TensorType:
@@ -346,6 +350,6 @@ def _count(collected: list[list[Any]]) -> range:
 
 
 def _attribute(attribute: onnx.AttributeProto) -> Any:
-    """As TVM's converters expect it: lists are tuples."""
+    """Return the attribute as TVM's converters expect it: lists are tuples."""
     value = helper.get_attribute_value(attribute)
     return tuple(value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""PyTorch models: the exported program into a Relax module, every node remembered by name."""
+"""Imports PyTorch models: the exported program to a Relax module; every node is known by name."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tvmscope.compiler.frontends.torch.regions import cut, source_name
 from tvmscope.compiler.frontends.torch.walk import Converters, Walker
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 
 
 def import_torch(prepared: Prepared, fallback: bool = False) -> Imported:
     """Translate `model.pt2`.
 
-    Operators that nobody converts run in PyTorch, or are refused with their list.
+    Operators without a converter run in PyTorch, or are refused with their list.
     """
     return translate(read_program(prepared), prepared.model.name, fallback=fallback)
 
@@ -29,7 +29,7 @@ def import_torch(prepared: Prepared, fallback: bool = False) -> Imported:
 def translate(
     program: torch.export.ExportedProgram, name: str, *, fallback: bool = False
 ) -> Imported:
-    """A program that is decomposed already."""
+    """Translate a program that is already decomposed."""
     if not fallback:
         check_supported(program, name)
     walker = Walker(program, asks=fallback)
@@ -53,7 +53,7 @@ def translate(
     made = [
         (node, value)
         for node, value in walker.env.items()
-        # picking one of several results is no operator: its name would end up on a neighbour
+        # selecting one of several results is no operator: its name would end up on a neighbour
         if node.op == "call_function" and (node.target is not operator.getitem or node in called)
     ]
     owners = [
@@ -66,9 +66,9 @@ def translate(
 
 
 def check_supported(program: torch.export.ExportedProgram, name: str) -> None:
-    """The pre-flight: operators that nobody has a converter for."""
+    """Refuse a program with operators that have no converter."""
     unsupported: Counter[str] = Counter()
-    where: dict[str, str] = {}
+    where: dict[str, Text] = {}
     for node in program.graph.nodes:
         if node.op == "call_function" and node.target.__name__ not in _converted():
             unsupported[node.target.__name__] += 1
@@ -82,7 +82,7 @@ def _converted() -> frozenset[str]:
 
 
 def read_program(prepared: Prepared) -> torch.export.ExportedProgram:
-    """The exported program, in the operators that are imported."""
+    """Return the exported program, in the operators that are imported."""
     try:
         return decomposed(torch.export.load(prepared.pt2_path))
     except Exception as e:  # torch raises its own and plain errors alike
@@ -96,7 +96,7 @@ def read_program(prepared: Prepared) -> torch.export.ExportedProgram:
 
 
 def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """The same program with fewer kinds of operators."""
+    """Return the same program with fewer kinds of operators."""
     found: torch.export.ExportedProgram = program.run_decompositions(
         decompositions.table(_converted())
     )

@@ -1,7 +1,7 @@
-"""Cuts the nodes that nobody converts out of an exported program: each region is one call.
+"""Cuts the nodes without a converter out of an exported program: each region is one call.
 
 Nodes get levels: compiled ones even, others odd, no lower than those of the nodes they read from.
-All others of one level are one region, the largest that no compiled node lies between.
+The others of one level form one region, the largest with no compiled node between its parts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHECKS = ("_assert_async", "_assert_scalar", "sym_constrain_range", "_assert_te
 
 @dataclass(frozen=True)
 class Region:
-    """Nodes that run in PyTorch, and what goes in and out."""
+    """Nodes that run in PyTorch, with their inputs and outputs."""
 
     nodes: tuple[Node, ...]
     inputs: tuple[Node, ...]
@@ -36,17 +36,17 @@ class Region:
 
 
 def source_name(node: Node) -> str:
-    """The operator that a node was decomposed from, as it was named when the model was prepared."""
+    """Return the source operator of a decomposed node, by its name when the model was prepared."""
     return str((node.meta.get("custom") or {}).get("tvmscope") or node.name)
 
 
 def dtype_name(value: torch.Tensor) -> str:
-    """As TVM calls the type."""
+    """Return the type's name in TVM."""
     return str(value.dtype).removeprefix("torch.")
 
 
 def fixed_shape(value: Any) -> tuple[int, ...] | None:
-    """A tensor's sizes; None if it is no tensor for TVM, or some are known at run time only."""
+    """Return a tensor's sizes; None if TVM has no such tensor, or a size is not known yet."""
     if not isinstance(value, torch.Tensor) or value.dtype.is_complex:
         return None
     if not all(isinstance(size, int) for size in value.shape):
@@ -55,7 +55,7 @@ def fixed_shape(value: Any) -> tuple[int, ...] | None:
 
 
 def planned(nodes: Sequence[Node], regions: Sequence[Region]) -> Iterator[Node | Region]:
-    """Nodes and regions in an order in which each comes after what it reads."""
+    """Yield nodes and regions in an order in which each follows its inputs."""
     inside = {node for region in regions for node in region.nodes}
     levels = _levels(nodes, inside)
     rows: list[tuple[int, int, Node | Region]] = [
@@ -69,9 +69,11 @@ def planned(nodes: Sequence[Node], regions: Sequence[Region]) -> Iterator[Node |
 
 
 def cut(program: torch.export.ExportedProgram, refused: Mapping[Node, Text]) -> tuple[Region, ...]:
-    """These nodes and what must go with them, in regions."""
+    """Group these nodes, and those that must run with them, into regions."""
     nodes = [n for n in program.graph.nodes if n.op == "call_function" and not _checks(n)]
     reasons = _with_neighbours(nodes, dict(refused))
+    while between := _between(nodes, reasons):
+        reasons = _with_neighbours(nodes, reasons | between)
     levels = _levels(program.graph.nodes, reasons.keys())
     numbers = sorted({levels[node] for node in reasons})
     return tuple(
@@ -88,7 +90,7 @@ def _checks(node: Node) -> bool:
 
 
 def _with_neighbours(nodes: Sequence[Node], reasons: dict[Node, Text]) -> dict[Node, Text]:
-    """Nodes that exchange something that is no tensor of known size with these go along."""
+    """Add nodes that exchange a value with these that is not a tensor of known size."""
     changed = True
     while changed:
         changed = False
@@ -103,13 +105,66 @@ def _with_neighbours(nodes: Sequence[Node], reasons: dict[Node, Text]) -> dict[N
     return reasons
 
 
-def _levels(nodes: Any, refused: Any) -> dict[Node, int]:
-    levels: dict[Node, int] = {}
+def _joined(nodes: Sequence[Node], refused: Any) -> dict[Node, int]:
+    """A number for each of these nodes, the same for those that exchange sizes known at run time.
+
+    Such nodes must be in one region: each region is exported with the sizes of its inputs.
+    """
+    numbers = {node: n for n, node in enumerate(nodes) if node in refused}
+    members = {n: [node] for node, n in numbers.items()}
+    for node in numbers:
+        for maker in node.all_input_nodes:
+            if maker not in numbers or fixed_shape(maker.meta.get("val")) is not None:
+                continue
+            mine, other = numbers[node], numbers[maker]
+            if mine != other:
+                for moved in (found := members.pop(mine)):
+                    numbers[moved] = other
+                members[other] += found
+    return numbers
+
+
+def _between(nodes: Sequence[Node], reasons: Mapping[Node, Text]) -> dict[Node, Text]:
+    """Compiled nodes on a path from such a group of nodes back into it: they must go along."""
+    numbers = _joined(nodes, reasons)
+    why = {number: reasons[node] for node, number in numbers.items()}
+    bits = {number: 1 << n for n, number in enumerate(why)}
+    own = {node: bits[number] for node, number in numbers.items()}
+    after, before = dict[Node, int](), dict[Node, int]()
     for node in nodes:
-        if node.op != "call_function":
-            continue
-        least = max((levels.get(source, 0) for source in node.all_input_nodes), default=0)
-        levels[node] = least + (least % 2 != (node in refused))
+        after[node] = own.get(node, 0)
+        for source in node.all_input_nodes:
+            after[node] |= after.get(source, 0)
+    for node in reversed(nodes):
+        before[node] = own.get(node, 0)
+        for user in node.users:
+            before[node] |= before.get(user, 0)
+    found = {}
+    for node in nodes:
+        both = after[node] & before[node]
+        if both and node not in reasons:
+            found[node] = next(why[number] for number, bit in bits.items() if both & bit)
+    return found
+
+
+def _levels(nodes: Any, refused: Any) -> dict[Node, int]:
+    """Of each node; joined ones have the level of the highest of them."""
+    calls = [node for node in nodes if node.op == "call_function"]
+    numbers = _joined(calls, refused)
+    least_of: dict[int, int] = {}
+    levels: dict[Node, int] = {}
+    changed = True
+    while changed:
+        changed = False
+        for node in calls:
+            least = max((levels.get(source, 0) for source in node.all_input_nodes), default=0)
+            level = least + (least % 2 != (node in refused))
+            group = numbers.get(node)
+            if group is not None:
+                level = max(level, least_of.get(group, 0))
+                changed = changed or level > least_of.get(group, 0)
+                least_of[group] = level
+            levels[node] = level
     return levels
 
 
@@ -151,7 +206,7 @@ def _region(
 
 
 def _held(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
-    """Weights, buffers and constants by the name of their placeholder."""
+    """Return weights, buffers and constants by the name of their placeholder."""
     kind = torch.export.graph_signature.InputKind.USER_INPUT
     stored = {**program.state_dict, **program.constants}
     return {

@@ -13,24 +13,25 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from tvm.tirx import IntImm
 
 from tvmscope.compiler.frontends.masks import torch_assignments as masks
-from tvmscope.compiler.frontends.torch import recurrent
-from tvmscope.compiler.frontends.torch.reductions import REDUCTIONS
+from tvmscope.compiler.frontends.preflight import Unsupported
+from tvmscope.compiler.frontends.torch.converters import recurrent
+from tvmscope.compiler.frontends.torch.converters.reductions import REDUCTIONS
 from tvmscope.compiler.frontends.torch.regions import Region, dtype_name, fixed_shape, planned
 from tvmscope.compiler.graph.rewrite import coordinates
 from tvmscope.errors import one_line
-from tvmscope.messages import Text
+from tvmscope.messages import Text, msg
 
 _REDUCTIONS = {None: "update", "sum": "add", "prod": "mul", "amin": "min", "amax": "max"}
-"""PyTorch's names, and those of `scatter_elements`."""
+"""PyTorch's names of reductions, and those of `scatter_elements`."""
 _HALVES = ("float16", "bfloat16")
 _LEFT = ("__lshift__.Scalar", "__lshift__.Tensor", "bitwise_left_shift.Tensor")
 _RIGHT = ("__rshift__.Scalar", "__rshift__.Tensor", "bitwise_right_shift.Tensor")
 
 
 class Converters(ExportedProgramImporter):
-    """TVM's importer, which takes a mask for indices 0 and 1, and wants an index for every axis.
+    """TVM's importer, which treats a mask as indices 0 and 1, and needs an index for every axis.
 
-    Scatters with a reduction and by a mask it lacks.
+    It lacks scatters with a reduction and by a mask.
     """
 
     def _index_put(self, node: Any) -> relax.Var:
@@ -45,7 +46,7 @@ class Converters(ExportedProgramImporter):
         return super()._index_put(node)
 
     def _index_tensor(self, node: Any) -> relax.Var:
-        """Convert a mask to indices: TVM would take its truth values for indices."""
+        """Refuse a mask: TVM would treat its truth values as indices."""
         _, indices = self.retrieve_args(node)
         masks.refuse_masks(indices)
         return super()._index_tensor(node)
@@ -53,7 +54,7 @@ class Converters(ExportedProgramImporter):
     def _put_rows(
         self, data: relax.Expr, indices: list[relax.Expr], values: relax.Expr, adds: bool
     ) -> relax.Var:
-        """As a scatter_nd, whose coordinates are the broadcast index tensors side by side."""
+        """Emit a scatter_nd, whose coordinates are the broadcast index tensors stacked."""
         emit, op = self.block_builder.emit, relax.op
         sizes = [[int(d) for d in i.ty.shape] for i in indices]
         shape = np.broadcast_shapes(*(tuple(s) for s in sizes))
@@ -65,14 +66,16 @@ class Converters(ExportedProgramImporter):
         return masks.masked_scatter(self.block_builder.emit, *self.retrieve_args(node))
 
     def _scatter(self, node: Any) -> relax.Var:
-        """Also with a reduction; of the values, as many as there are indices."""
+        """Convert a scatter, also with a reduction; use as many values as there are indices."""
         data, axis, index, values, *how = self.retrieve_args(node)
         given = {**node.kwargs, **dict(zip(("reduce", "include_self"), how, strict=False))}
         adds = node.target.__name__ == "scatter_add.default"
         reduction = _REDUCTIONS.get("sum" if adds else given.get("reduce"))
         if reduction is None or not given.get("include_self", True):
             how = ", ".join(f"{name}={value!r}" for name, value in given.items())
-            raise ValueError(f"{node.target.__name__} with {how}")
+            raise Unsupported(
+                msg("{operator} with {options}", operator=node.target.__name__, options=how)
+            )
         emit, op, shape = self.block_builder.emit, relax.op, list(index.ty.shape)
         zeros = [0] * len(shape)
         part = emit(op.strided_slice(values, list(range(len(shape))), zeros, shape))
@@ -87,7 +90,7 @@ class Converters(ExportedProgramImporter):
         return recurrent.layers(self.block_builder, name, *self.retrieve_args(node))
 
     def _product(self, node: Any) -> relax.Expr:
-        """In the type of the operands; halves are summed in float32."""
+        """Multiply in the type of the operands; sum half precision in float32."""
         first, second = self.retrieve_args(node)[:2]
         dtype = str(first.ty.dtype)
         emit, op = self.block_builder.emit, relax.op
@@ -119,7 +122,7 @@ class Converters(ExportedProgramImporter):
 class Walker(Converters):
     """The importer on a whole program.
 
-    A walk that asks notes the nodes that cannot be converted, with the reason, and goes on.
+    A walk that checks records the nodes that cannot be converted, with the reason, and continues.
     """
 
     def __init__(
@@ -133,11 +136,11 @@ class Walker(Converters):
         self.failing = ""
 
     def module(self) -> IRModule:
-        """The imported program."""
+        """Return the imported program."""
         return self.from_exported_program(self.program, False, False, False, None)
 
     def _check_unsupported_func_type(self, nodes: Any) -> None:
-        """The walk itself finds them."""
+        """Do nothing: the walk itself finds unsupported operators."""
 
     def _translate_fx_graph(
         self, graph_module: Any, nodes: Any, inputs_vars: Any, custom_ops: Any = None
@@ -161,7 +164,7 @@ class Walker(Converters):
         self.failing = str(node.target.__name__)
         try:
             if node.target.__name__ not in self.convert_map:
-                raise ValueError("there is no converter")
+                raise Unsupported(msg("there is no converter"))
             result = self._narrowed(node, self.convert_map[node.target.__name__](node))
             _check(node, result)
         except Exception as e:  # converters raise everything from KeyError to TVM's own errors
@@ -172,7 +175,7 @@ class Walker(Converters):
         return result
 
     def _narrowed(self, node: Any, result: Any) -> Any:
-        """In half precision where PyTorch gives that: TVM's sums of products are float32."""
+        """Cast to half precision if PyTorch returns that: TVM's sums of products are float32."""
         wanted = node.meta.get("val")
         if not isinstance(wanted, torch.Tensor) or dtype_name(wanted) not in _HALVES:
             return result
@@ -182,7 +185,7 @@ class Walker(Converters):
         return self.block_builder.emit(relax.op.astype(result, dtype_name(wanted)))
 
     def _stand_in(self, value: Any) -> Any:
-        """Something of the right type in place of a result."""
+        """Return a placeholder of the right type for a result."""
         if isinstance(value, list | tuple):
             return tuple(self._stand_in(item) for item in value)
         if not isinstance(value, torch.Tensor) or value.dtype.is_complex:
@@ -191,7 +194,7 @@ class Walker(Converters):
         return self.block_builder.emit(relax.op.call_pure_packed("stand_in", ty_args=kind))
 
     def _call(self, region: Region) -> None:
-        """One call of PyTorch."""
+        """Emit one call of PyTorch."""
         kinds = [_type(node.meta["val"]) for node in region.outputs]
         whole = kinds[0] if len(kinds) == 1 else relax.TupleType(kinds)
         given = [self.env[node] for node in region.inputs]
@@ -211,7 +214,7 @@ def _type(value: torch.Tensor) -> relax.TensorType:
 
 
 def _check(node: Any, result: Any) -> None:
-    """Refuse a result of another type than PyTorch's: the converter took the node for another."""
+    """Refuse a result of another type than PyTorch's: the converter misread the node."""
     wanted = node.meta.get("val")
     if isinstance(wanted, list | tuple):
         used = {
@@ -246,6 +249,10 @@ def _compare(found: Any, wanted: Any) -> None:
         a is None or a == b for a, b in zip(sizes, shape, strict=True)
     )
     if not fits or str(kind.dtype) != dtype_name(wanted):
-        raise ValueError(
-            f"imported as {kind.dtype}{sizes}, it is {dtype_name(wanted)}{list(shape)}"
+        raise Unsupported(
+            msg(
+                "imported as {found}, it is {wanted}",
+                found=f"{kind.dtype}{sizes}",
+                wanted=f"{dtype_name(wanted)}{list(shape)}",
+            )
         )

@@ -15,13 +15,13 @@ from tvmscope.compiler.kernels.scatter.plan import Box
 
 Expr = tirx.Expr
 BOXES = "tvmscope.boxes"
-"""Attribute of a kernel that copies and then writes boxes: what `overwrite` needs to know."""
+"""Attribute of a kernel that copies and then writes boxes: the data that `overwrite` needs."""
 _RUN = 4096
-"""Elements that are copied before some of them are written over: they are still in the cache."""
+"""Elements that are copied before some of them are overwritten: they are still in the cache."""
 
 
 def put_box(data: te.Tensor, updates: te.Tensor, box: Box, reduction: str) -> te.Tensor:
-    """`data` with `updates` in a box of its leading axes; `updates` has the box's shape there."""
+    """Write `updates` into a box of the leading axes of `data`; they have the box's shape there."""
     combine, lead = COMBINE[reduction], len(box.counts)
 
     def value(*i: Expr) -> Expr:
@@ -33,10 +33,10 @@ def put_box(data: te.Tensor, updates: te.Tensor, box: Box, reduction: str) -> te
 
 
 def copy_boxes(data: te.Tensor, *updates: te.Tensor, boxes: Sequence[Box], rows: int) -> te.Tensor:
-    """`data` with each of `updates` in its box, later ones on top; the first `rows` axes are rows.
+    """Write each of `updates` into its box of `data`, in order; the first `rows` axes are rows.
 
-    For CPUs, where a choice for each element keeps a loop from becoming vectors: each row is
-    copied as it is, then what lies in a box is copied over it.
+    For CPUs, where a condition for each element prevents vectorisation: each row is copied, then
+    the elements of a box are copied over it.
     """
     shape = [int(size) for size in data.shape]
     count, length = product(shape[:rows]), product(shape[rows:])
@@ -56,12 +56,12 @@ def copy_boxes(data: te.Tensor, *updates: te.Tensor, boxes: Sequence[Box], rows:
 
 
 def boxes_text(boxes: Sequence[Box], rows: int) -> str:
-    """The attribute BOXES."""
+    """Return the value of the attribute BOXES."""
     return json.dumps({"boxes": [asdict(box) for box in boxes], "rows": rows})
 
 
 def overwrite(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
-    """What `copy_boxes` made, without the copy: its first argument is the result as well."""
+    """Rewrite a kernel of `copy_boxes` without the copy: its first argument is also the result."""
     told = json.loads(kernel.attrs[BOXES])
     boxes = [Box(**{key: tuple(value) for key, value in box.items()}) for box in told["boxes"]]
     *inputs, _ = kernel.params
@@ -82,7 +82,7 @@ def overwrite(kernel: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _group(count: int, length: int) -> int:
-    """How many rows are processed together: a divisor of their number."""
+    """Return how many rows are processed together: a divisor of their number."""
     return max(g for g in range(1, max(1, _RUN // length) + 1) if count % g == 0)
 
 
@@ -95,7 +95,7 @@ def _write_boxes(
     first: Expr,
     count: int,
 ) -> None:
-    """In `count` rows from `first`, what lies in a box is copied from its update."""
+    """In `count` rows from `first`, copy the elements of each box from its update."""
     length = product(shape[rows:])
     for source, box in zip(updates, boxes, strict=True):
         new = T.buffer_proxy(source)
@@ -109,7 +109,7 @@ def _write_boxes(
 
 
 def _inside(box: Box, row: Expr, shape: Sequence[int], rows: int) -> tuple[list[Expr], Expr]:
-    """Whether a row of the data lies in a box, and which row of the box it is."""
+    """Return the conditions under which a row of the data is in a box, and its row in the box."""
     counts = (*box.counts, *shape[len(box.counts) :])
     if counts[:rows] == tuple(shape[:rows]):
         return [], row
@@ -122,7 +122,7 @@ def _inside(box: Box, row: Expr, shape: Sequence[int], rows: int) -> tuple[list[
 def _offsets(
     box: Box, at: Sequence[Expr], shape: Sequence[Expr | int]
 ) -> tuple[list[Expr], list[Expr]]:
-    """The conditions under which an element is in a box, and its index in the box."""
+    """Return the conditions under which an element is in a box, and its index in the box."""
     inside, places = [], []
     for axis, size, start, step, count in zip(
         at, shape, box.starts, box.steps, box.counts, strict=False

@@ -11,9 +11,9 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 _LONG = 64
-"""Elements that are worth a row of their own."""
+"""Rows of at least this many elements are worth copying as rows."""
 _LEAST_ROWS = 16
-"""Fewer rows than this are too few to share among cores."""
+"""Fewer rows than this are too few to distribute among cores."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Box:
     counts: tuple[int, ...]
 
     def covers(self, lead: tuple[int, ...]) -> bool:
-        """Whether it is the whole target, in order."""
+        """Whether the box is the whole target, in order."""
         whole = all(start == 0 for start in self.starts) and self.counts == lead
         return whole and all(step == 1 for step in self.steps)
 
     def run(self, rows: int, shape: Sequence[int]) -> tuple[int, int]:
-        """Where in a row of `shape[rows:]` it begins, and how many elements it spans."""
+        """Return where the box begins in a row of `shape[rows:]`, and its number of elements."""
         starts = (*self.starts, *(0,) * (len(shape) - len(self.starts)))
         counts = (*self.counts, *shape[len(self.counts) :])
         inner = prod(shape[rows + 1 :])
@@ -38,9 +38,9 @@ class Box:
 
 
 def copied_rows(boxes: Sequence[Box], shape: tuple[int, ...]) -> int | None:
-    """How many axes make up the rows, such that each box is one run of every row it meets.
+    """Return how many axes form the rows, such that each box is one run of every row it meets.
 
-    None where there is no such number, or too few rows for several cores.
+    None if there is no such number, or there are too few rows for several cores.
     """
     restricted = 0
     for box in boxes:
@@ -56,21 +56,21 @@ def copied_rows(boxes: Sequence[Box], shape: tuple[int, ...]) -> int | None:
 
 
 def wrapped(rows: Array, lead: tuple[int, ...]) -> Array | None:
-    """The coordinates with negative ones counted from the end; None where one lies outside."""
+    """Return coordinates with negative ones counted from the end; None if one is out of range."""
     sizes = np.array(lead, np.int64)
     found = np.where(rows < 0, rows + sizes, rows)
     return found if bool(((found >= 0) & (found < sizes)).all()) else None
 
 
 def elements(indices: Array, axis: int) -> Array:
-    """The coordinates, one row for each update, that ScatterElements' indices stand for."""
+    """Return the coordinates, one row for each update, that ScatterElements' indices denote."""
     grid = np.indices(indices.shape, dtype=np.int64)
     grid[axis] = indices
     return grid.reshape(indices.ndim, -1).T
 
 
 def box_of(rows: Array) -> Box | None:
-    """The box that the rows walk through in row-major order, if they do."""
+    """Return the box if the rows traverse one in row-major order."""
     axes = [np.unique(column) for column in rows.T]
     counts = tuple(len(values) for values in axes)
     if prod(counts) != len(rows):
@@ -84,7 +84,7 @@ def box_of(rows: Array) -> Box | None:
 
 
 def flat(rows: Array, lead: tuple[int, ...]) -> Array:
-    """Each row's index in the flattened leading axes."""
+    """Return each row's index in the flattened leading axes."""
     return np.ravel_multi_index(tuple(rows.T), lead) if len(rows) else np.zeros(0, np.int64)
 
 
@@ -93,14 +93,14 @@ def has_duplicates(places: Array) -> bool:
 
 
 def winners(places: Array, size: int) -> Array:
-    """By element: the last update that is written to it, or -1."""
+    """Return for each element the last update that is written to it, or -1."""
     found = np.full(size, -1, np.int32)
     found[places] = np.arange(len(places), dtype=np.int32)  # numpy assigns in order
     return found
 
 
 def chains(places: Array, size: int) -> tuple[Array, Array]:
-    """By element: its first update; by update: the next one of that element; -1 ends a chain."""
+    """Return each element's first update, and each update's successor; -1 ends a chain."""
     order = np.argsort(places, kind="stable")
     ordered = places[order]
     follows = np.zeros(len(places), bool)

@@ -1,7 +1,7 @@
 """Non-maximum suppression in parallel loops: a CPU's core, or a block of CUDA threads, per class.
 
 TVM 0.27 has it for CPUs only: for CUDA it would make loops without threads, and sort the device's
-memory by a function of the host.
+memory with a host function.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Expr = tirx.Expr
 
 @dataclass(frozen=True)
 class Limits:
-    """Boxes per class; the overlap above which a box goes; the score that it has to exceed."""
+    """Boxes per class; the overlap above which a box is removed; the score that it must exceed."""
 
     most: int
     overlap: float
@@ -29,7 +29,7 @@ class Limits:
 def suppress(
     boxes: te.Tensor, scores: te.Tensor, ranked: te.Tensor, *, limits: Limits, gpu: bool
 ) -> list[te.Tensor]:
-    """By row of `scores` (batch x classes): the boxes that stay, best first, and their number.
+    """Return by row of `scores` (batch x classes) the boxes that stay, best first, and their count.
 
     `ranked` holds the indices of a row's boxes by score. The third result is a GPU's work space: it
     marks the suppressed ranks.
@@ -62,7 +62,7 @@ class _Suppression:
     gone: Cells
 
     def alone(self, row: Expr) -> None:
-        """One core: each candidate against the boxes that stay so far."""
+        """Compare on one core each candidate with the boxes that stay so far."""
         rank, count, stays = variable(), variable(), variable()
         rank[0] = count[0] = tirx.const(0, "int32")
         with T.While(tirx.all(rank[0] < self.length, count[0] < self.limits.most)):
@@ -84,10 +84,10 @@ class _Suppression:
         self.counts[row] = count[0]
 
     def together(self, row: Expr, thread: Expr) -> None:
-        """A block of threads: each box that stays marks, together, all that it takes away.
+        """In a block of threads, let each box that stays mark all boxes that it suppresses.
 
         All threads go through the same ranks. While one of them marks, the others read marks of
-        earlier ranks only: after a box that stays they wait for each other.
+        earlier ranks only: after a box that stays they synchronise.
         """
         rank, count = variable(), variable()
         rank[0] = count[0] = tirx.const(0, "int32")
@@ -110,7 +110,7 @@ class _Suppression:
             self.counts[row] = count[0]
 
     def _mark(self, row: Expr, box: Expr, first: Expr) -> None:
-        """Every BLOCK-th rank from `first` that `box` takes away."""
+        """Mark every BLOCK-th rank from `first` that `box` suppresses."""
         mine, at = self._sides(row, box), variable()
         at[0] = tirx.Cast("int32", first)
         with T.While(at[0] < self.length):
@@ -123,7 +123,7 @@ class _Suppression:
             at[0] = self._next(score, at[0], BLOCK)
 
     def _next(self, score: Expr, rank: Expr, step: int) -> Expr:
-        """The rank after this one, or the end: none scores more. NaN comes first, ends nothing."""
+        """Return the next rank, or the end if none scores more. NaN comes first, ends nothing."""
         ends = score <= tirx.const(self.limits.score, "float32")
         return tirx.Select(ends, self.length, rank + step)
 
@@ -134,7 +134,7 @@ class _Suppression:
         return held(self.scores[row * self.length + box], "float32")
 
     def _sides(self, row: Expr, box: Expr) -> list[Expr]:
-        """Lower ends on both axes, then upper ends; corners may come in any order."""
+        """Return the lower ends on both axes, then the upper ends; corners may be in any order."""
         first = held((row // self.classes * self.length + box) * 4, "int32")
         ends = [held(self.boxes[first + n], "float32") for n in range(4)]
         return [held(pick(ends[n], ends[n + 2])) for pick in (tirx.min, tirx.max) for n in (0, 1)]
@@ -154,13 +154,13 @@ class _Suppression:
         return self._rounded("__fmul_rn", a, b) if self.gpu else a * b
 
     def _rounded(self, function: str, a: Expr, b: Expr) -> Expr:
-        """As the standard has it: CUDA's compiler may divide faster and less exactly, or make one
-        step of a product and a sum, and boxes that overlap by just the limit would go."""
+        """Round as the standard does: CUDA's compiler may divide faster and less exactly, or fuse a
+        product and a sum, and boxes that overlap by exactly the limit would be removed."""
         return tirx.call_pure_extern("float32", function, a, b)
 
 
 def collect(chosen: te.Tensor, counts: te.Tensor, *, classes: int, gpu: bool) -> list[te.Tensor]:
-    """Batch, class and box of all that stayed, one after the other, and how many there are."""
+    """Return batch, class and box of all that stayed, one after the other, and their number."""
     rows, most = (int(size) for size in chosen.shape)
 
     def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:

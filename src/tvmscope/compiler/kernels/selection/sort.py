@@ -1,7 +1,7 @@
 """A stable merge sort in parallel loops, which sorts only as many elements as are needed.
 
-TVM 0.27 sorts for a CPU in its runtime, one row after the other and all of each. On CUDA it sorts
-all, too, by Thrust or, without it as in the wheel, by a merge sort of its own.
+TVM 0.27 sorts for a CPU in its runtime, one row after the other and each completely. On CUDA it
+also sorts everything, with Thrust or, without it as in the wheel, with its own merge sort.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _CHUNK = 16
 
 
 def order(data: te.Tensor, most: int, *, descending: bool, gpu: bool) -> list[te.Tensor]:
-    """The indices that sort each row, the first `most` of them in order; the sort is stable.
+    """Return the indices that sort each row stably; the first `most` of them are in order.
 
-    NaN counts as larger than all numbers. The second result is the other half of the work space.
+    NaN is larger than all numbers. The second result is the other half of the work space.
     """
     rows, length = (int(size) for size in data.shape)
     widths = [_CHUNK]
@@ -32,7 +32,7 @@ def order(data: te.Tensor, most: int, *, descending: bool, gpu: bool) -> list[te
 
     def build(ins: Sequence[tirx.Buffer], outs: Sequence[tirx.Buffer]) -> tirx.Stmt:
         keys = T.buffer_proxy(ins[0])
-        turns = [T.buffer_proxy(out) for out in outs]  # merged from one to the other and back
+        turns = [T.buffer_proxy(out) for out in outs]  # merged alternately from one to the other
 
         def rank(row: Expr, at: Expr) -> Expr:
             return _key(keys[row * length + at])
@@ -53,7 +53,7 @@ def order(data: te.Tensor, most: int, *, descending: bool, gpu: bool) -> list[te
 
 @dataclass(frozen=True)
 class _Runs:
-    """Rows in ordered runs, of which only the first `most` elements count."""
+    """Rows in ordered runs, of which only the first `most` elements matter."""
 
     rows: int
     length: int
@@ -61,13 +61,13 @@ class _Runs:
     rank: Callable[[Expr, Expr], Expr]
     """The sort key of the element at an index of a row."""
     first: Callable[[Expr, Expr], Expr]
-    """Whether a number goes before another."""
+    """Whether a number precedes another."""
 
     def _split(self, i: Expr, size: int) -> tuple[Expr, Expr]:
         return held(i // size, "int32"), held(i % size, "int32")
 
     def count(self, goal: Cells) -> Callable[[Expr], None]:
-        """An element's index in its chunk is the number of those that go before it."""
+        """Write each element at its index in its chunk: the number of elements that precede it."""
 
         def place(i: Expr) -> None:
             row, at = self._split(i, self.length)
@@ -87,7 +87,7 @@ class _Runs:
     def merge(
         self, source: Cells, goal: Cells, width: int, *, each: bool
     ) -> tuple[int, Callable[[Expr], None], bool]:
-        """The loop that joins neighbours of `width` elements, by element or by pair of runs."""
+        """Return the loop that merges runs of `width` elements, by element or by pair of runs."""
         if each:
             place = self._find(source, goal, width)
             return self.rows * self.length, place, False
@@ -98,7 +98,7 @@ class _Runs:
         return held(tirx.max(0, tirx.min(min(width, self.most), self.length - start)))
 
     def _find(self, source: Cells, goal: Cells, width: int) -> Callable[[Expr], None]:
-        """By bisection: how many elements of the other run go before this one."""
+        """Find by bisection how many elements of the other run precede this one."""
 
         def place(i: Expr) -> None:
             row, at = self._split(i, self.length)
@@ -124,7 +124,7 @@ class _Runs:
         return place
 
     def _join(self, source: Cells, goal: Cells, width: int, pairs: int) -> Callable[[Expr], None]:
-        """From the heads of both runs, the better one, until there are enough."""
+        """Take the better one of both runs' heads until there are enough."""
 
         def join(i: Expr) -> None:
             row, at = self._split(i, pairs)
@@ -149,7 +149,7 @@ class _Runs:
 
 
 def _key(value: Expr) -> Expr:
-    """An integer key that replaces a float: a total order, or runs would not fit together.
+    """Return an integer key that replaces a float: merging runs needs a total order.
 
     It is made from the bits, because LLVM may assume that there is no NaN.
     """
@@ -161,5 +161,5 @@ def _key(value: Expr) -> Expr:
     most = tirx.const(2 ** (width - 1) - 1, whole)
     bits = held(tirx.reinterpret(whole, tirx.Cast(f"float{width}", value)))
     size = held(tirx.bitwise_and(bits, most))
-    number = tirx.Select(bits < 0, tirx.const(0, whole) - size, size)  # both zeros are 0
+    number = tirx.Select(bits < 0, tirx.const(0, whole) - size, size)  # both zeros become 0
     return held(tirx.Select(size > tirx.const(exponent, whole), most, number))

@@ -2,12 +2,12 @@
 
 Rules, for float tensors of four static dimensions:
 - a convolution with constant weights (dense, grouped or depthwise) takes blocked or plain data and
-  gives blocks; its weights are packed here, channels that do not fill a block filled up with zeros
+  returns blocks; its weights are packed here, and channels are padded with zeros to whole blocks
 - pooling, means over the image, channel concatenation and elementwise operators stay in blocks
 - what only moves channels (slices, shuffles, concatenations that leave blocks unfilled) is followed
   by index and copied by the first that reads it, or not at all: see `channel_picks`
 - anything else gets plain data; a value is converted at most once in each direction
-Filled-up channels carry finite values that no one reads: the weights that meet them are zero.
+Padded channels have finite values that are never used: they are multiplied by zero weights.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNARY = frozenset(
     for name in ("nn.relu", "nn.silu", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "sigmoid", "tanh",
                  "clip", "abs", "negative", "nn.relu6", "astype")
 )  # fmt: skip
-"""Operators that keep the zeros of filled-up channels finite."""
+"""Operators that map the zeros of padded channels to finite values."""
 BINARY = frozenset(
     f"relax.{name}" for name in ("add", "subtract", "multiply", "maximum", "minimum")
 )
@@ -46,7 +46,7 @@ BLOCKED_LAYOUT = f"NCHW{CHANNEL_BLOCK}c"
 
 @dataclass
 class _Value:
-    """A value in either form; the missing one is made when somebody asks for it."""
+    """A value in either form; the missing form is made on demand."""
 
     plain: relax.Expr | None
     blocked: relax.Expr | None = None
@@ -75,7 +75,7 @@ class _Rewriter:
         self.changed = False
 
     def run(self) -> tvm.IRModule:
-        """The module with the rewritten function."""
+        """Return the module with the rewritten function."""
         params = list(self.function.params)
         self.values = {p: _Value(p) for p in params}
         (block,) = self.function.body.blocks
@@ -88,7 +88,7 @@ class _Rewriter:
         return self.builder.get()
 
     def bind(self, binding: relax.Binding) -> None:
-        """Rewrite one binding; its name goes to whatever replaces it."""
+        """Rewrite one binding; its replacement gets its name."""
         self.name = binding.var.name
         value = binding.value
         rewritten = self.move(value) if self.moves else None
@@ -106,7 +106,7 @@ class _Rewriter:
     # ---- forms ------------------------------------------------------------------------------
 
     def plain_expr(self, value: relax.Expr) -> relax.Expr:
-        """An expression with every variable in its plain form."""
+        """Return an expression with every variable in its plain form."""
         return with_vars(value, self.plain)
 
     def plain(self, var: relax.Var) -> relax.Expr:
@@ -131,7 +131,7 @@ class _Rewriter:
         )
 
     def blocked(self, value: relax.Expr) -> relax.Expr | None:
-        """The blocked form of a 4-D value, made if needed; None if there cannot be one."""
+        """Return the blocked form of a 4-D value, made if needed; None if there cannot be one."""
         if isinstance(value, GenericConst):
             return block_constant(value)
         found = self.values.get(value)
@@ -233,7 +233,7 @@ class _Rewriter:
     # ---- operators --------------------------------------------------------------------------
 
     def rewrite(self, call: relax.Call) -> _Value | None:
-        """The blocked value of a call; None where the plain form is right."""
+        """Return the blocked value of a call; None if the plain form is right."""
         name = operator_name(call)
         if not _is_static_float(call):
             return None
@@ -320,7 +320,7 @@ class _Rewriter:
         return _Value(None, self.emit(result), data.channels)
 
     def mean(self, call: relax.Call) -> _Value | None:
-        """A mean over the whole image: the channel order stays, so leaving blocks is a reshape."""
+        """Rewrite a mean over the image: the channel order stays, so unblocking is a reshape."""
         data, shape = self.values[call.args[0]], _shape(call)
         if "pool" in operator_name(call):
             keep = True
@@ -353,11 +353,11 @@ class _Rewriter:
         return _Value(None, result, int(call.ty.shape[1]))
 
 
-# ---- questions about expressions ----------------------------------------------------------------
+# ---- queries about expressions ------------------------------------------------------------------
 
 
 def _shape(value: relax.Expr) -> tuple[int, ...]:
-    """The shape; empty where a part of it is not known."""
+    """Return the shape; empty if a part of it is not known."""
     return static_shape(value) or ()
 
 
@@ -373,7 +373,7 @@ def _is_static_float(call: relax.Call) -> bool:
 def block_layout(
     target: Target, *, winograd: bool = True, moves: bool = True, knobs: Knobs | None = None
 ) -> tvm.transform.Pass:
-    """The pass over the main function; one that is not a single dataflow block is left alone."""
+    """Return the pass over the main function; it skips one that is not a single dataflow block."""
 
     @tvm.transform.module_pass(opt_level=0, name="BlockLayout")
     def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:

@@ -16,7 +16,7 @@ from tvmscope.compiler.graph.rewrite import Handler, Rewriter, rewrite_calls
 
 
 def erf(x: te.Tensor) -> te.Tensor:
-    """TVM's polynomial, which clamps first and so makes a number of NaN; here NaN stays NaN."""
+    """Use TVM's polynomial, which clamps and so loses NaN; here NaN stays NaN."""
     fast = topi.fast_erf(x)
     return te.compute(
         x.shape, lambda *i: tirx.Select(tirx.isnan(x(*i)), x(*i), fast(*i)), name="erf"
@@ -24,20 +24,20 @@ def erf(x: te.Tensor) -> te.Tensor:
 
 
 def gelu(x: te.Tensor) -> te.Tensor:
-    """x * (1 + erf(x / sqrt 2)) / 2; the factor x carries NaN on."""
+    """Compute x * (1 + erf(x / sqrt 2)) / 2; the factor x propagates NaN."""
     fast = topi.fast_erf(topi.multiply(x, tirx.const(0.5**0.5, x.dtype)))
     half = topi.multiply(x, tirx.const(0.5, x.dtype))
     return topi.multiply(half, topi.add(fast, tirx.const(1.0, x.dtype)))
 
 
 def sigmoid(x: te.Tensor) -> te.Tensor:
-    """1 / (1 + exp(-x))."""
+    """Compute 1 / (1 + exp(-x))."""
     one = tirx.const(1.0, x.dtype)
     return topi.divide(one, topi.add(topi.fast_exp(topi.negative(x)), one))
 
 
 def silu(x: te.Tensor) -> te.Tensor:
-    """x * sigmoid(x)."""
+    """Compute x * sigmoid(x)."""
     return topi.multiply(x, sigmoid(x))
 
 
@@ -71,5 +71,5 @@ HANDLERS = {
 
 
 def fast_math() -> tvm.transform.Pass:
-    """The pass."""
+    """Return the pass."""
     return rewrite_calls("FastMath", HANDLERS)

@@ -30,7 +30,7 @@ from tvmscope.core.target import Target
 
 
 def fuse_attention(target: Target) -> tvm.transform.Pass:
-    """The pass for a CPU target."""
+    """Return the pass for a CPU target."""
     return rewrite_calls("FuseAttention", {"relax.matmul": partial(_fuse, target)})
 
 
@@ -40,7 +40,7 @@ class _Found:
     keys: relax.Expr
     mask: relax.Expr | None
     scores: tuple[int, ...]
-    """The shape that the mask was added to."""
+    """The shape to which the mask was added."""
     empty_is_zero: bool
 
 
@@ -85,7 +85,7 @@ def _fuse(target: Target, rewriter: Rewriter, call: relax.Call) -> relax.Expr | 
 
 
 def _heads(found: _Found, batch: int) -> int | None:
-    """Heads per item of the batch; None where a mask is of another form than four dimensions."""
+    """Return the heads per item of the batch; None if the mask does not have four dimensions."""
     if found.mask is None:
         return batch
     mask, scores = static_shape(found.mask), found.scores
@@ -117,7 +117,7 @@ def _match(rewriter: Rewriter, weights: relax.Expr) -> _Found | None:
 
 
 def _through_reshapes(rewriter: Rewriter, value: relax.Expr) -> relax.Expr:
-    """What a value was before reshapes that keep the last two dimensions."""
+    """Return the value before reshapes that keep the last two dimensions."""
     while True:
         call = bound_call(rewriter, value, "reshape")
         if call is None:

@@ -1,4 +1,4 @@
-"""Group, instance and layer norms of several axes as layer norms of rows.
+"""Rewrites group, instance and layer norms of several axes as layer norms of rows.
 
     group_norm(x, g, b)      -> reshape(layer_norm(reshape(x, [n * groups, -1]))) * g + b
     instance_norm(x, g, b)   -> the same, with a group for each channel
@@ -22,7 +22,7 @@ _op = relax.op
 
 
 def norm_rows() -> tvm.transform.Pass:
-    """The pass; norms in other types than float32 and of unknown shapes stay."""
+    """Return the pass; norms in other types than float32 and of unknown shapes stay."""
     handlers = {
         "relax.nn.group_norm": _group_norm,
         "relax.nn.instance_norm": _instance_norm,
@@ -49,7 +49,7 @@ def _instance_norm(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     if shape is None or int(call.attrs.channel_axis) % len(shape) != 1:
         return None
     axes = _axes(call, len(shape))
-    if shape[0] == 1:  # then it does not matter whether the batch is among the axes
+    if shape[0] == 1:  # then including the batch in the axes changes nothing
         axes = [axis for axis in axes if axis]
     if axes != list(range(2, len(shape))):
         return None

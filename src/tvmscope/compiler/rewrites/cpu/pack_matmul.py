@@ -22,7 +22,7 @@ from tvmscope.core.target import Target
 
 
 def pack_matmul(target: Target, knobs: Knobs | None = None) -> tvm.transform.Pass:
-    """The pass for a CPU target."""
+    """Return the pass for a CPU target."""
     pack = partial(_pack, target, knobs or Knobs())
     return rewrite_calls("PackMatmul", {"relax.matmul": pack})
 

@@ -1,4 +1,4 @@
-"""Gives softmax and layer norm over the last axis to the row kernels.
+"""Replaces softmax and layer norm over the last axis by the row kernels.
 
 softmax(x)                               -> one kernel
 where(every x of the row is -inf, 0, softmax(x)) -> one kernel; PyTorch's attention is this
@@ -26,7 +26,7 @@ from tvmscope.compiler.kernels import rows
 
 
 def row_kernels() -> tvm.transform.Pass:
-    """The pass; guarded softmaxes first, as long as their parts are still Relax operators."""
+    """Return the pass; guarded softmaxes go first, while their parts are still Relax operators."""
     guarded = rewrite_calls("GuardedSoftmax", {"relax.where": _guarded})
     others = {"relax.nn.softmax": _softmax, "relax.nn.layer_norm": _layer_norm}
     return tvm.transform.Sequential([guarded, rewrite_calls("RowKernels", others)])
@@ -37,7 +37,7 @@ def _emit(rewriter: Rewriter, compute: Compute, name: str, *args: relax.Expr) ->
         compute,
         *args,
         primfunc_name_hint=name,
-        # Its several stages hide from TVM's analysis that elementwise operators may follow.
+        # TVM's analysis does not see that elementwise operators may follow its several stages.
         primfunc_attrs={"op_pattern": OUT_ELEMENTWISE_FUSABLE},
     )
 
@@ -74,9 +74,9 @@ def _guarded(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 
 def guarded_softmax(rewriter: Rewriter, call: relax.Call) -> relax.Call | None:
-    """The softmax inside of where(not any(x != -inf), 0, softmax(x)).
+    """Return the softmax inside where(not any(x != -inf), 0, softmax(x)).
 
-    The graph spells `any` as a maximum of int8.
+    The graph writes `any` as a maximum of int8.
     """
     empty, zero, usual = call.args
     softmax = bound_call(rewriter, usual, "nn.softmax")
@@ -94,7 +94,7 @@ def guarded_softmax(rewriter: Rewriter, call: relax.Call) -> relax.Call | None:
 
 
 def _path(rewriter: Rewriter, value: relax.Expr, *names: str) -> list[relax.Call] | None:
-    """The calls of these operators, each the first argument of the one before, casts left out."""
+    """Return the calls of these operators, each the first argument of the previous; skip casts."""
     calls: list[relax.Call] = []
     while len(calls) < len(names):
         if (call := bound_call(rewriter, value, names[len(calls)])) is not None:

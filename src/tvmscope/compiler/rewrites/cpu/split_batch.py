@@ -1,10 +1,10 @@
-"""Computes a batch in parts where the activations of all its images would leave the caches.
+"""Computes a batch in parts if the activations of all its images would not fit the caches.
 
     split_batch   main(x[8, ...]) becomes main(x[1, ...]): all that follows sees one image
     join_batch    the main function calls that on slices and puts the results together
 
-Between the two an attribute of the function says how many parts there are. Only a graph in which
-every operator treats each image on its own is split; an operator that is not known to, ends it.
+Between the two passes an attribute of the function has the number of parts. A graph is split only
+if every operator is known to treat each image separately.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Together(Exception):
 
 
 def join_batch() -> tvm.transform.Pass:
-    """The second pass; a module that was not split stays as it is."""
+    """Return the second pass; a module that was not split is unchanged."""
 
     @tvm.transform.module_pass(opt_level=0, name="JoinBatch")
     def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -41,13 +41,13 @@ def join_batch() -> tvm.transform.Pass:
 
 
 def parts_of(module: tvm.IRModule) -> int:
-    """How many times a module that is split, and not joined yet, is called for a batch."""
+    """Return how many times a module that is split, and not yet joined, is called for a batch."""
     attrs = module["main"].attrs
     return int(attrs[PARTS]) if attrs and PARTS in attrs else 1
 
 
 def joined(module: tvm.IRModule) -> tvm.IRModule:
-    """The module for the whole batch again, whatever became of the one for a part."""
+    """Return the module for the whole batch, whatever the passes made of the one for a part."""
     main, parts = module["main"], parts_of(module)
     if parts == 1:
         return module
@@ -69,11 +69,11 @@ def joined(module: tvm.IRModule) -> tvm.IRModule:
 def _one(
     builder: relax.BlockBuilder, call: Any, inputs: list[relax.Var], index: int, parts: int
 ) -> list[relax.Expr]:
-    """The results of one part."""
+    """Return the results of one part."""
     slices = []
     for whole in inputs:
         shape = static_shape(whole)
-        assert shape is not None  # or it would not have been split
+        assert shape is not None  # otherwise it would not have been split
         size = shape[0] // parts
         cut = topi.strided_slice, whole, [index * size], [(index + 1) * size], [1], [0]
         slices.append(builder.emit_te(*cut))
@@ -83,7 +83,7 @@ def _one(
 
 
 def split_batch(target: Target) -> tvm.transform.Pass:
-    """The first pass."""
+    """Return the first pass."""
 
     @tvm.transform.module_pass(opt_level=0, name="SplitBatch")
     def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -101,7 +101,7 @@ def split_batch(target: Target) -> tvm.transform.Pass:
 
 
 def _batch(main: relax.Function) -> int:
-    """The first dimension of all inputs."""
+    """Return the first dimension of all inputs."""
     shapes = [static_shape(param) for param in main.params]
     leading = {shape[0] if shape else 1 for shape in shapes}
     if len(leading) != 1:
@@ -110,7 +110,7 @@ def _batch(main: relax.Function) -> int:
 
 
 def _part(main: relax.Function, batch: int, near_bytes: int) -> int:
-    """Images to compute at once: as many as the caches hold between two convolutions."""
+    """Return the images to compute at once: as many as the caches hold between convolutions."""
     convolved, multiplied, largest = 0, 0, 0
     for binding in sources.bindings(main):
         name, shapes = _name(binding.value), _shapes(binding.value)
@@ -134,19 +134,19 @@ def _name(value: relax.Expr) -> str:
 
 
 def _larger(kind: relax.TensorType, parts: int) -> relax.TensorType:
-    assert isinstance(kind.shape, relax.ShapeExpr)  # as those of all that is split
+    assert isinstance(kind.shape, relax.ShapeExpr)  # all split values have static shapes
     first, *others = kind.shape.values
     return relax.TensorType([first * parts, *others], kind.dtype)
 
 
 def _shapes(value: relax.Expr) -> list[Any]:
-    """Of the tensors that a call is given."""
+    """Return the shapes of a call's tensor arguments."""
     tensors = (a for a in flat(getattr(value, "args", ())) if isinstance(a.ty, relax.TensorType))
     return [static_shape(tensor) for tensor in tensors]
 
 
 class _Split:
-    """Writes the function again for `part` images; `apart` are the values that differ by image."""
+    """Rewrites the function for `part` images; `apart` are the values that differ by image."""
 
     def __init__(self, module: tvm.IRModule, batch: int, part: int) -> None:
         self.builder = relax.BlockBuilder(module)
@@ -208,13 +208,13 @@ class _Split:
         return relax.Call(call.op, args, call.attrs, call.ty_args)
 
     def _spread(self, call: relax.Call) -> tuple[bool, relax.Expr]:
-        """The same for every image: a class token, before it is put beside each one's patches."""
+        """Rewrite a value that all images share, such as a class token beside their patches."""
         shape, source = static_shape(call), static_shape(call.args[0])
         if shape is None or source is None:
             raise _Together
         if shape[0] != self.batch:
             return False, self._new(call)
-        if len(source) == len(shape) and source[0] != 1:  # it has something of its own for each
+        if len(source) == len(shape) and source[0] != 1:  # it differs by image
             raise _Together
         args = [self._new(call.args[0]), self._shape(call.args[1])]
         return True, relax.Call(call.op, args, call.attrs)
@@ -231,7 +231,7 @@ class _Split:
         return relax.ShapeExpr([self.part, *list(shape.values)[1:]])
 
     def _smaller(self, kind: Any) -> Any:
-        """A type for `part` images."""
+        """Return a type for `part` images."""
         if isinstance(kind, relax.TupleType):
             return relax.TupleType([self._smaller(field) for field in kind.fields])
         shape = getattr(kind, "shape", None)

@@ -1,6 +1,6 @@
 """Turns transposed convolutions with constant weights into ordinary ones.
 
-With stride s, the outputs at one of the s x s positions within a step see every s-th weight only:
+With stride s, the outputs at one of the s x s positions within a step use every s-th weight only:
 a small convolution of the input. All of them together are one convolution with s x s times the
 outputs, whose result is then spread over the positions (depth to space). Nothing is multiplied by
 the zeros that the textbook definition puts between the inputs.
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def subpixel_transposed() -> tvm.transform.Pass:
-    """The pass."""
+    """Return the pass."""
     return rewrite_calls("SubpixelTransposed", {"relax.nn.conv2d_transpose": _rewrite})
 
 
@@ -43,7 +43,7 @@ def _rewrite(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     columns = (result[3] - 1 + left) // across + 1
     padding = (taps_y - 1, taps_x - 1, rows - shape[2], columns - shape[3])
     if min(padding) < 0:
-        return None  # more inputs than outputs ask for: rare, and not worth a crop in front
+        return None  # it reads more inputs than the outputs need: rare, and not worth a crop
     emit = rewriter.builder_.emit
     small = emit(relax.op.nn.conv2d(data, relax.const(kernel), padding=padding))
     batch, outputs = shape[0], result[1]
@@ -56,13 +56,13 @@ def _rewrite(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 
 def split_kernel(kernel: Array, strides: tuple[int, int]) -> tuple[Array, tuple[int, int]]:
-    """IOHW to the (O * s * s, I, ceil(H/s), ceil(W/s)) kernel of the ordinary convolution."""
+    """Split IOHW to the (O * s * s, I, ceil(H/s), ceil(W/s)) kernel of the ordinary convolution."""
     i, o, height, width = kernel.shape
     down, across = strides
     taps = -(-height // down), -(-width // across)
     full = np.zeros((i, o, taps[0] * down, taps[1] * across), kernel.dtype)
     full[:, :, :height, :width] = kernel
     parts = full.reshape(i, o, taps[0], down, taps[1], across)
-    flipped = parts[:, :, ::-1, :, ::-1, :]  # a convolution walks its kernel the other way round
+    flipped = parts[:, :, ::-1, :, ::-1, :]  # a convolution traverses its kernel in reverse
     ordered = flipped.transpose(1, 3, 5, 0, 2, 4)
     return np.ascontiguousarray(ordered.reshape(o * down * across, i, *taps)), taps

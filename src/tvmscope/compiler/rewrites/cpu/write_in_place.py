@@ -1,10 +1,10 @@
-"""Scatters over a value that nobody reads any more write only the updates, into that value.
+"""Lets scatters over a value that is not read again write only the updates, into that value.
 
     z = scatter_copy(y, u), y not used after it  ->  y with u written over its part
 
-A slice that is assigned to is a small part of most models' tensors (the boxes of a YOLO: 4 of 85
-numbers); the copy of all the rest was the cost. It comes after the fusion, when the order of the
-kernels is settled and each of them is known to have a result of its own.
+An assigned slice is a small part of the tensor in most models (the boxes of a YOLO: 4 of 85
+numbers); copying the rest was the cost. The pass runs after fusion, when the order of the kernels
+is final and each of them is known to have its own result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _END = 1 << 62
 
 
 def write_in_place() -> tvm.transform.Pass:
-    """The pass, for CPUs: a GPU's scatters are fused with what surrounds them."""
+    """Return the pass, for CPUs: a GPU's scatters are fused with the operators around them."""
 
     @tvm.transform.module_pass(opt_level=0, name="WriteInPlace")
     def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -31,7 +31,7 @@ def write_in_place() -> tvm.transform.Pass:
             return module
         chosen = _chosen(module, function)
         kernels = {var: module[var] for var in {_callee(call) for call in chosen.values()}}
-        for var in kernels:  # a variable keeps its type: the new kernels get variables of their own
+        for var in kernels:  # a variable keeps its type: the new kernels get their own variables
             del module[var]
         rewriter = _InPlace(module, chosen)
         for var, kernel in kernels.items():
@@ -62,7 +62,7 @@ class _InPlace(relax.PyExprMutator):
 
 
 def _chosen(module: tvm.IRModule, function: relax.Function) -> dict[relax.Var, relax.Call]:
-    """The calls that may write in place; of a kernel that is called more than once, all or none."""
+    """Return the calls that may write in place; all calls of one kernel or none."""
     memory = _Memory(module, function)
     calls = {b.var: b.value for b in bindings(function) if _writes_boxes(b.value, module)}
     safe = {var for var, call in calls.items() if memory.is_free(var, call)}
@@ -83,7 +83,7 @@ def _kernel(module: tvm.IRModule, value: relax.Expr) -> tirx.PrimFunc | None:
 
 
 def _callee(call: relax.Call) -> tvm.ir.GlobalVar:
-    """The variable of the kernel that a `call_tir` calls."""
+    """Return the variable of the kernel that a `call_tir` calls."""
     callee = call.args[0]
     assert isinstance(callee, tvm.ir.GlobalVar)
     return callee
@@ -110,7 +110,7 @@ class _Memory:
     def is_free(self, var: relax.Var, call: relax.Call) -> bool:
         """Whether the data of a scatter is a kernel's own result, and read here for the last time.
 
-        What is written may hold no part of it.
+        The updates must not share memory with it.
         """
         data, *updates = flat([call.args[1]])
         root = self.root(data)
@@ -121,7 +121,7 @@ class _Memory:
         kernel = _kernel(self.module, value)
         used = list(_variables(value))
         for other in used:
-            # what is not a kernel may keep it: then it is never free
+            # anything but a kernel may keep the value: then it is never free
             self.last[self.root(other)] = max(
                 place if kernel is not None else _END, self.last.get(self.root(other), 0)
             )

@@ -25,7 +25,7 @@ class _Collapse(PyExprMutator):
         self.graph = graph
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        """A move whose view is dense becomes a reshape of what it is a view of."""
+        """Replace a move whose view is dense by a reshape of the viewed value."""
         value, shape = binding.value, static_shape(binding.var)
         if isinstance(value, relax.Call) and name_of(value) in _MOVES and shape is not None:
             view = trace(self.graph, binding.var)
@@ -37,7 +37,7 @@ class _Collapse(PyExprMutator):
 
 
 def collapse_views() -> tvm.transform.Pass:
-    """The pass."""
+    """Return the pass."""
 
     @tvm.transform.module_pass(opt_level=0, name="CollapseViews")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:

@@ -1,6 +1,6 @@
 """Compiles the kernels of all placed units, and lets their functions launch them.
 
-Kernels compile in processes of their own, several at once, without a GPU. A kernel that cannot be
+Kernels compile in separate processes, several at once, without a GPU. A kernel that cannot be
 compiled ends the build with its reason: its unit was chosen because it compiles. A unit that a
 library computes has nothing to compile: its function makes the library's call.
 """
@@ -17,7 +17,7 @@ from tvm import tirx
 from tvmscope.compiler.units import emit
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many
-from tvmscope.cuda.cubins.kernel_compiler import CompiledKernel
+from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.library.call import LibraryCall, call_of
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import BuildError
@@ -30,8 +30,8 @@ def compile_units(
     calls: dict[str, LibraryCall],
     portable: str | None = None,
 ) -> tvm.transform.Pass:
-    """The pass; `kernels` receives what it compiled, by the packed function that launches it, and
-    `calls` what a library computes."""
+    """Return the pass; `kernels` receives the compiled kernels, by the packed function that
+    launches each, and `calls` the library calls."""
 
     @tvm.transform.module_pass(opt_level=0, name="CompileUnits")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
@@ -68,7 +68,7 @@ def compile_units(
 def _calling(
     func: tirx.PrimFunc, unit: Unit, config: Config, calls: dict[str, LibraryCall]
 ) -> tirx.PrimFunc:
-    """The function that calls a library."""
+    """Return the function that calls a library."""
     call = call_of(unit, config)
     text = json.dumps(call.to_json(), sort_keys=True)
     name = f"tvmscope.library.{hashlib.sha256(text.encode()).hexdigest()[:24]}"
@@ -78,7 +78,7 @@ def _calling(
 
 
 def packed_name(kernel: CompiledKernel) -> str:
-    """The same code has the same name, in every artifact."""
+    """Return the kernel's name: the same code has the same name, in every artifact."""
     return f"tvmscope.cuda.{hashlib.sha256(kernel.cubin).hexdigest()[:24]}"
 
 

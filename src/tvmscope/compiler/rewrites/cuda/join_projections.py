@@ -2,9 +2,9 @@
 
     q = x @ wq + bq,  k = x @ wk + bk,  v = x @ wv + bv   ->   y = x @ [wq wk wv] + [bq bk bv]
 
-Each result is then a part of every row of y, which attention reads where it lies: a third of the
-launches, and tiles enough for all of a GPU. Results that something else reads would have to be
-copied, and so they are left alone.
+Each result is then a part of every row of y, which attention reads in place: a third of the
+launches, and enough tiles for a whole GPU. Results with other readers would have to be copied, so
+they are not joined.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOVES = ("reshape", "permute_dims", "expand_dims", "squeeze", "astype", "multip
 
 @dataclass(frozen=True, kw_only=True)
 class _Projection:
-    """One product, and the sum with its bias where there is one."""
+    """One product, and the sum with its bias if there is one."""
 
     product: relax.Var
     last: relax.Var
@@ -36,12 +36,12 @@ class _Projection:
 
     @property
     def kind(self) -> tuple[relax.Var, tuple[int, ...], bool]:
-        """What all members of a group share."""
+        """The properties that all members of a group share."""
         return self.input, self.weight.shape, self.bias is None
 
 
 def join_projections() -> tvm.transform.Pass:
-    """The pass."""
+    """Return the pass."""
 
     @tvm.transform.module_pass(opt_level=0, name="JoinProjections")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
@@ -80,7 +80,7 @@ def _projection(graph: Graph, binding: relax.VarBinding) -> _Projection | None:
 def _with_bias(
     graph: Graph, product: relax.Var, width: int
 ) -> tuple[relax.Var, np.ndarray[Any, Any] | None]:
-    """The sum with a constant for each column, where that is all that reads the product."""
+    """Return the sum with a constant per column, if nothing else reads the product."""
     reader = graph.only_reader(product)
     call = graph.call(reader, "add") if reader is not None else None
     if reader is None or call is None:
@@ -92,7 +92,7 @@ def _with_bias(
 
 
 def _feeds_product(graph: Graph, value: relax.Var) -> bool:
-    """Whether, moved and scaled, it is an operand of a product of two computed values."""
+    """Whether the value, moved and scaled, is an operand of a product of two computed values."""
     reader = graph.only_reader(value)
     while reader is not None and graph.call(reader, *_MOVES) is not None:
         value, reader = reader, graph.only_reader(reader)
@@ -109,7 +109,7 @@ class _Joiner(PyExprMutator):
         self.made: dict[int, relax.Var] = {}
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        """The first result of a group computes all of them."""
+        """Compute a whole group of results at its first one."""
         if binding.var in self.inside:
             return
         if binding.var not in self.ends:
@@ -124,7 +124,7 @@ class _Joiner(PyExprMutator):
         replace_binding(self, binding.var, self.builder_.emit(part, binding.var.name))
 
     def _joined(self, group: list[_Projection]) -> relax.Var:
-        """All results side by side: [..., group, width]."""
+        """Return all results of a group side by side: [..., group, width]."""
         first, name = group[0], "_".join(p.last.name for p in group)
         weight = relax.const(np.concatenate([p.weight for p in group], axis=1))
         x = self.visit_expr(first.input)

@@ -1,12 +1,7 @@
 """Keeps a half-precision model's values in half precision between its kernels.
 
-TVM's mixed precision leaves islands of float32 around layer norms and residual sums. Kernels sum
-in float32 all the same; what is stored between them is half as large when it stays narrow.
-
-    add(wide(a), wide(b)) -> wide(add(a, b))        layer_norm(wide(a)) -> wide(layer_norm(a))
-    narrow(wide(a)) -> a
-
-where wide and narrow are casts. Reductions and softmax keep their float32 input.
+TVM's mixed precision leaves islands of float32 around layer norms and residual sums. Kernels still
+sum in float32; the values stored between them take half the memory if they stay narrow.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 
 def narrow(dtype: str) -> tvm.transform.Pass:
-    """The pass for a model in `dtype`."""
+    """Return the pass for a model in `dtype`."""
     handlers: dict[str, Handler] = {"relax.astype": partial(_cast, dtype)}
     handlers |= {f"relax.{name}": partial(_first, dtype) for name in (*MOVES, *UNARY)}
     handlers |= {f"relax.{name}": partial(_binary, dtype) for name in BINARY}
@@ -37,7 +32,7 @@ def narrow(dtype: str) -> tvm.transform.Pass:
 
 
 def _narrow(rewriter: Rewriter, value: relax.Expr, dtype: str) -> relax.Expr | None:
-    """The narrow value that `value` is a cast of."""
+    """Return the narrow value that was cast to `value`."""
     call = bound_call(rewriter, value, "astype")
     if call is None or dtype_of(value) != "float32" or dtype_of(call.args[0]) != dtype:
         return None

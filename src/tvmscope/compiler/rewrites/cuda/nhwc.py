@@ -1,11 +1,8 @@
-"""Runs convolution networks in NHWC from end to end, as tensor cores want them.
+"""Runs convolution networks in NHWC from end to end, which tensor cores need.
 
 A convolution is computed on the permuted input and its result permuted back. Operators that treat
 channels alike (elementwise ones, pooling, concatenation, reductions over pixels) move the
-permutation behind themselves. What meets another convolution cancels; only the graph's edges keep
-a permutation.
-
-    relu(permute(y)) -> permute(relu(y))          conv(permute(y)) -> permute(conv_nhwc(y))
+permutation after themselves. Two permutations that meet cancel; only the graph's edges keep one.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ _RESIZE_ATTRIBUTES = ("roi", "method", "coordinate_transformation_mode", "roundi
 
 
 def nhwc() -> tvm.transform.Pass:
-    """The pass."""
+    """Return the pass."""
     handlers: dict[str, Handler] = {"relax.nn.conv2d": _conv2d}
     handlers |= {f"relax.{name}": _unary for name in UNARY}
     handlers |= {f"relax.{name}": _binary for name in BINARY}
@@ -70,7 +67,7 @@ def nhwc() -> tvm.transform.Pass:
 
 
 def _split(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    """A split into slices, each of which can move a permutation behind itself."""
+    """Rewrite a split as slices, each of which can move a permutation after itself."""
     shape, given = static_shape(call.args[0]), call.attrs.indices_or_sections
     if shape is None:
         return None
@@ -90,7 +87,7 @@ def _split(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 
 def _twin(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
-    """The NHWC tensor that `value` is a permutation of."""
+    """Return the NHWC tensor whose permutation is `value`."""
     call = bound_call(rewriter, value, "permute_dims")
     if call is not None and _axes(call) == TO_NCHW:
         return call.args[0]
@@ -104,7 +101,7 @@ def _axes(call: relax.Call) -> tuple[int, ...]:
 
 
 def _back(rewriter: Rewriter, value: relax.Expr) -> relax.Expr:
-    """`value`, which is NHWC, as the rest of the graph knows it."""
+    """Permute `value`, which is NHWC, to the layout of the rest of the graph."""
     return relax.op.permute_dims(rewriter.builder_.emit(value), TO_NCHW)
 
 
@@ -136,7 +133,7 @@ def _conv2d(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 def _to_nhwc(data: relax.Expr) -> relax.Expr:
     shape = static_shape(data)
     if shape is not None and (shape[1] == 1 or shape[2] == shape[3] == 1):
-        return relax.op.reshape(data, tuple(shape[a] for a in TO_NHWC))  # the same order
+        return relax.op.reshape(data, tuple(shape[a] for a in TO_NHWC))  # the order is the same
     return relax.op.permute_dims(data, TO_NHWC)
 
 
@@ -155,7 +152,7 @@ def _binary(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 
 def _operand(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
-    """An operand for NHWC; None where it would need a permutation of its own."""
+    """Return an operand for NHWC; None if it would need its own permutation."""
     if is_scalar(value):
         return value
     if isinstance(value, GenericConst):
@@ -190,7 +187,7 @@ def _reduction(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         return _back(rewriter, build(image, moved, keepdims=True))
     left = [a for a in TO_NHWC if a not in axes]
     if left != sorted(left):
-        return None  # what is left would come out in another order
+        return None  # the remaining axes would be in another order
     return build(image, moved, keepdims=False)
 
 
@@ -247,7 +244,7 @@ def _numbers(value: relax.Expr) -> list[int] | None:
 
 
 def _reshape(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    """A reshape of single pixels, or of single channels, does not see the permutation."""
+    """Rewrite a reshape of single pixels or single channels: the permutation does not affect it."""
     image = _twin(rewriter, call.args[0])
     shape = static_shape(call.args[0])
     if image is None or shape is None or not (shape[1] == 1 or shape[2] == shape[3] == 1):
@@ -256,7 +253,7 @@ def _reshape(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 
 def _permute(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    """Two permutations are one, or none."""
+    """Merge two permutations into one, or none."""
     inner = bound_call(rewriter, call.args[0], "permute_dims")
     if inner is None:
         return None

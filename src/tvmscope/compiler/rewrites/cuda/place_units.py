@@ -27,7 +27,7 @@ from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.units import Attention, Conv2d, Math, Matmul, Tensor, Unit
 
 Choose = Callable[[Unit], Config | None]
-"""The configuration of a unit; None leaves it to TVM."""
+"""Returns the configuration of a unit; None leaves it to TVM."""
 
 
 def place_units(
@@ -37,8 +37,8 @@ def place_units(
     multiply: Math | None = None,
     fused: bool = True,
 ) -> tvm.transform.Pass:
-    """The pass. `convolve` says how convolutions multiply float32, `multiply` how everything does;
-    `fused` gives a kernel what follows its operator."""
+    """Return the pass. `convolve` says how convolutions multiply float32, `multiply` how everything
+    does; `fused` computes the following operators in the same kernel."""
 
     @tvm.transform.module_pass(opt_level=0, name="PlaceUnits")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
@@ -54,7 +54,7 @@ def place_units(
 
 
 def _multiplied(found: Found, convolve: Math | None, multiply: Math | None) -> Found:
-    """The unit with another way to multiply, where one is asked for."""
+    """Return the unit with another multiplication mode, if one is requested."""
     unit = found.unit
     if multiply is not None and isinstance(unit, Conv2d | Matmul | Attention):
         return replace(found, unit=replace(unit, math=multiply))
@@ -73,7 +73,7 @@ class _Placer(PyExprMutator):
         """Operands that are computed for units, such as a cast mask: several may read one."""
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        """A unit's last value is its kernel's; what lies inside it is not computed."""
+        """Bind a unit's last value to its kernel; values inside the unit are not computed."""
         if binding.var in self.inside:
             return
         if binding.var in self.ends:
@@ -83,7 +83,7 @@ class _Placer(PyExprMutator):
         super().visit_var_binding_(binding)
 
     def _place(self, found: Found, config: Config, var: relax.Var) -> relax.Expr:
-        """The kernel's call, with what brings its result into the form of `var`."""
+        """Return the kernel's call, followed by the operators that give its result `var`'s form."""
         tensors = emit.arguments(found.unit, config)
         wanted = static_shape(var) or ()
         written = found.written or wanted
@@ -111,7 +111,7 @@ class _Placer(PyExprMutator):
     def _as_before(
         self, found: Found, result: relax.Var, wanted: tuple[int, ...], dtype: str, name: str
     ) -> relax.Var:
-        """The kernel's output as the rest of the program knows the value."""
+        """Return the kernel's output in the form that the rest of the program expects."""
         if found.permuted is not None:
             result = self.builder_.emit(relax.op.permute_dims(result, found.permuted), name)
         if static_shape(result) != wanted:
@@ -136,7 +136,7 @@ class _Placer(PyExprMutator):
         return visited
 
     def _shared(self, call: relax.Call) -> relax.Var:
-        """The call's value, which is computed once."""
+        """Return the call's value, which is computed once."""
         for known, var in self.emitted:
             if tvm_ffi.structural_equal(known, call):
                 return var
@@ -145,6 +145,6 @@ class _Placer(PyExprMutator):
 
 
 def _name(found: Found) -> str:
-    """The binding is named after all the source operators that it computes."""
+    """Name the binding after all the source operators that it computes."""
     sources = sorted({i for var in found.replaced for i in labels(var)})
     return f"src{'_'.join(map(str, sources))}s" if sources else found.last.name

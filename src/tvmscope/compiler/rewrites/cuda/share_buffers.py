@@ -1,11 +1,11 @@
 """Lets generated kernels write into, and read from, parts of wider tensors.
 
     concat(conv(x), pool(y))  ->  one buffer; each kernel writes its own channels of it
-    conv(strided_slice(x))    ->  the kernel reads those channels of x where they lie
+    conv(strided_slice(x))    ->  the kernel reads those channels of x in place
 
-A concatenation of what kernels of ours have written then costs nothing, and neither does a slice
-that one of them reads. A concatenation whose operands are the first ones of a longer one shares the
-longer one's buffer (the blocks of a DenseNet).
+A concatenation of our kernels' results then costs nothing, and neither does a slice that one of
+them reads. A concatenation whose operands are the first ones of a longer one shares the longer
+one's buffer (the blocks of a DenseNet).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tvmscope.cuda.units import Conv2d, Pool, Unit, View
 from tvmscope.cuda.units.base import ITEM_BYTES
 
 _LOAD_BYTES = 16
-"""What one load or store takes at best; parts that begin elsewhere would be read in pieces."""
+"""The bytes of the widest load or store; unaligned parts would be read in pieces."""
 _CHANNELS = 3
 _READ = ("input", "residual")
 
@@ -36,7 +36,7 @@ class _Call:
     """A unit's launch in the program."""
 
     bound: relax.Var
-    """What the call is bound to: a tuple where the kernel needs workspace."""
+    """The variable of the call: a tuple if the kernel needs workspace."""
     result: relax.Var
     unit: Unit
     config: Config
@@ -45,7 +45,7 @@ class _Call:
 
 @dataclass(eq=False)
 class _Buffer:
-    """A concatenation's memory: which results lie where."""
+    """A concatenation's memory: the position of each result."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -54,12 +54,12 @@ class _Buffer:
     concats: dict[relax.Var, int] = field(default_factory=dict)
     """Concatenations that begin at the buffer's first channel, and their widths."""
     now: relax.Var | None = None
-    """The value that has everything that was written so far."""
+    """The value that contains everything written so far."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Where a value lies in a wider one."""
+    """The position of a value in a wider one."""
 
     base: relax.Var
     offset: int
@@ -67,7 +67,7 @@ class _Part:
 
 
 def share_buffers() -> tvm.transform.Pass:
-    """The pass."""
+    """Return the pass."""
 
     @tvm.transform.module_pass(opt_level=0, name="ShareBuffers")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
@@ -109,7 +109,7 @@ def _calls(module: tvm.IRModule, graph: Graph) -> Iterator[_Call]:
 
 
 def _buffers(graph: Graph, calls: dict[relax.Var, _Call]) -> list[_Buffer]:
-    """The widest concatenations first: a shorter one may be the beginning of a longer one."""
+    """Find buffers, widest concatenations first: a shorter one may be the start of a longer one."""
     written = {call.result: call for call in calls.values()}
     operands = {b.var: tuple(_fields(graph, b.var)) for b in graph.bindings}
     concats = {var: o for var, o in operands.items() if o and all(f in written for f in o)}
@@ -128,7 +128,7 @@ def _buffers(graph: Graph, calls: dict[relax.Var, _Call]) -> list[_Buffer]:
 
 
 def _fields(graph: Graph, var: relax.Var) -> list[relax.Var]:
-    """The operands of a concatenation of channels; none where there are others or equal ones."""
+    """Return the operands of a concatenation of channels; none if it is another, or two equal."""
     call = graph.call(var, "concat")
     if call is None or len(shape_of(var)) != _CHANNELS + 1 or call.attrs.axis is None:
         return []
@@ -171,7 +171,7 @@ class _Sharer(PyExprMutator):
         self.parts: dict[relax.Var, _Part] = {}
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        """Kernels are called with the parts that they read and write; slices are remembered."""
+        """Call kernels with the parts that they read and write; remember slices."""
         var = binding.var
         call = self.calls.get(var)
         if call is not None and (call.result in self.buffers or self._reads_part(call)):
@@ -189,7 +189,7 @@ class _Sharer(PyExprMutator):
         return any(isinstance(a, relax.Var) and a in self.parts for a in call.args)
 
     def _slice(self, value: relax.Expr) -> _Part | None:
-        """Where a slice of channels lies in its source."""
+        """Return the position of a slice of channels in its source."""
         if not isinstance(value, relax.Call) or operator_name(value) != "relax.strided_slice":
             return None
         data, axes, begin, end, *strides = value.args
@@ -218,7 +218,7 @@ class _Sharer(PyExprMutator):
         replace_binding(self, var, value)
 
     def _cut(self, base: relax.Var, offset: int, width: int, name: str) -> relax.Var:
-        """A part as a tensor of its own, for those that cannot read it where it lies."""
+        """Copy a part to its own tensor, for readers that cannot read it in place."""
         cut = relax.op.strided_slice(base, [_CHANNELS], [offset], [offset + width])
         return self.builder_.emit(cut, name)
 
@@ -257,7 +257,7 @@ class _Sharer(PyExprMutator):
         replace_binding(self, call.result, self._cut(result, offset, width, call.result.name))
 
     def _reading(self, call: _Call) -> tuple[Unit, list[relax.Expr]]:
-        """The unit with its operands as parts of wider ones, and those wider ones."""
+        """Return the unit with its operands as parts of wider ones, and those wider ones."""
         unit, given = call.unit, list[relax.Expr]()
         roles = [t.role for t in emit.arguments(unit, call.config) if t.role not in emit.OUTPUTS]
         for role, value in zip(roles, call.args, strict=True):

@@ -1,5 +1,5 @@
-"""Moves rows behind the operators that treat each row alone, where the moves cancel or are read as
-views.
+"""Moves permutations of rows after the operators that treat each row separately, where they cancel
+or are read as views.
 
     matmul(move(x), w)  ->  move(matmul(x, w))          add(move(x), bias)  ->  move(add(x, bias))
 
@@ -43,7 +43,7 @@ Move = _Permute | _Reshape
 
 
 def sink_moves() -> tvm.transform.Pass:
-    """The pass."""
+    """Return the pass."""
     unary = {f"relax.{name}": _unary for name in _ROWWISE}
     return rewrite_calls("SinkMoves", {"relax.matmul": _matmul, "relax.add": _add, **unary})
 
@@ -68,7 +68,7 @@ def _unary(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 
 def _sunk(rewriter: Rewriter, call: relax.Call, at: int) -> relax.Expr | None:
-    """The call on what was moved, and the moves behind it; None where nothing was moved."""
+    """Return the call on the unmoved value, followed by the moves; None if nothing was moved."""
     base, moves = _moves(rewriter, call.args[at])
     if not any(isinstance(move, _Permute) for move in moves):
         return None
@@ -80,7 +80,7 @@ def _sunk(rewriter: Rewriter, call: relax.Call, at: int) -> relax.Expr | None:
 
 
 def _moves(rewriter: Rewriter, value: relax.Expr) -> tuple[relax.Expr, list[Move]]:
-    """Where the rows came from, and how they were moved since then, in order."""
+    """Return the origin of the rows, and the moves since then, in order."""
     moves: list[Move] = []
     while (found := _move(rewriter, value)) is not None:
         value, steps = found
@@ -89,7 +89,7 @@ def _moves(rewriter: Rewriter, value: relax.Expr) -> tuple[relax.Expr, list[Move
 
 
 def _move(rewriter: Rewriter, value: relax.Expr) -> tuple[relax.Expr, list[Move]] | None:
-    """The last move of rows, and what was moved."""
+    """Return the last move of rows, and the moved value."""
     after = static_shape(value)
     if (call := bound_call(rewriter, value, "permute_dims")) is not None and after:
         axes = _axes(call, len(after))
@@ -106,7 +106,7 @@ def _move(rewriter: Rewriter, value: relax.Expr) -> tuple[relax.Expr, list[Move]
 def _gathered(
     rewriter: Rewriter, value: relax.Expr, before: tuple[int, ...], after: tuple[int, ...]
 ) -> tuple[relax.Expr, list[Move]] | None:
-    """Rows of several axes that one permutation gathers and moves: first gather, then move."""
+    """Rewrite one permutation that gathers rows of several axes: first gather, then move."""
     call = bound_call(rewriter, value, "permute_dims")
     lead = next((n for n in range(1, len(before)) if prod(before[n:]) == after[-1]), None)
     if call is None or lead is None:

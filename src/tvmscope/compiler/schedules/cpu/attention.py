@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def schedule_attention(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
-    """Takes functions with the annotated stages and elementwise blocks behind them."""
+    """Takes functions with the annotated stages and elementwise blocks after them."""
     sch = new_schedule(func)
     main, scores, mixed = (find_op(sch, f"attention{name}") for name in ("", "_scores", "_mixed"))
     if main is None or scores is None or mixed is None:
@@ -60,7 +60,7 @@ def schedule_attention(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
 
 
 def _multiply(sch: s_tir.Schedule, block: Block) -> None:
-    """Rows x one panel in registers."""
+    """Keep rows x one panel in registers."""
     rows, panels, columns, k = sch.get_loops(block)[-4:]
     vectors, lanes = sch.split(columns, factors=[None, CHANNEL_BLOCK])
     sch.reorder(panels, k, rows, vectors, lanes)

@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import SBlockRV
 
 Block: TypeAlias = "SBlockRV"
-"""A schedule's handle of a block."""
+"""A schedule's handle for a block."""
 
 
 def new_schedule(func: tirx.PrimFunc) -> s_tir.Schedule:
-    """A schedule of a function, in which nothing is decided yet."""
+    """Return a schedule of a function, without any primitive applied."""
     from tvm.s_tir import Schedule
 
     return Schedule(func)
 
 
 def default_first(default: int | str, values: Iterable[int | str]) -> tuple[int | str, ...]:
-    """The values without repetition, `default` in front."""
+    """Return the values without repetition, `default` first."""
     return tuple(dict.fromkeys((default, *values)))
 
 
 def all_blocks(sch: s_tir.Schedule) -> list[Block]:
-    """The function's blocks, producers first; a scan or a call into a library has none."""
+    """Return the function's blocks, producers first; a scan or a library call has none."""
     from tvm.s_tir import SBlockRealize
 
     body = sch.mod["main"].body
@@ -39,7 +39,7 @@ def all_blocks(sch: s_tir.Schedule) -> list[Block]:
 
 
 def find_op(sch: s_tir.Schedule, op: str) -> Block | None:
-    """The block that is annotated with `op`."""
+    """Return the block that is annotated with `op`."""
     for block in all_blocks(sch):
         found = sch.get(block).annotations.get(OP)
         if found is not None and str(found) == op:
@@ -56,13 +56,13 @@ def is_op(sch: s_tir.Schedule, op: str) -> bool:
 
 
 def weight_bytes(sch: s_tir.Schedule, main: Block) -> int:
-    """The size of a block's last operand."""
+    """Return the size of a block's last operand."""
     source = sch.get(main).reads[-1].source
     return prod(int(d) for d in source.shape) * int(source.dtype.bits) // 8
 
 
 def find_reduction(sch: s_tir.Schedule) -> tuple[Block, int] | None:
-    """The only reduction, with the number of its reduced axes; None if it reads several buffers."""
+    """Return the only reduction and how many axes it reduces; None if it reads several buffers."""
     from tvm.tirx import IterVar
 
     found = [b for b in all_blocks(sch) if sch.get(b).init is not None]
@@ -77,7 +77,7 @@ def find_reduction(sch: s_tir.Schedule) -> tuple[Block, int] | None:
 
 
 def static_extents(sch: s_tir.Schedule, block: Block) -> list[int] | None:
-    """The lengths of a block's loops, where all are known."""
+    """Return the lengths of a block's loops, if all are known."""
     from tvm.tirx import IntImm
 
     found = [sch.get(loop).extent for loop in sch.get_loops(block)]
@@ -85,7 +85,7 @@ def static_extents(sch: s_tir.Schedule, block: Block) -> list[int] | None:
 
 
 def inline_epilogue(sch: s_tir.Schedule, main: Block) -> Block:
-    """Inline everything behind `main` into one last block; make one where there is none."""
+    """Inline everything after `main` into one last block; make one if there is none."""
     if not sch.get_consumers(main):
         return _copy_out(sch, main)
     behind: list[Block] = []
@@ -106,7 +106,7 @@ def _copy_out(sch: s_tir.Schedule, main: Block) -> Block:
 
 
 def schedule_copies(sch: s_tir.Schedule, before: Block) -> None:
-    """Blocks that prepare the main one's data (padding): parallel rows, vectorised last axis."""
+    """Schedule blocks that prepare the data (padding): parallel rows, vectorised last axis."""
     for block in sch.get_producers(before):
         for producer in sch.get_producers(block):
             sch.compute_inline(producer)
@@ -118,7 +118,7 @@ def schedule_copies(sch: s_tir.Schedule, before: Block) -> None:
 
 
 def keep_in_registers(sch: s_tir.Schedule, main: Block, epilogue: Block) -> None:
-    """Let the finished tile go from `main` to its epilogue without passing through memory."""
+    """Pass the finished tile from `main` to its epilogue in registers, not through memory."""
     sch.set_scope(main, 0, "local")
     sch.unroll(sch.get_loops(epilogue)[-2])
 

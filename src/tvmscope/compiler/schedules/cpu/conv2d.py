@@ -9,7 +9,7 @@ parallel  image x channel block x output row
         ow_i, 16    unrolled columns, vectorised channels
   epilogue    bias, addition, activation on the finished row, still in cache
 
-Where a row has several tiles, and all weights fit the second-level cache or the kernel is 1x1, each
+If a row has several tiles, and all weights fit the second-level cache or the kernel is 1x1, each
 tile is finished before the next begins: its sums go from registers through the epilogue into the
 result.
 """
@@ -50,15 +50,15 @@ _UNROLL = 4
 _ROW, _COLUMN = 2, 3
 """The convolution's iterators over the image."""
 _WEIGHTS_STAY_BYTES = 256 * 1024
-"""Weights up to this size stay in a second-level cache while all rows of the image pass by."""
+"""Weights up to this size stay in a second-level cache while all rows of the image are computed."""
 _SECOND_CACHE_BYTES = 1024 * 1024
-"""What such a cache holds if nothing else is to stay: weights that are read once per row."""
+"""The second-level cache's capacity if nothing else must stay: for weights read once per row."""
 
 
 def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes functions with a blocked convolution and injective blocks around it.
 
-    Parameters, which follow from the shapes unless the block carries them: the tile's `columns`,
+    Parameters, which follow from the shapes unless the block has them: the tile's `columns`,
     whether each tile is `finish`ed at once, the input channels of a `chunk`, how many of them are
     `unroll`ed, the `order` of the tasks (`rows` or `channels` outermost), and whether they
     `prefetch` the weights of the next.
@@ -108,7 +108,7 @@ def schedule_conv2d(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
 
 
 def space(func: tirx.PrimFunc, target: Target) -> Space | None:
-    """Values of the parameters that are legal for a convolution, those of the rule first."""
+    """Return legal values of the parameters for a convolution, the rule's own values first."""
     sch = new_schedule(func)
     conv = find_op(sch, "conv2d")
     if conv is None:
@@ -134,7 +134,7 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
 
 
 def _tile(sch: s_tir.Schedule, conv: Block) -> Tile | None:
-    """What the computation was padded for; None where a plugin's pass said nothing."""
+    """Return the tile that the computation was padded for; None if a plug-in's pass set none."""
     name = sch.get(conv).annotations.get(TILE)
     return None if name is None else named(str(name))
 
@@ -148,7 +148,7 @@ def _finishes_tiles(sch: s_tir.Schedule, conv: Block, epilogue: Block, width: in
 
 
 def _order(sch: s_tir.Schedule, conv: Block, finish: bool) -> str:
-    """Rows outermost where all weights stay in a cache from one row to the next."""
+    """Put rows outermost if all weights stay in a cache from one row to the next."""
     kernel = [int(d) for d in sch.get(conv).reads[-1].source.shape[2:4]]
     most = _SECOND_CACHE_BYTES if finish and kernel != [1, 1] else _WEIGHTS_STAY_BYTES
     return "rows" if weight_bytes(sch, conv) <= most else "channels"

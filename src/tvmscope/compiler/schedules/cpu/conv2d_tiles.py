@@ -2,15 +2,15 @@
 
 parallel  shares: image x channels x rows, or pixels
   pixels    groups of tiles, whose data stay in the second-level cache
-    channels  tiles, whose weights stay in the first-level cache while the group passes by
+    channels  tiles, whose weights stay in the first-level cache while the group is computed
       pixels    tiles of the group
         kh, kw, ic  the reduction; the sums stay in registers
           pixels, blocks, 16  unrolled, vectorised channels
         epilogue    bias, addition, activation on the finished tile, still in registers
 
-Where the weights of a tile overflow the first-level cache, the reduction is done in chunks, and the
-sums of some tiles wait in the cache in between. A core's share is chosen so that all have equally
-much to do and read little of what the others do.
+If the weights of a tile overflow the first-level cache, the reduction is done in chunks, and the
+sums of some tiles wait in the cache in between. The shares are chosen so that all cores have equal
+work and few of them read the same data.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class _Grid:
 
 
 def schedule_tiles(sch: s_tir.Schedule, conv: Block, tile: Tile, target: Target) -> s_tir.Schedule:
-    """Parameters, which follow from the shapes unless the block carries them: the tiles of pixels
-    in a `group`, the input channels of a `chunk`, how many of them are `unroll`ed, and whether the
-    weights of the next tiles are `prefetch`ed."""
+    """Schedule the tiles. Parameters follow from the shapes unless the block has them: the tiles of
+    pixels in a `group`, the input channels of a `chunk`, how many of them are `unroll`ed, and
+    whether the weights of the next tiles are `prefetch`ed."""
     epilogue = inline_epilogue(sch, conv)
     schedule_copies(sch, before=conv)
     if tile.flat:
@@ -108,14 +108,14 @@ def schedule_tiles(sch: s_tir.Schedule, conv: Block, tile: Tile, target: Target)
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """What is decided about the loops."""
+    """The decisions about the loops."""
 
     shares: tuple[int, int, int]
     """Into how many parts channels, rows and columns are divided among the cores."""
     group: tuple[int, int]
-    """Rows and columns of tiles that pass by the weights of a tile."""
+    """Rows and columns of tiles that are computed with the weights of one tile."""
     waiting: tuple[int, int]
-    """Those of them whose sums wait for the next chunk."""
+    """The tiles among them whose sums wait for the next chunk."""
     chunk: int
     unroll: int
     prefetch: bool
@@ -155,7 +155,7 @@ def _plan(sch: s_tir.Schedule, conv: Block, grid: _Grid, tile: Tile, target: Tar
 
 
 def _part(whole: tuple[int, int], most: int) -> tuple[int, int]:
-    """At most so many tiles of some rows: whole rows of them, or a part of one."""
+    """Return at most `most` tiles of some rows: whole rows of tiles, or a part of one row."""
     columns = _largest(whole[1], most)
     return (_largest(whole[0], most // columns) if columns == whole[1] else 1), columns
 
@@ -163,8 +163,8 @@ def _part(whole: tuple[int, int], most: int) -> tuple[int, int]:
 def _group(
     sch: s_tir.Schedule, conv: Block, grid: _Grid, shares: tuple[int, int, int], core: Ports
 ) -> int:
-    """How many tiles pass by before the next weights' turn: all while their data stay in the
-    second-level cache, or the weights would come from outside again; else as many as stay."""
+    """Return how many tiles are computed before the next weights: all if their data stay in the
+    second-level cache (otherwise the weights are read from outside again); else as many as stay."""
     count = grid.pixels // (shares[1] * shares[2])
     data = _data_bytes(sch, conv) // grid.batch // (shares[1] * shares[2])
     weights = weight_bytes(sch, conv) // shares[0]
@@ -175,7 +175,7 @@ def _group(
 
 
 def _chunk(grid: _Grid, tile: Tile, core: Ports) -> int:
-    """Input channels whose weights stay in the first-level cache, with room for the data."""
+    """Return the input channels whose weights stay in the first-level cache, beside the data."""
     step = 4 * tiles.CHANNEL_BLOCK * tile.blocks * grid.taps
     if grid.inputs * (step + 4 * tile.pixels) <= core.l1_bytes * 7 // 8:
         return grid.inputs
@@ -187,13 +187,13 @@ def _chunk(grid: _Grid, tile: Tile, core: Ports) -> int:
 
 
 def _largest(count: int, most: int) -> int:
-    """The largest divisor up to `most`, or 1."""
+    """Return the largest divisor up to `most`, or 1."""
     return max(n for n in _divisors(count) if n <= max(1, most))
 
 
 def _finish(sch: s_tir.Schedule, epilogue: Block, tile: Tile) -> None:
-    """The last loops of the epilogue are a tile, and written out, unless it spreads the result of a
-    small image over a larger one."""
+    """Unroll the epilogue's last loops, which are a tile, unless it spreads the result of a small
+    image over a larger one."""
     *outer, lanes = sch.get_loops(epilogue)[-4 if tile.flat else -5 :]
     left = tile.blocks * tile.pixels
     for loop in outer:
@@ -205,7 +205,7 @@ def _finish(sch: s_tir.Schedule, epilogue: Block, tile: Tile) -> None:
 
 
 def _shares(sch: s_tir.Schedule, conv: Block, grid: _Grid, target: Target) -> tuple[int, int, int]:
-    """Into how many groups of channels, rows and columns the work is divided."""
+    """Return into how many groups of channels, rows and columns the work is divided."""
     read, weights = _data_bytes(sch, conv), weight_bytes(sch, conv)
 
     def cost(groups: tuple[int, int, int]) -> tuple[int, float, int]:
@@ -218,7 +218,7 @@ def _shares(sch: s_tir.Schedule, conv: Block, grid: _Grid, target: Target) -> tu
 
 
 def _divisions(grid: _Grid) -> Iterator[tuple[int, int, int]]:
-    """Equal parts; of the columns only where there is one row."""
+    """Yield equal divisions; columns are divided only if there is one row."""
     for channels in _divisors(grid.channels):
         for rows in _divisors(grid.rows):
             for columns in _divisors(grid.columns) if grid.rows == 1 else [1]:
@@ -248,7 +248,7 @@ def _next_weights(grid: _Grid, plan: _Plan, tile: Tile) -> prefetch.Plan:
 
 
 def space_of_tiles(sch: s_tir.Schedule, conv: Block, tile: Tile, target: Target) -> Space:
-    """Values of the parameters, those of the rule first."""
+    """Return the values of the parameters, the rule's own values first."""
     grid = _grid(sch, conv, tile)
     plan = _plan(sch, conv, grid, tile, target)
     sizes = (c for c in (16, 32, 64, 128, 256, grid.inputs) if grid.inputs % c == 0)

@@ -1,7 +1,7 @@
 """Depthwise convolution on channel blocks: columns in registers, the kernel's taps unrolled.
 
-There is little arithmetic per byte here, so what counts is that a chunk of rows is padded,
-convolved and finished while it is in the cache.
+There is little arithmetic per byte here, so a chunk of rows must be padded, convolved and finished
+while it is in the cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tvm import s_tir, tirx
 
 _CHUNK_BYTES = 128 * 1024
-"""Padded input of a chunk of rows: a part of a second-level cache."""
+"""The padded input of a chunk of rows: a part of a second-level cache."""
 
 
 def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
@@ -68,7 +68,7 @@ def schedule_depthwise(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
 
 
 def space(func: tirx.PrimFunc, target: Target) -> Space | None:
-    """Values of the parameters that divide the image, those of the rule first."""
+    """Return values of the parameters that divide the image, the rule's own values first."""
     sch = new_schedule(func)
     conv = find_op(sch, "depthwise")
     if conv is None:
@@ -85,13 +85,13 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
 
 
 def _width(columns: int, target: Target) -> int:
-    """Columns of a tile: in long rows half of what fits, since the taps want registers too."""
+    """Return the columns of a tile: in long rows half of those that fit; taps need registers."""
     whole = tiles.columns(columns, target)
     return whole // 2 if columns > whole and whole % 2 == 0 else whole
 
 
 def _rows(sch: s_tir.Schedule, conv: Block, padding: list[Block]) -> int:
-    """Rows of a task: as many as the cache holds, a divisor of all of them."""
+    """Return the rows of a task: as many as the cache holds, a divisor of all of them."""
     rows = int(sch.get(sch.get_loops(conv)[2]).extent)
     if not padding:
         return 1

@@ -1,4 +1,4 @@
-"""Kernels that no other rule takes: outer loops in parallel, the innermost loop vectorised."""
+"""Schedules kernels that no other rule takes: outer loops parallel, innermost loop vectorised."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from tvm.s_tir.dlight.analysis import SBlockInfo
 
 _TASKS_PER_CORE = 4
-"""More chunks than cores, so that a late thread does not hold up the others."""
+"""More chunks than cores, so that a late thread does not delay the others."""
 _LONG_ROW = 32
 
 
 def schedule_fallback(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
-    """Inline what is cheap to recompute, then map each remaining block to cores and vectors."""
+    """Inline blocks that are cheap to recompute, then map each other block to cores and vectors."""
     from tvm.s_tir.dlight.analysis import normalize_prim_func
 
     sch = new_schedule(func)
@@ -46,7 +46,7 @@ def _inline(sch: s_tir.Schedule, blocks: list[SBlockInfo]) -> list[SBlockInfo]:
                 sch.compute_inline(block.block_rv)
                 continue
             except ScheduleError:
-                pass  # not inlinable (several writes, an opaque access): scheduled on its own
+                pass  # not inlinable (several writes, an opaque access): scheduled separately
         kept.append(block)
     return kept
 
@@ -65,13 +65,13 @@ def _schedule_block(sch: s_tir.Schedule, block: SBlockInfo, target: Target) -> N
     if reduction:
         sch.reorder(*outer, *reduction, *([vector] if vector is not None else []))
     elif vector is None and _is_short(sch, spatial[-1]):
-        # Rows fill no vectors, all of them together may. LLVM makes vectors of long ones itself.
+        # Rows fill no vectors, but all of them together may. LLVM vectorises long ones itself.
         outer, vector = _take_vector(sch, [sch.fuse(*spatial)], lanes)
     if outer:
         sch.parallel(_parallel_loop(sch, outer, target))
     if vector is not None:
         sch.vectorize(vector)
-    if reduction:  # last: the parts of a decomposed reduction cannot be vectorised any more
+    if reduction:  # last: the parts of a decomposed reduction can no longer be vectorised
         sch.decompose_reduction(block.block_rv, reduction[0])
 
 

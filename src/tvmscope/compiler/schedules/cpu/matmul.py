@@ -91,7 +91,7 @@ def schedule_matmul(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | Non
 
 
 def space(func: tirx.PrimFunc, target: Target) -> Space | None:
-    """Values of the parameters that divide the reduction, those of the rule first."""
+    """Return values of the parameters that divide the reduction, the rule's own values first."""
     sch = new_schedule(func)
     block = find_op(sch, "matmul")
     if block is None:
@@ -116,7 +116,7 @@ def _order(sch: s_tir.Schedule, block: Block, height: int) -> str:
 
 
 def _fetches(sch: s_tir.Schedule, block: Block, order: str, height: int) -> bool:
-    """Whether a panel is used several times before the next one, which is far away."""
+    """Whether a panel is used several times before the next one, which is not in a cache."""
     repeats = int(sch.get(sch.get_loops(block)[-3]).extent) > height
     return order == "panels" and repeats and prefetch.far(sch, block)
 

@@ -2,11 +2,11 @@
 
 parallel  outer axes, until there is work for every core
   rows      the last axis by itself: its vectors do not cross the ends of rows
-or, where another axis is the last one of what is read:
+or, if the input is contiguous along another axis:
   tiles     of that axis x the last one, so that whole cache lines are read as well as written
 
-The fallback makes one long loop of all axes. Where elements are read at other places than they are
-written to, each element of its vectors needs an address of its own.
+The fallback makes one long loop of all axes. If elements are read at other indices than they are
+written to, each element of its vectors needs its own address.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def schedule_movement(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
         for block in inner:
             sch.compute_inline(block)
     except ScheduleError:
-        return None  # a block with loops of its own
+        return None  # a block with its own loops
     extents = static_extents(sch, last)
     if extents is None or len(extents) < 2 or not _moves(sch, last) or _repeats(sch, last):
         return None
@@ -71,7 +71,7 @@ def schedule_movement(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
 def _tile_both(
     sch: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV], read: int, height: int, width: int
 ) -> list[s_tir.schedule.LoopRV]:
-    """Loops over tiles; in each the axis that is read along is unrolled, the last one a vector."""
+    """Tile two loops; in each tile the axis of reading is unrolled, the last one vectorised."""
     *ahead, last = loops
     ahead[read], row = sch.split(ahead[read], factors=[None, height])
     last, vector = sch.split(last, factors=[None, width])
@@ -82,7 +82,7 @@ def _tile_both(
 
 
 def _parallelize(sch: s_tir.Schedule, loops: list[s_tir.schedule.LoopRV], target: Target) -> None:
-    """Fuse loops until there is work for every core, but leave the last one."""
+    """Fuse loops until there is work for every core, but keep the last one."""
     count, tasks = 0, 1
     while count < len(loops) - 1 and tasks < target.cores * _TASKS_PER_CORE:
         tasks *= int(sch.get(loops[count]).extent)
@@ -99,7 +99,7 @@ def _is_injective(sch: s_tir.Schedule, block: Block) -> bool:
 
 
 def _moves(sch: s_tir.Schedule, block: Block) -> bool:
-    """Whether a read's index is computed, or its axes come in another order than the result's."""
+    """Whether a read's index is computed, or its axes are in another order than the result's."""
     from tvm import tirx
 
     node = sch.get(block)
@@ -115,10 +115,10 @@ def _moves(sch: s_tir.Schedule, block: Block) -> bool:
 
 
 def _repeats(sch: s_tir.Schedule, block: Block) -> bool:
-    """Whether something is read again from its beginning, as by `tile`.
+    """Whether a value is read repeatedly from its beginning, as by `tile`.
 
     TVM 0.27 computes such indices wrongly in nested loops: (a % 4) * 5 + b % 5 loses the first
-    remainder. In the fallback's one long loop they come out right.
+    remainder. In the fallback's one long loop they are right.
     """
     for read in sch.get(block).reads:
         places = [str(r.min) for r in read.region]
@@ -134,7 +134,7 @@ def _is_point(dimension: Range) -> bool:
 
 
 def _read_axis(sch: s_tir.Schedule, block: Block) -> int | None:
-    """The axis that something is read along, where it is not the last one."""
+    """Return the axis along which memory is read contiguously, if it is not the last one."""
     from tvm.s_tir.dlight.analysis import collect_vars_used_in_prim_expr
 
     node = sch.get(block)

@@ -1,4 +1,4 @@
-"""Words for the parameters that several CPU rules have."""
+"""Descriptions of the parameters that several CPU rules share."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ KERNEL = MappingProxyType(
         "kernel=winograd2": marked("Winograd's transform on tiles of 2x2 saves multiplications"),
     }
 )
-"""Which kernel a convolution becomes is decided while the graph is lowered."""
+"""The kernel of a convolution is chosen while the graph is lowered."""

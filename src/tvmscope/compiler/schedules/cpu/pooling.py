@@ -1,13 +1,13 @@
 """Pooling: the largest or the sum of a window that slides over rows and columns, in any layout.
 
 parallel  images x channels x chunks of rows
-  pad       what a chunk reads, while it is in the second-level cache
+  pad       the input of a chunk, while it is in the second-level cache
   rows
     columns   a tile in registers; the window's taps unrolled, channels in vectors
-    epilogue  the division of a mean, and what is fused behind it
+    epilogue  the division of a mean, and the operators fused after it
 
-Where columns are innermost (NCHW) they stay a simple loop around the unrolled taps, of which LLVM
-makes better vectors than a vectorised axis would: the taps of neighbours lie a stride apart.
+If columns are innermost (NCHW), they stay a simple loop around the unrolled taps, which LLVM
+vectorises better than a vectorised axis would: the taps of neighbours lie a stride apart.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from tvm import s_tir, tirx
 
 _CHUNK_BYTES = 128 * 1024
-"""Padded input of a chunk of rows: a part of a second-level cache."""
+"""The padded input of a chunk of rows: a part of a second-level cache."""
 _TASKS_PER_CORE = 4
 _MOST_UNROLLED = 128
-"""Taps times columns of a tile; more code than that leaves the instruction cache."""
+"""Taps times columns of a tile; more code than this does not fit the instruction cache."""
 
 
 def schedule_pooling(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
@@ -50,10 +50,10 @@ def schedule_pooling(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | No
         return None
     last = inline_epilogue(sch, pool) if sch.get_consumers(pool) else None
     if last is not None and static_extents(sch, last) != extents[:-2]:
-        return None  # something behind it changes the shape
+        return None  # a later block changes the shape
     padding = _inline_before(sch, pool)
     if last is None and padding is None and at + 2 < len(extents) - 2:
-        return None  # nothing to keep near: the fallback's plain loops are as fast
+        return None  # nothing to keep in a cache: the fallback's plain loops are as fast
     *spatial, tap_y, tap_x = sch.get_loops(pool)
     ahead, row, column, behind = spatial[:at], spatial[at], spatial[at + 1], spatial[at + 2 :]
     row_o, row_i = sch.split(row, factors=[None, _rows(sch, padding, at, extents, target)])
@@ -80,7 +80,7 @@ def schedule_pooling(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | No
 
 
 def _row_axis(sch: s_tir.Schedule, pool: Block) -> int | None:
-    """The first of the two neighbouring axes that a window slides over."""
+    """Return the first of the two neighbouring axes that a window slides over."""
     from tvm.s_tir.dlight.analysis import collect_vars_used_in_prim_expr
 
     node = sch.get(pool)
@@ -98,7 +98,7 @@ def _row_axis(sch: s_tir.Schedule, pool: Block) -> int | None:
 
 
 def _inline_before(sch: s_tir.Schedule, pool: Block) -> Block | None:
-    """Leave one block in front of the pooling, which pads or computes what it reads."""
+    """Leave one block before the pooling, which pads or computes its input."""
     producers = sch.get_producers(pool)
     if not producers:
         return None
@@ -108,7 +108,7 @@ def _inline_before(sch: s_tir.Schedule, pool: Block) -> Block | None:
 
 
 def _width(columns: int, taps: list[int], target: Target) -> int:
-    """Columns of a tile: as many as fit the registers, a divisor of the row."""
+    """Return the columns of a tile: as many as fit the registers, a divisor of the row."""
     most = min(tiles.most_columns(target), max(1, _MOST_UNROLLED // prod(taps)))
     return next(w for w in range(most, 0, -1) if columns % w == 0)
 
@@ -116,7 +116,7 @@ def _width(columns: int, taps: list[int], target: Target) -> int:
 def _rows(
     sch: s_tir.Schedule, padding: Block | None, at: int, extents: list[int], target: Target
 ) -> int:
-    """Rows of a task, a divisor of all: what the cache holds padded, or an even share."""
+    """Return the rows of a task, a divisor of all: those that fit a cache, or an even share."""
     rows = extents[at]
     if padding is None:
         most = max(1, prod(extents[: at + 1]) // (target.cores * _TASKS_PER_CORE))

@@ -1,8 +1,8 @@
-"""Marks the loops in which a kernel asks for its next block of weights.
+"""Marks the loops in which a kernel prefetches its next block of weights.
 
-A model's weights come from main memory, and a core that waits for a block computes nothing. While
-a kernel passes over its image with one block, it asks for the next, a part in each row. A rule
-marks the loop, and `schedules.requests` puts the requests into the finished function.
+A model's weights come from main memory, and a core that waits for a block computes nothing. While a
+kernel computes its image with one block, it prefetches the next, a part in each row. A rule marks
+the loop, and `schedules.requests` inserts the prefetches into the finished function.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from tvm.s_tir.schedule import LoopRV
 
 MARK = "tvmscope.prefetch"
-"""The annotation of a loop that holds a plan."""
+"""The annotation of a loop; its value is a plan."""
 _FAR_BYTES = 256 * 1024
-"""Weights up to this size are still in a cache from the run before."""
+"""Weights up to this size are still in a cache from the previous run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What each step of the marked loop asks for: a part of what it reads, blocks further on."""
+    """The prefetches of each step of the marked loop: a part of its weights, some blocks ahead."""
 
     block_axis: int
     """The axis of the weights along which the next block lies."""
     blocks: int = 1
-    """How many blocks a step reads; the next ones are as many further on."""
+    """How many blocks a step reads; the prefetched ones are this many blocks ahead."""
     carry: bool = False
-    """Whether behind that axis' end comes the first block of the next step of the axis before."""
+    """Whether after the axis's end comes the first block of the next step of the previous axis."""
     rows: int
-    """Rows of the weights' last axis that a step reads of a block, one behind the other."""
+    """Consecutive rows of the weights' last axis that a step reads from a block."""
     repeat: int
-    """The block's iterator that repeats this with the same weights,"""
+    """The block's iterator that repeats the step with the same weights."""
     step: int
-    """by how much it grows each time, and"""
+    """The increment of that iterator."""
     repeats: int
-    """how often: each time asks for another part."""
+    """The number of repetitions; each one prefetches another part."""
     once: int | None = None
-    """Another iterator that repeats it, which asks at its beginning only."""
+    """Another iterator that repeats the step; it prefetches only in its first iteration."""
 
 
 def far(sch: s_tir.Schedule, main: Block) -> bool:
@@ -51,5 +51,5 @@ def far(sch: s_tir.Schedule, main: Block) -> bool:
 
 
 def mark(sch: s_tir.Schedule, loop: LoopRV, plan: Plan) -> None:
-    """Remember that weights are to be fetched in each step of `loop`."""
+    """Mark `loop`: weights are to be prefetched in each step."""
     sch.annotate(loop, MARK, json.dumps(asdict(plan)))

@@ -3,9 +3,9 @@
 parallel  rows
   lanes     sixteen partial results, each over every sixteenth element
   across    one result of the sixteen
-  epilogue  the division of a mean, and what is fused behind it
+  epilogue  the division of a mean, and the operators fused after it
 
-Reductions over leading axes have neighbouring results in neighbouring lanes by themselves: the
+In reductions over leading axes, neighbouring results are in neighbouring lanes anyway: the
 fallback vectorises them.
 """
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _LANES = 16
 _SHORTEST = 256
-"""In shorter rows the sum across lanes takes longer than the fallback's vectors of whole rows."""
+"""In shorter rows the sum across lanes takes longer than the fallback's vectorisation over rows."""
 
 
 def schedule_reduction(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
@@ -46,7 +46,7 @@ def schedule_reduction(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
     last = inline_epilogue(sch, main) if sch.get_consumers(main) else None
     rows = extents[:-axes]
     if last is not None and (not rows or static_extents(sch, last) != rows):
-        return None  # rfactor fails on a whole tensor that is not the result, or the shape changes
+        return None  # rfactor fails on a whole tensor that is not the result, or on another shape
     while ahead := sch.get_producers(main):
         sch.compute_inline(ahead[0])
     element = sch.get_loops(main)[-axes:]
@@ -61,7 +61,7 @@ def schedule_reduction(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
         if last is not None:
             sch.reverse_compute_at(last, row)
         sch.parallel(row)
-        *_, lane, k = sch.get_loops(partial)  # made anew, the factored axis first
+        *_, lane, k = sch.get_loops(partial)  # new loops, the factored axis first
         sch.reorder(k, lane)
     sch.set_scope(partial, 0, "local")
     sch.vectorize(lane)
@@ -72,7 +72,7 @@ def schedule_reduction(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | 
 
 
 def _reduces_rows(sch: s_tir.Schedule, main: Block, axes: int) -> bool:
-    """Whether the reduced axes are the last ones of what is read, long, and fill vectors."""
+    """Whether the reduced axes are the last ones of the input, long, and fill vectors."""
     node = sch.get(main)
     reduced = [v.var for v in node.iter_vars][-axes:]
     region, shape = node.reads[0].region, node.reads[0].source.shape

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def schedule_rows(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
-    """Takes functions with an annotated row operator and elementwise blocks behind it."""
+    """Takes functions with an annotated row operator and elementwise blocks after it."""
     sch = new_schedule(func)
     main = find_op(sch, "rows")
     if main is None:
@@ -38,7 +38,7 @@ def schedule_rows(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     if sch.get_consumers(main):
         last = inline_epilogue(sch, main)
         if _extents(sch, last) != _extents(sch, main):
-            return None  # something behind it changes the shape: rows are no longer rows
+            return None  # a later block changes the shape: rows are no longer rows
         sch.compute_inline(main)
     stages = inline_cheap(sch, keep=[last])
     row = sch.fuse(*sch.get_loops(last)[:-1])
@@ -56,9 +56,9 @@ def _extents(sch: s_tir.Schedule, block: Block) -> list[int]:
 
 
 def inline_cheap(sch: s_tir.Schedule, keep: Iterable[Block]) -> list[Block]:
-    """Inline all stages that are neither reductions nor marked; the others are returned in order.
+    """Inline all stages that are neither reductions nor marked; return the others in order.
 
-    Those in `keep` stay as they are and are not returned.
+    Those in `keep` are unchanged and not returned.
     """
     named = {sch.get(block).name_hint for block in keep}
     stages = []
@@ -74,7 +74,7 @@ def inline_cheap(sch: s_tir.Schedule, keep: Iterable[Block]) -> list[Block]:
 
 
 def vectorize_stage(sch: s_tir.Schedule, block: Block) -> None:
-    """What the mark of a stage asks for, inside of its task."""
+    """Vectorise a stage inside its task, as its mark says."""
     stage = str(sch.get(block).annotations.get(STAGE))
     loops = sch.get_loops(block)
     if stage == "lanes":
@@ -90,7 +90,7 @@ def vectorize_stage(sch: s_tir.Schedule, block: Block) -> None:
 
 
 def vectorize_elements(sch: s_tir.Schedule, block: Block) -> None:
-    """The elements of a row in vectors; a rest that fills none stays scalar."""
+    """Vectorise the elements of a row; a remainder that fills no vector stays scalar."""
     loop = sch.get_loops(block)[-1]
     length = int(sch.get(loop).extent)
     whole = length // LANES * LANES

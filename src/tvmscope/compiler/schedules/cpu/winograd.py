@@ -1,9 +1,9 @@
 """Winograd convolution: transform strips of tiles, multiply like a matmul, transform back.
 
-Where the transformed data would leave the second-level cache, a task does all three for a few
+If the transformed data would not fit the second-level cache, a task does all three for a few
 strips of tiles. Otherwise each stage runs in parallel over its own outer loops, which balances
-better and reads the weights once; or, where that is asked for, each core does all three for its
-share of the tiles, and nothing passes between the cores.
+better and reads the weights once; or, if requested, each core does all three for its share of the
+tiles, and no data pass between the cores.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 Loop: TypeAlias = "LoopRV"
 _CHUNK = 32
 _WHOLE_DEPTH = 128
-"""Up to so many channels a tile stays in registers until it is finished."""
+"""Up to this many channels, a tile stays in registers until it is finished."""
 _UNROLL = 4
 _FEW = 7
-"""Sums at a time that keep the multipliers busy."""
+"""Concurrent sums that keep the multipliers busy."""
 _TILE = 2
 """The product's iterator over tiles."""
 _MOST_WEIGHT_BYTES = 6 << 20
@@ -49,7 +49,7 @@ _MOST_WEIGHT_BYTES = 6 << 20
 _LEAST_BALANCE = 0.9
 _MOST_STRIPS = 4
 _WAY_ELEMENTS, _LINE_ELEMENTS = 1024, 16
-"""Of a first-level cache's way, and of one of its lines."""
+"""The elements of a first-level cache's way, and of one of its lines."""
 
 
 def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
@@ -68,7 +68,7 @@ def schedule_winograd(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | N
     params = params_of(sch, product)
     share = _shape(sch, spectrum)[3] // target.cores if "share" in params else 0
     strips, possible = int_of(params, "strips"), _possible_strips(sch, stages, target)
-    if strips is None or strips not in (0, *possible):  # as where it was found on more cores
+    if strips is None or strips not in (0, *possible):  # for example if it was found on more cores
         strips = _own_strips(sch, stages, target)
     task = _transform_output(sch, output, inline_epilogue(sch, output), strips, share)
     _multiply(sch, product, params, target, task, near=strips > 0)
@@ -83,7 +83,7 @@ def _stages(sch: s_tir.Schedule) -> list[Block] | None:
 
 
 def _own_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> int:
-    """How many strips a task takes where nothing else is asked for; 0: no task does."""
+    """Return how many strips a task takes by default; 0 if each stage is parallel by itself."""
     spectrum, product, _ = stages
     between = sum(4 * prod(_shape(sch, block)) for block in (spectrum, product))
     if between <= NEAR_BYTES * target.cores or weight_bytes(sch, product) > _MOST_WEIGHT_BYTES:
@@ -92,13 +92,13 @@ def _own_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> int
 
 
 def _possible_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> list[int]:
-    """The numbers of strips that fill the registers and keep all cores busy, smallest first."""
+    """Return the numbers of strips that fill the registers and keep all cores busy, ascending."""
     spectrum, product, output = stages
     (half,) = sch.get_producers(spectrum)
     there, across = _shape(sch, half)[1], _across(sch, half)
     other_way = {"columns", "share"} & params_of(sch, product).keys()
     if other_way or _shape(sch, spectrum)[3] != _shape(sch, output)[1]:
-        return []  # tiles fill the registers in another way
+        return []  # tiles fill the registers differently
     (untile,) = sch.get_consumers(output)
     down = there // _shape(sch, untile)[0]
     most = most_columns(target)
@@ -117,7 +117,7 @@ def _shape(sch: s_tir.Schedule, block: Block) -> list[int]:
 
 
 def _across(sch: s_tir.Schedule, half: Block) -> int:
-    """Tiles in a strip, by the columns that they are made of."""
+    """Return the tiles in a strip, computed from its columns."""
     alpha, width = _shape(sch, half)[2:4]
     return (width - 2) // (alpha - 2)
 
@@ -125,9 +125,9 @@ def _across(sch: s_tir.Schedule, half: Block) -> int:
 def _transform_input(
     sch: s_tir.Schedule, spectrum: Block, task: Loop | None, *, alone: bool
 ) -> None:
-    """Strip by strip: columns are transformed once for the tiles that share them.
+    """Transform strip by strip: columns are transformed once for the tiles that share them.
 
-    Tiles `alone` have their own: the shares of the cores begin and end inside strips.
+    Tiles `alone` have their own columns: the shares of the cores begin and end inside strips.
     """
     if task is not None:
         sch.compute_at(spectrum, task, preserve_unit_loops=True)
@@ -142,7 +142,7 @@ def _transform_input(
     sch.reorder(columns, rows)
     sch.compute_at(column, columns)
     sch.set_scope(column, 0, "local")
-    # A tile's values go to as many places; these must not all be in one set of the cache.
+    # A tile's values go to as many addresses; these must not all be in one set of the cache.
     sch.storage_align(spectrum, 0, 1, _WAY_ELEMENTS, _LINE_ELEMENTS)
     if task is None:
         sch.parallel(strip)
@@ -160,7 +160,7 @@ def _multiply(
     *,
     near: bool,
 ) -> None:
-    """Like a matmul; `near` weights are in the cache from the task before."""
+    """Multiply like a matmul; `near` weights are in the cache from the previous task."""
     depth = int(sch.get(sch.get_loops(product)[-1]).extent)
     chunk = int_of(params, "chunk") or _chunk(depth)
     chunk = chunk if depth % chunk == 0 else depth
@@ -214,15 +214,15 @@ def _next_weights(
 
 
 def _chunk(depth: int) -> int:
-    """How many channels are summed before the next tiles' turn; the weights stay that long."""
+    """Return how many channels are summed before the next tiles; the weights stay that long."""
     return depth if depth <= _WHOLE_DEPTH or depth % _CHUNK else _CHUNK
 
 
 def _columns(sch: s_tir.Schedule, tiles: Loop, target: Target, *, few: bool) -> int:
-    """How many tiles are kept in registers; `few` do where the weights are near anyway.
+    """Return how many tiles are kept in registers; `few` suffice if the weights are near anyway.
 
-    One does where no better number divides the tiles: the compiler computes more tiles then
-    (`convolutions`), but a product that is not padded is still better multiplied here.
+    Return 1 if no better number divides the tiles: the compiler then computes more tiles
+    (`convolutions`), but even a product without padding is multiplied better here.
     """
     from tvmscope.compiler.kernels.winograd import ranked_product_columns
 
@@ -232,7 +232,7 @@ def _columns(sch: s_tir.Schedule, tiles: Loop, target: Target, *, few: bool) -> 
 
 
 def space(func: tirx.PrimFunc, target: Target) -> Space | None:
-    """What the parameters may be, the rule's own values first."""
+    """Return the values that the parameters may have, the rule's own values first."""
     sch = new_schedule(func)
     stages = _stages(sch)
     if stages is None:
@@ -255,7 +255,7 @@ def space(func: tirx.PrimFunc, target: Target) -> Space | None:
 def _transform_output(
     sch: s_tir.Schedule, output: Block, epilogue: Block, strips: int, share: int
 ) -> Loop | None:
-    """Tile by tile; returns the loop over tasks where these do the other stages too."""
+    """Transform tile by tile; return the loop over tasks if these include the other stages."""
     (half,) = sch.get_producers(output)
     tile = int(sch.get(sch.get_loops(output)[2]).extent)
     batch, channel, row, column, lanes = sch.get_loops(epilogue)

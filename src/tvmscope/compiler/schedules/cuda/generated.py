@@ -1,5 +1,5 @@
-"""Kernels of ours, generated with Triton: the pass place-units makes them, and tuning chooses their
-configuration. No loop nest is left to schedule, so that this rule takes none."""
+"""The rule of kernels generated with Triton: the pass place-units makes them, and tuning chooses
+their configuration. They have no loop nest to schedule, so this rule takes no function."""
 
 from __future__ import annotations
 

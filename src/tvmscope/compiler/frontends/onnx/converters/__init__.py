@@ -1,7 +1,8 @@
 """Converters of our own for ONNX operators that TVM's importer translates wrongly or refuses.
 
-One file per family of operators; each has a `CONVERTERS` table by operator name. A converter gives
-the result, None to leave the node to TVM's converter, or raises `Unsupported`.
+One file per family of operators; each has a `CONVERTERS` table by operator name (`node` and
+`resize` serve them). A converter returns the result, returns None to leave the node to TVM's
+converter, or raises `Unsupported`.
 """
 
 from __future__ import annotations

@@ -12,11 +12,12 @@ from tvm.relax import op
 from tvmscope.compiler.frontends.onnx.converters.node import (
     Converter,
     Node,
-    Unsupported,
     const,
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.frontends.preflight import Unsupported
+from tvmscope.messages import msg
 
 
 def _is_float(dtype: str) -> bool:
@@ -24,7 +25,7 @@ def _is_float(dtype: str) -> bool:
 
 
 def _pow(node: Node) -> relax.Expr | None:
-    """The result has the base's type, whatever the exponent's is."""
+    """Convert Pow; the result has the base's type, whatever the exponent's type is."""
     base, exponent = node.input(0), node.input(1)
     kinds = dtype_of(base), dtype_of(exponent)
     if kinds[0] == kinds[1] and _is_float(kinds[0]):
@@ -47,9 +48,9 @@ def _is_inf(node: Node) -> relax.Expr | None:
 
 
 def _clip(node: Node) -> relax.Expr | None:
-    """Between constant bounds it is one operator, which layouts and fusion know.
+    """Convert Clip; with constant bounds it is one operator, which layouts and fusion handle.
 
-    A bound that is not a number is none.
+    A bound of NaN is no bound.
     """
     data = node.input(0)
     if node.opset < 11:
@@ -64,7 +65,7 @@ def _clip(node: Node) -> relax.Expr | None:
         return None
     low, high = (float(b) for b in bounds)
     if np.isfinite(low) and np.isfinite(high):
-        return node.emit(op.clip(data, low, high))
+        return node.emit(op.clip(data, min(low, high), high))  # ONNX: the upper bound wins
     for join, bound in ((op.maximum, low), (op.minimum, high)):
         if not np.isnan(bound):
             data = node.emit(join(data, const(bound, dtype_of(data))))
@@ -72,7 +73,7 @@ def _clip(node: Node) -> relax.Expr | None:
 
 
 def _hyperbolic(node: Node, join: Callable[..., relax.Expr]) -> relax.Expr:
-    """LLVM has no such intrinsic, and no library is linked: exponentials make it."""
+    """Compute it with exponentials: LLVM has no such intrinsic, and no library is linked."""
     data = node.input(0)
     there = node.emit(op.exp(data))
     back = node.emit(op.exp(node.emit(op.negative(data))))
@@ -84,7 +85,7 @@ def _cosh(node: Node) -> relax.Expr:
 
 
 def _sinh(node: Node) -> relax.Expr:
-    """Near zero the difference of exponentials is lost: there a series takes over."""
+    """Convert Sinh; near zero a series replaces the difference of exponentials, which cancels."""
     data = node.input(0)
     dtype = dtype_of(data)
     wide = _hyperbolic(node, op.subtract)
@@ -99,10 +100,10 @@ def _sinh(node: Node) -> relax.Expr:
 
 
 def _bit_cast(node: Node) -> relax.Expr:
-    """The same bits as another type of the same width."""
+    """Reinterpret the bits as another type of the same width."""
     data, wanted = node.input(0), str(tensor_dtype_to_np_dtype(node.get("to", 1)))
     if np.dtype(wanted).itemsize != np.dtype(dtype_of(data)).itemsize:
-        raise Unsupported("types of different widths")
+        raise Unsupported(msg("types of different widths"))
 
     def bits(x: te.Tensor) -> te.Tensor:
         return te.compute(x.shape, lambda *i: tirx.reinterpret(wanted, x(*i)), name="bit_cast")
@@ -111,13 +112,13 @@ def _bit_cast(node: Node) -> relax.Expr:
 
 
 def _cumulative(name: str) -> Converter:
-    """CumSum and CumProd, also backwards and without the element itself."""
+    """Return a converter for CumSum or CumProd, also reversed and exclusive."""
 
     def convert(node: Node) -> relax.Expr:
         data = node.input(0)
         axis = node.constant(1)
         if axis is None:
-            raise Unsupported("no axis")
+            raise Unsupported(msg("no axis"))
         number = int(axis.item()) % len(shape_of(data))
         scan = op.cumsum if name == "CumSum" else op.cumprod
         held = node.emit(op.flip(data, number)) if node.get("reverse", 0) else data
@@ -138,17 +139,17 @@ def _eye_like(node: Node) -> relax.Expr:
 
 
 def _dropout(node: Node) -> relax.Expr:
-    """Nothing is dropped but in training, which is not compiled."""
+    """Convert Dropout to its input: elements are dropped only in training (not compiled)."""
     data, ratio, training = node.input(0), node.constant(1), node.constant(2)
     drops = 0.5 if ratio is None else float(ratio.item())
     if training is not None and bool(training.item()) and drops > 0:
-        raise Unsupported("dropout in training mode")
+        raise Unsupported(msg("dropout in training mode"))
     kind = "bool" if node.opset >= 10 else dtype_of(data)
     return relax.Tuple([data, const(np.ones(shape_of(data)), kind)][: max(node.results, 1)])
 
 
 def _sum_of(join: Callable[..., relax.Expr]) -> Converter:
-    """Operators of any number of inputs, in the inputs' own type."""
+    """Return a converter for an operator of any number of inputs, in the inputs' own type."""
 
     def convert(node: Node) -> relax.Expr:
         total = node.input(0)

@@ -11,17 +11,18 @@ from tvm.relax import op
 from tvmscope.compiler.frontends.onnx.converters.node import (
     Converter,
     Node,
-    Unsupported,
     const,
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.frontends.preflight import Unsupported
+from tvmscope.messages import msg
 
 _AFTER_SOFTMAX = 3
 
 
 def _attention(node: Node) -> relax.Expr:
-    """Attention with masks, caches and grouped heads; scores of fully masked rows are zero."""
+    """Convert Attention with masks, caches and grouped heads; fully masked rows are zero."""
     query, key, value = (_by_head(node, i) for i in range(3))
     rank, narrow = len(shape_of(node.input(0))), dtype_of(query)
     dtype = "float32" if narrow in ("float16", "bfloat16") else narrow
@@ -51,25 +52,25 @@ def _attention(node: Node) -> relax.Expr:
 
 
 def _as(node: Node, value: relax.Expr, dtype: str) -> relax.Expr:
-    """Sums of half precision are formed in float32."""
+    """Cast the value if needed: sums of half precision are formed in float32."""
     return value if dtype_of(value) == dtype else node.emit(op.astype(value, dtype))
 
 
 def _by_head(node: Node, index: int) -> relax.Expr:
-    """Batch x heads x length x size."""
+    """Return an input as batch x heads x length x size."""
     tensor = node.input(index)
     shape = shape_of(tensor)
     if len(shape) == 4:
         return tensor
     heads = node.get("q_num_heads" if index == 0 else "kv_num_heads", None)
     if heads is None or len(shape) != 3:
-        raise Unsupported("an attention that does not say how many heads it has")
+        raise Unsupported(msg("an attention that does not say how many heads it has"))
     split = op.reshape(tensor, (shape[0], shape[1], heads, shape[2] // heads))
     return node.emit(op.permute_dims(node.emit(split), [0, 2, 1, 3]))
 
 
 def _scores(node: Node, raw: relax.Expr, past: int) -> list[relax.Expr]:
-    """Raw products, after the cap, after the mask, after the softmax."""
+    """Return the scores: raw, after the cap, after the mask, after the softmax."""
     cap, dtype = float(node.get("softcap", 0.0)), dtype_of(raw)
     bias = _bias(node, raw, past)
 
@@ -103,7 +104,7 @@ def _softmax(node: Node, scores: relax.Expr, bias: relax.Expr | None) -> relax.E
 
 
 def _bias(node: Node, raw: relax.Expr, past: int) -> relax.Expr | None:
-    """What is added to the scores: the mask, the causal frontier, windows, padded keys."""
+    """Return the addend of the scores: the mask, the causal limit, windows, padded keys."""
     batch, _, queries, keys = shape_of(raw)
     dtype = dtype_of(raw)
     parts: list[relax.Expr] = []
@@ -140,7 +141,7 @@ def _allowed(node: Node, condition: relax.Expr, dtype: str) -> relax.Expr:
 
 
 def _mask(node: Node, mask: relax.Expr, dtype: str, keys: int) -> relax.Expr:
-    """As an addend, with the keys that it leaves out masked."""
+    """Return the mask as an addend, with the keys that it does not cover masked."""
     mask = _allowed(node, mask, dtype) if dtype_of(mask) == "bool" else _as(node, mask, dtype)
     missing = keys - shape_of(mask)[-1]
     if missing <= 0:
@@ -150,7 +151,7 @@ def _mask(node: Node, mask: relax.Expr, dtype: str, keys: int) -> relax.Expr:
 
 
 def _rotary_embedding(node: Node) -> relax.Expr:
-    """Turns pairs of features by the angle of their position."""
+    """Rotate pairs of features by the angle of their position."""
     data, cos, sin, ids = node.input(0), node.input(1), node.input(2), node.given(3)
     shape = shape_of(data)
     heads, split = int(node.get("num_heads", 0)), len(shape) == 3

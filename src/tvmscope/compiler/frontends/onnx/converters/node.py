@@ -10,18 +10,16 @@ import numpy as np
 from tvm import relax
 from tvm.ir.expr import GenericConst
 
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.compiler.graph.rewrite import static_shape
+from tvmscope.messages import msg
 
 Array = np.ndarray[Any, Any]
 
 
-class Unsupported(Exception):
-    """This form of an operator has no kernel here; the text says which form."""
-
-
 @dataclass(frozen=True)
 class Node:
-    """What a converter is given."""
+    """The arguments of a converter."""
 
     builder: relax.BlockBuilder
     inputs: Sequence[relax.Expr | None]
@@ -35,62 +33,62 @@ class Node:
         return self.builder.emit(value)
 
     def given(self, index: int) -> relax.Expr | None:
-        """An input; None where it is left out."""
+        """Return an input; None if it is omitted."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def input(self, index: int) -> relax.Expr:
-        """An input that the standard requires."""
+        """Return an input that the standard requires."""
         value = self.given(index)
         if value is None:
-            raise Unsupported(f"input {index} is missing")
+            raise Unsupported(msg("input {index} is missing", index=index))
         return value
 
     def array(self, index: int) -> Array | None:
-        """The value of a constant input; None where it is left out or computed at run time."""
+        """Return the value of a constant input; None if it is omitted or computed at run time."""
         return array_of(self.given(index))
 
     def constant(self, index: int) -> Array | None:
-        """An input that must be constant; None where it is left out."""
+        """Return an input that must be constant; None if it is omitted."""
         value = self.given(index)
         if value is None:
             return None
         found = array_of(value)
         if found is None:
-            raise Unsupported(f"input {index} is known at run time only")
+            raise Unsupported(msg("input {index} is known at run time only", index=index))
         return found
 
     def text(self, name: str, default: str) -> str:
-        """An attribute that is a text."""
+        """Return a string attribute."""
         value = self.attributes.get(name, default)
         return value.decode() if isinstance(value, bytes) else str(value)
 
     def get(self, name: str, default: Any) -> Any:
-        """An attribute."""
+        """Return an attribute."""
         return self.attributes.get(name, default)
 
 
 Converter = Callable[[Node], relax.Expr | None]
-"""Gives the node's result (a tuple for several), or None to leave it to TVM's converter."""
+"""Returns the node's result (a tuple for several), or None to leave it to TVM's converter."""
 
 
 def array_of(value: relax.Expr | None) -> Array | None:
-    """A constant's value; None for everything else."""
+    """Return a constant's value; None for any other expression."""
     return value.value.numpy() if isinstance(value, GenericConst) else None
 
 
 def shape_of(value: relax.Expr) -> tuple[int, ...]:
-    """A tensor's sizes, which must be known."""
+    """Return a tensor's sizes, which must be known."""
     shape = static_shape(value)
     if shape is None:
-        raise Unsupported("a shape is known at run time only")
+        raise Unsupported(msg("a shape is known at run time only"))
     return tuple(int(d) for d in shape)
 
 
 def dtype_of(value: relax.Expr) -> str:
-    """A tensor's element type."""
+    """Return a tensor's element type."""
     return str(value.ty.dtype)
 
 
 def const(value: Any, dtype: str) -> relax.Expr:
-    """A constant of exactly this type: by itself TVM narrows int64 and float64."""
+    """Return a constant of exactly this type; by default TVM narrows int64 and float64."""
     return relax.const(np.asarray(value, np.dtype(dtype)), dtype)

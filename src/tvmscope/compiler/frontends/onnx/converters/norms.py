@@ -18,7 +18,7 @@ from tvmscope.compiler.frontends.onnx.converters.node import (
 
 
 def _moments(node: Node, data: relax.Expr, axes: Sequence[int]) -> tuple[relax.Expr, ...]:
-    """The differences from the mean, the mean and the variance; axes keep their place."""
+    """Return the differences from the mean, the mean and the variance; reduced axes are kept."""
     mean = node.emit(op.mean(data, list(axes), keepdims=True))
     around = node.emit(op.subtract(data, mean))
     squares = node.emit(op.multiply(around, around))
@@ -31,7 +31,7 @@ def _inverse_root(node: Node, variance: relax.Expr) -> relax.Expr:
 
 
 def _layer_norm(node: Node) -> relax.Expr:
-    """Over all axes from `axis` on; the mean and the scale are further outputs."""
+    """Normalise over all axes from `axis` on; the mean and the scale are further outputs."""
     data, scale, bias = node.input(0), node.input(1), node.given(2)
     shape = shape_of(data)
     first = int(node.get("axis", -1)) % len(shape)
@@ -55,7 +55,7 @@ def _layer_norm(node: Node) -> relax.Expr:
 def _by_rows(
     node: Node, data: relax.Expr, scale: relax.Expr, bias: relax.Expr, first: int
 ) -> relax.Expr:
-    """As a matrix whose rows are normalised: what the row kernels take."""
+    """Normalise the rows of a matrix, which the row kernels support."""
     shape = shape_of(data)
     length = int(np.prod(shape[first:]))
     rows = node.emit(op.reshape(data, (max(int(np.prod(shape[:first])), 1), length)))
@@ -79,7 +79,7 @@ def _rms_norm(node: Node) -> relax.Expr:
 
 
 def _batch_norm(node: Node) -> relax.Expr | None:
-    """In training mode: by the batch's own statistics, with running ones as further outputs."""
+    """Convert training mode: use the batch's statistics; the running ones are further outputs."""
     if not node.get("training_mode", 0):
         return None
     data = node.input(0)
@@ -102,7 +102,7 @@ def _batch_norm(node: Node) -> relax.Expr | None:
 
 
 def _grouped(node: Node, groups: int) -> relax.Expr:
-    """Rows of all that one group of channels holds; scale and bias by channel."""
+    """Normalise rows, one per group of channels; scale and bias are per channel."""
     data, scale, bias = node.input(0), node.input(1), node.input(2)
     shape = shape_of(data)
     length = int(np.prod(shape[1:])) // groups
@@ -134,7 +134,7 @@ def _instance_norm(node: Node) -> relax.Expr | None:
 
 
 def _lp_norm(node: Node) -> relax.Expr:
-    """Divides by the 1- or 2-norm along an axis; a vector of zeros stays as it is."""
+    """Divide by the 1- or 2-norm along an axis; a vector of zeros is unchanged."""
     data, axis = node.input(0), int(node.get("axis", -1))
     dtype = dtype_of(data)
     if int(node.get("p", 2)) == 1:

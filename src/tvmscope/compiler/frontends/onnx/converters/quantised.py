@@ -1,4 +1,4 @@
-"""Integer products and convolutions: zero points off, sums in int32, then one scale."""
+"""Integer products and convolutions: subtract zero points, sum in int32, then scale once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvmscope.compiler.frontends.onnx.converters.node import (
 def _centred(
     node: Node, data: relax.Expr, zero: relax.Expr | None, shape: tuple[int, ...] | None = None
 ) -> relax.Expr:
-    """As int32 without the zero point, which has the given shape unless it is one number."""
+    """Subtract the zero point in int32; it is reshaped to `shape` unless it is a scalar."""
     wide = node.emit(op.astype(data, "int32"))
     if zero is None:
         return wide
@@ -36,7 +36,7 @@ def _placed(node: Node, value: relax.Expr, shape: tuple[int, ...] | None) -> rel
 def _requantised(
     node: Node, total: relax.Expr, scale: relax.Expr, zero: relax.Expr | None, kind: str
 ) -> relax.Expr:
-    """round(total * scale) + zero point, cut off at the ends of the type's range."""
+    """Return round(total * scale) + zero point, clamped to the type's range."""
     limits = np.iinfo(kind)
     scaled = node.emit(op.multiply(node.emit(op.astype(total, "float32")), scale))
     rounded = node.emit(op.round(scaled))
@@ -81,7 +81,7 @@ def _mat_mul_integer(node: Node) -> relax.Expr:
 
 
 def _convolution(node: Node, data: relax.Expr, weight: relax.Expr) -> relax.Expr:
-    """By TVM's converter, which takes padding and strides apart."""
+    """Convert with TVM's converter, which handles padding and strides."""
     convert = onnx_frontend._get_convert_map()["Conv"].get_converter(node.opset)
     inputs = onnx_frontend.onnx_input([data, weight])
     return node.emit(convert(node.builder, inputs, dict(node.attributes), [{}, {}]))

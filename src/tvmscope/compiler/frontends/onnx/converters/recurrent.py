@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM: products with the inputs at once, then a kernel with the loop over steps."""
+"""RNN, GRU and LSTM: one product for all inputs, then a kernel with the loop over steps."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from tvm.relax import op
 from tvmscope.compiler.frontends.onnx.converters.node import (
     Converter,
     Node,
-    Unsupported,
     const,
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.compiler.kernels.recurrence import GATES, Activation, Layer, recurrence
+from tvmscope.messages import msg
 
 Expr = tirx.Expr
 
@@ -60,11 +61,11 @@ def _activations(node: Node, kind: str, direction: int) -> tuple[Activation, ...
     ]
     alphas, betas = list(node.get("activation_alpha", ())), list(node.get("activation_beta", ()))
     made = []
-    for name in names[: (direction + 1) * count]:  # parameters are listed for those that have some
+    for name in names[: (direction + 1) * count]:  # parameters are listed only where needed
         alpha = alphas.pop(0) if alphas and name in (*_ALPHAS, "affine", "scaledtanh") else None
         beta = betas.pop(0) if betas and name in (*_BETAS, "affine", "scaledtanh") else None
         if name not in _ACTIVATIONS:
-            raise Unsupported(f"activation {name}")
+            raise Unsupported(msg("activation {name}", name=name))
         made.append(
             _ACTIVATIONS[name](
                 _ALPHAS.get(name, 1.0) if alpha is None else alpha,
@@ -78,7 +79,7 @@ def _layer(kind: str) -> Converter:
     def convert(node: Node) -> relax.Expr:
         data = node.input(0)
         if dtype_of(data) != "float32":
-            raise Unsupported(f"{kind} in {dtype_of(data)}")
+            raise Unsupported(msg("{operator} in {dtype}", operator=kind, dtype=dtype_of(data)))
         by_batch = bool(node.get("layout", 0))
         if by_batch:
             data = node.emit(op.permute_dims(data, [1, 0, 2]))
@@ -106,7 +107,7 @@ def _layer(kind: str) -> Converter:
 def _direction(
     node: Node, kind: str, data: relax.Expr, number: int, backwards: bool, by_batch: bool
 ) -> list[relax.Expr]:
-    """All states, the last one and the last cell, without the axis of directions."""
+    """Return all states, the last one and the last cell, without the axis of directions."""
     steps, batch, width = shape_of(data)
     weight, inner = (_of(node, node.input(i), number) for i in (1, 2))
     hidden, gates = shape_of(inner)[1], GATES[kind]
@@ -151,7 +152,7 @@ def _direction(
 
 
 def _of(node: Node, value: relax.Expr, number: int) -> relax.Expr:
-    """One direction's part."""
+    """Return one direction's slice."""
     part = node.emit(op.strided_slice(value, [0], [number], [number + 1]))
     return node.emit(op.squeeze(part, [0]))
 
@@ -159,7 +160,7 @@ def _of(node: Node, value: relax.Expr, number: int) -> relax.Expr:
 def _biases(
     node: Node, bias: relax.Expr | None, number: int, width: int, linear: bool
 ) -> tuple[relax.Expr, relax.Expr] | None:
-    """What is added to all inputs, and what a GRU adds inside of its reset."""
+    """Return the bias added to all inputs, and the one that a GRU adds inside its reset."""
     if bias is None:
         return None
     both = _of(node, bias, number)
@@ -188,7 +189,7 @@ def _start(
 
 
 def _turned(node: Node, data: relax.Expr, lengths: relax.Expr) -> relax.Expr:
-    """Steps backwards, each row's own number of them."""
+    """Reverse the steps of each row, up to its own length."""
     shape = shape_of(data)
     place = const(np.arange(shape[0])[:, None], "int64")
     count = node.emit(op.expand_dims(node.emit(op.astype(lengths, "int64")), 0))

@@ -12,16 +12,17 @@ from tvmscope.compiler.frontends.onnx.converters.node import (
     Array,
     Converter,
     Node,
-    Unsupported,
     const,
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.frontends.preflight import Unsupported
 from tvmscope.compiler.graph.rewrite import static_shape
+from tvmscope.messages import msg
 
 
 def _shape(node: Node) -> relax.Expr | None:
-    """A constant; what a mask selects has a size that only TVM's converter can express."""
+    """Convert Shape to a constant; only TVM's converter can express a mask selection's size."""
     shape = static_shape(node.input(0))
     if shape is None:
         return None
@@ -34,7 +35,7 @@ def _size(node: Node) -> relax.Expr:
 
 
 def _slice(node: Node) -> relax.Expr:
-    """Forward steps as a strided slice, backward ones by constant indices."""
+    """Convert Slice: forward steps to a strided slice, backward ones to constant indices."""
     data = node.input(0)
     shape = shape_of(data)
     starts, ends, axes, steps = _bounds(node, len(shape))
@@ -63,15 +64,18 @@ def _bounds(node: Node, rank: int) -> tuple[Sequence[int], ...]:
         arrays = [node.constant(index) for index in range(1, 5)]
         starts, ends, axes, steps = (None if a is None else a.tolist() for a in arrays)
     if starts is None or ends is None:
-        raise Unsupported("a slice without bounds")
+        raise Unsupported(msg("a slice without bounds"))
     axes = range(len(starts)) if axes is None else axes
     return starts, ends, axes, [1] * len(starts) if steps is None else steps
 
 
 def _split(node: Node) -> relax.Expr | None:
-    """Into parts of given sizes, empty ones among them; equal parts are TVM's."""
+    """Split into parts of given sizes if one is empty; TVM converts all other splits."""
     data = node.input(0)
     sizes = node.constant(1) if node.opset >= 13 else node.get("split", None)
+    known = node.array(0)
+    if known is not None and known.ndim == 1:
+        return _split_sizes(known, sizes, node.results)
     if sizes is None or 0 not in list(sizes):
         return None
     axis = int(node.get("axis", 0)) % len(shape_of(data))
@@ -87,8 +91,26 @@ def _split(node: Node) -> relax.Expr | None:
     return relax.Tuple(parts)
 
 
+def _split_sizes(known: Array, sizes: Sequence[int] | Array | None, count: int) -> relax.Expr:
+    """A constant vector, mostly the sizes of a tensor: its parts are constants too."""
+    if sizes is None:
+        most = -(-known.size // count)
+        ends = [min(most * n, known.size) for n in range(1, count)]
+    else:
+        ends = np.cumsum([int(size) for size in sizes])[:-1].tolist()
+    return relax.Tuple([const(part, str(known.dtype)) for part in np.split(known, ends)])
+
+
+def _unsqueeze(node: Node) -> relax.Expr | None:
+    """Axes may also be one number instead of a list."""
+    axes = node.array(1) if node.opset >= 13 else None
+    if axes is None or axes.ndim > 0:
+        return None
+    return op.expand_dims(node.input(0), int(axes))
+
+
 def _reverse_sequence(node: Node) -> relax.Expr:
-    """Turns the first elements of each row round, as many as its length says."""
+    """Reverse the first elements of each row, as many as its length says."""
     data, lengths = node.input(0), node.input(1)
     shape = shape_of(data)
     batch, time = int(node.get("batch_axis", 1)), int(node.get("time_axis", 0))
@@ -105,10 +127,10 @@ def _reverse_sequence(node: Node) -> relax.Expr:
 
 
 def _col_to_im(node: Node) -> relax.Expr:
-    """Adds blocks up to an image: a scatter with constant places."""
+    """Add blocks up to an image: a scatter with constant indices."""
     data, image, block = node.input(0), node.constant(1), node.constant(2)
     if image is None or block is None:
-        raise Unsupported("no image or block shape")
+        raise Unsupported(msg("no image or block shape"))
     rank = len(image)
     pads = list(node.get("pads", [0] * 2 * rank))
     strides, dilations = (list(node.get(n, [1] * rank)) for n in ("strides", "dilations"))
@@ -128,7 +150,7 @@ def _col_to_im(node: Node) -> relax.Expr:
 def _block_places(
     padded: list[int], block: list[int], strides: list[int], dilations: list[int]
 ) -> Array:
-    """For each element of a block and each block: the place in the flat padded image."""
+    """Return for each element of a block and each block the index in the flat padded image."""
     place = np.zeros((1, 1), np.int64)
     for size, count, step, apart in zip(padded, block, strides, dilations, strict=True):
         blocks = (size - apart * (count - 1) - 1) // step + 1
@@ -145,4 +167,5 @@ CONVERTERS: dict[str, Converter] = {
     "Size": _size,
     "Slice": _slice,
     "Split": _split,
+    "Unsqueeze": _unsqueeze,
 }

@@ -1,4 +1,4 @@
-"""Resize, suppression of boxes and the largest elements."""
+"""Resize, non-maximum suppression and TopK."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from tvm import relax
 
 from tvmscope.compiler.frontends.onnx.converters.node import Array, Converter, Node, array_of
-from tvmscope.compiler.frontends.onnx.resize import Axis, resize
+from tvmscope.compiler.frontends.onnx.converters.resize import Axis, resize
 from tvmscope.compiler.graph.rewrite import static_shape
 
 _SORTED = ("float32", "float64", "int32", "int64")
-"""What TVM's sort takes."""
+"""The types that TVM's sort takes."""
 
 
 def _resize(node: Node) -> relax.Expr | None:
-    """Resize from opset 10 on; sizes that are known at run time only are TVM's."""
+    """Convert Resize from opset 10 on; sizes that are known at run time only are left to TVM."""
     attrs, opset = node.attributes, node.opset
     names = ("data", "scales") if opset < 11 else ("data", "roi", "scales", "sizes")
     given = dict(zip(names, node.inputs, strict=False))
@@ -57,7 +57,7 @@ def _resize(node: Node) -> relax.Expr | None:
 
 
 def _upsample(node: Node) -> relax.Expr | None:
-    """Resize before opset 10, by whole scales and rounding down."""
+    """Convert Upsample, the Resize before opset 10: asymmetric coordinates, rounded down."""
     scales = node.constant(1) if node.opset >= 9 else np.array(node.get("scales", ()))
     if scales is None:
         return None
@@ -69,7 +69,7 @@ def _upsample(node: Node) -> relax.Expr | None:
 def _sizes(
     shape: tuple[int, ...], axes: list[int], arrays: dict[str, Array | None], policy: str
 ) -> tuple[list[float], list[int]]:
-    """The scale and the output size of each axis."""
+    """Return the scale and the output size of each axis."""
     sizes = arrays["sizes"]
     if sizes is None or not sizes.size:
         scales = arrays["scales"]
@@ -83,7 +83,7 @@ def _sizes(
 
 
 def _nms(node: Node) -> relax.Expr | None:
-    """NonMaxSuppression with ONNX's defaults and its strict comparison with the threshold."""
+    """Convert NonMaxSuppression with ONNX's defaults and its strict comparison of thresholds."""
     builder = node.builder
     boxes, scores, *rest = node.inputs
     arrays = [array_of(value) for value in rest]
@@ -97,7 +97,7 @@ def _nms(node: Node) -> relax.Expr | None:
     )
     if most <= 0:
         return relax.const(np.zeros((0, 3), np.int64), "int64")
-    if score < 0:  # TVM takes boxes that do not score above zero for suppressed ones
+    if score < 0:  # TVM treats boxes with a score of zero or less as suppressed
         scores, score = _ranked(builder, scores, score), 0.5
     if node.get("center_point_box", 0):
         boxes = builder.emit(_corners(builder, boxes))
@@ -120,7 +120,7 @@ def _nms(node: Node) -> relax.Expr | None:
 def _ranked(builder: relax.BlockBuilder, scores: relax.Expr, least: float) -> relax.Expr:
     """Replace each score by its rank, from the number of boxes down to 1; 0 if not above `least`.
 
-    Suppression only asks which box scores higher.
+    Suppression only needs to know which box scores higher.
     """
     emit, op = builder.emit, relax.op
     order = emit(op.argsort(scores, -1, descending=True, dtype="int32"))
@@ -131,14 +131,14 @@ def _ranked(builder: relax.BlockBuilder, scores: relax.Expr, least: float) -> re
 
 
 def _corners(builder: relax.BlockBuilder, boxes: relax.Expr) -> relax.Expr:
-    """Centre x, centre y, width, height -> y1, x1, y2, x2, by a product with a constant matrix."""
+    """Convert centre x, y, width, height to y1, x1, y2, x2: a product with a constant matrix."""
     matrix = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, -0.5, 0, 0.5], [-0.5, 0, 0.5, 0]])
     dtype = str(boxes.ty.dtype)
     return relax.op.matmul(boxes, relax.const(matrix.astype(dtype), dtype))
 
 
 def _top_k(node: Node) -> relax.Expr | None:
-    """TopK; where no order is asked for, the sorted one is as good as any."""
+    """Convert TopK; if no order is requested, the result is sorted, too."""
     builder, inputs = node.builder, node.inputs
     count = array_of(inputs[1]) if len(inputs) > 1 else np.array(node.get("k", 1))
     if count is None or inputs[0] is None or str(inputs[0].ty.dtype) in ("float16", "bfloat16"):
@@ -149,7 +149,7 @@ def _top_k(node: Node) -> relax.Expr | None:
     if dtype in _SORTED:
         return top_k(data, ret_type="both")
     key = builder.emit(relax.op.astype(data, "int64"))
-    if dtype == "uint64":  # the upper half became negative: turned round, the order is right again
+    if dtype == "uint64":  # the upper half became negative: flipped, the order is right again
         lowest = relax.const(np.iinfo(np.int64).min, "int64")
         key = builder.emit(relax.op.bitwise_xor(key, lowest))
     chosen = builder.emit(top_k(key, ret_type="indices"))

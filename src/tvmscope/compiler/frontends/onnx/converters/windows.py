@@ -1,4 +1,4 @@
-"""Pooling with places, transposed convolutions of a given size, reductions of odd tensors."""
+"""Pooling with indices, transposed convolutions of a given size, reductions of odd tensors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from tvmscope.compiler.frontends.onnx.converters.node import (
     Converter,
     Node,
-    Unsupported,
     const,
     dtype_of,
     shape_of,
 )
+from tvmscope.compiler.frontends.preflight import Unsupported
+from tvmscope.messages import msg
 
 
 def _max_pool(node: Node) -> relax.Expr | None:
-    """With the places of the maxima: one slice for each element of the window."""
+    """Convert MaxPool with the indices of the maxima: one slice for each element of the window."""
     if node.results < 2:
         return None
     data = node.input(0)
@@ -77,7 +78,7 @@ def _max_pool(node: Node) -> relax.Expr | None:
 def _pads(
     node: Node, sizes: tuple[int, ...], window: list[int], strides: list[int], apart: list[int]
 ) -> list[int]:
-    """As the attribute says, or as `auto_pad` works them out."""
+    """Return the pads that the attribute gives, or that `auto_pad` determines."""
     rank, how = len(window), node.text("auto_pad", "NOTSET")
     if how == "VALID":
         return [0] * 2 * rank
@@ -93,7 +94,7 @@ def _pads(
 
 
 def _strides(sizes: tuple[int, ...], by_column: bool) -> list[int]:
-    """How far apart neighbours of each axis lie in a flat image."""
+    """Return the distance of neighbours along each axis in a flat image."""
     order = range(len(sizes)) if by_column else range(len(sizes))[::-1]
     found, step = [0] * len(sizes), 1
     for d in order:
@@ -103,7 +104,7 @@ def _strides(sizes: tuple[int, ...], by_column: bool) -> list[int]:
 
 
 def _conv_transpose(node: Node) -> relax.Expr | None:
-    """An asked-for size becomes the padding that gives it; the rest is TVM's."""
+    """Convert a requested output size to the padding that gives it; the rest is TVM's."""
     wanted = node.get("output_shape", None)
     if wanted is None:
         return None
@@ -116,7 +117,7 @@ def _conv_transpose(node: Node) -> relax.Expr | None:
     for d in range(rank):
         whole = strides[d] * (sizes[d] - 1) + extra[d] + (window[d] - 1) * apart[d] + 1
         total = whole - int(wanted[len(wanted) - rank + d])
-        if total < 0:  # the missing rows are added behind, as with output padding
+        if total < 0:  # the missing rows are added at the end, as with output padding
             extra[d] -= total
             total = 0
         half = total // 2
@@ -134,7 +135,7 @@ def _conv_transpose(node: Node) -> relax.Expr | None:
 
 
 def _extreme(reduce: Callable[..., relax.Expr], sign: int) -> Converter:
-    """Of truth values, and of nothing at all."""
+    """Return a converter for a maximum or minimum of booleans, or of an empty tensor."""
 
     def convert(node: Node) -> relax.Expr | None:
         data = node.input(0)
@@ -151,7 +152,7 @@ def _extreme(reduce: Callable[..., relax.Expr], sign: int) -> Converter:
             return op.astype(node.emit(reduce(numbers, axes, keepdims=keep)), "bool")
         left = [1 if n in axes else d for n, d in enumerate(shape) if keep or n not in axes]
         if 0 in left:
-            raise Unsupported("an empty result")
+            raise Unsupported(msg("an empty result"))
         if dtype.startswith("float"):
             least: float = -sign * np.inf
         else:

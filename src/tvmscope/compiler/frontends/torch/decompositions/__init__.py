@@ -1,6 +1,6 @@
-"""Operators of PyTorch written with others that are imported: one file per family.
+"""Rewrites operators of PyTorch with others that are imported: one file per family.
 
-A decomposition gives the result, or NotImplemented to keep the operator as it is.
+A decomposition returns the result, or NotImplemented to keep the operator.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _KEPT = (
     _aten.max_pool1d.default, _aten.max_pool2d.default, _aten.max_pool3d.default,
     _aten.multilabel_margin_loss_forward.default,
 )  # fmt: skip
-"""Operators that stay whole: PyTorch would unroll steps and compute places of maxima, and its
+"""Operators that stay whole: PyTorch would unroll steps and compute indices of maxima, and its
 decomposition of the last one gives another result than its kernel."""
 
 
 def table(converted: Container[str]) -> dict[Any, Callable[..., Any]]:
-    """What to decompose, given the names of operators that have a converter.
+    """Return the decompositions, given the names of operators that have a converter.
 
     PyTorch's own decompositions are used for all others that have one.
     """
@@ -58,12 +58,12 @@ def table(converted: Container[str]) -> dict[Any, Callable[..., Any]]:
 
 
 def _is_reference(decompose: Callable[..., Any]) -> bool:
-    """PyTorch's references consist of its primitives, which have no converter."""
+    """Whether it is a PyTorch reference: these consist of primitives, which have no converter."""
     return decompose.__module__.startswith("torch._refs")
 
 
 _WRONG = frozenset(("grid_sampler_2d",))
-"""Operators whose converter in TVM gives something else."""
+"""Operators whose converter in TVM gives a wrong result."""
 _REFERENCES = frozenset(("tril_indices", "triu_indices"))
 _UNUSED = frozenset(("bernoulli", "native_dropout", "rand_like", "randn_like", "uniform"))
-"""Their decompositions draw other numbers."""
+"""Their decompositions draw other random numbers."""

@@ -12,7 +12,7 @@ aten = torch.ops.aten
 
 
 def spread(data: Tensor, strides: Sequence[int]) -> Tensor:
-    """`stride - 1` zeros between neighbours along each of the last axes."""
+    """Insert `stride - 1` zeros between neighbours along each of the last axes."""
     lead, sizes = data.shape[: -len(strides)], data.shape[-len(strides) :]
     apart = data.reshape(*lead, *(part for size in sizes for part in (size, 1)))
     pads = [part for stride in reversed(strides) for part in (0, stride - 1, 0, 0)]
@@ -34,9 +34,9 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    """Three axes and transposed: weights turned around, on data with gaps.
+    """Convert a transposed convolution of three axes to one with flipped weights on data with gaps.
 
-    A bias of another type than float32 is added apart: TVM's convolution gives float32.
+    A bias of another type than float32 is added separately: TVM's convolution gives float32.
     """
     axes = weight.ndim - 2
     if bias is not None and data.dtype != torch.float32:

@@ -12,7 +12,7 @@ aten = torch.ops.aten
 
 
 def elu(data: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
-    """With all of its scales, which SELU and CELU have."""
+    """Compute ELU with all of its scales, which SELU and CELU use."""
     below = torch.expm1(data * input_scale) * (alpha * scale)
     return torch.where(data > 0, data * scale, below)
 
@@ -25,14 +25,14 @@ def rrelu(
     training: bool = False,
     generator: Any = None,
 ) -> Any:
-    """Outside of training the slope is the mean."""
+    """Compute RReLU outside of training, where the slope is the mean."""
     if training:
         return NotImplemented
     return torch.where(data >= 0, data, data * ((lower + upper) / 2)), noise
 
 
 def _compared(operator: Any) -> Callable[..., Any]:
-    """As `_promoted`; truth values as integers, as TVM would compare them as floats."""
+    """Like `_promoted`; booleans become integers, because TVM would compare them as floats."""
     promoted = _promoted(operator)
 
     def decompose(data: Tensor, other: Any) -> Any:
@@ -45,7 +45,7 @@ def _compared(operator: Any) -> Callable[..., Any]:
 
 
 def _of_truth(operator: Any) -> Callable[..., Any]:
-    """What is not 0 is true."""
+    """Convert the input to booleans: every value but 0 is true."""
 
     def decompose(data: Tensor, *args: Any, **kwargs: Any) -> Any:
         if data.dtype == torch.bool:
@@ -56,7 +56,7 @@ def _of_truth(operator: Any) -> Callable[..., Any]:
 
 
 def divide(data: Tensor, other: Any, *, rounding_mode: str | None) -> Any:
-    """Both of one type: a number in the graph would be int32 or float32."""
+    """Divide in one type: a number in the graph would be int32 or float32."""
     kind = torch.result_type(data, other)
     if rounding_mode is None:
         return torch.true_divide(data, other)
@@ -68,12 +68,12 @@ def divide(data: Tensor, other: Any, *, rounding_mode: str | None) -> Any:
 
 
 def floor_divide(data: Tensor, other: Any) -> Any:
-    """By the general division."""
+    """Divide with the general division."""
     return aten.div.Tensor_mode(data, other, rounding_mode="floor")
 
 
 def _promoted(operator: Any, *, to_float: bool = False) -> Callable[..., Any]:
-    """Both tensors of the type that PyTorch computes in."""
+    """Convert both tensors to the type that PyTorch computes in."""
 
     def decompose(first: Any, second: Any, **kwargs: Any) -> Any:
         kind = torch.result_type(first, second)
@@ -89,7 +89,7 @@ def _promoted(operator: Any, *, to_float: bool = False) -> Callable[..., Any]:
 
 
 def clamp(data: Tensor, low: Any = None, high: Any = None) -> Any:
-    """Integers with one bound: TVM would take infinity for the other."""
+    """Clamp integers with one bound: TVM would use infinity for the other."""
     if data.is_floating_point() or (low is not None and high is not None):
         return NotImplemented
     if low is not None:
@@ -98,7 +98,7 @@ def clamp(data: Tensor, low: Any = None, high: Any = None) -> Any:
 
 
 def where(condition: Tensor, first: Tensor, second: Tensor) -> Any:
-    """Both branches of the type of the result."""
+    """Convert both branches to the type of the result."""
     kind = torch.result_type(first, second)
     if first.dtype == second.dtype and condition.dtype == torch.bool:
         return NotImplemented
@@ -106,7 +106,7 @@ def where(condition: Tensor, first: Tensor, second: Tensor) -> Any:
 
 
 def rsub(data: Tensor, other: Any, alpha: float = 1) -> Any:
-    """With its factor, which TVM's importer leaves out."""
+    """Subtract with the factor `alpha`, which TVM's importer ignores."""
     kind = torch.result_type(data, other)
     if not isinstance(other, Tensor):
         other = torch.full((), other, dtype=kind, device=data.device)
@@ -114,19 +114,19 @@ def rsub(data: Tensor, other: Any, alpha: float = 1) -> Any:
 
 
 def signbit(data: Tensor) -> Tensor:
-    """Also of a zero."""
+    """Return the sign bit, also of a zero."""
     if not data.is_floating_point():
         return data < 0
     return (data < 0) | ((data == 0) & (1.0 / data < 0))
 
 
 def copysign(data: Tensor, other: Tensor) -> Tensor:
-    """The size of one, the sign of the other."""
+    """Combine the magnitude of one with the sign of the other."""
     return torch.where(torch.signbit(other), -data.abs(), data.abs())
 
 
 def hypot(first: Tensor, second: Tensor) -> Tensor:
-    """Scaled by the larger one, so that squares do not overflow."""
+    """Scale by the larger one, so that squares do not overflow."""
     a, b = first.abs(), second.abs()
     most, least = torch.maximum(a, b), torch.minimum(a, b)
     share = least / torch.where(most == 0, torch.ones_like(most), most)
@@ -134,7 +134,7 @@ def hypot(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _without_nan(operator: Any) -> Callable[..., Any]:
-    """Of a number and NaN, the number."""
+    """Return the number if one operand is a number and the other NaN."""
 
     def decompose(first: Tensor, second: Tensor) -> Tensor:
         chosen: Tensor = operator(first, second)
@@ -145,7 +145,7 @@ def _without_nan(operator: Any) -> Callable[..., Any]:
 
 
 def _in_single(operator: Any) -> Callable[..., Any]:
-    """TVM's kernels of norms do not know bfloat16."""
+    """Compute in float32: TVM's kernels of norms do not support bfloat16."""
 
     def decompose(data: Tensor, *args: Any) -> Any:
         if data.dtype != torch.bfloat16:

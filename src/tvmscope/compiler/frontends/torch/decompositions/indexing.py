@@ -1,4 +1,4 @@
-"""Elements by index tensors: one flat index, and one gather or scatter."""
+"""Indexing by tensors: one flat index, and one gather or scatter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEUTRAL = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "amax": -float("inf"), "amin":
 
 
 def _flat(indices: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
-    """Where index tensors point to in the flattened axes; negative ones count from the end."""
+    """Return flat indices over the flattened axes; negative indices count from the end."""
     total: Tensor | None = None
     for index, size in zip(torch.broadcast_tensors(*indices), sizes, strict=True):
         place = torch.where(index < 0, index + size, index)
@@ -24,7 +24,7 @@ def _flat(indices: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
 
 
 def index(data: Tensor, indices: Sequence[Tensor | None]) -> Any:
-    """`data[i, :, j]`: the indexed axes first, flattened; then one selection."""
+    """Rewrite `data[i, :, j]`: move the indexed axes first, flatten them, and select once."""
     given = [(axis, i) for axis, i in enumerate(indices) if i is not None]
     if not given or any(i.dtype in (torch.bool, torch.uint8) for _, i in given):
         return NotImplemented
@@ -33,7 +33,7 @@ def index(data: Tensor, indices: Sequence[Tensor | None]) -> Any:
     sizes = [data.shape[axis] for axis in axes]
     rest = [axis for axis in range(data.ndim) if axis not in axes]
     places = _flat(chosen, sizes)
-    if axes == list(range(axes[0], axes[0] + len(axes))):  # side by side: the result stays there
+    if axes == list(range(axes[0], axes[0] + len(axes))):  # adjacent axes: the result stays there
         before, behind = data.shape[: axes[0]], data.shape[axes[-1] + 1 :]
         joined = data.reshape(*before, prod(sizes), *behind)
         taken = joined.index_select(axes[0], places.reshape(-1))
@@ -44,7 +44,7 @@ def index(data: Tensor, indices: Sequence[Tensor | None]) -> Any:
 
 
 def select(data: Tensor, dim: int, number: int) -> Any:
-    """A negative number counts from the end, which TVM does not know."""
+    """Make a negative index positive: TVM does not support it."""
     if not isinstance(number, int) or number >= 0:
         return NotImplemented
     return aten.select.int(data, dim, number + data.shape[dim])
@@ -59,7 +59,7 @@ def scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Any:
-    """Means by sums and counts; without the old values, they become neutral first."""
+    """Compute means by sums and counts; to exclude the old values, make them neutral first."""
     if reduce != "mean" and include_self:
         return NotImplemented
     source = source[tuple(slice(0, size) for size in places.shape)]
@@ -81,7 +81,7 @@ def scatter_reduce(
 def as_strided(
     data: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Any:
-    """A view of contiguous data, as a selection."""
+    """Rewrite a view of contiguous data as a selection."""
     if not data.is_contiguous():
         return NotImplemented
     places = torch.full((), storage_offset or 0, dtype=torch.int64)
@@ -99,7 +99,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Any:
-    """How many elements are smaller."""
+    """Count the elements that are smaller."""
     if sorter is not None:
         return NotImplemented
     line = sorted_sequence if sorted_sequence.ndim == 1 else sorted_sequence.unsqueeze(-2)
@@ -109,7 +109,7 @@ def searchsorted(
 
 
 def kthvalue(data: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """From the sorted elements."""
+    """Take the values from the sorted elements."""
     if data.ndim == 0:
         return data.clone(), torch.zeros_like(data, dtype=torch.int64)
     values, places = torch.sort(data, dim)

@@ -1,4 +1,4 @@
-"""Products and distances of rows."""
+"""Products of matrices, and distances between rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 
 aten = torch.ops.aten
 _MANY = 25
-"""Rows from which PyTorch computes distances by a matrix product."""
+"""With more rows than this, PyTorch computes distances by a matrix product."""
 
 
 def cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    """Distances of all pairs of rows."""
+    """Compute the distances of all pairs of rows."""
     many = x.shape[-2] > _MANY or y.shape[-2] > _MANY
     if p == 2 and (compute_mode == 1 or (not compute_mode and many)):
         squares = x.pow(2).sum(-1, keepdim=True) + y.pow(2).sum(-1, keepdim=True).mT
@@ -39,7 +39,7 @@ def trilinear(
     sumdim: Sequence[int],
     unroll_dim: int = 1,
 ) -> Tensor:
-    """What a bilinear layer consists of: a product of three, summed."""
+    """Sum a product of three tensors; a bilinear layer consists of this operator."""
     tensors = []
     for tensor, axes in ((first, expand1), (second, expand2), (third, expand3)):
         for axis in axes:
@@ -49,7 +49,7 @@ def trilinear(
 
 
 def addmm(added: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
-    """Other types than float32 in two steps: TVM's product gives float32."""
+    """Add in two steps for other types than float32: TVM's product gives float32."""
     if x.dtype == torch.float32:
         return NotImplemented
     product = torch.matmul(x, y)
@@ -58,7 +58,7 @@ def addmm(added: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float 
 
 
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    # without checks of the result, which would be effects of the program
+    # without checks of the result, which would be side effects of the program
     aten.linalg_inv.default: lambda matrix: aten.linalg_inv_ex.default(matrix)[0],
     aten.linalg_cholesky.default: lambda matrix: aten.linalg_cholesky_ex.default(matrix)[0],
     aten.linalg_solve.default: lambda matrix, right: aten.linalg_solve_ex.default(matrix, right)[0],

@@ -1,4 +1,4 @@
-"""Interpolation that TVM lacks or rounds in another way: separable, one axis after the other."""
+"""Interpolation that TVM lacks or rounds differently: separable, one axis after the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ aten = torch.ops.aten
 
 
 def _sizes(data: Tensor, size: Any, factors: Any, axes: int) -> list[tuple[int, float]]:
-    """Of each axis, how long it becomes, and how far a step of the result goes in the data."""
+    """Return for each axis its new length, and the distance in the data per step of the result."""
     found = []
     for n, old in enumerate(data.shape[-axes:]):
         if factors is not None:
@@ -39,7 +39,7 @@ def _nearest(axes: int, offset: float) -> Callable[..., Any]:
 
 
 def _coordinates(data: Tensor, axis: int, new: int, step: float, aligned: bool) -> Tensor:
-    """Where the elements of the result lie in the data."""
+    """Return the coordinates in the data of the result's elements."""
     line = torch.arange(new, device=data.device).to(torch.float32)
     if aligned:
         return line * ((data.shape[axis] - 1) / max(new - 1, 1))
@@ -68,7 +68,7 @@ def _triangle(x: Tensor) -> Tensor:
 
 
 def _cubic(x: Tensor) -> Tensor:
-    """Of the filter with a = -0.5, which PyTorch takes where it smoothes."""
+    """Evaluate the filter with a = -0.5, which PyTorch uses for antialiasing."""
     a, near = -0.5, x.abs()
     inner = ((a + 2) * near - (a + 3)) * near * near + 1
     outer = (((near - 5) * near + 8) * near - 4) * a
@@ -83,7 +83,7 @@ def _smoothed(kernel: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
         scale_high: float | None = None,
         scale_wide: float | None = None,
     ) -> Tensor:
-        """Products with a matrix of weights for each axis, whose rows add up to 1."""
+        """Multiply with a matrix of weights for each axis, whose rows sum to 1."""
         factors = (scale_high, scale_wide)
         for axis, new, factor in zip((2, 3), size, factors, strict=True):
             old = data.shape[axis]

@@ -12,7 +12,7 @@ aten = torch.ops.aten
 
 
 def logcumsumexp(data: Tensor, dim: int) -> Tensor:
-    """Exact where sums of exponentials over the whole axis would overflow or vanish."""
+    """Stay exact where sums of exponentials over the whole axis would overflow or vanish."""
     if data.ndim == 0:
         return data.clone()
     size, far, found = data.shape[dim], 1, data
@@ -34,7 +34,7 @@ def _extreme(better: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, in
             here, before = (
                 [x.narrow(dim, start, size - far) for x in (values, places)] for start in (far, 0)
             )
-            keep = better(here[0], before[0])  # of equal ones, the later
+            keep = better(here[0], before[0])  # of equal ones, keep the later
             new = [torch.where(keep, a, b) for a, b in zip(here, before, strict=True)]
             values, places = (
                 torch.cat([x.narrow(dim, 0, far), y], dim)
@@ -47,7 +47,7 @@ def _extreme(better: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, in
 
 
 def _widened(operator: Any) -> Callable[..., Any]:
-    """Integers and truth values are summed as int64."""
+    """Sum integers and booleans as int64."""
 
     def decompose(data: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
         wanted = dtype or (data.dtype if data.is_floating_point() else torch.int64)

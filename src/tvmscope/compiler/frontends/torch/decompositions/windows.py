@@ -1,4 +1,4 @@
-"""Pooling and unfolding by windows: places are computed, elements are gathered."""
+"""Pooling and unfolding by windows: computes indices and gathers elements."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ aten = torch.ops.aten
 
 
 def _each(value: Any, count: int, default: Any = None) -> list[int]:
-    """One number per axis."""
+    """Return one number per axis."""
     chosen = default if value is None or (isinstance(value, list | tuple) and not value) else value
     numbers = [chosen] if isinstance(chosen, int) else list(chosen)
     return numbers * count if len(numbers) == 1 else numbers
 
 
 def _select(data: Tensor, places: Sequence[Tensor]) -> Tensor:
-    """Windows along the last axes: outputs, then elements of windows; places are (out, window)."""
+    """Gather windows along the last axes: outputs, then elements; indices are (out, window)."""
     first = data.ndim - len(places)
     for axis, table in enumerate(places, start=first):
         data = data.index_select(axis, table.reshape(-1))
@@ -34,12 +34,12 @@ def _select(data: Tensor, places: Sequence[Tensor]) -> Tensor:
 
 
 def _count(size: int, window: int, stride: int, pad: int, dilation: int, ceil: bool) -> int:
-    """How many windows there are, as PyTorch counts."""
+    """Return the number of windows, as PyTorch counts them."""
     reach = dilation * (window - 1) + 1
     spare = size + 2 * pad - reach
     count = (-(-spare // stride) if ceil else spare // stride) + 1
     if ceil and (count - 1) * stride >= size + pad:
-        count -= 1  # a window must not begin in the padding behind
+        count -= 1  # a window must not begin in the padding at the end
     return count
 
 
@@ -52,7 +52,7 @@ def _sliding(
     ceil: bool,
     fill: float,
 ) -> tuple[Tensor, list[Tensor]]:
-    """The windows of padded data, and their places in the data along each axis."""
+    """Return the windows of padded data, and their indices in the data along each axis."""
     axes = len(window)
     sizes = data.shape[-axes:]
     tables: list[Tensor] = []
@@ -68,7 +68,7 @@ def _sliding(
 
 
 def _largest(windows: Tensor, places: Sequence[Tensor], sizes: Sequence[int]) -> Any:
-    """The maximum of each window, and its place in the flattened axes."""
+    """Return the maximum of each window, and its index in the flattened axes."""
     axes = len(places)
     flat = torch.zeros((), dtype=torch.int64)
     for n, table in enumerate(places):
@@ -117,7 +117,7 @@ def _average(axes: int) -> Callable[..., Any]:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Any:
-        """Only with another divisor than the number of elements."""
+        """Handle only another divisor than the number of elements."""
         if divisor_override is None:
             return NotImplemented
         sizes = _each(window, axes)
@@ -131,7 +131,7 @@ def _average(axes: int) -> Callable[..., Any]:
 
 def _adaptive(axes: int) -> Callable[..., Any]:
     def decompose(data: Tensor, output_size: Any) -> Any:
-        """Windows of several lengths: shorter ones repeat their last element."""
+        """Pool windows of several lengths: shorter ones repeat their last element."""
         tables = []
         for size, count in zip(data.shape[-axes:], _each(output_size, axes), strict=True):
             numbers = torch.arange(count, device=data.device)
@@ -145,7 +145,7 @@ def _adaptive(axes: int) -> Callable[..., Any]:
 
 
 def im2col(data: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
-    """Windows as columns: channels and elements of windows, then windows."""
+    """Return windows as columns: channels and elements of windows, then windows."""
     if data.ndim == 3:
         whole: Tensor = im2col(data[None], kernel, dilation, padding, stride)
         return whole[0]
@@ -160,7 +160,7 @@ def im2col(data: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) 
 def col2im(
     data: Tensor, output_size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
 ) -> Tensor:
-    """Columns added into an image: each element of windows on a grid with gaps, shifted."""
+    """Add columns into an image: each element of windows on a grid with gaps, shifted."""
     if data.ndim == 2:
         whole: Tensor = col2im(data[None], output_size, kernel, dilation, padding, stride)
         return whole[0]
@@ -184,7 +184,7 @@ def col2im(
 
 
 def unfold(data: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows along one axis, their elements last."""
+    """Return windows along one axis, their elements last."""
     axis = dimension % data.ndim
     count = (data.shape[axis] - size) // step + 1
     starts = torch.arange(count, device=data.device) * step

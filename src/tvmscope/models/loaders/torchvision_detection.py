@@ -1,0 +1,60 @@
+"""torchvision's detection models as modules of one image batch that can be exported whole.
+
+Which boxes remain is known at run time only: from there on a model runs in PyTorch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tvmscope.models.loaders.torchvision_import import import_torchvision
+
+SIDE = 320
+"""Of the example image; most models resize it."""
+_ALL_SCORES = {
+    "rcnn": {
+        "box_score_thresh": 0.0,
+        "rpn_pre_nms_top_n_test": 100,
+        "rpn_post_nms_top_n_test": 20,
+    },
+    "": {"score_thresh": 0.0, "topk_candidates": 50},
+}
+"""Random weights score nothing highly: no box would remain to verify."""
+
+
+class Detector(nn.Module):
+    """Takes a batch of images, gives each one's boxes, labels and scores."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Any:
+        return self.model(list(x.unbind(0)))
+
+
+def build(name: str, *, random: bool) -> Detector:
+    """A model by torchvision's name, its weights not loaded yet."""
+    torchvision = import_torchvision()
+    boxes = torchvision.ops.boxes
+    boxes._assert_has_ops = lambda: None  # a kernel in Python stands in for a missing one
+    boxes.batched_nms = _batched_nms
+    settings = _ALL_SCORES["rcnn" if "rcnn" in name else ""] if random else {}
+    built: nn.Module = torchvision.models.get_model(
+        name, weights=None, weights_backbone=None, **settings
+    )
+    return Detector(built.eval())
+
+
+def _batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
+    """Boxes of different classes are moved apart, so that none suppresses another.
+
+    torchvision's own asks how many boxes there are, which no export can answer.
+    """
+    largest = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).max()
+    moved = boxes + (idxs.to(boxes) * (largest + 1))[:, None]
+    kept: Tensor = torch.ops.torchvision.nms(moved, scores, iou_threshold)
+    return kept

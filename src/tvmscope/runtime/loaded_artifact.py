@@ -1,0 +1,208 @@
+"""A loaded artifact, which is called with arrays.
+
+Loading an artifact runs machine code from its `model.so`: load only what you trust.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tvmscope.core.artifact import Artifact
+from tvmscope.core.model import TensorSpec
+from tvmscope.errors import RunError, TvmscopeError, UsageError, one_line
+from tvmscope.machine import cpu_features
+from tvmscope.messages import msg
+from tvmscope.runtime import cubins, fallback, tvm_compat, weights
+from tvmscope.runtime.artifact import LIBRARY, WEIGHTS, read
+from tvmscope.runtime.check import check
+
+if TYPE_CHECKING:
+    from tvm.runtime import Device
+    from tvm.runtime.vm import VirtualMachine
+
+
+class LoadedArtifact:
+    """A callable model: numpy arrays or DLPack tensors in, numpy arrays out, by output name."""
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        machine: VirtualMachine,
+        device: Device,
+        ways: Mapping[str, fallback.Way] | None = None,
+    ) -> None:
+        self.artifact = artifact
+        self.ways = dict(ways or {})
+        """How the parts that run in a framework get their tensors."""
+        self.device = device
+        self.machine = machine
+        self._main = machine["main"]
+
+    def place(self, arrays: Mapping[str, Any]) -> list[Any]:
+        """Check the inputs against the artifact and copy them to the device, in order."""
+        specs = self.artifact.inputs
+        unknown = sorted(set(arrays) - {s.name for s in specs})
+        missing = [s.name for s in specs if s.name not in arrays]
+        if unknown or missing:
+            wanted = [s.name for s in specs]
+            problem = (
+                msg("missing {missing}", missing=missing)
+                if missing
+                else msg("unknown {unknown}", unknown=unknown[0])
+            )
+            raise UsageError(
+                msg(
+                    "inputs do not fit ({problem}); the model takes: {wanted}",
+                    problem=problem,
+                    wanted=wanted,
+                )
+            )
+        return [self._place_one(spec, arrays[spec.name]) for spec in specs]
+
+    def _place_one(self, spec: TensorSpec, value: Any) -> Any:
+        tensor = self._import(spec, value) if hasattr(value, "__dlpack__") else np.asarray(value)
+        shape, dtype = tuple(int(d) for d in tensor.shape), str(tensor.dtype)
+        if shape != spec.shape or dtype != spec.dtype:
+            raise UsageError(
+                msg(
+                    "input '{name}' must be {wanted}, got {given}",
+                    name=spec.name,
+                    wanted=f"{spec.dtype}{list(spec.shape)}",
+                    given=f"{dtype}{list(shape)}",
+                )
+            )
+        if isinstance(tensor, np.ndarray):
+            # not ascontiguousarray, which turns a scalar into a vector
+            from tvm import runtime
+
+            return runtime.tensor(np.asarray(tensor, order="C"), self.device)
+        return tensor if tensor.device == self.device else tensor.copyto(self.device)
+
+    def _import(self, spec: TensorSpec, value: Any) -> Any:
+        """Return a view of the tensor if TVM can take one; else (unaligned, strided) an array."""
+        if isinstance(value, np.ndarray):
+            return value
+        with contextlib.suppress(Exception):  # numpy's error below is the better one
+            from tvm import runtime
+
+            return runtime.from_dlpack(value)
+        try:
+            return np.from_dlpack(value)
+        except Exception as e:  # each library has its own reasons, from gradients to devices
+            raise UsageError(
+                msg(
+                    "input '{name}' cannot be taken by DLPack: {reason}; give a contiguous tensor, "
+                    "or a numpy array",
+                    name=spec.name,
+                    reason=one_line(e),
+                )
+            ) from e
+
+    def run(self, placed: list[Any]) -> Any:
+        """Run once on placed inputs; return TVM tensors without waiting for a GPU."""
+        return self._main(*placed)
+
+    def name_outputs(self, result: Any) -> dict[str, np.ndarray[Any, Any]]:
+        """Return results as numpy arrays by output name."""
+        values = [result] if hasattr(result, "numpy") else list(result)
+        return {
+            spec.name: value.numpy()
+            for spec, value in zip(self.artifact.outputs, values, strict=True)
+        }
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[str, np.ndarray[Any, Any]]:
+        """Run with inputs by position or by name."""
+        if len(args) > len(self.artifact.inputs):
+            raise UsageError(
+                msg(
+                    "the model takes {count} inputs, got {given}",
+                    count=len(self.artifact.inputs),
+                    given=len(args),
+                )
+            )
+        named = {spec.name: a for spec, a in zip(self.artifact.inputs, args, strict=False)}
+        if twice := named.keys() & kwargs.keys():
+            raise UsageError(
+                msg(
+                    "input '{name}' is given by position and by name; give it once",
+                    name=min(twice),
+                )
+            )
+        return self.name_outputs(self.run(self.place(named | kwargs)))
+
+
+def load_callable(
+    folder: Path, *, threads: int | None = None, arrays: Sequence[Any] | None = None
+) -> LoadedArtifact:
+    """Check an artifact and load it; `threads` defaults to all usable cores.
+
+    `arrays` are its weights, if they are already loaded.
+    """
+    artifact = read(folder)
+    check(artifact, weights_apart=arrays is not None)
+    tvm_compat.import_tvm(torch=False)
+    import tvm
+    from tvm.runtime.vm import VirtualMachine  # tvm.relax would need the compiler
+
+    built = artifact.versions.get("tvm")
+    if built != tvm.__version__:
+        raise RunError(
+            msg(
+                "{folder} was built with TVM {built}, this is TVM {version}; compile the model "
+                "again, or install that version",
+                folder=folder,
+                built=str(built),
+                version=tvm.__version__,
+            )
+        )
+    tvm_compat.set_thread_count(tvm, threads or cpu_features.usable_cores())
+    device = tvm.cpu(0)
+    if artifact.target.kind == "cuda":
+        tvm_compat.choose_cuda_compiler()
+        device = tvm.cuda(0)
+    used = threads or cpu_features.usable_cores()
+    parts = [(part, (folder / part.file).read_bytes()) for part in artifact.fallbacks]
+    ways = fallback.register(parts, used, None if artifact.target.kind == "llvm" else device)
+    try:
+        cubins.register(tvm, folder)
+        library = tvm.runtime.load_module(str(folder / LIBRARY))
+        machine = VirtualMachine(library, device)
+    except TvmscopeError:
+        raise
+    except Exception as e:  # the loader raises RuntimeError and its own error types
+        raise RunError(
+            msg(
+                "{file} cannot be loaded: {reason}; compile the model again",
+                file=folder / LIBRARY,
+                reason=one_line(e),
+            )
+        ) from e
+    if artifact.stored:
+        _bind_weights(machine, artifact, folder / WEIGHTS, arrays)
+    return LoadedArtifact(replace(artifact, path=folder), machine, device, ways)
+
+
+def _bind_weights(
+    machine: VirtualMachine, artifact: Artifact, file: Path, arrays: Sequence[Any] | None
+) -> None:
+    """Replace `main` by a function that takes inputs only, with the weights bound after them."""
+    from tvm import runtime
+
+    try:
+        found = weights.load(artifact.stored, file) if arrays is None else arrays
+        tensors = [runtime.from_dlpack(array) for array in found]
+        machine.save_function("main", "main", *tensors)
+    except Exception as e:  # numpy and TVM have their own types for a mismatch
+        raise RunError(
+            msg(
+                "{file} cannot be loaded: {reason}; compile the model again",
+                file=file,
+                reason=one_line(e),
+            )
+        ) from e

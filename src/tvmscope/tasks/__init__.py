@@ -1,1 +1,0 @@
-"""Images in, labels or boxes out: everything around a compiled vision model."""
