@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -12,7 +12,11 @@ from tvm import te
 
 from support.operators import matmul
 from support.paired_graph import Graph, Node, drawn
+from tvmscope.compiler import targets
+from tvmscope.compiler.cost import tiles
+from tvmscope.compiler.cost.ports import ports
 from tvmscope.compiler.kernels import blocked
+from tvmscope.compiler.schedules.cpu.matmul_chunks import feeds_two, schedule_chunks
 from tvmscope.core.target import Target
 
 EPILOGUES = ("bias", "gelu", "relu", "residual", "silu", "scale")
@@ -59,7 +63,10 @@ def check(case: Matmul, target: Target) -> None:
     graph = Graph()
     ran = graph.check(case.build(graph), target=target)
     packing = [] if case.constant else ["movement"]  # what is computed is packed first
-    assert sorted(r or "" for r in ran.rules.values()) == ["matmul", *packing]
+    rows = case.rows if case.rows > 1 or not case.constant else max(case.batch, default=1)
+    chunks = feeds_two(target) and tiles.rows(rows, target) < rows
+    rule = "matmul-chunks" if chunks else "matmul"
+    assert sorted(r or "" for r in ran.rules.values()) == [rule, *packing]
 
 
 @drawn(20)
@@ -74,12 +81,47 @@ def test_drawn_matmuls_match_pytorch_with_fewer_registers(narrow: Target, case: 
     check(case, narrow)
 
 
+@drawn(10)
+@given(MATMULS)
+def test_drawn_matmuls_match_pytorch_in_chunks(wide: Target, case: Matmul) -> None:
+    check(case, wide)
+
+
 @pytest.mark.slow
 @drawn(200)
 @given(MATMULS)
-def test_many_drawn_matmuls_match_pytorch(host: Target, narrow: Target, case: Matmul) -> None:
+def test_many_drawn_matmuls_match_pytorch(
+    host: Target, narrow: Target, wide: Target, case: Matmul
+) -> None:
     check(case, host)
     check(case, narrow)
+    check(case, wide)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 16])
+@pytest.mark.parametrize(
+    ("batch", "rows", "columns", "depth"),
+    [((), 197, 70, 768), ((2,), 128, 384, 96), ((), 53, 33, 1031), ((3, 2), 37, 37, 64)],
+)
+def test_chunks_are_right_for_any_number_of_cores(
+    batch: tuple[int, ...], rows: int, columns: int, depth: int, cores: int, wide: Target
+) -> None:
+    case = Matmul(batch, rows, columns, depth, constant=not batch, epilogues=("bias", "gelu"))
+    check(case, replace(wide, cores=cores))
+
+
+def test_all_rows_pass_by_a_chunk_of_a_panel_that_stays_in_the_first_level_cache() -> None:
+    target = replace(targets.resolve("cpu:emeraldrapids"), cores=1)
+    panel, core = tiles.panel(target), ports(target)
+    x, w = te.placeholder((198, 768), name="x"), te.placeholder((96, 768, panel), name="w")
+    function = te.create_prim_func([x, w, blocked.matmul(x, w, 3072, 198, "float32")])
+    sch = schedule_chunks(function, target)
+    assert sch is not None
+    loops = [int(sch.get(loop).extent) for loop in sch.get_loops(sch.get_sblock("matmul_update"))]
+    shares, groups, panels, chunks, rows, *_ = loops
+    assert (shares, groups, panels, rows * 9) == (1, 1, 96, 198)
+    assert 4 * panel * 768 // chunks <= core.l1_bytes // 2
+    assert schedule_chunks(function, replace(target, arch="znver4")) is None
 
 
 ODD = {

@@ -36,9 +36,13 @@ def winograd(graph: Graph) -> Node:
     return graph.relu(graph.conv2d(graph.conv2d(graph.input(1, 5, 20, 20), 17, 1), 17))
 
 
-def product(graph: Graph) -> Node:
+def product(graph: Graph, height: int = 7) -> Node:
     weight = graph.constant(graph.random(31, 17))
-    return graph.relu(graph.apply(relax.op.matmul, torch.matmul, graph.input(7, 31), weight))
+    return graph.relu(graph.apply(relax.op.matmul, torch.matmul, graph.input(height, 31), weight))
+
+
+def tall_product(graph: Graph) -> Node:
+    return product(graph, 53)
 
 
 def rows(graph: Graph) -> Node:
@@ -84,6 +88,9 @@ def library_call(graph: Graph) -> Node:
     return graph.apply(lambda v: relax.op.sort(v), lambda v: v.sort().values, graph.input(7, 31))
 
 
+FOR_SOME_CORES = {"matmul-chunks": (tall_product, "cpu:emeraldrapids", ["matmul"])}
+"""Rules that only some CPUs need: an operator and a CPU that have them, and who else would take it.
+"""
 CONVERTED = (convolution, depthwise, winograd, attention)
 """To change the layout, or to pack an operand, is to move data."""
 
@@ -121,8 +128,16 @@ def test_each_rule_takes_its_own_operator_and_declines_the_others(host: Target) 
         graph = Graph()
         found = set(takers(graph, make(graph), host))
         assert sorted(found - {"movement"} if make in CONVERTED else found) == names
-    covered = {name for names in expected.values() for name in names}
+    covered = {name for names in expected.values() for name in names} | set(FOR_SOME_CORES)
     assert covered == {rule.name for rule in cpu.RULES} - {"fallback"}
+
+
+@pytest.mark.parametrize("name", FOR_SOME_CORES)
+def test_a_rule_for_some_cores_comes_before_the_rule_for_all(name: str) -> None:
+    graph = Graph()
+    make, arch, others = FOR_SOME_CORES[name]
+    found = takers(graph, make(graph), targets.resolve(arch, cores=2))
+    assert found == [name, *others]
 
 
 def test_the_fallback_comes_last() -> None:

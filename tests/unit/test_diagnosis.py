@@ -479,3 +479,16 @@ def test_says_why_another_backend_is_faster(hit: Session, cause: str) -> None:
     (found,) = findings(hit, "slower-than-peer")
     assert cause in found.evidence
     assert found.saving_s == pytest.approx(0.006, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("way", "words"), [("gpu", "They interrupt CUDA graphs."), ("copied", "the GPU waits while")]
+)
+def test_says_what_a_framework_costs_a_gpu(way: str, words: str) -> None:
+    part = kernel("tvmscope.fallback.region_1", 0.2, "gelu/Gelu")
+    found = on_gpu(MATMUL, part, irs=(gpu_nest(MATMUL.name, *HALF),))
+    rows = tuple(replace(r, settings={**r.settings, "fallback": way}) for r in found.results)
+    (told,) = findings(replace(found, results=rows), "runs-in-framework")
+    assert words in told.evidence
+    (plain,) = findings(beside(part), "runs-in-framework")
+    assert "CUDA" not in plain.evidence

@@ -1,4 +1,8 @@
-"""Ways to run a model; each file has its manifests in `BACKENDS`."""
+"""Ways to run a model; each file has its manifests in `BACKENDS`.
+
+The stages plan rows with them and load them in workers; a backend's library is imported only inside
+functions.
+"""
 
 from __future__ import annotations
 

@@ -45,8 +45,9 @@ class CompileOptions:
     library: bool = False
     """Whether cuBLASLt may compute the units for which it was measured to be fastest (on CUDA)."""
     overrides: dict[str, Any] = field(default_factory=dict)
-    """Settings of single passes: `winograd` (False: direct convolutions only), `disabled_rules`
-    (names of schedule rules to leave out)."""
+    """Settings of single passes: `winograd` (False: direct convolutions only), `channel_moves`
+    (False: moved channels leave their blocks), `disabled_rules` (names of schedule rules to leave
+    out)."""
     choices: dict[str, Choice] = field(default_factory=dict)
     """The results of tuning, by workload."""
 

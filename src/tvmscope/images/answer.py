@@ -24,7 +24,7 @@ from tvmscope.images.classify import classify, is_scores
 from tvmscope.images.detect import detect
 from tvmscope.images.draw import draw, save
 from tvmscope.images.preprocess import CHANNELS, Placement, frame_of, preprocess
-from tvmscope.messages import msg
+from tvmscope.messages import marked, msg
 from tvmscope.runtime.loaded_artifact import LoadedArtifact, load_callable
 from tvmscope.storage.files import write_npz
 
@@ -65,14 +65,14 @@ def answer(request: Request) -> Answer:
     vision = request.vision
     task = task_of(artifact.artifact, vision)
     clock = Stopwatch()
-    with clock("decode"):
+    with clock(marked("decode")):
         image = image_files.read(Path(request.picture))
-    with clock("preprocess"):
+    with clock(marked("preprocess")):
         arrays, placement = make_inputs(artifact.artifact, image, vision)
-    with clock("inference"):
+    with clock(marked("inference")):
         outputs = artifact.name_outputs(artifact.run(artifact.place(arrays)))
     found: dict[str, Any]
-    with clock("postprocess"):
+    with clock(marked("postprocess")):
         if task == "classify":
             scores = next(o for o in outputs.values() if is_scores(o.shape))
             found = {"labels": classify(scores, labels.namer(vision.labels, scores.size))}

@@ -10,16 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-if TYPE_CHECKING:
-    from tvmscope.runtime.fallback import Compute
+from tvmscope.runtime.torch_call import torch_call
 
 _DEFAULT_STREAMS = (0, 1)
 """CUDA's handles of the default stream: none, and the one that is named so."""
 
 observe: Callable[[str], AbstractContextManager[Any]] = nullcontext
 """Entered with the part's name around each computation on the host; a profiler replaces it."""
+
+
+@dataclass(frozen=True)
+class Compute:
+    """A part on the host."""
+
+    call: Callable[..., Any]
+    writes: int = 0
+    """How many of its last arguments it writes; without any, it returns its results."""
 
 
 def place_of(device: Any) -> str | None:
@@ -43,8 +52,6 @@ def in_torch(program: Any, device: Any, place: str) -> Callable[..., Any] | None
     is used again only behind what still reads it.
     """
     import torch
-
-    from tvmscope.runtime.fallback import torch_call
 
     if without_kernel(program, "CUDA"):
         return None

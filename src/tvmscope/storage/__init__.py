@@ -1,1 +1,4 @@
-"""Stores values on disk: dataclasses as JSON, files written atomically."""
+"""Stores values on disk: dataclasses as JSON, files written atomically.
+
+Every layer that keeps files calls it; it imports no layer above.
+"""

@@ -155,7 +155,7 @@ def _costs(
     measure = replace(options.measure, duration_s=min(options.measure.duration_s, _DURATION_S))
     found = []
     for size, ready in cases.items():
-        progress.stage("measure", f"size {size}")
+        progress.stage(msg("measure"), msg("size {size}", size=size))
         found.append(
             measure_size(
                 output,

@@ -61,6 +61,13 @@ class Cast(Expr, Scriptable):
     value: Expr
     def __init__(self, dtype: DType, value: Operand, span: None = None) -> None: ...
 
+class Shuffle(Expr, Scriptable):
+    vectors: Sequence[Expr]
+    indices: Sequence[Expr]
+    def __init__(
+        self, vectors: Sequence[Expr], indices: Sequence[Expr], span: None = None
+    ) -> None: ...
+
 class Select(Expr, Scriptable):
     condition: Expr
     true_value: Expr

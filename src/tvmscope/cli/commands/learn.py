@@ -142,7 +142,9 @@ def _run(
     from tvmscope.learn.pages import terminal
     from tvmscope.learn.pages.json_ import as_json
     from tvmscope.learn.run import run as go
+    from tvmscope.learn.setting import check_parameters
 
+    check_parameters(lesson, setting)
     say(show, *terminal.opening(lesson))
     with show.working() as progress:
         found = go(lesson, setting, progress)

@@ -1,1 +1,4 @@
-"""Examines a model pass by pass, for a bisection, and writes its reproducers."""
+"""Examines a model pass by pass, for a bisection, and writes its reproducers.
+
+Only `workflow.bisecting` calls it, in a worker.
+"""

@@ -1,1 +1,4 @@
-"""Turns scheduled kernels into machine code: compilers and linkers of each target."""
+"""Turns scheduled kernels into machine code: compilers and linkers of each target.
+
+The build, the tuning tasks and the roofs' kernels use it.
+"""

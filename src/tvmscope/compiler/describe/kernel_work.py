@@ -54,7 +54,7 @@ class _Count:
                 self.cases[axis.var] = _extent(axis.dom.extent)
             self.statement(s.block.body, times)  # its `init` stores constants
         elif isinstance(s, tirx.BufferStore):
-            self.stores[s.buffer] = self.stores.get(s.buffer, 0.0) + times
+            self.stores[s.buffer] = self.stores.get(s.buffer, 0.0) + times * _lanes(s.value)
             self.value(s.value, times)
             self.indices(s.indices, times)
         elif isinstance(s, tirx.IfThenElse):
@@ -81,7 +81,7 @@ class _Count:
     def value(self, e: ir.Expr, times: float) -> None:
         """Count an expression that is evaluated `times` times."""
         if isinstance(e, ir.TensorLoad):
-            self.loads[e.source] = self.loads.get(e.source, 0.0) + times
+            self.loads[e.source] = self.loads.get(e.source, 0.0) + times * _lanes(e)
             self.indices(e.indices, times)
         elif isinstance(e, _ARITHMETIC + _OTHER_PAIRS):
             if self.shared is not None:
@@ -97,6 +97,9 @@ class _Count:
             self._choice(e.condition, e.true_value, e.false_value, times)
         elif isinstance(e, ir.Call):
             self._call(e, times)
+        elif isinstance(e, tirx.Shuffle):
+            for vector in e.vectors:
+                self.value(vector, times)
         elif isinstance(e, tirx.Cast):
             self.value(e.value, times)
         elif isinstance(e, tirx.Not):
@@ -169,6 +172,10 @@ def _extent(value: ir.Expr) -> int:
     if not isinstance(value, tirx.IntImm):
         raise _Unknown
     return int(value)
+
+
+def _lanes(e: ir.Expr) -> int:
+    return int(getattr(getattr(e.ty, "dtype", None), "lanes", 1))
 
 
 def _is_float(e: ir.Expr) -> bool:

@@ -1,4 +1,7 @@
-"""One room per model format: from a prepared folder to a Relax module with named sources."""
+"""One room per model format: from a prepared folder to a Relax module with named sources.
+
+The build, the tuning tasks and the bisection call `import_model`.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tvm import te, tirx
@@ -99,13 +99,14 @@ def extern(
     build: Build,
     dtypes: Sequence[str | PrimType],
     name: str,
+    marks: Mapping[str, str] | None = None,
 ) -> list[te.Tensor]:
     """Return one tensor for each of `shapes`, written by the loops that `build` makes."""
     outs = [
         tirx.decl_buffer(shape, dtype, f"{name}_{n}", layout=None)
         for n, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
     ]
-    made = te.extern(shapes, inputs, build, dtype=dtypes, out_buffers=outs, name=name)
+    made = te.extern(shapes, inputs, build, dtype=dtypes, out_buffers=outs, name=name, attrs=marks)
     return [made] if isinstance(made, te.Tensor) else made
 
 

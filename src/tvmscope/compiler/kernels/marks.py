@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 OP = "tvmscope.op"
-"""The operator that a block computes."""
+"""Which operator a block computes."""
+PICK = "pick-channels"
+"""The operator of a block whose loops are vectors already."""
 TILE = "tvmscope.tile"
 """The register tile that a block's computation is padded for."""
 LANES = 16

@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 def make(context: Context) -> tvm.transform.Pass:
     from tvmscope.compiler.rewrites.cpu.block_layout import block_layout
 
-    winograd = bool(context.options.overrides.get("winograd", True))
-    return block_layout(context.target, winograd=winograd, knobs=context.knobs)
+    asked = context.options.overrides
+    return block_layout(
+        context.target,
+        winograd=bool(asked.get("winograd", True)),
+        moves=bool(asked.get("channel_moves", True)),
+        knobs=context.knobs,
+    )
 
 
 PASS = Pass(
@@ -31,6 +36,7 @@ PASS = Pass(
         Switch(
             name="winograd", overrides={"winograd": False}, needs=("layout", "winograd-schedule")
         ),
+        Switch(name="channel-moves", overrides={"channel_moves": False}, needs=("layout",)),
     ),
     shows=Shows(kernels="conv|pool", only_unscheduled=True),
 )

@@ -51,13 +51,17 @@ class _Opener(PyExprMutator):
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         called = super().visit_call_(call)
         form = operator_name(called)
-        if form not in (_PURE, _DPS) or not isinstance(called.args[0], relax.ExternFunc):
+        if not isinstance(called, relax.Call) or form not in (_PURE, _DPS):
             return called
         function = called.args[0]
-        if not function.global_symbol.startswith(FALLBACK):
+        name = str(getattr(function, "global_symbol", ""))
+        if not name.startswith(FALLBACK):
             return called
-        self.forms[str(function.global_symbol)] = form
-        given = called.args[1:] if form == _PURE else called.args[1].fields
+        self.forms[name] = form
+        given = called.args[1:]
+        if form == _DPS:
+            assert isinstance(given[0], relax.Tuple)
+            given = given[0].fields
         return relax.Call(function, list(given), ty_args=[call.ty])
 
 
@@ -69,11 +73,14 @@ class _Closer(PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         called = super().visit_call_(call)
+        if not isinstance(called, relax.Call):
+            return called
         form = self.forms.get(str(getattr(called.op, "global_symbol", "")))
         if form is None:
             return called
         kind = called.ty_args[0]
         if form == _PURE:
             return relax.op.call_pure_packed(called.op, *called.args, ty_args=kind)
-        kinds = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
+        fields = kind.fields if isinstance(kind, relax.TupleType) else [kind]
+        kinds = [field for field in fields if isinstance(field, relax.TensorType)]
         return relax.op.call_dps_packed(called.op, relax.Tuple(list(called.args)), kinds)

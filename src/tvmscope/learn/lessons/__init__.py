@@ -1,1 +1,4 @@
-"""One file per lesson, each with a `LESSON`; TVM is imported only inside functions."""
+"""One file per lesson, each with a `LESSON`; TVM is imported only inside functions.
+
+Only `learn.catalog` finds them.
+"""

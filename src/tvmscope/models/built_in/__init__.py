@@ -1,1 +1,4 @@
-"""The models that need no file; each has its manifest in `MODEL`."""
+"""The models that need no file; each has its manifest in `MODEL`.
+
+Only `models.catalog` finds them.
+"""

@@ -1,1 +1,4 @@
-"""Tables for the terminal, each of which belongs to one command."""
+"""Tables for the terminal, each of which belongs to one command.
+
+Commands call it with values; nothing here prints by itself.
+"""

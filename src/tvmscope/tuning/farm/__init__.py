@@ -1,1 +1,4 @@
-"""Measures on other machines: TVM's RPC tracker and servers."""
+"""Measures on other machines: TVM's RPC tracker and servers.
+
+The command `farm` and the tuning job call it; it knows no search.
+"""

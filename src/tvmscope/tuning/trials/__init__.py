@@ -1,1 +1,4 @@
-"""One trial: build a candidate, check its results, time it."""
+"""One trial: build a candidate, check its results, time it.
+
+The search, the proof and the farm call it; compiled candidates run in workers.
+"""

@@ -1,1 +1,4 @@
-"""Measures the worth of each optimisation, by disabling it and by running it alone."""
+"""Measures the worth of each optimisation, by disabling it and by running it alone.
+
+Only the command `ablate` calls it.
+"""

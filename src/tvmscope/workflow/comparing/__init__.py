@@ -1,1 +1,4 @@
-"""Compares two saved sessions, or two artifacts by measuring both again."""
+"""Compares two saved sessions, or two artifacts by measuring both again.
+
+Only the command `compare` calls it.
+"""

@@ -85,6 +85,7 @@ def prim_func(
     *,
     private: bool | None = None,
 ) -> _Frame: ...
+def ramp(base: Operand, stride: Operand, lanes: int, span: None = None) -> Expr: ...
 def serial(
     start: Operand,
     stop: Operand | None = None,

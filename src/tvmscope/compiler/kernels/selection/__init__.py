@@ -1,1 +1,4 @@
-"""Sorting, TopK and non-maximum suppression in parallel loops."""
+"""Sorting, TopK and non-maximum suppression in parallel loops.
+
+Only rewrites call it.
+"""

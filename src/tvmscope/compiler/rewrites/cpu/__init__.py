@@ -1,1 +1,4 @@
-"""Rewrites for CPUs: channel blocks, column panels, row kernels, batches in parts."""
+"""Rewrites for CPUs: channel blocks, column panels, row kernels, batches in parts.
+
+Passes call them.
+"""

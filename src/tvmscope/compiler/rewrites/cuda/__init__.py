@@ -1,1 +1,4 @@
-"""Rewrites for NVIDIA GPUs: NHWC, narrow values, views, and units as generated kernels."""
+"""Rewrites for NVIDIA GPUs: NHWC, narrow values, views, and units as generated kernels.
+
+Passes call them.
+"""

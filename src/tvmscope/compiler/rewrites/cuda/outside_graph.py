@@ -60,8 +60,10 @@ class _Outliner(PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         called = super().visit_call_(call)
-        name = str(getattr(called.op, "global_symbol", ""))
-        if not isinstance(called.op, relax.ExternFunc) or not name.startswith(FALLBACK):
+        if not isinstance(called, relax.Call) or not isinstance(called.op, relax.ExternFunc):
+            return called
+        name = str(called.op.global_symbol)
+        if not name.startswith(FALLBACK):
             return called
         hint = f"fallback_{name.removeprefix(FALLBACK)}"
         function = self.builder_.add_func(_wrapper(called), hint)
@@ -75,4 +77,6 @@ def _wrapper(call: relax.Call) -> relax.Function:
     with builder.function("fallback", params, attrs={"relax.force_pure": True}, private=True):
         same = relax.Call(call.op, params, call.attrs, call.ty_args)
         builder.emit_func_output(builder.emit(same))
-    return builder.get()["fallback"]
+    made = builder.get()["fallback"]
+    assert isinstance(made, relax.Function)
+    return made

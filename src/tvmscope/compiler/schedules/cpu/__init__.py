@@ -9,6 +9,7 @@ from tvmscope.compiler.schedules.cpu import (
     depthwise,
     fallback,
     matmul,
+    matmul_chunks,
     movement,
     pooling,
     reduction,
@@ -20,6 +21,7 @@ RULES = unique(
     (
         conv2d.RULE,
         depthwise.RULE,
+        matmul_chunks.RULE,  # for some cores: before the rule for all
         matmul.RULE,
         winograd.RULE,
         attention.RULE,

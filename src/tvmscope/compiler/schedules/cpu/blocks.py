@@ -47,6 +47,14 @@ def find_op(sch: s_tir.Schedule, op: str) -> Block | None:
     return None
 
 
+def is_op(sch: s_tir.Schedule, op: str) -> bool:
+    """Whether the function is one block with loops of its own, annotated with `op`."""
+    from tvm.s_tir import SBlockRealize
+
+    body = sch.mod["main"].body
+    return isinstance(body, SBlockRealize) and str(body.block.annotations.get(OP)) == op
+
+
 def weight_bytes(sch: s_tir.Schedule, main: Block) -> int:
     """Return the size of a block's last operand."""
     source = sch.get(main).reads[-1].source

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tvmscope.compiler.kernels.marks import PICK
 from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu.blocks import (
     Block,
     all_blocks,
+    is_op,
     new_schedule,
     static_extents,
 )
@@ -33,10 +35,13 @@ _TILES = (16, 8, 4)
 
 
 def schedule_movement(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
-    """Takes functions of injective blocks with one result that reads elements at other indices."""
+    """Takes functions of injective blocks with one result that reads something elsewhere, and
+    copies of channels, whose loops are as they should be."""
     from tvm.s_tir import ScheduleError
 
     sch = new_schedule(func)
+    if is_op(sch, PICK):
+        return sch
     blocks = all_blocks(sch)
     if not blocks or not all(_is_injective(sch, b) for b in blocks):
         return None
@@ -151,7 +156,7 @@ def _tile(extent: int) -> int | None:
 RULE = ScheduleRule(
     name="movement",
     devices=("cpu",),
-    version=1,
+    version=2,
     words=marked(
         "Copies with changed indices: vectors along rows, or tiles that read whole cache lines."
     ),
