@@ -17,13 +17,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from tvmscope.units import format_s
 
 import tvmscope
 from tvmscope.core.artifact import FALLBACK
 from tvmscope.core.session import Session
 from tvmscope.core.stats import median_s
 from tvmscope.parsing import parse_duration_s
+from tvmscope.quantities import format_s
 
 LIMIT = 1.10
 FNET = """
