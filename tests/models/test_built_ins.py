@@ -92,7 +92,7 @@ def test_torchvision_models_by_name(prepare):
     with pytest.raises(UsageError, match=r"did you mean .*squeezenet1_1"):
         prepare("torchvision:squeezenet_1")
     with pytest.raises(UsageError, match=r"file\.py:function"):
-        prepare("torchvision:fasterrcnn_resnet50_fpn")
+        prepare("torchvision:raft_small")
 
 
 def test_efficientnet_knows_the_cat():
