@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +17,8 @@ from tvmscope.core.artifact import FRAMEWORKS, Fallback
 from tvmscope.errors import RunError, one_line
 from tvmscope.extras import install
 from tvmscope.messages import msg
+from tvmscope.runtime import fallback_gpu
+from tvmscope.runtime.framework_call import Compute, torch_call
 
 FILES = "region_*"
 """Files with the models of an artifact's parts, in its folder."""
@@ -26,15 +27,6 @@ FILES = "region_*"
 Way = Literal["shared", "gpu", "copied"]
 """How a part gets its tensors: the host's memory is shared, or the GPU's, or it is copied to the
 host and back."""
-
-
-@dataclass(frozen=True)
-class Compute:
-    """A part on the host."""
-
-    call: Callable[..., Any]
-    writes: int = 0
-    """How many of its last arguments it writes; without any, it returns its results."""
 
 
 def register(
@@ -56,8 +48,6 @@ def register(
 def _function(
     part: Fallback, model: bytes, threads: int | None, device: Any
 ) -> tuple[Callable[..., Any], Way]:
-    from tvmscope.runtime import fallback_gpu
-
     if device is not None and part.framework == "torch":
         place = fallback_gpu.place_of(device)
         run = fallback_gpu.in_torch(load_program(part, model), device, place) if place else None
@@ -112,40 +102,6 @@ def _in_torch(part: Fallback, model: bytes, threads: int | None) -> Compute:
     if threads is not None:
         torch.set_num_threads(threads)
     return Compute(torch_call(program))
-
-
-def torch_call(program: Any) -> Callable[..., Any]:
-    """Runs an exported program; its results are handed over without a copy."""
-    import torch
-    from torch.utils.dlpack import from_dlpack
-    from tvm import runtime
-
-    kind = torch.export.graph_signature.InputKind.USER_INPUT
-    stored = {**program.state_dict, **program.constants}
-    specs = program.graph_signature.input_specs
-    held = [None if spec.kind is kind else stored[str(spec.target)] for spec in specs]
-    places = [index for index, spec in enumerate(specs) if spec.kind is kind]
-    compute = program.graph_module.forward
-
-    def run(*tensors: Any) -> Any:
-        arguments: list[Any] = list(held)
-        with torch.inference_mode():
-            for place, tensor in zip(places, tensors, strict=True):
-                arguments[place] = from_dlpack(tensor)
-            owned = {arguments[place].data_ptr() for place in places}
-            results = [_own(result, owned) for result in compute(*arguments)]
-        # without its deleter the memory would be freed with the result's last reference
-        given = [runtime.from_dlpack(result) for result in results]
-        return given[0] if len(given) == 1 else given
-
-    return run
-
-
-def _own(result: Any, owned: set[int]) -> Any:
-    """Return a contiguous result in its own memory: TVM reuses that of the inputs."""
-    if result.untyped_storage().data_ptr() in owned:
-        return result.clone()
-    return result.contiguous()
 
 
 def _in_onnx_runtime(part: Fallback, model: bytes, threads: int | None) -> Compute:

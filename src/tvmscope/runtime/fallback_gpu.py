@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tvmscope.runtime.fallback import Compute
+from tvmscope.runtime.framework_call import Compute, torch_call
 
 _DEFAULT_STREAMS = (0, 1)
 """CUDA's handles of the default stream: none, and the one that is named so."""
@@ -43,8 +42,6 @@ def in_torch(program: Any, device: Any, place: str) -> Callable[..., Any] | None
     is used again only behind what still reads it.
     """
     import torch
-
-    from tvmscope.runtime.fallback import torch_call
 
     if without_kernel(program, "CUDA"):
         return None
