@@ -36,6 +36,7 @@ from tvmscope.errors import BuildError
 from tvmscope.models.prepare import prepare
 from tvmscope.runtime import fallback, fallback_gpu
 from tvmscope.runtime.artifact import read
+from tvmscope.runtime.framework_call import Compute
 
 SM_90 = targets.resolve("cuda:sm_90")
 X = np.random.default_rng(0).standard_normal((1, 8, 5, 7)).astype(np.float32)
@@ -233,12 +234,12 @@ def test_copies_give_what_shared_memory_gives(framework: str, elsewhere: Any, ho
 
 
 def test_results_of_sizes_of_run_time_are_copied_too(elsewhere: Any) -> None:
-    several = fallback.Compute(lambda x: [x, x.copyto(tvm.cpu())])
+    several = Compute(lambda x: [x, x.copyto(tvm.cpu())])
     x = tvm.runtime.tensor(X, elsewhere)
     first, second = fallback_gpu.through_host("p", several, elsewhere)(x)
     assert {first.device, second.device} == {elsewhere}
     np.testing.assert_array_equal(first.numpy(), X)
-    one = fallback_gpu.through_host("p", fallback.Compute(lambda x: x), elsewhere)(x)
+    one = fallback_gpu.through_host("p", Compute(lambda x: x), elsewhere)(x)
     np.testing.assert_array_equal(one.numpy(), X)
 
 
@@ -264,7 +265,7 @@ def test_a_device_is_waited_for_before_and_after() -> None:
     before = fallback_gpu.observe
     fallback_gpu.observe = observed
     try:
-        compute = fallback.Compute(lambda x, out: told.append("compute"), 1)
+        compute = Compute(lambda x, out: told.append("compute"), 1)
         x = tvm.runtime.tensor(X, device)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("tvm_ffi.get_raw_stream", lambda _: 7)

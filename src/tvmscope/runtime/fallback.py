@@ -18,8 +18,7 @@ from tvmscope.errors import RunError, one_line
 from tvmscope.extras import install
 from tvmscope.messages import msg
 from tvmscope.runtime import fallback_gpu
-from tvmscope.runtime.fallback_gpu import Compute
-from tvmscope.runtime.torch_call import torch_call
+from tvmscope.runtime.framework_call import Compute, torch_call
 
 FILES = "region_*"
 """Files with the models of an artifact's parts, in its folder."""

@@ -10,25 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
-from tvmscope.runtime.torch_call import torch_call
+from tvmscope.runtime.framework_call import Compute, torch_call
 
 _DEFAULT_STREAMS = (0, 1)
 """CUDA's handles of the default stream: none, and the one that is named so."""
 
 observe: Callable[[str], AbstractContextManager[Any]] = nullcontext
 """Entered with the part's name around each computation on the host; a profiler replaces it."""
-
-
-@dataclass(frozen=True)
-class Compute:
-    """A part on the host."""
-
-    call: Callable[..., Any]
-    writes: int = 0
-    """How many of its last arguments it writes; without any, it returns its results."""
 
 
 def place_of(device: Any) -> str | None:

@@ -1,13 +1,23 @@
-"""Runs an exported PyTorch program on TVM's tensors, on the CPU or on a GPU, without a copy."""
+"""One call of a framework: what it takes, and how PyTorch is given TVM's tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 
+@dataclass(frozen=True)
+class Compute:
+    """A part on the host."""
+
+    call: Callable[..., Any]
+    writes: int = 0
+    """How many of its last arguments it writes; without any, it returns its results."""
+
+
 def torch_call(program: Any) -> Callable[..., Any]:
-    """Return a function from tensors to results that runs the program in shared memory."""
+    """Runs an exported program; its results are handed over without a copy."""
     import torch
     from torch.utils.dlpack import from_dlpack
     from tvm import runtime
