@@ -97,6 +97,7 @@ def test_no_search_where_too_little_could_be_gained(
     assert search.new == 1  # the untuned kernel, which tells how far it is
 
 
+@pytest.mark.slow  # by the clock
 def test_a_task_without_progress_is_left(
     workshop: Workshop, task: TuningTask, tmp_path: Path
 ) -> None:

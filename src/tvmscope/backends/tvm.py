@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tvmscope.errors import RunError
 from tvmscope.measure.remote import here
 from tvmscope.messages import Text, msg
 from tvmscope.plugins import described
+from tvmscope.runtime.load_model import SPIN_COUNT
 
 _DECOY_RUNS = 3
 
@@ -38,6 +40,8 @@ class _Runner:
             "threads": str(request.threads),
             "cuda_graph": str(artifact.graph),
         }
+        if (count := os.environ.get(SPIN_COUNT)) is not None:
+            self.settings["spin_count"] = count
         if artifact.disabled_passes:
             self.settings["disabled_passes"] = ",".join(artifact.disabled_passes)
         if self.loaded.ways:

@@ -256,6 +256,10 @@ def runs_on(built: str, here: int) -> bool:
     return here == code if built.endswith("a") else here // 10 == code // 10 and here >= code
 
 
+SPIN_COUNT = "TVM_THREAD_POOL_SPIN_COUNT"
+"""How often TVM's threads look for work before they sleep; read when its pool starts."""
+
+
 def is_crowded(samples: int = 3) -> bool:
     """Whether other processes want all cores now: as many as there are, each time one looks.
 
@@ -280,7 +284,7 @@ def import_tvm(meta: dict[str, Any], threads: int | None) -> Any:
         os.environ["TVM_NUM_THREADS"] = str(threads or len(os.sched_getaffinity(0)))
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     if is_crowded():
-        os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
+        os.environ.setdefault(SPIN_COUNT, "0")
     if importlib.util.find_spec("cuda") is None and shutil.which("nvcc"):
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
     built = meta["versions"].get("tvm")

@@ -6,6 +6,7 @@ Loading an artifact runs machine code from its `model.so`: load only what you tr
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from tvmscope.core.model import TensorSpec
 from tvmscope.errors import RunError, TvmscopeError, UsageError, one_line
 from tvmscope.machine import cpu_features
 from tvmscope.messages import msg
-from tvmscope.runtime import cubins, fallback, tvm_compat, weights
+from tvmscope.runtime import cubins, fallback, load_model, tvm_compat, weights
 from tvmscope.runtime.artifact import LIBRARY, WEIGHTS, read
 from tvmscope.runtime.check import check
 
@@ -161,6 +162,8 @@ def load_callable(
                 version=tvm.__version__,
             )
         )
+    if load_model.is_crowded():
+        os.environ.setdefault(load_model.SPIN_COUNT, "0")
     tvm_compat.set_thread_count(tvm, threads or cpu_features.usable_cores())
     device = tvm.cpu(0)
     if artifact.target.kind == "cuda":

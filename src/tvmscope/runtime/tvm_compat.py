@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import Any
 
 from tvmscope import extras
-from tvmscope.runtime import load_model
 
 TVM_PIN = "0.27.0.post1"
 FFI_PIN = "0.1.14.post1"
@@ -85,8 +84,6 @@ def set_thread_count(tvm: Any, threads: int) -> None:
     # By default the pool binds its threads to cores, but not the calling thread. If another process
     # is busy, both end up on one core: 300 ms instead of 37 on two cores.
     os.environ.setdefault("TVM_BIND_THREADS", "0")
-    if load_model.is_crowded():
-        os.environ.setdefault("TVM_THREAD_POOL_SPIN_COUNT", "0")
     tvm.get_global_func("runtime.config_threadpool")(1, threads)
 
 
