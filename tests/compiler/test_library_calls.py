@@ -30,10 +30,10 @@ from tvmscope.cuda.records import Record, Records
 from tvmscope.cuda.reference import reference
 from tvmscope.cuda.units import Matmul, Unit
 from tvmscope.errors import RunError, UsageError
-from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import cubins, load_model
 from tvmscope.runtime.load_model import LoadError
 from tvmscope.stages.options import Options
+from tvmscope.storage.files import digest_file
 
 pytest.importorskip("triton", reason="CUDA kernels are generated where Triton is installed")
 
@@ -255,8 +255,8 @@ def test_a_missing_library_is_an_error_in_words(
 def test_a_folder_without_the_file_that_calls_is_refused(folder: Path) -> None:
     (folder / "model.so").write_bytes(b"x")
     meta = {
-        "library_digest": artifacts.digest_file(folder / "model.so"),
-        "generated_digest": artifacts.digest_file(folder / "cubins.bin"),
+        "library_digest": digest_file(folder / "model.so"),
+        "generated_digest": digest_file(folder / "cubins.bin"),
         "libraries": library.NEEDS,
     }
     load_model.check_files(folder, meta)

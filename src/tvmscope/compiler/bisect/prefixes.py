@@ -67,7 +67,8 @@ class Study:
             needed.add("fuse-tir")  # a fused function cannot be called before it is a kernel
         context = Context(self.target, self.options)
         steps = (p.make(context) for p in all_passes() if p.name in needed and p.theirs)
-        return [str(p.info.name) for p in steps if str(p.info.name) not in ran]
+        names = [str(p.info.name) for p in steps]
+        return [name for name in names if name not in ran and hasattr(rx, name)]
 
 
 @dataclass(frozen=True)
