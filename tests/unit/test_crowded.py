@@ -1,4 +1,4 @@
-"""When TVM's threads sleep between kernels: where other processes want all cores."""
+"""Whether other processes run now: on a crowded machine TVM's threads sleep between kernels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tvmscope.machine import load
 from tvmscope.runtime.load_model import is_crowded
 
 
@@ -35,3 +36,16 @@ def test_a_system_that_does_not_say_is_not_crowded(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Path, "read_text", missing)
     assert not is_crowded()
+
+
+@pytest.mark.parametrize(
+    ("readings", "quiet"),
+    [(["1/90"] * 5, True), (["1/90", "2/90"], False), (["nothing"], False)],
+    ids=["only this process runs", "another one runs", "unreadable"],
+)
+def test_a_machine_is_quiet_where_nothing_else_runs(
+    readings: list[str], quiet: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter(readings)
+    monkeypatch.setattr(Path, "read_text", lambda _: f"9.00 8.00 7.00 {next(left)} 1234")
+    assert load.is_quiet() is quiet

@@ -77,13 +77,13 @@ def test_a_machine_that_is_never_quiet_is_not_measured_for_ever(
     roof = Roof(dtype="float32", threads=1, flops_per_s=1e9, bytes_per_s=None, how="fma")
     monkeypatch.setattr(roofs, "_measure", lambda _: times.append(1) or (roof,))
     monkeypatch.setattr(roofs.load, "disturbances", lambda before, after: ("other work",))
-    monkeypatch.setattr(roofs.load.os, "getloadavg", lambda: (9.0, 9.0, 9.0))
+    monkeypatch.setattr(roofs.load, "is_quiet", lambda: False)
     target = Target(kind="llvm", arch="host", features=("avx2",))
     for _ in range(7):
         assert roofs.measure(target, tmp_path) == (roof,)
     assert len(times) == 4
     monkeypatch.setattr(roofs.load, "disturbances", lambda before, after: ())
-    monkeypatch.setattr(roofs.load.os, "getloadavg", lambda: (0.1, 0.1, 0.1))
+    monkeypatch.setattr(roofs.load, "is_quiet", lambda: True)
     for _ in range(3):  # once it is quiet it is measured again, and that is kept
         roofs.measure(target, tmp_path)
     assert len(times) == 5

@@ -57,7 +57,7 @@ def measure(target: Target, cache: Path | None = None, *, fresh: bool = False) -
     file = cache and cache / f"roofs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     kept = _read(file) if file and not fresh else None
     before = load.snapshot(())
-    if kept is not None and not _again(kept.disturbed, before.load, target.cores):
+    if kept is not None and not _again(kept.disturbed):
         return kept.roofs
     roofs = gpu_roofs.measure(target) if target.kind == "cuda" else _measure(target)
     disturbed = int(target.kind != "cuda" and bool(load.disturbances(before, load.snapshot(()))))
@@ -70,10 +70,9 @@ def measure(target: Target, cache: Path | None = None, *, fresh: bool = False) -
     return roofs
 
 
-def _again(disturbed: int, load_average: float | None, cores: int) -> bool:
-    """Return whether to measure again: while there are tries left, then only if the load is low."""
-    quiet = load_average is not None and load_average < 0.5 * cores
-    return disturbed > 0 and (disturbed < _MOST_TRIES or quiet)
+def _again(disturbed: int) -> bool:
+    """Return whether to measure again: while there are tries left, then only on a quiet machine."""
+    return disturbed > 0 and (disturbed < _MOST_TRIES or load.is_quiet())
 
 
 def _best(roofs: tuple[Roof, ...], others: tuple[Roof, ...]) -> tuple[Roof, ...]:
