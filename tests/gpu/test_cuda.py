@@ -39,13 +39,6 @@ def get_inputs():
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("model") / "net.py"
-    file.write_text(NET)
-    return file
-
-
-@pytest.fixture(scope="module")
 def session(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Session:
     return tvmscope.analyze(
         str(source),

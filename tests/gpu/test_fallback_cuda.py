@@ -40,13 +40,6 @@ def get_inputs():
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("model") / "net.py"
-    file.write_text(NET)
-    return file
-
-
-@pytest.fixture(scope="module")
 def onnx_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import onnx
     from onnx import TensorProto, helper, numpy_helper

@@ -48,13 +48,6 @@ np.savez("out.npz", **outputs)
 """
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("model") / "net.py"
-    file.write_text(NET)
-    return file
-
-
 def alone(folder: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     path = [p for p in os.environ.get("PYTHONPATH", "").split(":") if "src" not in Path(p).parts]

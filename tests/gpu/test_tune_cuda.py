@@ -47,13 +47,6 @@ def get_inputs():
 """
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("model") / "net.py"
-    file.write_text(NET)
-    return file
-
-
 def tuned(source: Path, folder: Path, precision: str, *ops: str) -> Session:
     return tune(
         str(source),

@@ -82,7 +82,7 @@ class Server:
             die_with_parent(self.pid)
             _child.attend(Connection(connection))
             code = 0
-        except BaseException:
+        except BaseException:  # exits included: the copy must not return into the server's loop
             faulthandler.dump_traceback()
         finally:
             os._exit(code)  # the parent's exit handlers must not run here

@@ -33,19 +33,29 @@ Warmup = Annotated[
 ]
 
 
+def duration_option(default: str) -> Any:
+    """Return the option that says how long each backend is measured."""
+    return option(
+        _TIME,
+        "--duration",
+        metavar="TIME",
+        help=_("Measure each backend for this time: 5s, 1m."),
+        default=default,
+    )
+
+
+def duration_in_s(duration: str | None) -> float | None:
+    """Return the seconds of a duration, if one is given; refuse none at all."""
+    found = None if duration is None else parse_duration_s(duration)
+    if found == 0:
+        raise UsageError(msg("--duration must be more than 0; use --iterations 1 for a single run"))
+    return found
+
+
 def measurement(
     iterations: Iterations = None,
     warmup: Warmup = None,
-    duration: Annotated[
-        str | None,
-        option(
-            _TIME,
-            "--duration",
-            metavar="TIME",
-            help=_("Measure each backend for this time: 5s, 1m."),
-            default=_("8s"),
-        ),
-    ] = None,
+    duration: Annotated[str | None, duration_option(_("8s"))] = None,
     mode: Annotated[
         Literal["latency", "throughput"] | None,
         option(
@@ -70,9 +80,7 @@ def measurement(
         ),
     ] = None,
 ) -> dict[str, Any]:
-    duration_s = None if duration is None else parse_duration_s(duration)
-    if duration_s == 0:
-        raise UsageError(msg("--duration must be more than 0; use --iterations 1 for a single run"))
+    duration_s = duration_in_s(duration)
     return given(
         iterations=iterations, warmup=warmup, duration_s=duration_s, mode=mode, cache=cache
     )

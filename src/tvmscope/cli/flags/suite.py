@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tvmscope.cli.flags.measurement import Iterations, Warmup
+from tvmscope.cli.flags.measurement import Iterations, Warmup, duration_in_s, duration_option
 from tvmscope.cli.flags.option import given, option
-from tvmscope.messages import _, msg
-from tvmscope.parsing import parse_duration_s
+from tvmscope.messages import msg
 
 _SUITE = msg("Suite")
 _TIME = msg("How to measure")
@@ -124,16 +123,7 @@ Profile = Annotated[
 def brief(
     iterations: Iterations = None,
     warmup: Warmup = None,
-    duration: Annotated[
-        str | None,
-        option(
-            _TIME,
-            "--duration",
-            metavar="TIME",
-            help=_("Measure each backend for this time: 5s, 1m."),
-            default=f"{DURATION_S:g}s",
-        ),
-    ] = None,
+    duration: Annotated[str | None, duration_option(f"{DURATION_S:g}s")] = None,
 ) -> dict[str, Any]:
-    duration_s = DURATION_S if duration is None else parse_duration_s(duration)
+    duration_s = duration_in_s(duration) or DURATION_S
     return given(iterations=iterations, warmup=warmup, duration_s=duration_s)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _UNROLL = 4
 _NEAR_BYTES_PER_CYCLE = 32
 _FAR_BYTES_PER_CYCLE = 8
-"""What the second-level and the third-level cache bring one core, as measured on Emerald Rapids."""
+"""What the second-level and the third-level cache are assumed to bring one core; not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
