@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 import subprocess
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 import tvm
 
+import tvmscope
 from tvmscope.compiler import build, frontends, pipeline, targets
-from tvmscope.compiler.codegen import linkers
+from tvmscope.compiler.codegen import linkers, shares
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
@@ -146,6 +148,24 @@ def test_cuda_build_needs_no_device(conv_net: Prepared, tmp_path: Path) -> None:
     assert built.target.arch == "sm_90"
     assert any("conv2d" in call.kernel for call in built.kernels)
     assert artifact.read(tmp_path / "a") == built
+
+
+def test_cuda_library_holds_all_its_kernels(tmp_path: Path) -> None:
+    """Also where a build for the CPU would split the kernels into several object files."""
+    source = tmp_path / "net.py"
+    source.write_text(
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        f"        return tuple(x[: 8 + n].flip(0) for n in range({2 * shares.LEAST_KERNELS}))\n\n\n"
+        "def get_init_inputs():\n    return []\n\n\n"
+        "def get_inputs():\n    return [torch.randn(32, 16)]\n"
+    )
+    tvmscope.compile(str(source), tmp_path / "a", target="cuda:sm_90")
+    kernels = [kernel.name for kernel in artifact.read_kernels(tmp_path / "a")]
+    assert len(kernels) >= 2 * shares.LEAST_KERNELS
+    library = (tmp_path / "a" / artifact.LIBRARY).read_bytes()
+    defined = {str(name, "ascii") for name in re.findall(rb"(\w+)_kernel\(", library)}
+    code = {str(name, "ascii") for name in re.findall(rb"\.text\.(\w+)_kernel\b", library)}
+    assert not set(kernels) - defined - code
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")

@@ -210,7 +210,7 @@ def test_a_folder_of_kernels_is_prepared(
 def test_parts_end_in_time_and_leave_a_summary(
     gpu_check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = gpu_check.Work(out=tmp_path, plan=tmp_path, artifact=tmp_path)
+    work = gpu_check.work_in(tmp_path, tmp_path)
     python = sys.executable
 
     def part(code: str) -> Any:
@@ -235,7 +235,7 @@ def test_parts_end_in_time_and_leave_a_summary(
 
 
 def test_the_commands_name_what_is_there(gpu_check: ModuleType, tmp_path: Path) -> None:
-    work = gpu_check.Work(out=tmp_path, plan=tmp_path / "p", artifact=tmp_path / "a")
+    work = gpu_check.work_in(tmp_path, tmp_path)
     (tmp_path / "session").mkdir()
     (tmp_path / "session" / "session.json").touch()
     for name in gpu_check.PARTS.keys() - {"memcheck", "synccheck", "racecheck"}:
@@ -251,7 +251,7 @@ def test_each_command_of_tvmscope_is_understood(
     """An unknown option would be seen on the GPU machine only, where minutes are counted."""
     work = gpu_check.work_in(tmp_path, tmp_path)
     commands = [gpu_check.PARTS[name][1](work) for name in ("tune", "ablate", "session")]
-    commands.append(gpu_check.artifact(tmp_path / "a", "cuda"))
+    commands.append(gpu_check.artifact("resnet50", tmp_path / "a", "cuda"))
     for command in commands:
         words = command[command.index("tvmscope") + 1 :]
         assert main([*words, "--help"]) == 0, capsys.readouterr().err
@@ -297,9 +297,11 @@ def test_the_budget_ends_parts_and_leaves_out_the_rest(
 
 def test_what_was_not_brought_is_made(gpu_check: ModuleType, tmp_path: Path) -> None:
     work = gpu_check.work_in(tmp_path / "out", tmp_path / "brought")
-    assert [name for name, _ in gpu_check.missing("same-bits", work)] == ["compile", "build"]
+    assert "--prepare" in gpu_check.PARTS["same-bits"][1](work)
+    assert gpu_check.missing("same-bits", work) == []
+    assert [name for name, _ in gpu_check.missing("repeat", work)] == ["compile"]
     assert [name for name, _ in gpu_check.missing("racecheck", work)] == ["odd-kernels"]
-    for folder in (work.plan, work.artifact):
+    for folder in (work.plan, work.artifact, work.file_artifact):
         folder.mkdir(parents=True)
     assert [name for name, _ in gpu_check.missing("same-bits", work)] == ["build"]
     assert gpu_check.missing("racecheck", work) == gpu_check.missing("repeat", work) == []

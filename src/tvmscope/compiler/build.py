@@ -151,7 +151,7 @@ def _generate(
     """Write the library: code on all cores, then linked."""
     tvm_compat.choose_cuda_compiler()
     tvm_compat.remember_cuda_binaries(tvm)
-    cores = cpu_features.usable_cores() if tvm_target.kind.name == "llvm" else 1
+    cores = cpu_features.usable_cores()
     with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:
         try:
             made = shares.generate(module, tvm_target, options.exec_mode, Path(folder), cores)

@@ -54,7 +54,9 @@ def _generate(
 ) -> Generated:
     kernels = {v: f for v, f in module.functions_items() if isinstance(f, tirx.PrimFunc)}
     shares = split(list(kernels), cores)
-    if exec_mode != "bytecode" or len(shares) < 2:
+    # an object file holds the host's code alone: a GPU's kernels would be lost
+    whole = exec_mode != "bytecode" or target.kind.name != "llvm"
+    if whole or len(shares) < 2:
         built = relax.build(module, target, relax_pipeline=None, exec_mode=exec_mode)
         return Generated(built)
     first, *others = (
