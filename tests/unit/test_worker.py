@@ -52,7 +52,7 @@ def test_calls_a_function_and_returns_its_result() -> None:
 def test_child_imports_no_heavy_library_by_itself() -> None:
     # `fakes` imports numpy, so that only tvm and torch can be told here
     assert call(fakes.imported) == ["numpy"]
-    loaded = "import tvmscope.measure._child, sys; print('numpy' in sys.modules)"
+    loaded = "import tvmscope.measure._worker_process, sys; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True)
     assert done.stdout.strip() == "False"
 
@@ -153,11 +153,11 @@ def test_a_hang_is_ended_after_the_timeout() -> None:
 
 
 def test_long_timing_that_goes_on_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tvmscope.measure import _child
+    from tvmscope.measure import _worker_process
 
     signs: list[int] = []
-    monkeypatch.setattr(_child, "_ALIVE_EVERY_S", 0.0)
-    child = _child.Child(alive=lambda: signs.append(1))
+    monkeypatch.setattr(_worker_process, "_ALIVE_EVERY_S", 0.0)
+    child = _worker_process.Child(alive=lambda: signs.append(1))
     child.load(here(fakes.load), {"run_s": 0.0})
     child.time(3, 1, False)
     assert len(signs) == 3

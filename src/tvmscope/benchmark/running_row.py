@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.benchmark.verify import verify
 from tvmscope.core.measurement import Accuracy, Cause, GpuUse, Measurement, Result, Status
 from tvmscope.core.options import MeasureOptions

@@ -20,11 +20,11 @@ from typing import IO, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 from tvmscope import errors, plugins
 from tvmscope.errors import RunError, TvmscopeError, one_line
 from tvmscope.measure import confinement
+from tvmscope.measure.child_progress import Listener
 from tvmscope.measure.confinement import Limits
-from tvmscope.measure.deaths import DeathKind, describe_exit, until_dump
 from tvmscope.measure.launch import command, environment
+from tvmscope.measure.process_exit import DeathKind, describe_exit, until_dump
 from tvmscope.measure.remote import Remote
-from tvmscope.measure.telling import Listener
 from tvmscope.measure.watch import LOOK_S, Watch
 from tvmscope.messages import Text, msg
 
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Request = TypeVar("Request")
 
-_COMMAND = command("tvmscope.measure._child")
+_COMMAND = command("tvmscope.measure._worker_process")
 _POLL_S = 0.5
 _EXIT_S = 3.0
 _TAIL_BYTES = 8192

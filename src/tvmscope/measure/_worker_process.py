@@ -18,7 +18,7 @@ from typing import Any
 from tvmscope import plugins
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.extras import explain
-from tvmscope.measure import telling
+from tvmscope.measure import child_progress
 from tvmscope.measure.confinement import die_with_parent, offer_to_kernel, status_bytes
 from tvmscope.measure.remote import Remote
 from tvmscope.storage.files import write_npz
@@ -134,7 +134,7 @@ def _cache_bytes(index: Path) -> int:
 def serve(connection: Connection) -> None:
     """Answer until the other side closes."""
     child = Child(alive=lambda: connection.send(("alive", None)))
-    telling.listen(lambda step: connection.send(("alive", step)))
+    child_progress.listen(lambda step: connection.send(("alive", step)))
     while True:
         try:
             name, args = connection.recv()
