@@ -72,10 +72,8 @@ def test_loads_times_and_writes_outputs(tmp_path: Path) -> None:
         memory = w.peak_memory_bytes()
     with np.load(tmp_path / "y.npz") as found:
         assert np.array_equal(found["y"], OUTPUTS["y"])
-    assert memory.peak_bytes is not None
-    assert memory.before_load_bytes is not None
-    assert memory.added_bytes is not None
-    assert memory.added_bytes > 0
+    assert memory is not None
+    assert memory > 2**20
 
 
 def test_device_timer_is_offered_where_the_runner_has_one() -> None:

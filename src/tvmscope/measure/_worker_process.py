@@ -33,7 +33,6 @@ class Child:
     def __init__(self, alive: Callable[[], None]) -> None:
         self._alive = alive
         self._runner: Any = None
-        self._before_load_bytes: int | None = None
         self._flush: Callable[[], None] | None = None
         self._wall_s = self._cpu_s = 0.0
 
@@ -41,7 +40,6 @@ class Child:
         return function.resolve()(*args, **kw)
 
     def load(self, function: Remote[..., Any], request: Any) -> tuple[dict[str, str], float, bool]:
-        self._before_load_bytes = status_bytes("VmRSS")
         start = time.perf_counter()
         self._runner = function.resolve()(request)
         load_s = time.perf_counter() - start
@@ -89,8 +87,8 @@ class Child:
         outputs = self._runner.outputs()
         write_npz(Path(path), {name: _storable(value) for name, value in outputs.items()})
 
-    def memory(self) -> tuple[int | None, int | None]:
-        return self._before_load_bytes, status_bytes("VmHWM")
+    def peak_memory_bytes(self) -> int | None:
+        return status_bytes("VmHWM")
 
 
 def _storable(value: Any) -> Any:

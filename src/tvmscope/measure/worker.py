@@ -56,21 +56,6 @@ class LoadInfo:
     has_device_timer: bool
 
 
-@dataclass(frozen=True)
-class MemoryUse:
-    """Resident memory of the worker; None if the system does not report it."""
-
-    before_load_bytes: int | None
-    peak_bytes: int | None
-
-    @property
-    def added_bytes(self) -> int | None:
-        """The most memory that the library and the model added to a bare process."""
-        if self.before_load_bytes is None or self.peak_bytes is None:
-            return None
-        return self.peak_bytes - self.before_load_bytes
-
-
 class Process(Protocol):
     """The process interface that a worker needs; `subprocess.Popen` and `ForkedProcess` have it."""
 
@@ -179,9 +164,10 @@ class Worker:
         """Run once and write the outputs by name into an npz file."""
         self._ask("outputs", str(path))
 
-    def peak_memory_bytes(self) -> MemoryUse:
-        """Return the memory before the load and the peak until now."""
-        return MemoryUse(*self._ask("memory"))
+    def peak_memory_bytes(self) -> int | None:
+        """Return the peak of resident memory until now; None if the system does not report it."""
+        peak: int | None = self._ask("peak_memory_bytes")
+        return peak
 
     def cores_used(self) -> float | None:
         """Return how many cores were busy on average in the timed runs; spinning threads that wait
