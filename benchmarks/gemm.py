@@ -33,13 +33,14 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from tvmscope.core.stats import ratio_interval  # noqa: E402
 from tvmscope.cuda import config as configs  # noqa: E402
 from tvmscope.cuda.config import Config, Layout  # noqa: E402
-from tvmscope.cuda.cost import best, estimates  # noqa: E402
+from tvmscope.cuda.cost import estimates  # noqa: E402
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many  # noqa: E402
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel  # noqa: E402
 from tvmscope.cuda.gpus import Gpu, gpu_of  # noqa: E402
 from tvmscope.cuda.library.call import LibraryCall, call_of  # noqa: E402
 from tvmscope.cuda.library.call import configs as library_configs  # noqa: E402
 from tvmscope.cuda.library.cublaslt import PROPOSALS  # noqa: E402
+from tvmscope.cuda.shortlist import best  # noqa: E402
 from tvmscope.cuda.units import Matmul  # noqa: E402
 from tvmscope.cuda.winners import distil  # noqa: E402
 from tvmscope.errors import TvmscopeError, one_line  # noqa: E402

@@ -178,7 +178,7 @@ def build(layers: Sequence[Layer], winners: Winners, pdl: int | None) -> list[Co
     chosen: dict[Unit, Config] = {}
     for layer in layers:
         if layer.unit not in chosen:
-            config = winners.choose(layer.unit, gpu).config
+            config = winners.choose(layer.unit, gpu)
             chosen[layer.unit] = config if pdl is None else replace(config, pdl=pdl)
     jobs = [Job(unit=u, config=c, arch=gpu.arch) for u, c in chosen.items()]
     built: dict[Unit, CompiledKernel] = {}

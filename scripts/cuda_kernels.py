@@ -38,10 +38,11 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from tvmscope.cuda import config as configs  # noqa: E402
 from tvmscope.cuda import units as unit_types  # noqa: E402
 from tvmscope.cuda.candidates import read_candidates, write_candidates  # noqa: E402
-from tvmscope.cuda.cost import Estimate, best, estimate  # noqa: E402
+from tvmscope.cuda.cost import Estimate, estimate  # noqa: E402
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, Outcome, compile_many  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
 from tvmscope.cuda.library.call import why_not  # noqa: E402
+from tvmscope.cuda.shortlist import best  # noqa: E402
 from tvmscope.cuda.winners import Winners, distil, load_winners  # noqa: E402
 
 HANG_S = 60.0

@@ -33,12 +33,12 @@ sys.path.insert(0, str(ROOT / "tests" / "cuda"))
 from tvmscope.cuda import driver  # noqa: E402
 from tvmscope.cuda.candidates import read_candidates, write_candidates  # noqa: E402
 from tvmscope.cuda.config import Config  # noqa: E402
-from tvmscope.cuda.cost import best  # noqa: E402
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many  # noqa: E402
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
 from tvmscope.cuda.packing import pack_weight  # noqa: E402
 from tvmscope.cuda.reference import norm_sum, output_values, reference  # noqa: E402
+from tvmscope.cuda.shortlist import best  # noqa: E402
 from tvmscope.cuda.units import (  # noqa: E402
     Attention,
     Conv2d,

@@ -10,13 +10,13 @@ import pytest
 
 from tvmscope.cuda.candidates import read_candidates, write_candidates
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.cost import best
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.cubins.cubin import resources
 from tvmscope.cuda.cubins.kernel_compiler import compile_kernel, matrix_instruction
 from tvmscope.cuda.driver import _Attribute, _LaunchConfig
 from tvmscope.cuda.gpus import gpu_of
+from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.space import configs
 from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Matmul, Unit
 from tvmscope.errors import BuildError, SchemaError, UsageError

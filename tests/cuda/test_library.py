@@ -15,7 +15,6 @@ from interpreted import draw
 from support import fake_cublaslt
 from tvmscope.cuda.binding import bind
 from tvmscope.cuda.config import Config, from_json, to_json
-from tvmscope.cuda.cost import best
 from tvmscope.cuda.cubins import kernel_file
 from tvmscope.cuda.gpus import gpu_of
 from tvmscope.cuda.library import cublaslt
@@ -23,6 +22,7 @@ from tvmscope.cuda.library.call import call_of, config, configs, why_not
 from tvmscope.cuda.library.cublaslt import Library, LibraryError
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.reference import output_values, reference
+from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.space import why_illegal
 from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Matrix, Pool, Unit, View
 from tvmscope.cuda.winners import distil, load_winners

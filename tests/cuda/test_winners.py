@@ -10,6 +10,7 @@ import pytest
 
 from tvmscope.cuda.config import Config, to_json
 from tvmscope.cuda.gpus import gpu_of
+from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.units import Conv2d, Matmul, Matrix, View
 from tvmscope.cuda.winners import Winner, Winners, distil, load_winners
 from tvmscope.errors import SchemaError
@@ -40,15 +41,15 @@ def test_fastest_correct_candidate_wins_and_comes_back(tmp_path: Path) -> None:
 
 def test_winners_come_before_the_model() -> None:
     winners = distil(rows())
-    assert winners.choose(CONV, H200).source == "winner"
-    assert winners.choose(replace(CONV, c=32), H200).source == "model"
-    assert Winners().choose(CONV, H200).source == "model"
+    assert winners.choose(CONV, H200) == FAST != best(CONV, H200, 1)[0].config
+    other = replace(CONV, c=32)
+    assert winners.choose(other, H200) == best(other, H200, 1)[0].config
+    assert Winners().choose(CONV, H200) == best(CONV, H200, 1)[0].config
 
 
 def test_slices_take_the_winner_of_the_dense_unit() -> None:
     sliced = replace(CONV, output=View(pitch=192, offset=64))
-    choice = distil(rows()).choose(sliced, H200)
-    assert (choice.source, choice.config) == ("similar winner", FAST)
+    assert distil(rows()).choose(sliced, H200) == FAST
 
 
 def test_recorded_configuration_that_is_illegal_here_is_not_taken() -> None:
@@ -56,10 +57,10 @@ def test_recorded_configuration_that_is_illegal_here_is_not_taken() -> None:
     config = Config(template="persistent", m=128, n=128, k=64, split=132)
     winner = Winner(config=config, cold_us=1.0, hot_us=1.0, gpu="H200")
     winners = Winners({unit.key: winner})
-    assert winners.choose(unit, H200).source == "winner"
+    assert winners.choose(unit, H200) == config
     odd = replace(unit, a=Matrix(row=4097, column=1))  # rows that are no whole 16 bytes
     assert odd.dense == unit
-    assert winners.choose(odd, H200).source == "model"
+    assert winners.choose(odd, H200) == best(odd, H200, 1)[0].config != config
 
 
 def test_other_schemas_are_refused(tmp_path: Path) -> None:

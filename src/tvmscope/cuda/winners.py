@@ -11,12 +11,12 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tvmscope.cuda import units
 from tvmscope.cuda.config import Config, from_json
-from tvmscope.cuda.cost import best
 from tvmscope.cuda.gpus import Gpu
+from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.space import why_illegal
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import SchemaError
@@ -27,9 +27,6 @@ SCHEMA_VERSION = 1
 WORTH = 0.97
 """A library's call may take at most this share of the best generated kernel's time: a model that
 uses one needs the library to load."""
-
-
-Source = Literal["winner", "similar winner", "model"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,30 +48,19 @@ class Winner:
     call_hot_us: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """The configuration to use, and its origin."""
-
-    config: Config
-    source: Source
-    us: float
-
-
 class Winners:
     """Winners by unit key."""
 
     def __init__(self, by_unit: Mapping[str, Winner] | None = None) -> None:
         self.by_unit = dict(by_unit or {})
 
-    def choose(self, unit: Unit, gpu: Gpu) -> Choice:
+    def choose(self, unit: Unit, gpu: Gpu) -> Config:
         """Return the measured configuration of a unit, or the cost model's first."""
-        keys: dict[Source, str] = {"winner": unit.key, "similar winner": unit.dense.key}
-        for source, key in keys.items():
+        for key in (unit.key, unit.dense.key):
             found = self.by_unit.get(key)
             if found is not None and why_illegal(unit, found.config, gpu) is None:
-                return Choice(config=found.config, source=source, us=found.cold_us)
-        first = best(unit, gpu, 1)[0]
-        return Choice(config=first.config, source="model", us=first.us)
+                return found.config
+        return best(unit, gpu, 1)[0].config
 
     def save(self, path: Path) -> None:
         """Write one line per unit, sorted, so that differences between versions can be read."""

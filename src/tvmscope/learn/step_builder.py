@@ -18,10 +18,10 @@ from tvmscope.core.profile import Loop
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, one_line
 from tvmscope.learn import catalog
-from tvmscope.learn.broken_rule import broken_rule
+from tvmscope.learn.explain.broken_rule import broken_rule
+from tvmscope.learn.explain.machine_code import hot_loop
 from tvmscope.learn.facts import Built
 from tvmscope.learn.lesson import Lesson, Params, Workload, relative_error
-from tvmscope.learn.machine_code import hot_loop
 from tvmscope.learn.play.game import Position
 from tvmscope.learn.play.moves import Move, loop_names, play
 from tvmscope.machine import counters
@@ -151,7 +151,7 @@ class StepBuilder:
         found: tuple[float, bool],
     ) -> Built:
         from tvmscope.compiler.describe import kernel_ir, kernel_work
-        from tvmscope.learn import locality
+        from tvmscope.learn.explain import locality
 
         func = sch.mod["main"]
         work = kernel_work.count(plain)

@@ -10,7 +10,7 @@ from pathlib import Path
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.cuda import config as configs
-from tvmscope.cuda import cost, gpus, space, winners
+from tvmscope.cuda import gpus, shortlist, space, winners
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import TvmscopeError
@@ -85,13 +85,13 @@ class Chooser:
     def _launched(self, unit: Unit, config: Config) -> Config:
         """Take the tile from a shipped winner. Not every launch mode was measured with it: weights
         are prefetched early only if that is known to cost nothing."""
-        return replace(config, pdl=min(config.pdl, cost.launch(unit, self.gpu)))
+        return replace(config, pdl=min(config.pdl, shortlist.launch(unit, self.gpu)))
 
     def _legal(self, unit: Unit, config: Config) -> Config | None:
         return config if space.why_illegal(unit, config, self.gpu) is None else None
 
     def _best(self, unit: Unit) -> Config | None:
         try:
-            return cost.best(unit, self.gpu, 1)[0].config
+            return shortlist.best(unit, self.gpu, 1)[0].config
         except TvmscopeError:  # no template computes it
             return None

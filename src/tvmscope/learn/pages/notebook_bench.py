@@ -17,7 +17,7 @@ from tvmscope.core.measurement import Measurement
 from tvmscope.core.options import MeasureOptions
 from tvmscope.errors import BuildError
 from tvmscope.learn import catalog
-from tvmscope.learn.compare_steps import explained
+from tvmscope.learn.explain.compare_steps import explained
 from tvmscope.learn.facts import LessonRun, StepRun
 from tvmscope.learn.lesson import Apply, Step
 from tvmscope.learn.pages import terminal
