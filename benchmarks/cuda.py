@@ -32,7 +32,7 @@ from tvmscope.core.comparison import compare
 from tvmscope.core.measurement import Result
 from tvmscope.core.session import Session, load
 from tvmscope.core.stats import geometric_mean, median_s
-from tvmscope.measure.turn import alone
+from tvmscope.measure.machine_lock import alone
 from tvmscope.models.catalog import built_ins
 from tvmscope.quantities import format_s
 

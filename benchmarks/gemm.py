@@ -33,15 +33,16 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from tvmscope.core.stats import ratio_interval  # noqa: E402
 from tvmscope.cuda import config as configs  # noqa: E402
 from tvmscope.cuda.config import Config, Layout  # noqa: E402
-from tvmscope.cuda.cost import best, estimates  # noqa: E402
+from tvmscope.cuda.cost import estimates  # noqa: E402
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many  # noqa: E402
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel  # noqa: E402
 from tvmscope.cuda.gpus import Gpu, gpu_of  # noqa: E402
 from tvmscope.cuda.library.call import LibraryCall, call_of  # noqa: E402
 from tvmscope.cuda.library.call import configs as library_configs  # noqa: E402
 from tvmscope.cuda.library.cublaslt import PROPOSALS  # noqa: E402
-from tvmscope.cuda.records import distil  # noqa: E402
+from tvmscope.cuda.shortlist import best  # noqa: E402
 from tvmscope.cuda.units import Matmul  # noqa: E402
+from tvmscope.cuda.winners import distil  # noqa: E402
 from tvmscope.errors import TvmscopeError, one_line  # noqa: E402
 
 SHAPES = "1024x1024x1024,4096x4096x4096,8192x8192x8192,512x4096x1024"
@@ -186,8 +187,8 @@ class Product:
         import torch
         from cuda_measure import _own
 
-        from tvmscope.cuda.bench import loaded
         from tvmscope.cuda.binding import bind
+        from tvmscope.cuda.kernel_bench import loaded
 
         launcher, arguments = loaded(kernel), bind(self.unit, kernel.config).arguments
         values = {
@@ -292,7 +293,7 @@ def _timed(times: list[float]) -> dict[str, Any]:
 
 def takes_library(records: Sequence[dict[str, Any]]) -> bool:
     """Whether tvmscope takes the library's call, with such records and where it may."""
-    return any(record.call is not None for record in distil(records).winners.values())
+    return any(record.call is not None for record in distil(records).by_unit.values())
 
 
 def in_turns(lanes: Sequence[Lane], rounds: int) -> dict[str, list[float]]:

@@ -24,7 +24,7 @@ from typing import Any
 from tvmscope.analysis.alignment import align
 from tvmscope.analysis.roofline import limits
 from tvmscope.backends import all_backends
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.core.comparison import compare
 from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.session import Session

@@ -1,8 +1,8 @@
 """ResNet-50 as a chain of generated kernels in one CUDA graph, launched in several ways.
 
-python scripts/cuda_chain.py [--batch 1] [--records FILE] [--repeats 60] [-o OUT]
+python scripts/cuda_chain.py [--batch 1] [--winners FILE] [--repeats 60] [-o OUT]
 
-Needs torch, Triton and a GPU. Each layer takes its recorded configuration, or the cost model's
+Needs torch, Triton and a GPU. Each layer takes its measured configuration, or the cost model's
 first. The chain's result is compared with PyTorch's, layer by layer in float16; then the whole
 graph is timed without dependent launch, with it, and with weights prefetched too. Nothing of TVM
 is in it: this is the time that a compiled program can come close to.
@@ -34,8 +34,8 @@ from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel  # noqa: E402
 from tvmscope.cuda.driver import Kernel  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
 from tvmscope.cuda.packing import pack_weight  # noqa: E402
-from tvmscope.cuda.records import Records, load_records  # noqa: E402
 from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Pool, Unit  # noqa: E402
+from tvmscope.cuda.winners import Winners, load_winners  # noqa: E402
 
 INPUT = -1
 
@@ -172,13 +172,13 @@ def _elements(kernel: CompiledKernel, role: str) -> int:
     return max((t.elements for t in kernel.arguments if t.role == role), default=1)
 
 
-def build(layers: Sequence[Layer], records: Records, pdl: int | None) -> list[CompiledKernel]:
+def build(layers: Sequence[Layer], winners: Winners, pdl: int | None) -> list[CompiledKernel]:
     """The kernels of all layers; `pdl` None leaves the launch to each configuration."""
     gpu = gpu_of("sm_{}{}".format(*torch.cuda.get_device_capability()))
     chosen: dict[Unit, Config] = {}
     for layer in layers:
         if layer.unit not in chosen:
-            config = records.choose(layer.unit, gpu).config
+            config = winners.choose(layer.unit, gpu)
             chosen[layer.unit] = config if pdl is None else replace(config, pdl=pdl)
     jobs = [Job(unit=u, config=c, arch=gpu.arch) for u, c in chosen.items()]
     built: dict[Unit, CompiledKernel] = {}
@@ -214,17 +214,17 @@ def main() -> None:
     """Build, check, time."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--records", type=Path)
+    parser.add_argument("--winners", type=Path)
     parser.add_argument("--repeats", type=int, default=60)
     parser.add_argument("-o", "--output", type=Path, default=Path(os.environ.get("OUT", ".")))
     arguments = parser.parse_args()
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    records = load_records(arguments.records) if arguments.records else Records()
+    winners = load_winners(arguments.winners) if arguments.winners else Winners()
     layers = resnet50(arguments.batch)
     rows: list[dict[str, Any]] = []
     first: torch.Tensor | None = None
     for name, pdl in (("plain", 0), ("dependent", 1), ("prefetched", 2), ("as recorded", None)):
-        chain = Chain(layers, build(layers, records, pdl))
+        chain = Chain(layers, build(layers, winners, pdl))
         chain.run()
         torch.cuda.synchronize()
         worst = max(chain.errors())

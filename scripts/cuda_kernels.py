@@ -2,7 +2,7 @@
 
 python scripts/cuda_kernels.py prepare UNITS.json FOLDER [--best 25] [--arch sm_90] [--limit-mb 55]
     compiles the cost model's best configurations of each unit into FOLDER; needs Triton, no GPU;
-    with --recorded FILE those of records alone
+    with --winners FILE those of measured winners alone
 python scripts/cuda_kernels.py run FOLDER... -o OUT [--budget-s 540]
     checks each candidate against PyTorch and times it, beside the first algorithms that cuBLASLt
     proposes (where its call computes the unit) and PyTorch's own kernel; needs torch and a GPU
@@ -11,7 +11,7 @@ python scripts/cuda_kernels.py both UNITS.json -o OUT [--best 25] [--budget-s 54
 python scripts/cuda_kernels.py show RECORDS.jsonl...
     the best candidate of each unit beside the library and the cost model's first choice
 python scripts/cuda_kernels.py distil RECORDS.jsonl... -o FILE
-    the winners alone, as `tvmscope.cuda.records` reads them; --onto FILE keeps that file's others
+    the winners alone, as `tvmscope.cuda.winners` reads them; --onto FILE keeps that file's others
 
 A measuring process that crashes or hangs costs one candidate: another goes on behind it.
 """
@@ -37,12 +37,13 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from tvmscope.cuda import config as configs  # noqa: E402
 from tvmscope.cuda import units as unit_types  # noqa: E402
-from tvmscope.cuda.cost import Estimate, best, estimate  # noqa: E402
+from tvmscope.cuda.candidates import read_candidates, write_candidates  # noqa: E402
+from tvmscope.cuda.cost import Estimate, estimate  # noqa: E402
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, Outcome, compile_many  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
 from tvmscope.cuda.library.call import why_not  # noqa: E402
-from tvmscope.cuda.plan import read_plan, write_plan  # noqa: E402
-from tvmscope.cuda.records import Records, distil, load_records  # noqa: E402
+from tvmscope.cuda.shortlist import best  # noqa: E402
+from tvmscope.cuda.winners import Winners, distil, load_winners  # noqa: E402
 
 HANG_S = 60.0
 
@@ -61,7 +62,7 @@ def main() -> None:
     one.add_argument("--limit-mb", type=float, default=55.0)
     one.add_argument("--only", default="", help="only units in whose label this text occurs")
     one.add_argument("--callable", action="store_true", help="only units that cuBLASLt computes")
-    one.add_argument("--recorded", type=Path, help="only what these records have, as they have it")
+    one.add_argument("--winners", type=Path, help="only these winners, as they are")
     one = commands.add_parser("run")
     one.add_argument("folders", type=Path, nargs="+")
     one.add_argument("-o", "--output", type=Path, default=Path(os.environ.get("OUT", ".")))
@@ -81,9 +82,9 @@ def main() -> None:
     one = commands.add_parser("distil")
     one.add_argument("records", type=Path, nargs="+")
     one.add_argument("-o", "--output", type=Path, required=True)
-    one.add_argument("--onto", type=Path, help="records that stay, where there are no newer ones")
+    one.add_argument("--onto", type=Path, help="winners that stay, where there are no newer ones")
     arguments = parser.parse_args()
-    verbs = {"prepare": prepare, "run": run, "both": both, "show": show, "distil": distil_records}
+    verbs = {"prepare": prepare, "run": run, "both": both, "show": show, "distil": keep_winners}
     verbs[arguments.command](arguments)
 
 
@@ -102,8 +103,8 @@ def prepare(arguments: argparse.Namespace) -> None:
     wanted = {u: c for u, c in read_units(arguments.units).items() if arguments.only in u.label}
     if arguments.callable:
         wanted = {u: c for u, c in wanted.items() if why_not(u) is None}
-    if arguments.recorded:
-        known = load_records(arguments.recorded).winners
+    if arguments.winners:
+        known = load_winners(arguments.winners).by_unit
         wanted = {u: [known[u.key].config] for u in wanted if u.key in known}
     chosen: list[tuple[unit_types.Unit, Estimate]] = []
     for unit, given in wanted.items():
@@ -125,7 +126,7 @@ def prepare(arguments: argparse.Namespace) -> None:
     failures = [o for o in outcomes if isinstance(o, Failure)]
     context = {"arch": gpu.arch, "best": arguments.best, "seconds": time.monotonic() - started}
     work = [(u, e.us, o) for (u, e), o in zip(chosen, outcomes, strict=True)]
-    size = write_plan(arguments.folder, work, context)
+    size = write_candidates(arguments.folder, work, context)
     print(f"{len(outcomes) - len(failures)} kernels, {size / 1e6:.1f} MB in {arguments.folder}")
     for reason in sorted({f.reason for f in failures})[:10]:
         print("failed:", reason)
@@ -139,7 +140,7 @@ def run(arguments: argparse.Namespace) -> None:
         from cuda_measure import measure  # torch is imported only in the measuring process
 
         measure(
-            [c for folder in arguments.folders for c in read_plan(folder)],
+            [c for folder in arguments.folders for c in read_candidates(folder)],
             arguments.output,
             first=arguments.worker_from,
             budget_s=arguments.budget_s,
@@ -252,13 +253,13 @@ def show(arguments: argparse.Namespace) -> None:
         print(f"model's first choice / best: {statistics.geometric_mean(regrets):.2f}x")
 
 
-def distil_records(arguments: argparse.Namespace) -> None:
+def keep_winners(arguments: argparse.Namespace) -> None:
     """Keep the winners."""
-    records = distil(r for r in _records(arguments.records) if "unit" in r)
-    older = load_records(arguments.onto).winners if arguments.onto else {}
-    Records({**older, **records.winners}).save(arguments.output)
-    calls = sum(record.call is not None for record in records.winners.values())
-    print(f"{len(records.winners)} winners in {arguments.output}, {calls} with a library's call")
+    winners = distil(r for r in _records(arguments.records) if "unit" in r)
+    older = load_winners(arguments.onto).by_unit if arguments.onto else {}
+    Winners({**older, **winners.by_unit}).save(arguments.output)
+    calls = sum(winner.call is not None for winner in winners.by_unit.values())
+    print(f"{len(winners.by_unit)} winners in {arguments.output}, {calls} with a library's call")
 
 
 def _records(files: list[Path]) -> Iterator[dict[str, Any]]:

@@ -20,13 +20,13 @@ import torch
 from torch.nn import functional
 
 from tvmscope.cuda import config as configs
-from tvmscope.cuda.bench import loaded as load_kernel
 from tvmscope.cuda.binding import bind
+from tvmscope.cuda.candidates import Candidate
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
+from tvmscope.cuda.kernel_bench import loaded as load_kernel
 from tvmscope.cuda.library.call import LibraryCall, call_of
 from tvmscope.cuda.library.call import configs as library_configs
 from tvmscope.cuda.packing import pack_weight
-from tvmscope.cuda.plan import Candidate
 from tvmscope.cuda.units import (
     Attention,
     Conv2d,

@@ -31,14 +31,14 @@ sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(ROOT / "tests" / "cuda"))
 
 from tvmscope.cuda import driver  # noqa: E402
+from tvmscope.cuda.candidates import read_candidates, write_candidates  # noqa: E402
 from tvmscope.cuda.config import Config  # noqa: E402
-from tvmscope.cuda.cost import best  # noqa: E402
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many  # noqa: E402
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
 from tvmscope.cuda.packing import pack_weight  # noqa: E402
-from tvmscope.cuda.plan import read_plan, write_plan  # noqa: E402
 from tvmscope.cuda.reference import norm_sum, output_values, reference  # noqa: E402
+from tvmscope.cuda.shortlist import best  # noqa: E402
 from tvmscope.cuda.units import (  # noqa: E402
     Attention,
     Conv2d,
@@ -133,7 +133,7 @@ def prepare(folder: Path, count: int, arch: str) -> int:
     pairs = list(dict.fromkeys(drawn(count, arch)))
     outcomes = compile_many([Job(unit=u, config=c, arch=arch) for u, c in pairs])
     work = [(u, 0.0, o) for (u, _), o in zip(pairs, outcomes, strict=True)]
-    size = write_plan(folder, work, {"arch": arch, "count": count})
+    size = write_candidates(folder, work, {"arch": arch, "count": count})
     failures = [o for o in outcomes if isinstance(o, Failure)]
     for failure in failures:
         print(f"not compiled: {failure.job.unit.label}: {failure.reason}")
@@ -145,7 +145,7 @@ def run(folder: Path, output: Path | None, budget_s: float) -> int:
     """Check every kernel of a folder; one that fails is a line, and the next is tried."""
     current_context()
     start, done, problems = time.monotonic(), Counter[str](), list[dict[str, str]]()
-    candidates = list(read_plan(folder))
+    candidates = list(read_candidates(folder))
     for number, candidate in enumerate(candidates):
         if time.monotonic() - start > budget_s:
             problems.append({"reason": f"out of time after {number} of {len(candidates)} kernels"})

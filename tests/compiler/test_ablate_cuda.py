@@ -126,12 +126,12 @@ def test_records_are_left_out(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) ->
     other = replace(usual, stages=usual.stages + 1 if usual.stages < 5 else 3)
 
     def known(_file: Any) -> Any:
-        record = type("Record", (), {"config": other})
-        return type("Records", (), {"winners": {unit.key: record}})
+        winner = type("Winner", (), {"config": other})
+        return type("Winners", (), {"by_unit": {unit.key: winner}})
 
     (tmp_path / "sm_90.jsonl").write_text("")
     monkeypatch.setattr(choose, "SHIPPED", tmp_path)
-    monkeypatch.setattr(choose.records, "load_records", known)
+    monkeypatch.setattr(choose.winners, "load_winners", known)
     assert choose.Chooser(gpu, {})(unit) == other
     assert choose.Chooser(gpu, {}, recorded=False)(unit) == usual
 

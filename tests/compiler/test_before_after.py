@@ -18,11 +18,11 @@ from support.graph_passes import Build, const, module, tidy
 from tvmscope.compiler import passes, targets
 from tvmscope.compiler.cost import tiles
 from tvmscope.compiler.graph.rewrite import OUT_ELEMENTWISE_FUSABLE
-from tvmscope.compiler.kernels import attention, blocked, rows
+from tvmscope.compiler.kernels import attention, blocked, norms
 from tvmscope.compiler.kernels.convolutions import choose, read
 from tvmscope.compiler.kernels.packing import pack_columns
 from tvmscope.compiler.kernels.scatter import boxes
-from tvmscope.compiler.kernels.scatter.plan import Box, copied_rows
+from tvmscope.compiler.kernels.scatter.known_indices import Box, copied_rows
 from tvmscope.compiler.kernels.selection import sort
 from tvmscope.compiler.manifest.context import Context
 from tvmscope.compiler.rewrites.cpu import fast_math, split_batch
@@ -323,7 +323,7 @@ def _(target: Target) -> Pair:
 
 @case("row-kernels")
 def _(_: Target) -> Pair:
-    compute = partial(rows.softmax, empty_is_zero=False)
+    compute = partial(norms.softmax, empty_is_zero=False)
     return graphs(
         lambda x: op.nn.softmax(x, -1),
         lambda x: kernel(compute, x, name="softmax", attrs=FUSABLE),

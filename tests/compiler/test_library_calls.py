@@ -26,9 +26,9 @@ from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.cuda.config import Config, to_json
 from tvmscope.cuda.library import call as library
 from tvmscope.cuda.library import cublaslt
-from tvmscope.cuda.records import Record, Records
 from tvmscope.cuda.reference import reference
 from tvmscope.cuda.units import Matmul, Unit
+from tvmscope.cuda.winners import Winner, Winners
 from tvmscope.errors import RunError, UsageError
 from tvmscope.runtime import cubins, load_model
 from tvmscope.runtime.load_model import LoadError
@@ -98,8 +98,8 @@ def test_a_shipped_record_has_both(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     own = choose.Chooser(GPU, {}, recorded=False)(unit)
     assert own is not None
     tile = replace(own, stages=own.stages + 1 if own.stages < 5 else 3)
-    record = Record(config=tile, cold_us=2.0, hot_us=2.0, gpu="H200", call=CALL, call_cold_us=1.0)
-    Records({unit.key: record}).save(tmp_path / "sm_90.jsonl")
+    record = Winner(config=tile, cold_us=2.0, hot_us=2.0, gpu="H200", call=CALL, call_cold_us=1.0)
+    Winners({unit.key: record}).save(tmp_path / "sm_90.jsonl")
     monkeypatch.setattr(choose, "SHIPPED", tmp_path)
     assert choose.Chooser(GPU, {}, library=True)(unit) == CALL
     without = choose.Chooser(GPU, {})(unit)

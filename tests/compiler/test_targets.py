@@ -10,7 +10,7 @@ import pytest
 import tvm
 
 from tvmscope.compiler import targets
-from tvmscope.compiler.host import probe
+from tvmscope.compiler.host import run_probe_kernel
 from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features
@@ -28,7 +28,7 @@ def test_host_uses_only_features_that_the_cpu_reports(host: Target) -> None:
 
 
 def test_probe_runs_on_the_host(host: Target) -> None:
-    assert run_isolated(here(probe), targets.to_tvm(host)) < 1e-4
+    assert run_isolated(here(run_probe_kernel), targets.to_tvm(host)) < 1e-4
 
 
 def test_features_hidden_by_a_hypervisor_are_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_a_capped_host_has_no_feature_above_the_cap(
     capped = targets.host_target(cache=tmp_path)
     assert capped.vector_bits <= 256
     assert not any(cpu_features.CAPS["avx2"].hides(f) for f in capped.features)
-    assert run_isolated(here(probe), targets.to_tvm(capped)) < 1e-4
+    assert run_isolated(here(run_probe_kernel), targets.to_tvm(capped)) < 1e-4
     if whole.vector_bits == 512:
         assert (capped.arch, capped.disabled_features) == ("x86-64-v3", ())
 

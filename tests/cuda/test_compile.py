@@ -8,15 +8,15 @@ from pathlib import Path
 import draws
 import pytest
 
+from tvmscope.cuda.candidates import read_candidates, write_candidates
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.cost import best
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.cubins.cubin import resources
 from tvmscope.cuda.cubins.kernel_compiler import compile_kernel, matrix_instruction
 from tvmscope.cuda.driver import _Attribute, _LaunchConfig
 from tvmscope.cuda.gpus import gpu_of
-from tvmscope.cuda.plan import read_plan, write_plan
+from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.space import configs
 from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Matmul, Unit
 from tvmscope.errors import BuildError, SchemaError, UsageError
@@ -134,9 +134,9 @@ def test_slow_kernel_is_ended(triton: None, monkeypatch: pytest.MonkeyPatch) -> 
 def test_plan_comes_back(triton: None, tmp_path: Path) -> None:
     kernel = compile_kernel(CONV, TILE, "sm_80")
     failed = Failure(job=Job(unit=CONV, config=TILE, arch="sm_80"), reason="no")
-    size = write_plan(tmp_path, [(CONV, 3.5, kernel), (CONV, 4.5, failed)], {"arch": "sm_80"})
+    size = write_candidates(tmp_path, [(CONV, 3.5, kernel), (CONV, 4.5, failed)], {"arch": "sm_80"})
     assert size > 1000
-    (candidate,) = read_plan(tmp_path)
+    (candidate,) = read_candidates(tmp_path)
     assert candidate.unit == CONV
     assert candidate.kernel == kernel
     assert candidate.estimate_us == 3.5

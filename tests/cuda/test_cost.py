@@ -9,8 +9,9 @@ import pytest
 
 from tvmscope.cuda.binding import bind
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.cost import best, estimate, estimates
+from tvmscope.cuda.cost import estimate, estimates
 from tvmscope.cuda.gpus import GPUS, gpu_of
+from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.space import configs, why_illegal
 from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Unit
 from tvmscope.errors import UsageError

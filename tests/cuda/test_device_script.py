@@ -16,9 +16,9 @@ from interpreted import draw
 from tvmscope.cuda.config import Config, to_json
 from tvmscope.cuda.cubins.compile_pool import Failure
 from tvmscope.cuda.library.call import config as call_config
-from tvmscope.cuda.records import Record, Records, load_records
 from tvmscope.cuda.reference import reference
 from tvmscope.cuda.units import Conv2d, Epilogue, Pool, Softmax, Unit
+from tvmscope.cuda.winners import Winner, Winners, load_winners
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -114,9 +114,9 @@ def test_recorded_winners_are_measured_again_beside_the_library(
     window = Conv2d(dtype="float16", n=1, h=7, w=7, c=64, oc=64, r=3, s=3)
     new = Conv2d(dtype="float16", n=2, h=7, w=7, c=64, oc=64, r=1, s=1)
     tile = Config(template="conv2d", m=16, n=16, k=64)
-    old = {u.key: Record(config=tile, cold_us=2, hot_us=2, gpu="H200") for u in (plain, window)}
+    old = {u.key: Winner(config=tile, cold_us=2, hot_us=2, gpu="H200") for u in (plain, window)}
     shipped, units = tmp_path / "sm_90.jsonl", tmp_path / "units.json"
-    Records(old).save(shipped)
+    Winners(old).save(shipped)
     units.write_text(json.dumps([u.to_json() for u in (plain, window, new)]))
     asked: list[Any] = []
 
@@ -125,7 +125,7 @@ def test_recorded_winners_are_measured_again_beside_the_library(
         return [Failure(job=job, reason="not now") for job in jobs]
 
     monkeypatch.setattr(cuda_kernels, "compile_many", fail)
-    words = ["prepare", str(units), str(tmp_path / "plan"), "--callable", "--recorded"]
+    words = ["prepare", str(units), str(tmp_path / "plan"), "--callable", "--winners"]
     monkeypatch.setattr("sys.argv", ["cuda_kernels.py", *words, str(shipped)])
     cuda_kernels.main()
     assert [(job.unit, job.config) for job in asked] == [(plain, tile)]
@@ -140,7 +140,7 @@ def test_recorded_winners_are_measured_again_beside_the_library(
     monkeypatch.setattr("sys.argv", ["cuda_kernels.py", *words])
     cuda_kernels.main()
     assert "1 with a library's call" in capsys.readouterr().out
-    found = load_records(output).winners
+    found = load_winners(output).by_unit
     assert found[plain.key].call == call_config(4)
     assert found[window.key] == old[window.key]
 

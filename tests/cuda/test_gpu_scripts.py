@@ -16,11 +16,11 @@ import pytest
 from support.profiles import kernel, profile
 from tvmscope.cli.main import main
 from tvmscope.core.profile import DeviceTimes
+from tvmscope.cuda.candidates import read_candidates
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cubins.compile_pool import Failure
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.packing import pack_weight
-from tvmscope.cuda.plan import read_plan
 from tvmscope.cuda.reference import norm_sum, output_values, reference
 from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Norm, Unit, View
 
@@ -202,7 +202,7 @@ def test_a_folder_of_kernels_is_prepared(
     config = Config(template="matmul", m=16, n=16, k=16)
     monkeypatch.setattr(odd, "drawn", lambda count, arch: iter([(unit, config), (unit, config)]))
     assert odd.prepare(tmp_path / "plan", 1, "sm_90") == 0
-    (candidate,) = read_plan(tmp_path / "plan")
+    (candidate,) = read_candidates(tmp_path / "plan")
     assert not isinstance(candidate.kernel, Failure)
     assert candidate.unit == unit
 

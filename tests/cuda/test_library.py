@@ -15,17 +15,17 @@ from interpreted import draw
 from support import fake_cublaslt
 from tvmscope.cuda.binding import bind
 from tvmscope.cuda.config import Config, from_json, to_json
-from tvmscope.cuda.cost import best
 from tvmscope.cuda.cubins import kernel_file
 from tvmscope.cuda.gpus import gpu_of
 from tvmscope.cuda.library import cublaslt
 from tvmscope.cuda.library.call import call_of, config, configs, why_not
 from tvmscope.cuda.library.cublaslt import Library, LibraryError
 from tvmscope.cuda.packing import pack_weight
-from tvmscope.cuda.records import distil, load_records
 from tvmscope.cuda.reference import output_values, reference
+from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.space import why_illegal
 from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Matrix, Pool, Unit, View
+from tvmscope.cuda.winners import distil, load_winners
 from tvmscope.errors import UsageError
 
 H200 = gpu_of("sm_90")
@@ -244,7 +244,7 @@ def test_a_call_is_recorded_beside_the_best_generated_kernel(tmp_path: Path) -> 
             for c, us in ((tile, 4.0), (config(0), call_us + 1), (config(5), call_us))
         ]
         distil(rows).save(tmp_path / "r.jsonl")
-        (found,) = load_records(tmp_path / "r.jsonl").winners.values()
+        (found,) = load_winners(tmp_path / "r.jsonl").by_unit.values()
         return found
 
     found = record(3.0)

@@ -17,7 +17,7 @@ from tvmscope.learn import catalog, user_file
 from tvmscope.learn.facts import Built, Study
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.lessons import search
-from tvmscope.learn.workshop import Request, Workshop
+from tvmscope.learn.step_builder import Request, StepBuilder
 from tvmscope.machine import caches, cpu_features
 
 STEPPED = [lesson for lesson in catalog.lessons().values() if lesson.steps]
@@ -37,7 +37,7 @@ class Taught:
     def __init__(self, lesson: Lesson, target: Target) -> None:
         self.lesson, self.target = lesson, target
         self.params = {p.name: p.value(target) for p in lesson.parameters}
-        self.workshop = Workshop(
+        self.builder = StepBuilder(
             Request(
                 lesson=lesson.name,
                 size=lesson.smallest,
@@ -48,7 +48,7 @@ class Taught:
         )
 
     def build(self, step: str, chosen: dict[str, int]) -> Built:
-        return self.workshop.build(step, self.params, chosen)[1]
+        return self.builder.build(step, self.params, chosen)[1]
 
     @property
     def study(self) -> Study:
@@ -200,17 +200,17 @@ def schedule(sch, factor=16):
 """
 
 
-def _mine(folder: Path, text: str, target: Target) -> Workshop:
+def _mine(folder: Path, text: str, target: Target) -> StepBuilder:
     file = folder / "mine.py"
     file.write_text(text)
     known = caches.data_caches()
-    return Workshop(Request(file=file, size=1, threads=1, target=target, caches=known))
+    return StepBuilder(Request(file=file, size=1, threads=1, target=target, caches=known))
 
 
 def test_keyword_arguments_are_parameters(tmp_path: Path, host: Target) -> None:
-    workshop = _mine(tmp_path, MINE, host)
-    assert workshop.lesson.steps[-1].params == {"factor": 16}
-    _, built = workshop.build("scheduled", {}, {"factor": 8})
+    builder = _mine(tmp_path, MINE, host)
+    assert builder.lesson.steps[-1].params == {"factor": 16}
+    _, built = builder.build("scheduled", {}, {"factor": 8})
     assert built.right
     assert any(loop.extent == 8 and loop.mode == "vectorized" for loop in _loops(built.tree))
 

@@ -16,7 +16,7 @@ from tvmscope.learn.play import rivals
 from tvmscope.learn.play.app import PlayApp
 from tvmscope.learn.play.game import Entry, Game, Position
 from tvmscope.learn.play.moves import Move
-from tvmscope.learn.workshop import Request, Workshop
+from tvmscope.learn.step_builder import Request, StepBuilder
 from tvmscope.machine import caches
 from tvmscope.measure.worker import run_isolated
 from tvmscope.stages.places import cache_folder
@@ -25,34 +25,34 @@ SIZE = 64
 
 
 class _Here:
-    """A workshop in this process."""
+    """A builder in this process."""
 
-    def __init__(self, workshop: Workshop) -> None:
-        self.workshop = workshop
+    def __init__(self, builder: StepBuilder) -> None:
+        self.builder = builder
 
     def build(self, moves: Sequence[Move]) -> Position:
-        return self.workshop.play(moves)
+        return self.builder.play(moves)
 
     def time(self, number: int, values: int) -> list[float]:
-        self.workshop.select(number)
+        self.builder.select(number)
         found = []
         for _ in range(values):
             start = time.perf_counter()
-            self.workshop.run()
+            self.builder.run()
             found.append(time.perf_counter() - start)
         return found
 
 
 @pytest.fixture(scope="module")
-def workshop() -> Workshop:
+def builder() -> StepBuilder:
     host = targets.host_target(cores=1, cache=cache_folder())
     known = caches.data_caches()
-    return Workshop(Request(lesson="matmul", size=SIZE, threads=1, target=host, caches=known))
+    return StepBuilder(Request(lesson="matmul", size=SIZE, threads=1, target=host, caches=known))
 
 
 @pytest.fixture
-def game(workshop: Workshop) -> Game:
-    game = Game(_Here(workshop))
+def game(builder: StepBuilder) -> Game:
+    game = Game(_Here(builder))
     game.start(
         [
             ("plain", lambda: Entry(name="plain", seconds=1.0, gflops=0.5)),
@@ -114,30 +114,30 @@ def test_sums_in_registers_and_zeros_in_front(game: Game) -> None:
     assert game.position.built.right
 
 
-def test_numpy_is_timed_for_the_same(workshop: Workshop) -> None:
-    workshop.play(())
-    assert len(workshop.blas(3)) == 3
+def test_numpy_is_timed_for_the_same(builder: StepBuilder) -> None:
+    builder.play(())
+    assert len(builder.blas(3)) == 3
 
 
 def test_our_rule_plays_and_its_result_is_checked(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    builder: StepBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workshop.play(())
-    assert len(rivals.ours(workshop, 2)) == 2
+    builder.play(())
+    assert len(rivals.ours(builder, 2)) == 2
     monkeypatch.setattr(rivals, "relative_error", lambda *_: 1.0)
     with pytest.raises(RunError, match="its result is wrong"):
-        rivals.ours(workshop, 2)
+        rivals.ours(builder, 2)
 
 
 def test_metaschedule_plays_within_its_budget(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+    builder: StepBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workshop.play(())
+    builder.play(())
     monkeypatch.setattr(search, "evolved", lambda *_: iter([0.0, 2.0, 1.0]))
-    assert rivals.searched(workshop, 60.0) == (2.0 * SIZE**3 / 2e9, 3)
+    assert rivals.searched(builder, 60.0) == (2.0 * SIZE**3 / 2e9, 3)
     monkeypatch.setattr(search, "evolved", lambda *_: iter([0.0, 2.0]))
     with pytest.raises(RunError, match="1 tried"):
-        rivals.searched(workshop, 0.0)
+        rivals.searched(builder, 0.0)
 
 
 def test_pytorch_plays_where_it_is_installed() -> None:
@@ -147,11 +147,11 @@ def test_pytorch_plays_where_it_is_installed() -> None:
     assert len(times) == 3
 
 
-def test_a_rival_that_cannot_play_is_missing_with_its_reason(workshop: Workshop) -> None:
+def test_a_rival_that_cannot_play_is_missing_with_its_reason(builder: StepBuilder) -> None:
     def absent() -> Entry:
         raise BackendUnavailable("torch is not installed")
 
-    game = Game(_Here(workshop))
+    game = Game(_Here(builder))
     game.start([("PyTorch", absent)])
     assert game.entries == []
     assert game.said == "PyTorch is missing: torch is not installed"

@@ -14,10 +14,10 @@ import numpy as np
 
 from support.rows import key
 from tvmscope.backends.api import Span, Trace
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.core.row import Task
 from tvmscope.errors import BackendUnavailable, RunError, UsageError
-from tvmscope.measure import telling
+from tvmscope.measure import child_progress
 from tvmscope.measure.remote import here
 
 ENV = {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
@@ -149,7 +149,7 @@ def add(a: int, b: int = 0) -> int:
 
 def tell_of_steps(count: int) -> int:
     for number in range(count):
-        telling.tell(number, count, f"step {number}")
+        child_progress.tell(number, count, f"step {number}")
     return count
 
 

@@ -16,7 +16,7 @@ from support import fakes
 from support.fakes import OUTPUTS, entry
 from tvmscope.benchmark import running_row
 from tvmscope.benchmark.compare import compare_all
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.benchmark.run import run
 from tvmscope.core import stats
 from tvmscope.core.measurement import Result
@@ -76,7 +76,7 @@ def alive() -> set[str]:
             command = (path.parent / "cmdline").read_bytes()
         except OSError:
             continue
-        if int(parent) == os.getpid() and state != "Z" and b"measure._child" in command:
+        if int(parent) == os.getpid() and state != "Z" and b"measure._worker_process" in command:
             found.add(path.parent.name)
     return found
 

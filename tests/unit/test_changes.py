@@ -126,7 +126,10 @@ def test_a_sure_loss_over_the_limit_fails() -> None:
 def test_a_peer_that_became_slower_is_no_regression_of_ours() -> None:
     third = samples.result("torch", 0.09)
     before, after = measured(0.040, 0.05), measured(0.040, 0.08)
-    found = changes(before.with_result(third), after.with_result(third))
+    found = changes(
+        replace(before, results=(*before.results, third)),
+        replace(after, results=(*after.results, third)),
+    )
     assert "slower" in [row.verdict for row in found.rows]
     check_regression(found, 0.0)
 

@@ -18,7 +18,7 @@ from tvmscope.core.session import Session, save
 from tvmscope.messages import _, plural
 from tvmscope.stages.options import Options
 from tvmscope.workflow import bench
-from tvmscope.workflow.examining.plan import compile_lines
+from tvmscope.workflow.examining.dry_run import compile_lines
 
 
 @pytest.mark.parametrize(

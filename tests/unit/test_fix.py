@@ -14,7 +14,7 @@ import pytest
 from support import fakes, profiles, samples
 from support.rows import key
 from tvmscope.backends import all_backends
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions, MeasureOptions

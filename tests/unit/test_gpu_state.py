@@ -11,7 +11,7 @@ import pytest
 
 from support import samples
 from support.rows import key
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.benchmark.running_row import RunningRow
 from tvmscope.core.measurement import GpuUse
 from tvmscope.core.session import from_json, to_json

@@ -16,13 +16,13 @@ from tvmscope.errors import BuildError, UsageError
 from tvmscope.learn import catalog, plots
 from tvmscope.learn import run as running
 from tvmscope.learn import setting as settings
-from tvmscope.learn.compare_steps import compared, explained
+from tvmscope.learn.explain.compare_steps import compared, explained
+from tvmscope.learn.explain.machine_code import hot_loop, same_code
+from tvmscope.learn.explain.reasons import reasons
 from tvmscope.learn.facts import Access, Built, HotLoop, LessonRun, Memory, StepRun, Study
 from tvmscope.learn.lesson import Lesson
-from tvmscope.learn.machine_code import hot_loop, same_code
 from tvmscope.learn.pages import terminal
 from tvmscope.learn.pages.json_ import as_json
-from tvmscope.learn.reasons import reasons
 from tvmscope.learn.setting import Setting
 from tvmscope.learn.sweep import combinations, played_step
 from tvmscope.machine import caches, counters

@@ -46,7 +46,6 @@ def test_a_trial_that_was_only_searched_is_not_used(tmp_path: Path) -> None:
 def test_less_than_one_percent_is_not_worth_it(tmp_path: Path, seconds: float, used: bool) -> None:
     result = found(tmp_path, validated(1, seconds * 1e-3 / 1.01, 1e-3))
     assert (tile(result) == 1) == used
-    assert result.not_worth == (0 if used else 1)
 
 
 def test_the_latest_validation_of_a_candidate_counts(tmp_path: Path) -> None:
@@ -65,7 +64,7 @@ def test_a_record_of_other_threads_or_cpu_is_second_choice_and_told(tmp_path: Pa
     assert tile(found(tmp_path, other, validated(2, 1.5e-3))) == 2
     result = found(tmp_path, other)
     assert tile(result) == 1
-    assert result.borrowed == {"tuned with 8 threads, not 2": 1, "tuned on another": 1}
+    assert (result.choices[CONV].threads, result.choices[CONV].cpu) == (8, "another")
 
 
 @pytest.mark.parametrize(

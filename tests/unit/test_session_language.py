@@ -27,7 +27,7 @@ from tvmscope.core.tuning import TunedTask, because, gist
 from tvmscope.diagnose.engine import diagnose
 from tvmscope.errors import BuildError
 from tvmscope.machine.load import Snapshot, disturbances
-from tvmscope.measure.deaths import describe_exit
+from tvmscope.measure.process_exit import describe_exit
 from tvmscope.measure.worker import WorkerDied
 from tvmscope.messages import Message, Text, msg, render
 from tvmscope.report.formats import csv_, google_benchmark, html, json_, markdown

@@ -16,7 +16,7 @@ import pytest
 from support import fakes, samples
 from support.rows import key
 from tvmscope.backends import all_backends
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared, TensorSpec
 from tvmscope.core.options import LoadOptions, MeasureOptions

@@ -27,7 +27,8 @@ STORED = (
     "models/loaders", "models/prepare.py", "profiling", "runtime", "stages", "tuning",
     "workflow/ablating", "workflow/analyze.py", "workflow/bench.py",
     "workflow/bisecting", "workflow/comparing/artifacts.py", "workflow/fixing",
-    "workflow/profile.py", "workflow/run.py", "workflow/suiting",
+    "workflow/profile.py", "workflow/run.py", "workflow/sizing/measure_sizes.py",
+    "workflow/suiting",
 )  # fmt: skip
 """Modules and folders whose findings, reasons, warnings, notes and remarks end up in a session."""
 FIELDS = frozenset(

@@ -39,7 +39,7 @@ KNOWN = frozenset(
         "with nothing", "no effect", "one sample", "not measured", "its own first run",
         "diagnosis rule", "row sums", "padded transpose", "conv2d in blocks",
         "tvm cuda", "an unknown distribution", "a server with key {}", "Usage: ",
-        "timed out", "disk full", "speedup over {}", "schedule rule", "similar record",
+        "timed out", "disk full", "speedup over {}", "schedule rule",
         "kernel compiler", "farm client",
         # what older scripts print, and what other programs say
         "avg latency (ms): {}\n", "model name", "out of memory", "can't allocate memory",

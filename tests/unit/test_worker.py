@@ -52,7 +52,7 @@ def test_calls_a_function_and_returns_its_result() -> None:
 def test_child_imports_no_heavy_library_by_itself() -> None:
     # `fakes` imports numpy, so that only tvm and torch can be told here
     assert call(fakes.imported) == ["numpy"]
-    loaded = "import tvmscope.measure._child, sys; print('numpy' in sys.modules)"
+    loaded = "import tvmscope.measure._worker_process, sys; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True)
     assert done.stdout.strip() == "False"
 
@@ -72,10 +72,8 @@ def test_loads_times_and_writes_outputs(tmp_path: Path) -> None:
         memory = w.peak_memory_bytes()
     with np.load(tmp_path / "y.npz") as found:
         assert np.array_equal(found["y"], OUTPUTS["y"])
-    assert memory.peak_bytes is not None
-    assert memory.before_load_bytes is not None
-    assert memory.added_bytes is not None
-    assert memory.added_bytes > 0
+    assert memory is not None
+    assert memory > 2**20
 
 
 def test_device_timer_is_offered_where_the_runner_has_one() -> None:
@@ -153,11 +151,11 @@ def test_a_hang_is_ended_after_the_timeout() -> None:
 
 
 def test_long_timing_that_goes_on_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tvmscope.measure import _child
+    from tvmscope.measure import _worker_process
 
     signs: list[int] = []
-    monkeypatch.setattr(_child, "_ALIVE_EVERY_S", 0.0)
-    child = _child.Child(alive=lambda: signs.append(1))
+    monkeypatch.setattr(_worker_process, "_ALIVE_EVERY_S", 0.0)
+    child = _worker_process.Child(alive=lambda: signs.append(1))
     child.load(here(fakes.load), {"run_s": 0.0})
     child.time(3, 1, False)
     assert len(signs) == 3

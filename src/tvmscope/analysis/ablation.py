@@ -19,7 +19,6 @@ from tvmscope.messages import Text, marked, msg
 
 WITHOUT, ONLY, NOTHING = "without ", "only ", "with nothing"
 SAME_CODE = msg("it changes nothing in this model: the code is the same")
-WARM_UP = "warm-up"
 Worth = Literal["helps", "hurts", "undecided", "no effect", "one sample", "not measured"]
 WORTH_WORDS = (
     marked("helps"), marked("hurts"), marked("undecided"), marked("no effect"),

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.benchmark.running_row import Reference, RunningRow
 from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
@@ -19,7 +19,7 @@ from tvmscope.machine import gpu_state
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.confinement import scratch_folder
 from tvmscope.measure.interleave import interleave
-from tvmscope.measure.turn import alone
+from tvmscope.measure.machine_lock import alone
 from tvmscope.messages import Text, msg, msgn, word
 from tvmscope.progress import Progress
 

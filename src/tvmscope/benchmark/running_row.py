@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.benchmark.verify import verify
 from tvmscope.core.measurement import Accuracy, Cause, GpuUse, Measurement, Result, Status
 from tvmscope.core.options import MeasureOptions
@@ -16,7 +16,7 @@ from tvmscope.core.stats import cov, spread
 from tvmscope.errors import BackendUnavailable, TvmscopeError, one_line
 from tvmscope.machine.gpu_state import GpuState
 from tvmscope.measure.interleave import Lane
-from tvmscope.measure.worker import LoadInfo, MemoryUse, Worker, WorkerDied
+from tvmscope.measure.worker import LoadInfo, Worker, WorkerDied
 from tvmscope.messages import Text, msg
 
 CPU_SPREAD = 0.10
@@ -32,7 +32,7 @@ class RunningRow:
     worker: Worker | None = None
     info: LoadInfo | None = None
     accuracy: Accuracy | None = None
-    memory: MemoryUse | None = None
+    peak_memory_bytes: int | None = None
     lane: Lane | None = None
     cores: float | None = None
     gpu: GpuUse | None = None
@@ -74,7 +74,7 @@ class RunningRow:
             )
             if self.accuracy.within_noise:
                 self.warnings.append(_by_noise(self.accuracy))
-            self.memory = self.worker.peak_memory_bytes()
+            self.peak_memory_bytes = self.worker.peak_memory_bytes()
             self.worker.pause()
         except TvmscopeError as e:
             self.failure = e
@@ -87,7 +87,7 @@ class RunningRow:
         if self.lane is None or self.lane.failure is not None or self.worker is None:
             return
         try:
-            self.memory = self.worker.peak_memory_bytes()
+            self.peak_memory_bytes = self.worker.peak_memory_bytes()
             self.cores = self.worker.cores_used()
         except TvmscopeError as e:  # all times are known: keep them, and the peak after loading
             self.warnings.append(msg("ended after the last round: {reason}", reason=one_line(e)))
@@ -138,7 +138,7 @@ class RunningRow:
             accuracy=self.accuracy,
             build_s=self.entry.build_s,
             load_s=self.info.load_s if self.info else None,
-            peak_memory_bytes=self.memory.peak_bytes if self.memory else None,
+            peak_memory_bytes=self.peak_memory_bytes,
             cores_used=self.cores,
             gpu=self.gpu,
             settings=self.info.settings if self.info else None,

@@ -89,7 +89,7 @@ class Show:
 
     def plans(self, models: Sequence[Any], options: Options) -> int:
         """Print what `--dry-run` shows: for each model, what would be done."""
-        from tvmscope.workflow.examining.plan import plan
+        from tvmscope.workflow.examining.dry_run import plan
 
         return self.planned([plan(model, options).lines() for model in models])
 

@@ -36,7 +36,7 @@ def llvm_features(arch: str, triple: str | None) -> tuple[str, ...] | None:
     return tuple(sorted(found & cpu_features.ISA_FEATURES))
 
 
-def probe(target: dict[str, Any]) -> float:
+def run_probe_kernel(target: dict[str, Any]) -> float:
     """Compile and run a small vector kernel for TVM's `target`; return the error of its result.
 
     Called in a child process: code for another CPU dies there with SIGILL.

@@ -27,7 +27,7 @@ from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import write_text_atomic
 
 _LLVM_HOST, _LLVM_FEATURES = here(host.llvm_host), here(host.llvm_features)
-_PROBE = here(host.probe)
+_PROBE = here(host.run_probe_kernel)
 _PROBE_S = 120.0
 ARM64_TRIPLE = "aarch64-linux-gnu"
 _X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,6 @@ class Session:
     """Why the model could not be loaded at all; there are no results then."""
     complete: bool = True
     """False while measuring, and permanently in a session that was interrupted."""
-
-    def with_result(self, result: Result) -> Session:
-        """Return this session with one more row."""
-        return replace(self, results=(*self.results, result))
 
     def result_of(self, profile: Profile) -> Result | None:
         """Return the row that a profile belongs to; None if it was profiled alone."""

@@ -341,7 +341,7 @@ def _softmax(unit: Softmax, config: Config) -> Binding:
         **_tile(config),
     }
     grid = (_ceil(unit.rows, config.m), 1, 1)
-    return _binding("rows:softmax", unit, ("x", "y"), constants, grid)
+    return _binding("norms:softmax", unit, ("x", "y"), constants, grid)
 
 
 def _norm(unit: Norm, config: Config) -> Binding:
@@ -357,7 +357,7 @@ def _norm(unit: Norm, config: Config) -> Binding:
         **_tile(config),
     }
     parameters = ("x", "scale", "bias", "residual", "y", "total")
-    return _binding("rows:norm", unit, parameters, constants, (_ceil(unit.rows, config.m), 1, 1))
+    return _binding("norms:norm", unit, parameters, constants, (_ceil(unit.rows, config.m), 1, 1))
 
 
 def _pool(unit: Pool, config: Config) -> Binding:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvmscope.errors import UsageError
-from tvmscope.learn.compare_steps import explained
+from tvmscope.learn.explain.compare_steps import explained
 from tvmscope.learn.facts import LessonRun, Study
 from tvmscope.learn.setting import THREADS, Setting, known_roofs
 from tvmscope.learn.step_bench import Bench, Job, opened

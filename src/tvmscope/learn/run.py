@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError
-from tvmscope.learn.compare_steps import explained
+from tvmscope.learn.explain.compare_steps import explained
 from tvmscope.learn.facts import Exhibit, LessonRun, StepRun, Study
 from tvmscope.learn.lesson import Checked, Lesson
 from tvmscope.learn.setting import Setting, check_parameters, known_roofs, study_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tvmscope.core.measurement import Measurement
 from tvmscope.errors import TvmscopeError
-from tvmscope.learn import workshop
+from tvmscope.learn import step_builder
 from tvmscope.learn.facts import Built, StepRun, Study
 from tvmscope.learn.lesson import Lesson, Step
 from tvmscope.learn.setting import THREADS, Setting
@@ -60,13 +60,13 @@ class Job:
 
 @dataclass
 class _Turn:
-    """One step of a workshop, timed by `interleave`."""
+    """One step of a worker, timed by `interleave`."""
 
     worker: Worker
     number: int
 
     def time(self, n: int, loops: int = 1, cold: bool = False) -> list[float]:
-        self.worker.apply(workshop.SELECT, self.number)
+        self.worker.apply(step_builder.SELECT, self.number)
         return self.worker.time(n, loops, cold)
 
     def time_device(self, n: int) -> list[float]:
@@ -93,7 +93,7 @@ class Bench:
             env = {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": "1"}
             worker = Worker("lesson", env=env, timeout_s=_TIMEOUT_S)
             self._stack.callback(worker.kill)
-            request = workshop.Request(
+            request = step_builder.Request(
                 lesson=self._lesson,
                 file=self._file,
                 size=self.study.size,
@@ -101,18 +101,18 @@ class Bench:
                 target=self.study.target,
                 caches=self.study.caches,
             )
-            worker.load(workshop.LOAD, request)
+            worker.load(step_builder.LOAD, request)
             self._workers[threads] = worker
         return self._workers[threads]
 
     def outline(self) -> tuple[str, dict[str, int], str]:
         """Return the name, the parameters and the schedule's text of the reader's file."""
-        return self.worker(self.study.threads).apply(workshop.OUTLINE)
+        return self.worker(self.study.threads).apply(step_builder.OUTLINE)
 
     def build(self, step: str, params: dict[str, int], chosen: dict[str, int]) -> Built:
         """Compile and check a step without timing it."""
         threads = chosen.get(THREADS, self.study.threads)
-        return self.worker(threads).apply(workshop.BUILD, step, params, chosen)[1]
+        return self.worker(threads).apply(step_builder.BUILD, step, params, chosen)[1]
 
     def measured(
         self, jobs: Sequence[Job], setting: Setting, progress: Progress
@@ -148,7 +148,7 @@ class Bench:
         )
         try:
             worker = self.worker(job.threads)
-            number, built = worker.apply(workshop.BUILD, job.step, job.params, job.chosen)
+            number, built = worker.apply(step_builder.BUILD, job.step, job.params, job.chosen)
         except TvmscopeError as e:
             return replace(run, failure=e.message), None
         made = replace(run, built=built)
@@ -163,7 +163,7 @@ class Bench:
             loops=lane.pace.loops if lane.pace else 1,
         )
         turn.resume()
-        counted = turn.worker.apply(workshop.COUNT, turn.number) if setting.counters else None
+        counted = turn.worker.apply(step_builder.COUNT, turn.number) if setting.counters else None
         return replace(run, measurement=measurement, counted=counted)
 
     def close(self) -> None:

@@ -8,10 +8,10 @@ from itertools import product
 
 from tvmscope.analysis.roofline import limits_of
 from tvmscope.errors import UsageError
-from tvmscope.learn.compare_steps import compared
+from tvmscope.learn.explain.compare_steps import compared
+from tvmscope.learn.explain.reasons import reasons
 from tvmscope.learn.facts import LessonRun, StepRun, with_shares
 from tvmscope.learn.lesson import Lesson
-from tvmscope.learn.reasons import reasons
 from tvmscope.learn.setting import Setting, check_parameters, known_roofs, study_of
 from tvmscope.learn.step_bench import Bench, Job, opened
 from tvmscope.messages import Text, msg

@@ -30,7 +30,7 @@ from tvmscope.measure.launch import command, environment
 from tvmscope.measure.remote import Remote
 from tvmscope.messages import Seconds, msg
 
-_COMMAND = command("tvmscope.measure._fork_server")
+_COMMAND = command("tvmscope.measure._fork_server_process")
 START_S = 300.0
 LOST = -signal.SIGHUP
 """The exit code of a worker whose server is gone: its real status is unknown."""

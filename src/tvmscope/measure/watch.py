@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from tvmscope.measure.confinement import Confinement, status_bytes
-from tvmscope.measure.deaths import DeathKind
+from tvmscope.measure.process_exit import DeathKind
 from tvmscope.messages import Bytes, Text, msg
 
 LOOK_S = 0.1

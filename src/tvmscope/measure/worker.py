@@ -20,11 +20,11 @@ from typing import IO, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 from tvmscope import errors, plugins
 from tvmscope.errors import RunError, TvmscopeError, one_line
 from tvmscope.measure import confinement
+from tvmscope.measure.child_progress import Listener
 from tvmscope.measure.confinement import Limits
-from tvmscope.measure.deaths import DeathKind, describe_exit, until_dump
 from tvmscope.measure.launch import command, environment
+from tvmscope.measure.process_exit import DeathKind, describe_exit, until_dump
 from tvmscope.measure.remote import Remote
-from tvmscope.measure.telling import Listener
 from tvmscope.measure.watch import LOOK_S, Watch
 from tvmscope.messages import Text, msg
 
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Request = TypeVar("Request")
 
-_COMMAND = command("tvmscope.measure._child")
+_COMMAND = command("tvmscope.measure._worker_process")
 _POLL_S = 0.5
 _EXIT_S = 3.0
 _TAIL_BYTES = 8192
@@ -54,21 +54,6 @@ class LoadInfo:
     settings: dict[str, str]
     load_s: float
     has_device_timer: bool
-
-
-@dataclass(frozen=True)
-class MemoryUse:
-    """Resident memory of the worker; None if the system does not report it."""
-
-    before_load_bytes: int | None
-    peak_bytes: int | None
-
-    @property
-    def added_bytes(self) -> int | None:
-        """The most memory that the library and the model added to a bare process."""
-        if self.before_load_bytes is None or self.peak_bytes is None:
-            return None
-        return self.peak_bytes - self.before_load_bytes
 
 
 class Process(Protocol):
@@ -179,9 +164,10 @@ class Worker:
         """Run once and write the outputs by name into an npz file."""
         self._ask("outputs", str(path))
 
-    def peak_memory_bytes(self) -> MemoryUse:
-        """Return the memory before the load and the peak until now."""
-        return MemoryUse(*self._ask("memory"))
+    def peak_memory_bytes(self) -> int | None:
+        """Return the peak of resident memory until now; None if the system does not report it."""
+        peak: int | None = self._ask("peak_memory_bytes")
+        return peak
 
     def cores_used(self) -> float | None:
         """Return how many cores were busy on average in the timed runs; spinning threads that wait

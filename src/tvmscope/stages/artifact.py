@@ -11,7 +11,7 @@ import numpy as np
 
 from tvmscope.backends import all_backends
 from tvmscope.backends.api import Backend, LoadRequest
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Model
 from tvmscope.core.row import RowKey, Task, Variant

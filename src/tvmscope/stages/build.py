@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.measurement import Cause
 from tvmscope.core.model import Prepared

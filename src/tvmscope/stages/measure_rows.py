@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from tvmscope.benchmark.compare import compare_all
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.benchmark.run import Results, pending, run
 from tvmscope.core.comparison import Comparison
 from tvmscope.core.model import Prepared

@@ -23,7 +23,7 @@ from tvmscope.stages.planning.plan import with_export
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.job.tune import tune
 from tvmscope.tuning.records.lookup import find_choices
-from tvmscope.workflow.compile_sizes import compile_sizes
+from tvmscope.workflow.sizing.compile_sizes import compile_sizes
 
 
 def compile_model(

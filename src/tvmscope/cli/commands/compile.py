@@ -18,7 +18,7 @@ def compile_(model: flags.Model, *, options: Options, show: Show) -> int:
     from tvmscope.models.resolve import classify
     from tvmscope.storage.codec import encode
     from tvmscope.workflow.compile import compile_model
-    from tvmscope.workflow.examining.plan import compile_lines
+    from tvmscope.workflow.examining.dry_run import compile_lines
 
     output = options.output or Path(f"{classify(model).name}.artifact")
     if show.dry_run:

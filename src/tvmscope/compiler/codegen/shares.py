@@ -17,7 +17,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax import vm_build
 
-from tvmscope.measure import telling
+from tvmscope.measure import child_progress
 from tvmscope.messages import msg
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class _Place:
 def _object(module: tvm.IRModule, target: tvm.target.Target, file: Path, place: _Place) -> Path:
     names = [var.name_hint for var, _ in module.functions_items()]
     more = msg("{kernel} and {count} more", kernel=names[0], count=len(names) - 1)
-    telling.tell(place.number, place.total, more if len(names) > 1 else names[0])
+    child_progress.tell(place.number, place.total, more if len(names) > 1 else names[0])
     # both are local to a thread
     with target, tvm.transform.PassContext(opt_level=3, config=UNCHECKED):
         tvm.tirx.build(module, target=target).write_to_file(str(file), "o")

@@ -12,7 +12,7 @@ from tvm import te, tirx
 
 from tvmscope.compiler.kernels.blocked import pad_rows
 from tvmscope.compiler.kernels.marks import OP
-from tvmscope.compiler.kernels.rows import powers
+from tvmscope.compiler.kernels.norms import powers
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,8 @@ from tvmscope.compiler.graph.rewrite import (
 from tvmscope.compiler.kernels.loops import COMBINE
 from tvmscope.compiler.kernels.scatter import boxes as boxed
 from tvmscope.compiler.kernels.scatter import gather_form as ops
-from tvmscope.compiler.kernels.scatter import plan
+from tvmscope.compiler.kernels.scatter import known_indices
+from tvmscope.compiler.kernels.scatter.known_indices import Box
 from tvmscope.core.target import Target
 
 INJECTIVE = 2
@@ -62,8 +63,8 @@ class _Device:
     """The device of the kernels, and the copies made so far: later ones may join them."""
 
     gpu: bool
-    copies: dict[relax.Expr, tuple[relax.Expr, tuple[plan.Box, ...], tuple[relax.Expr, ...]]] = (
-        field(default_factory=dict)
+    copies: dict[relax.Expr, tuple[relax.Expr, tuple[Box, ...], tuple[relax.Expr, ...]]] = field(
+        default_factory=dict
     )
 
 
@@ -86,31 +87,31 @@ class _Scatter:
         self.shape, self.lead, self.inner = shape, shape[:lead], shape[lead:]
         self.count = count
 
-    def known(self, rows: plan.Array, reduction: str) -> relax.Expr | None:
+    def known(self, rows: known_indices.Array, reduction: str) -> relax.Expr | None:
         """Scatter with constant coordinates; None if one is out of range."""
-        found = plan.wrapped(rows, self.lead)
+        found = known_indices.wrapped(rows, self.lead)
         if found is None:
             return None
-        box = plan.box_of(found)
+        box = known_indices.box_of(found)
         if box is not None:
             return self.box(box, reduction)
-        places = plan.flat(found, self.lead)
-        if reduction != "update" and plan.has_duplicates(places):
+        places = known_indices.flat(found, self.lead)
+        if reduction != "update" and known_indices.has_duplicates(places):
             if not self.gpu and prod(self.inner) == 1:
                 return self.unknown(relax.const(places.astype(np.int32)), reduction)
-            tables = plan.chains(places, prod(self.lead))
+            tables = known_indices.chains(places, prod(self.lead))
             return self._fold([relax.const(t) for t in tables], reduction)
-        table = plan.winners(places, prod(self.lead))
+        table = known_indices.winners(places, prod(self.lead))
         return self._rows(relax.const(table), reduction)
 
-    def box(self, box: plan.Box, reduction: str) -> relax.Expr:
+    def box(self, box: Box, reduction: str) -> relax.Expr:
         updates = self._shaped(box.counts)
         if reduction == "update" and box.covers(self.lead):
             return updates
         if reduction == "update" and not self.gpu:
             before = self.copies.get(known.origin(self.rewriter, self.data), (self.data, (), ()))
             data, boxes, sources = before[0], (*before[1], box), (*before[2], updates)
-            rows = plan.copied_rows(boxes, self.shape)
+            rows = known_indices.copied_rows(boxes, self.shape)
             if rows is not None:
                 compute = partial(boxed.copy_boxes, boxes=boxes, rows=rows)
                 told = {boxed.BOXES: boxed.boxes_text(boxes, rows)}
@@ -199,7 +200,7 @@ def _scatter_elements(
     scatter = _Scatter(rewriter, data, updates, len(shape), prod(of_indices), device)
     found = known.value(rewriter, indices)
     if found is not None:
-        return scatter.known(plan.elements(found, axis), reduction)
+        return scatter.known(known_indices.elements(found, axis), reduction)
     compute = partial(ops.places_elements, shape=shape, axis=axis)
     return scatter.unknown(scatter.emit(compute, indices), reduction)
 
@@ -219,7 +220,7 @@ def _slice_scatter(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> 
         return None
     starts, steps = [0] * len(shape), [1] * len(shape)
     starts[axis], steps[axis] = taken.start, step
-    box = plan.Box(tuple(starts), tuple(steps), counts)
+    box = Box(tuple(starts), tuple(steps), counts)
     scatter = _Scatter(rewriter, data, updates, len(shape), prod(counts), device)
     return scatter.box(box, "update")
 

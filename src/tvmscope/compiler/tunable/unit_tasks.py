@@ -13,7 +13,7 @@ from tvmscope.compiler.units import emit
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.cuda import config as configs
-from tvmscope.cuda import cost, gpus, units
+from tvmscope.cuda import gpus, shortlist, units
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cubins import kernel_file
 from tvmscope.cuda.cubins.kernel_compiler import compile_kernel
@@ -47,7 +47,7 @@ def task_of(
     unit, own = placed
     file = folder / f"{hashlib.sha256(unit.key.encode()).hexdigest()[:12]}-unit.json"
     file.write_text(json.dumps({"unit": unit.to_json(), "config": configs.to_json(own)}))
-    ranked = cost.best(unit, gpus.gpu_of(target.arch), MOST_CANDIDATES)
+    ranked = shortlist.best(unit, gpus.gpu_of(target.arch), MOST_CANDIDATES)
     others = [e.config for e in ranked if e.config != own]
     if library:
         tried = [c for c in library_configs(unit) if c != own]

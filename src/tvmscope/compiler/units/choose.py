@@ -1,4 +1,4 @@
-"""Chooses the configuration of a unit's kernel: a tuning record's, else the cost model's best."""
+"""Chooses the configuration of a unit's kernel: of a record, a shipped winner or the cost model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.cuda import config as configs
-from tvmscope.cuda import cost, gpus, records, space
+from tvmscope.cuda import gpus, shortlist, space, winners
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import TvmscopeError
@@ -30,7 +30,7 @@ def unavailable(target: Target) -> Text | None:
     return None
 
 
-SHIPPED = Path(gpus.__file__).parent / "measured"
+SHIPPED = Path(gpus.__file__).parent / "shipped_winners"
 """Measured winners that come with the package, one file per architecture."""
 
 
@@ -51,7 +51,7 @@ class Chooser:
         self.gpu = gpus.gpu_of(target.arch)
         file = SHIPPED / f"{target.arch}.jsonl"
         known = recorded and file.is_file()
-        self.shipped = records.load_records(file) if known else records.Records()
+        self.shipped = winners.load_winners(file) if known else winners.Winners()
         self.choices = choices if recorded else {}
         self.dependent = dependent
         self.library = library
@@ -73,7 +73,7 @@ class Chooser:
             if self.library or not given.of_library:
                 return self._legal(unit, given)
         for key in (unit.key, unit.dense.key):
-            found = self.shipped.winners.get(key)
+            found = self.shipped.by_unit.get(key)
             if found is None:
                 continue
             if self.library and found.call and self._legal(unit, found.call) is not None:
@@ -83,15 +83,15 @@ class Chooser:
         return None
 
     def _launched(self, unit: Unit, config: Config) -> Config:
-        """Take the tile from a shipped record. Not every launch mode was measured with it: weights
+        """Take the tile from a shipped winner. Not every launch mode was measured with it: weights
         are prefetched early only if that is known to cost nothing."""
-        return replace(config, pdl=min(config.pdl, cost.launch(unit, self.gpu)))
+        return replace(config, pdl=min(config.pdl, shortlist.launch(unit, self.gpu)))
 
     def _legal(self, unit: Unit, config: Config) -> Config | None:
         return config if space.why_illegal(unit, config, self.gpu) is None else None
 
     def _best(self, unit: Unit) -> Config | None:
         try:
-            return cost.best(unit, self.gpu, 1)[0].config
+            return shortlist.best(unit, self.gpu, 1)[0].config
         except TvmscopeError:  # no template computes it
             return None

@@ -14,8 +14,8 @@ from tvmscope.cuda.units.attention import Attention, Heads
 from tvmscope.cuda.units.base import ITEM_BYTES, Activation, Dtype, Epilogue, Math, Tensor, Unit
 from tvmscope.cuda.units.conv2d import Conv2d, View
 from tvmscope.cuda.units.matmul import Matmul, Matrix
+from tvmscope.cuda.units.norms import Norm, Softmax
 from tvmscope.cuda.units.pool import Pool
-from tvmscope.cuda.units.rows import Norm, Softmax
 from tvmscope.errors import SchemaError
 from tvmscope.messages import msg
 from tvmscope.storage.codec import decode

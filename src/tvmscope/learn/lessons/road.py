@@ -10,9 +10,9 @@ import numpy as np
 
 from tvmscope.core.target import Target
 from tvmscope.learn import exercises
+from tvmscope.learn.explain.machine_code import hot_loop
 from tvmscope.learn.facts import Exhibit
 from tvmscope.learn.lesson import Lesson
-from tvmscope.learn.machine_code import hot_loop
 from tvmscope.measure.remote import here
 from tvmscope.messages import msg
 

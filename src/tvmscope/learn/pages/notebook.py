@@ -36,7 +36,7 @@ def _cells(lesson: Lesson, size: int | None) -> Iterator[Cell]:
     spoken = language()
     chosen = "" if spoken == "en" else f", language={spoken!r}"
     yield _code(
-        "from tvmscope.learn.pages.bench import NotebookBench\n\n"
+        "from tvmscope.learn.pages.notebook_bench import NotebookBench\n\n"
         f"bench = NotebookBench({lesson.name!r}{more}{chosen})"
     )
     if lesson.exhibits is not None:

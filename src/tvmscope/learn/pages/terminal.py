@@ -13,9 +13,9 @@ from rich.text import Text
 from rich.tree import Tree
 
 from tvmscope.learn.catalog import CHAPTERS
+from tvmscope.learn.explain.machine_code import same_code
 from tvmscope.learn.facts import Built, Exhibit, LessonRun, StepRun
 from tvmscope.learn.lesson import Lesson
-from tvmscope.learn.machine_code import same_code
 from tvmscope.learn.plots import NARROW, Plot
 from tvmscope.learn.sweep import Sweep
 from tvmscope.messages import Text as Words

@@ -28,7 +28,7 @@ class Position:
 
 
 class Table(Protocol):
-    """Builds and times schedules: a worker, or a workshop in this process."""
+    """Builds and times schedules: a worker, or a `StepBuilder` in this process."""
 
     def build(self, moves: Sequence[Move]) -> Position: ...
 

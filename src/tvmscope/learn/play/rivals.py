@@ -19,13 +19,13 @@ from tvmscope.measure.remote import here
 from tvmscope.messages import msg
 
 if TYPE_CHECKING:
-    from tvmscope.learn.workshop import Workshop
+    from tvmscope.learn.step_builder import StepBuilder
 
 BUDGET_S = 15.0
 """The time limit of MetaSchedule's search before a game begins, from its first candidate on."""
 
 
-def ours(workshop: Workshop, values: int) -> list[float]:
+def ours(builder: StepBuilder, values: int) -> list[float]:
     """Return the seconds of our pipeline's kernel: the right matrix is constant, like a layer's
     weights, so that it is packed in advance."""
     import tvm
@@ -35,15 +35,15 @@ def ours(workshop: Workshop, values: int) -> list[float]:
     from tvmscope.compiler.targets import to_tvm
     from tvmscope.core.options import CompileOptions
 
-    a, b = workshop.matrices()
-    builder = relax.BlockBuilder()
+    a, b = builder.matrices()
+    block = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType(a.shape, "float32"))
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            out = builder.emit_output(relax.op.matmul(x, relax.const(b)))
-        builder.emit_func_output(out)
-    where = tvm.target.Target(to_tvm(workshop.target), host=to_tvm(workshop.target))
-    lowered = pipeline.run(builder.get(), workshop.target, where, CompileOptions())
+    with block.function("main", [x]):
+        with block.dataflow():
+            out = block.emit_output(relax.op.matmul(x, relax.const(b)))
+        block.emit_func_output(out)
+    where = tvm.target.Target(to_tvm(builder.target), host=to_tvm(builder.target))
+    lowered = pipeline.run(block.get(), builder.target, where, CompileOptions())
     built = relax.build(lowered.module, where, relax_pipeline=None)
     main = relax.VirtualMachine(built, tvm.cpu())["main"]
     given = tvm.runtime.tensor(a)
@@ -51,14 +51,14 @@ def ours(workshop: Workshop, values: int) -> list[float]:
     return _timed(lambda: main(given), values)
 
 
-def searched(workshop: Workshop, budget_s: float) -> tuple[float, int]:
+def searched(builder: StepBuilder, budget_s: float) -> tuple[float, int]:
     """Return the seconds of the best schedule that MetaSchedule finds in time, and its trials."""
     from tvmscope.learn.lessons.search import evolved, rater
 
     extras.require("xgboost", why="MetaSchedule")
-    size = len(workshop.matrices()[0])
+    size = len(builder.matrices()[0])
     deadline, best, tried = float("inf"), 0.0, 0
-    for speed in evolved(MATMUL.make(size), workshop.target, rater(size, workshop.target)):
+    for speed in evolved(MATMUL.make(size), builder.target, rater(size, builder.target)):
         best, tried = max(best, speed), tried + 1
         if tried == 1:  # TVM's intrinsics were imported before it
             deadline = time.monotonic() + budget_s

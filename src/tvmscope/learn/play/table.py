@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from tvmscope.learn import workshop
+from tvmscope.learn import step_builder
 from tvmscope.learn.lesson import Lesson
 from tvmscope.learn.play import rivals
 from tvmscope.learn.play.game import VALUES, Entry, Game, Position, Rival
@@ -16,16 +16,16 @@ from tvmscope.messages import Text, msg
 
 
 class WorkerTable:
-    """A worker's workshop."""
+    """A worker that builds steps."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 
     def build(self, moves: Sequence[Move]) -> Position:
-        return self._worker.apply(workshop.PLAY, tuple(moves))
+        return self._worker.apply(step_builder.PLAY, tuple(moves))
 
     def time(self, number: int, values: int) -> list[float]:
-        self._worker.apply(workshop.SELECT, number)
+        self._worker.apply(step_builder.SELECT, number)
         self._worker.time(1)
         return self._worker.time(values)
 
@@ -54,7 +54,7 @@ def _rivals(worker: Worker, bench: Bench, lesson: Lesson) -> list[Rival]:
         return entry(msg("plain loops: TVM's default"), median(times))
 
     def last() -> Entry:
-        number, _ = worker.apply(workshop.BUILD, lesson.steps[-1].name, own, {})
+        number, _ = worker.apply(step_builder.BUILD, lesson.steps[-1].name, own, {})
         return entry(msg("the lesson's last step"), median(table.time(number, VALUES)))
 
     def ours() -> Entry:
@@ -66,7 +66,7 @@ def _rivals(worker: Worker, bench: Bench, lesson: Lesson) -> list[Rival]:
         return entry(msg("MetaSchedule, {tried} tried", tried=tried), seconds)
 
     def blas() -> Entry:
-        return entry(msg("numpy's BLAS"), median(worker.apply(workshop.BLAS, VALUES)))
+        return entry(msg("numpy's BLAS"), median(worker.apply(step_builder.BLAS, VALUES)))
 
     def pytorch() -> Entry:
         library, times = run_isolated(rivals.PYTORCH, study.size, study.threads, VALUES)

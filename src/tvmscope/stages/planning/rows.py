@@ -9,7 +9,7 @@ from typing import Any
 
 from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.prepared import outside_weights

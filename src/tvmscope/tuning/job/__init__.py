@@ -1,4 +1,4 @@
 """The job that tunes: plan, search, validate, prove. The command line and `analyze --tune` call it.
 
-It consists of the stages, of tuning's own search and proof, and of one `Tuned` that they share.
+It consists of the stages, of tuning's own search and proof, and of one `TuningRun` that they share.
 """

@@ -27,17 +27,17 @@ from tvmscope.tuning.farm.remote import RemoteRunner
 from tvmscope.tuning.farm.tracker import Device, parse_address
 from tvmscope.tuning.plan import PlannedTask, make_plan, merged, profile_of
 from tvmscope.tuning.records import lookup as records
-from tvmscope.tuning.run import Tuned
 from tvmscope.tuning.search.metaschedule import Proposer
 from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.trials.runners import LocalRunner, Runner
 from tvmscope.tuning.trials.workshop import Setting, Workshop
+from tvmscope.tuning.tuning_run import TuningRun
 
 CHECK_TIMEOUT_S = 600.0
 """The time limit of a GPU kernel's plain loops, which one core here runs once or twice."""
 
 
-def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
+def plan(run: TuningRun, stack: ExitStack) -> list[PlannedTask]:
     """Compile the model untuned, profile it, and plan what is worth tuning."""
     run.builder = stack.enter_context(Builder(run.job.ready, run.threads))
     run.job.progress.stage(msg("compile"), msg("{model} untuned", model=run.job.ready.model.name))
@@ -58,7 +58,7 @@ def plan(run: Tuned, stack: ExitStack) -> list[PlannedTask]:
     return _planned(run, tasks)
 
 
-def _profile_here(run: Tuned) -> Profile:
+def _profile_here(run: TuningRun) -> Profile:
     job = run.job
     entry = built_entry(run.row, job.ready, job.options, job.artifacts)
     start = time.monotonic()
@@ -71,7 +71,7 @@ def _profile_here(run: Tuned) -> Profile:
     return run.job.session.profiles[0]
 
 
-def _profile_there(run: Tuned, tasks: list[TuningTask], workshop: Workshop) -> Profile:
+def _profile_there(run: TuningRun, tasks: list[TuningTask], workshop: Workshop) -> Profile:
     """Measure each untuned kernel alone, on a server."""
     run.job.progress.stage(
         msg("measure"),
@@ -87,7 +87,7 @@ def _profile_there(run: Tuned, tasks: list[TuningTask], workshop: Workshop) -> P
     return profile_of(tasks, trials, run.row.key)
 
 
-def _planned(run: Tuned, tasks: list[TuningTask]) -> list[PlannedTask]:
+def _planned(run: TuningRun, tasks: list[TuningTask]) -> list[PlannedTask]:
     here = records.host(run.target, run.threads)
     host = run.workshop.setting if run.workshop else here
 
@@ -105,14 +105,14 @@ def _planned(run: Tuned, tasks: list[TuningTask]) -> list[PlannedTask]:
     )
 
 
-def workshop(run: Tuned, stack: ExitStack) -> Workshop:
+def workshop(run: TuningRun, stack: ExitStack) -> Workshop:
     """Return builders and a runner, made once."""
     if run.workshop is None:
         run.workshop = stack.enter_context(_workshop(run))
     return run.workshop
 
 
-def _workshop(run: Tuned) -> Workshop:
+def _workshop(run: TuningRun) -> Workshop:
     """Make them take turns if they share cores. A GPU shares none: candidates are built during the
     measurements, on all cores but the one that launches kernels."""
     tune, cores, gpu = run.job.options.tune, cpu_features.usable_cores(), run.target.kind == "cuda"
@@ -132,7 +132,7 @@ def _workshop(run: Tuned) -> Workshop:
     )
 
 
-def _setting(run: Tuned, runner: Runner) -> Setting:
+def _setting(run: TuningRun, runner: Runner) -> Setting:
     tune, gpu = run.job.options.tune, run.target.kind == "cuda"
     host = records.host(run.target, run.threads)
     device = _device_of(runner, run.target) if isinstance(runner, RemoteRunner) else None
@@ -189,7 +189,7 @@ def misfit(device: Device, target: Target) -> Text | None:
     return msg("{cpu} lacks {missing}", cpu=device.cpu, missing=missing) if missing else None
 
 
-def _local(run: Tuned) -> LocalRunner:
+def _local(run: TuningRun) -> LocalRunner:
     return LocalRunner(
         threads=run.threads,
         device=run.target.device,
@@ -199,7 +199,7 @@ def _local(run: Tuned) -> LocalRunner:
     )
 
 
-def _remote(run: Tuned) -> RemoteRunner:
+def _remote(run: TuningRun) -> RemoteRunner:
     tune = run.job.options.tune
     return RemoteRunner(
         parse_address(str(tune.tracker)),
@@ -210,7 +210,7 @@ def _remote(run: Tuned) -> RemoteRunner:
     )
 
 
-def proposer(run: Tuned, stack: ExitStack, count: int) -> Proposer | None:
+def proposer(run: TuningRun, stack: ExitStack, count: int) -> Proposer | None:
     """Return MetaSchedule, if it is requested; it works while nothing is measured."""
     tune = run.job.options.tune
     if not tune.metaschedule:

@@ -26,8 +26,8 @@ from tvmscope.tuning.job.view import progress_line
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
-from tvmscope.tuning.run import Tuned
 from tvmscope.tuning.search.loop import Limits, Search
+from tvmscope.tuning.tuning_run import TuningRun
 
 _BATCH_PER_CORE = 4
 _ASSUMED_FLOPS = 1e9
@@ -88,7 +88,7 @@ def _nothing(search: Search, tried: int) -> Text:
 
 def _search(row: PlannedRow, job: Job) -> Search:
     with TemporaryDirectory(prefix="tvmscope-") as scratch, ExitStack() as stack:
-        run = Tuned(
+        run = TuningRun(
             job=job,
             target=row.target,
             scratch=Path(scratch),

@@ -37,10 +37,10 @@ from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.proof import prove
 from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database
-from tvmscope.tuning.run import Tuned
 from tvmscope.tuning.search.loop import Limits, Search
 from tvmscope.tuning.search.state import State
 from tvmscope.tuning.trials.workshop import Workshop
+from tvmscope.tuning.tuning_run import TuningRun
 
 _BATCH_PER_CORE = 4
 _LEAST_S = 15.0
@@ -72,7 +72,7 @@ def tune(
         if dry_run:  # a dry run leaves no files
             job.folder = Path(scratch) / "session"
         (row,) = plan_rows(options, (target,), job.ready.model.format)
-        run = Tuned(
+        run = TuningRun(
             job=job,
             target=target,
             scratch=Path(scratch),
@@ -117,7 +117,7 @@ def _one(options: Options, *, dry_run: bool) -> tuple[Target, Options]:
     return target, own
 
 
-def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Session:
+def _tune(run: TuningRun, planned: Sequence[PlannedTask], stack: ExitStack) -> Session:
     """Search, validate and prove; however it ends, the session contains the results so far."""
     chosen = [p for p in planned if p.reason is None]
     run.job.keep(run.job.session)
@@ -150,7 +150,7 @@ def _tune(run: Tuned, planned: Sequence[PlannedTask], stack: ExitStack) -> Sessi
     return session
 
 
-def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:
+def _has_time(run: TuningRun, tasks: int, proof: prove.Proof) -> bool:
     """Whether the budget leaves time to search and to prove; otherwise report the reason."""
     if _deadline(run, tasks, proof) - time.monotonic() > _USEFUL_S:
         return True
@@ -171,7 +171,7 @@ def _has_time(run: Tuned, tasks: int, proof: prove.Proof) -> bool:
     return False
 
 
-def _deadline(run: Tuned, tasks: int, proof: prove.Proof) -> float:
+def _deadline(run: TuningRun, tasks: int, proof: prove.Proof) -> float:
     """Return when the search must end, so that validation and proof end within the budget.
 
     If little time is left, fewer tasks can be searched and validated: the time reserved for that
@@ -182,12 +182,12 @@ def _deadline(run: Tuned, tasks: int, proof: prove.Proof) -> float:
     return max(whole, min(least, time.monotonic() + _LEAST_S))
 
 
-def _end(run: Tuned) -> float:
+def _end(run: TuningRun) -> float:
     """Return when the budget is used up."""
     return run.began + run.job.options.tune.budget_s
 
 
-def _end_without_proof(run: Tuned) -> float:
+def _end_without_proof(run: TuningRun) -> float:
     """Return when a search without a proof ends: with the budget, but not before it is useful.
 
     If the preparation alone uses up the budget, no run would otherwise ever get further.
@@ -196,13 +196,13 @@ def _end_without_proof(run: Tuned) -> float:
     return max(_end(run), time.monotonic() + useful_s)
 
 
-def _only_search(run: Tuned, search: Search) -> None:
+def _only_search(run: TuningRun, search: Search) -> None:
     """Make trials for a later run, which finds them in the records."""
     run.job.progress.stage(msg("search"), _tasks(len(search.states)))
     search.run()
 
 
-def _search_and_validate(run: Tuned, search: Search, proof: prove.Proof) -> None:
+def _search_and_validate(run: TuningRun, search: Search, proof: prove.Proof) -> None:
     """Search, then validate; continue the search in the time that validation did not need."""
     states = list(search.states.values())
     budget_s = run.job.options.tune.budget_s
@@ -220,7 +220,11 @@ def _search_and_validate(run: Tuned, search: Search, proof: prove.Proof) -> None
 
 
 def _prepare_search(
-    run: Tuned, chosen: Sequence[PlannedTask], workshop: Workshop, stack: ExitStack, deadline: float
+    run: TuningRun,
+    chosen: Sequence[PlannedTask],
+    workshop: Workshop,
+    stack: ExitStack,
+    deadline: float,
 ) -> Search:
     tune = run.job.options.tune
     batch = _BATCH_PER_CORE * run.threads
@@ -252,7 +256,7 @@ def _prepare_search(
     return search
 
 
-def _tell_unseeded(run: Tuned, search: Search) -> None:
+def _tell_unseeded(run: TuningRun, search: Search) -> None:
     """Warn in the session if MetaSchedule could not start from the rules' results."""
     told = search.proposer.remarks if search.proposer else {}
     notes = [
@@ -264,7 +268,7 @@ def _tell_unseeded(run: Tuned, search: Search) -> None:
     run.job.session = replace(run.job.session, warnings=(*run.job.session.warnings, *notes))
 
 
-def _show(run: Tuned, search: Search, state: State) -> None:
+def _show(run: TuningRun, search: Search, state: State) -> None:
     left_s = max(0.0, search.limits.deadline - time.monotonic())
     total_s = search.elapsed_s + left_s
     line = progress_line(search, state, left_s)

@@ -22,9 +22,9 @@ from tvmscope.stages.planning.rows import PlannedRow, built_entry
 from tvmscope.tuning.proof.parts import weigh
 from tvmscope.tuning.proof.validate import DURATION_S, Validator, Verdict, best
 from tvmscope.tuning.records.matching import Host, choose
-from tvmscope.tuning.run import Tuned
 from tvmscope.tuning.search.state import State
 from tvmscope.tuning.trials.workshop import Workshop
+from tvmscope.tuning.tuning_run import TuningRun
 
 VALIDATE_S = 5.0
 """The expected time per task until one was validated: three kernels, warmed up, in turns."""
@@ -56,20 +56,20 @@ class Proof:
     reason: Text = ""
 
 
-def begin(run: Tuned, workshop: Workshop, workloads: Iterable[str]) -> Proof:
+def begin(run: TuningRun, workshop: Workshop, workloads: Iterable[str]) -> Proof:
     """Return the choices that earlier runs have validated on the machine that measures."""
     s = workshop.setting
     host = Host(target=s.target, threads=s.threads, tvm=s.tvm, cpu=s.cpu)
     return Proof(choices=choose([run.database], host, workloads).choices)
 
 
-def reserve_s(run: Tuned, tasks: int, proof: Proof) -> float:
+def reserve_s(run: TuningRun, tasks: int, proof: Proof) -> float:
     """Return the time to reserve for validation, explanation and proof, as far as is known."""
     validating_s = min(_each_s(proof) * tasks, _SHARE * run.job.options.tune.budget_s)
     return model_s(run) + validating_s + explain_s(run)
 
 
-def least_reserve_s(run: Tuned, proof: Proof) -> float:
+def least_reserve_s(run: TuningRun, proof: Proof) -> float:
     """Return the time for a proof of a single task, without explanation: the least possible."""
     return model_s(run) + _each_s(proof)
 
@@ -79,24 +79,24 @@ def _each_s(proof: Proof) -> float:
     return proof.spent_s / len(proof.verdicts) if proof.verdicts else VALIDATE_S
 
 
-def explain_s(run: Tuned) -> float:
+def explain_s(run: TuningRun) -> float:
     """Return the time limit for measuring the parts of choices."""
     tune = run.job.options.tune
     return min(_EXPLAIN_S, _EXPLAIN_SHARE * tune.budget_s) if tune.explain else 0.0
 
 
-def model_s(run: Tuned) -> float:
+def model_s(run: TuningRun) -> float:
     """Return the expected time to compile the tuned model and measure it with the untuned one."""
     measured_s = 2 * (1.5 * _duration_s(run) + run.load_s) if run.runs_here else 0.0
     return 1.2 * run.build_s + measured_s
 
 
-def _duration_s(run: Tuned) -> float:
+def _duration_s(run: TuningRun) -> float:
     """Return the duration of the comparison, which is short for a short budget."""
     return min(run.job.options.measure.duration_s, max(1.0, 0.015 * run.job.options.tune.budget_s))
 
 
-def validate(run: Tuned, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
+def validate(run: TuningRun, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
     """Measure the best candidates of each task again, those with the most to gain first."""
     began, proof.reason = time.monotonic(), ""
     deadline = run.began + run.job.options.tune.budget_s - model_s(run) - explain_s(run)
@@ -130,7 +130,7 @@ def _is_known(proof: Proof, workload: str, candidate: Candidate) -> bool:
     )
 
 
-def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
+def explain(run: TuningRun, proof: Proof, states: Sequence[State], workshop: Workshop) -> None:
     """Measure the worth of the parts of choices, those with the largest gain first."""
     if not run.job.options.tune.explain or not proof.choices:
         return
@@ -157,7 +157,7 @@ def explain(run: Tuned, proof: Proof, states: Sequence[State], workshop: Worksho
 
 
 def _take_apart(
-    run: Tuned, proof: Proof, task: TuningTask, validator: Validator, deadline: float
+    run: TuningRun, proof: Proof, task: TuningTask, validator: Validator, deadline: float
 ) -> None:
     """Describe one choice, and measure the worth of its parts if there is time."""
     winner = proof.choices[task.key].candidate
@@ -173,7 +173,7 @@ def _take_apart(
         )
 
 
-def _measuring(run: Tuned) -> MeasureOptions:
+def _measuring(run: TuningRun) -> MeasureOptions:
     seed, cache = run.job.options.tune.seed, run.job.options.measure.cache
     return MeasureOptions(duration_s=DURATION_S, seed=seed, cache=cache)
 
@@ -191,7 +191,7 @@ def settle(proof: Proof, workload: str, verdicts: Sequence[Verdict], source: str
         del proof.choices[workload]
 
 
-def prove(run: Tuned, proof: Proof) -> Proof:
+def prove(run: TuningRun, proof: Proof) -> Proof:
     """Compile with the choices, verify, measure with the untuned model, and record."""
     if not proof.choices:
         proof.reason = proof.reason or msg("no kernel was faster than the untuned one")
@@ -228,7 +228,7 @@ def prove(run: Tuned, proof: Proof) -> Proof:
     return proof
 
 
-def _measure(run: Tuned, rows: Sequence[PlannedRow]) -> MeasuredRows:
+def _measure(run: TuningRun, rows: Sequence[PlannedRow]) -> MeasuredRows:
     job, measure = run.job, run.job.options.measure
     options = replace(job.options, measure=replace(measure, duration_s=_duration_s(run)))
     entries = [built_entry(row, job.ready, job.options, job.artifacts) for row in rows]
@@ -257,6 +257,6 @@ def accept(session: Session) -> tuple[bool, Text]:
     return comparison.verdict != "slower" and comparison.speedup >= 1, shown
 
 
-def _record(run: Tuned, verdicts: Sequence[Verdict]) -> None:
+def _record(run: TuningRun, verdicts: Sequence[Verdict]) -> None:
     for verdict in verdicts:
         run.database.append(verdict.trial)

@@ -24,7 +24,6 @@ from tvmscope.tuning.records.validity import outdated
 
 WORTH = 0.01
 """A candidate is used from this gain on; two good runs may differ by less."""
-NOT_FASTER = msg("not at least 1 % faster than untuned")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +43,6 @@ class Found:
     choices: dict[str, Choice] = field(default_factory=dict)
     skipped: dict[Text, int] = field(default_factory=dict)
     """Validated records for another machine or TVM, by reason."""
-    not_worth: int = 0
-    """Validated records for this machine that are wrong, failed or not faster."""
-    borrowed: dict[Text, int] = field(default_factory=dict)
-    """Choices from records of another CPU or thread count, by the difference."""
     troubles: tuple[Text, ...] = ()
     """Files and lines that could not be read."""
 
@@ -89,12 +84,9 @@ def choose(
             key = (trial.workload, trial.candidate.id)
             if key not in verdicts or verdicts[key].closeness < closeness:
                 verdicts[key] = verdict
-    best = _best(verdicts.values())
     return Found(
-        choices={workload: _choice(verdict) for workload, verdict in best.items()},
+        choices={workload: _choice(best) for workload, best in _best(verdicts.values()).items()},
         skipped={reason: n for reason, n in skipped.items() if n},
-        not_worth=sum(v.gain < WORTH for v in verdicts.values()),
-        borrowed=dict(Counter(d for v in best.values() for d in _differences(v.trial, host))),
         troubles=tuple(line for database in databases for line in _troubles(database)),
     )
 
@@ -168,21 +160,6 @@ def _family(target: Target) -> str:
         first = target.triple.split("-")[0]
         return {"arm64": "aarch64", "amd64": "x86_64"}.get(first, first)
     return "aarch64" if set(target.features) & set(ARM_FLAGS) else "x86_64"
-
-
-def _differences(trial: Trial, host: Host) -> list[Text]:
-    found: list[Text] = []
-    if trial.threads != host.threads:
-        found.append(
-            msg(
-                "tuned with {threads} threads, not {here}",
-                threads=trial.threads,
-                here=host.threads,
-            )
-        )
-    if trial.cpu != host.cpu:
-        found.append(msg("tuned on {cpu}", cpu=trial.cpu or msg("an unknown CPU")))
-    return found
 
 
 def _troubles(database: Database) -> list[Text]:

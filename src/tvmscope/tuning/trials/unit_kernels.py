@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tvmscope.cuda.bench import KernelBench
 from tvmscope.cuda.cubins import kernel_file
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
+from tvmscope.cuda.kernel_bench import KernelBench
 from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.reference import output_values, reference

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tvmscope.analysis.ablation import NOTHING, ONLY, SAME_CODE, WITHOUT, comparisons
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.compiler import targets
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.session import Session

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tvmscope.analysis.changes import Changes, RowChange, kernel_changes
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.core import stats
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.comparison import compare

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import psutil
 
 from tvmscope import extras, plugins
-from tvmscope.compiler import probe, targets
+from tvmscope.compiler import targets, tvm_facts
 from tvmscope.core.profile import Roof
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.machine import cpu_features, cuda_device
@@ -34,7 +34,7 @@ from tvmscope.workflow.fixing import calibration
 _PINS = {"apache-tvm": tvm_compat.TVM_PIN, "apache-tvm-ffi": tvm_compat.FFI_PIN}
 _ALTERNATIVES = {"xgboost-cpu": "xgboost", "onnxruntime": "onnxruntime-gpu"}
 """Distributions that provide the same module."""
-_TVM_FACTS = here(probe.tvm_facts)
+_TVM_FACTS = here(tvm_facts.tvm_facts)
 _PROBE_S = 120.0
 _NOTABLE = ("avx", "avx2", "fma", "f16c", "avx512f", "avx512vnni", "avx512bf16", "amx-bf16",
             "neon", "dotprod", "fullfp16", "sve")  # fmt: skip

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tvmscope.benchmark.plan import Entry
+from tvmscope.benchmark.entry import Entry
 from tvmscope.compiler import targets
 from tvmscope.core.diagnosis.findings import Attempt, Finding
 from tvmscope.core.measurement import Result

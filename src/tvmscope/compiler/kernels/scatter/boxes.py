@@ -11,7 +11,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
 from tvmscope.compiler.kernels.loops import COMBINE, Cells, extern, flat, phases, product, unflat
-from tvmscope.compiler.kernels.scatter.plan import Box
+from tvmscope.compiler.kernels.scatter.known_indices import Box
 
 Expr = tirx.Expr
 BOXES = "tvmscope.boxes"

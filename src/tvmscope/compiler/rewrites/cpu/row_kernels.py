@@ -22,7 +22,7 @@ from tvmscope.compiler.graph.rewrite import (
     rewrite_calls,
     static_shape,
 )
-from tvmscope.compiler.kernels import rows
+from tvmscope.compiler.kernels import norms
 
 
 def row_kernels() -> tvm.transform.Pass:
@@ -53,7 +53,7 @@ def _softmax(
     data = call.args[0]
     if not _is_rows(data) or int(call.attrs.axis) not in (-1, len(static_shape(data) or ()) - 1):
         return None
-    compute = partial(rows.softmax, empty_is_zero=empty_is_zero)
+    compute = partial(norms.softmax, empty_is_zero=empty_is_zero)
     return _emit(rewriter, compute, "softmax", data)
 
 
@@ -64,7 +64,7 @@ def _layer_norm(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         return None
     if not (call.attrs.center and call.attrs.scale):
         return None
-    compute = partial(rows.layer_norm, epsilon=float(call.attrs.epsilon))
+    compute = partial(norms.layer_norm, epsilon=float(call.attrs.epsilon))
     return _emit(rewriter, compute, "layer_norm", data, gain, bias)
 
 

@@ -11,9 +11,9 @@ from tvmscope.compiler.schedules.cpu import (
     matmul,
     matmul_chunks,
     movement,
+    norms,
     pooling,
     reduction,
-    rows,
     winograd,
 )
 
@@ -25,7 +25,7 @@ RULES = unique(
         matmul.RULE,
         winograd.RULE,
         attention.RULE,
-        rows.RULE,
+        norms.RULE,
         pooling.RULE,
         reduction.RULE,
         movement.RULE,

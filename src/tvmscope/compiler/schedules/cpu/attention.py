@@ -24,7 +24,7 @@ from tvmscope.compiler.schedules.cpu.blocks import (
     schedule_copies,
     vectorize_last,
 )
-from tvmscope.compiler.schedules.cpu.rows import inline_cheap, vectorize_elements, vectorize_stage
+from tvmscope.compiler.schedules.cpu.norms import inline_cheap, vectorize_elements, vectorize_stage
 from tvmscope.core.target import Target
 from tvmscope.messages import marked
 

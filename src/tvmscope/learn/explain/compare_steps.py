@@ -8,9 +8,9 @@ from dataclasses import replace
 from tvmscope.analysis.roofline import limits_of
 from tvmscope.core.comparison import verdict
 from tvmscope.core.stats import ratio_interval
+from tvmscope.learn.explain.reasons import reasons
 from tvmscope.learn.facts import LessonRun, StepRun, with_shares
 from tvmscope.learn.lesson import Lesson
-from tvmscope.learn.reasons import reasons
 from tvmscope.messages import Text
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tvmscope import plugins
 from tvmscope.errors import one_line
-from tvmscope.measure import _child
+from tvmscope.measure import _worker_process
 from tvmscope.measure.confinement import die_with_parent
 from tvmscope.measure.fork_server import WORD, settle_threads
 from tvmscope.messages import msg
@@ -80,7 +80,7 @@ class Server:
             os.chdir(folder)
             faulthandler.enable()
             die_with_parent(self.pid)
-            _child.attend(Connection(connection))
+            _worker_process.attend(Connection(connection))
             code = 0
         except BaseException:  # exits included: the copy must not return into the server's loop
             faulthandler.dump_traceback()

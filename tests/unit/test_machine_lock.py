@@ -9,12 +9,12 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from tvmscope.measure.turn import alone
+from tvmscope.measure.machine_lock import alone
 from tvmscope.messages import Text
 
 HOLD = """
 import sys
-from tvmscope.measure.turn import alone
+from tvmscope.measure.machine_lock import alone
 with alone(print):
     print("mine", flush=True)
     sys.stdin.readline()

@@ -24,9 +24,9 @@ from tvmscope.stages.builder import Builder
 from tvmscope.stages.load import prepared
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import with_export
-from tvmscope.stages.sizes import find_wrong_sizes, measure_size
 from tvmscope.stages.targets import resolve_targets, threads_of
 from tvmscope.tuning.records.lookup import find_choices
+from tvmscope.workflow.sizing.measure_sizes import find_wrong_sizes, measure_size
 
 _WRONG_SIZES = here(find_wrong_sizes)
 _TIMEOUT_S = 3600.0

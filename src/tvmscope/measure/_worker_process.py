@@ -18,7 +18,7 @@ from typing import Any
 from tvmscope import plugins
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.extras import explain
-from tvmscope.measure import telling
+from tvmscope.measure import child_progress
 from tvmscope.measure.confinement import die_with_parent, offer_to_kernel, status_bytes
 from tvmscope.measure.remote import Remote
 from tvmscope.storage.files import write_npz
@@ -33,7 +33,6 @@ class Child:
     def __init__(self, alive: Callable[[], None]) -> None:
         self._alive = alive
         self._runner: Any = None
-        self._before_load_bytes: int | None = None
         self._flush: Callable[[], None] | None = None
         self._wall_s = self._cpu_s = 0.0
 
@@ -41,7 +40,6 @@ class Child:
         return function.resolve()(*args, **kw)
 
     def load(self, function: Remote[..., Any], request: Any) -> tuple[dict[str, str], float, bool]:
-        self._before_load_bytes = status_bytes("VmRSS")
         start = time.perf_counter()
         self._runner = function.resolve()(request)
         load_s = time.perf_counter() - start
@@ -89,8 +87,8 @@ class Child:
         outputs = self._runner.outputs()
         write_npz(Path(path), {name: _storable(value) for name, value in outputs.items()})
 
-    def memory(self) -> tuple[int | None, int | None]:
-        return self._before_load_bytes, status_bytes("VmHWM")
+    def peak_memory_bytes(self) -> int | None:
+        return status_bytes("VmHWM")
 
 
 def _storable(value: Any) -> Any:
@@ -134,7 +132,7 @@ def _cache_bytes(index: Path) -> int:
 def serve(connection: Connection) -> None:
     """Answer until the other side closes."""
     child = Child(alive=lambda: connection.send(("alive", None)))
-    telling.listen(lambda step: connection.send(("alive", step)))
+    child_progress.listen(lambda step: connection.send(("alive", step)))
     while True:
         try:
             name, args = connection.recv()

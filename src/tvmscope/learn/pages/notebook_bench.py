@@ -17,14 +17,14 @@ from tvmscope.core.measurement import Measurement
 from tvmscope.core.options import MeasureOptions
 from tvmscope.errors import BuildError
 from tvmscope.learn import catalog
-from tvmscope.learn.compare_steps import explained
+from tvmscope.learn.explain.compare_steps import explained
 from tvmscope.learn.facts import LessonRun, StepRun
 from tvmscope.learn.lesson import Apply, Step
 from tvmscope.learn.pages import terminal
 from tvmscope.learn.run import answering, exhibits_of
 from tvmscope.learn.setting import Setting, known_roofs, study_of
 from tvmscope.learn.step_bench import Job
-from tvmscope.learn.workshop import Request, Workshop
+from tvmscope.learn.step_builder import Request, StepBuilder
 from tvmscope.measure.interleave import Lane, interleave
 from tvmscope.progress import Silent
 
@@ -33,18 +33,18 @@ _SECONDS = 0.3
 
 
 class _Turn:
-    """One step of this process's workshop, timed by `interleave`."""
+    """One step that was built in this process, timed by `interleave`."""
 
-    def __init__(self, workshop: Workshop, number: int) -> None:
-        self._workshop, self._number = workshop, number
+    def __init__(self, builder: StepBuilder, number: int) -> None:
+        self._builder, self._number = builder, number
 
     def time(self, n: int, loops: int = 1, cold: bool = False) -> list[float]:
-        self._workshop.select(self._number)
+        self._builder.select(self._number)
         found = []
         for _ in range(n):
             start = time.perf_counter()
             for _ in range(loops):
-                self._workshop.run()
+                self._builder.run()
             found.append((time.perf_counter() - start) / loops)
         return found
 
@@ -73,7 +73,7 @@ class NotebookBench:
         )
         roofs, _warnings = known_roofs(self._setting.target, Silent())
         self.study = study_of(self.lesson, self._setting, roofs)
-        self._workshop: Workshop | None = None
+        self._builder: StepBuilder | None = None
         self._numbers: dict[str, int] = {}
         self._runs: list[StepRun] = []
         self._console = Console(highlight=False, width=100, color_system=None, force_jupyter=False)
@@ -120,33 +120,33 @@ class NotebookBench:
             name=job.step, title=job.title, code=job.code, note=job.note, params=job.shown,
             threads=job.threads, against=job.against,
         )  # fmt: skip
-        workshop = self._opened(job.threads)
-        workshop.lesson = self.lesson
+        builder = self._opened(job.threads)
+        builder.lesson = self.lesson
         try:
-            number, built = workshop.build(job.step, job.params, job.chosen)
+            number, built = builder.build(job.step, job.params, job.chosen)
         except BuildError as e:
             return replace(run, failure=e.message)
         self._numbers[step.name] = number
         run = replace(run, built=built)
         return replace(run, measurement=self._timed(run)) if built.right else run
 
-    def _opened(self, threads: int) -> Workshop:
-        if self._workshop is None:
-            self._workshop = Workshop(
+    def _opened(self, threads: int) -> StepBuilder:
+        if self._builder is None:
+            self._builder = StepBuilder(
                 Request(
                     lesson=self.lesson.name, size=self.study.size, threads=threads,
                     target=self.study.target, caches=self.study.caches,
                 )
             )  # fmt: skip
-        return self._workshop
+        return self._builder
 
     def _timed(self, run: StepRun) -> Measurement:
         """In turns with the step it is compared with, whose new times replace its old ones."""
-        assert self._workshop is not None
+        assert self._builder is not None
         name = run.name
         timed = [r.name for r in self._runs if r.measurement is not None and r.name != name]
         names = [*([run.against] if run.against in timed else timed[-1:]), name]
-        lanes = [Lane(each, _Turn(self._workshop, self._numbers[each])) for each in names]
+        lanes = [Lane(each, _Turn(self._builder, self._numbers[each])) for each in names]
         for _ in interleave(lanes, self._setting.measure):
             pass
         found = {

@@ -10,8 +10,9 @@ import pytest
 
 from tvmscope.cuda.config import Config, to_json
 from tvmscope.cuda.gpus import gpu_of
-from tvmscope.cuda.records import Record, Records, distil, load_records
+from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.units import Conv2d, Matmul, Matrix, View
+from tvmscope.cuda.winners import Winner, Winners, distil, load_winners
 from tvmscope.errors import SchemaError
 
 H200 = gpu_of("sm_90")
@@ -31,40 +32,40 @@ def rows() -> list[dict[str, Any]]:
 
 
 def test_fastest_correct_candidate_wins_and_comes_back(tmp_path: Path) -> None:
-    records = distil(rows())
-    records.save(tmp_path / "sm_90.jsonl")
-    (record,) = load_records(tmp_path / "sm_90.jsonl").winners.values()
-    assert record.config == FAST
-    assert (record.cold_us, record.hot_us, record.library_cold_us) == (2.5, 2.2, 4.0)
+    winners = distil(rows())
+    winners.save(tmp_path / "sm_90.jsonl")
+    (winner,) = load_winners(tmp_path / "sm_90.jsonl").by_unit.values()
+    assert winner.config == FAST
+    assert (winner.cold_us, winner.hot_us, winner.library_cold_us) == (2.5, 2.2, 4.0)
 
 
-def test_records_come_before_the_model() -> None:
-    records = distil(rows())
-    assert records.choose(CONV, H200).source == "record"
-    assert records.choose(replace(CONV, c=32), H200).source == "model"
-    assert Records().choose(CONV, H200).source == "model"
+def test_winners_come_before_the_model() -> None:
+    winners = distil(rows())
+    assert winners.choose(CONV, H200) == FAST != best(CONV, H200, 1)[0].config
+    other = replace(CONV, c=32)
+    assert winners.choose(other, H200) == best(other, H200, 1)[0].config
+    assert Winners().choose(CONV, H200) == best(CONV, H200, 1)[0].config
 
 
-def test_slices_take_the_record_of_the_dense_unit() -> None:
+def test_slices_take_the_winner_of_the_dense_unit() -> None:
     sliced = replace(CONV, output=View(pitch=192, offset=64))
-    choice = distil(rows()).choose(sliced, H200)
-    assert (choice.source, choice.config) == ("similar record", FAST)
+    assert distil(rows()).choose(sliced, H200) == FAST
 
 
 def test_recorded_configuration_that_is_illegal_here_is_not_taken() -> None:
     unit = Matmul(dtype="float16", m=4096, n=4096, k=4096)
     config = Config(template="persistent", m=128, n=128, k=64, split=132)
-    record = Record(config=config, cold_us=1.0, hot_us=1.0, gpu="H200")
-    records = Records({unit.key: record})
-    assert records.choose(unit, H200).source == "record"
+    winner = Winner(config=config, cold_us=1.0, hot_us=1.0, gpu="H200")
+    winners = Winners({unit.key: winner})
+    assert winners.choose(unit, H200) == config
     odd = replace(unit, a=Matrix(row=4097, column=1))  # rows that are no whole 16 bytes
     assert odd.dense == unit
-    assert records.choose(odd, H200).source == "model"
+    assert winners.choose(odd, H200) == best(odd, H200, 1)[0].config != config
 
 
 def test_other_schemas_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "records"
+    file = tmp_path / "winners"
     for text in ("", '{"schema_version": 99}\n'):
         file.write_text(text)
         with pytest.raises(SchemaError, match="not 1"):
-            load_records(file)
+            load_winners(file)

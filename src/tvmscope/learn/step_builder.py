@@ -6,7 +6,6 @@ is selected by its number.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +18,17 @@ from tvmscope.core.profile import Loop
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, one_line
 from tvmscope.learn import catalog
+from tvmscope.learn.explain.broken_rule import broken_rule
+from tvmscope.learn.explain.machine_code import hot_loop
 from tvmscope.learn.facts import Built
 from tvmscope.learn.lesson import Lesson, Params, Workload, relative_error
-from tvmscope.learn.machine_code import hot_loop
 from tvmscope.learn.play.game import Position
 from tvmscope.learn.play.moves import Move, loop_names, play
 from tvmscope.machine import counters
 from tvmscope.machine.caches import Cache
 from tvmscope.machine.counters import Counted
 from tvmscope.measure.remote import here
-from tvmscope.messages import Text, msg
+from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class _Ready:
     tensors: list[Any]
 
 
-class Workshop:
+class StepBuilder:
     """The runner of a worker; the worker times `run`."""
 
     def __init__(self, request: Request) -> None:
@@ -151,7 +151,7 @@ class Workshop:
         found: tuple[float, bool],
     ) -> Built:
         from tvmscope.compiler.describe import kernel_ir, kernel_work
-        from tvmscope.learn import locality
+        from tvmscope.learn.explain import locality
 
         func = sch.mod["main"]
         work = kernel_work.count(plain)
@@ -222,42 +222,42 @@ class Workshop:
         return counters.count(self.run, max(1, int(_COUNT_S / taken_s)))
 
 
-def load(request: Request) -> Workshop:
-    """Open a workshop."""
-    return Workshop(request)
+def load(request: Request) -> StepBuilder:
+    """Return the runner of a worker."""
+    return StepBuilder(request)
 
 
 def build(
-    workshop: Workshop, step: str, params: dict[str, int], chosen: dict[str, int]
+    builder: StepBuilder, step: str, params: dict[str, int], chosen: dict[str, int]
 ) -> tuple[int, Built]:
-    """Compile and check a step in the workshop."""
-    return workshop.build(step, params, chosen)
+    """Compile and check a step."""
+    return builder.build(step, params, chosen)
 
 
-def select(workshop: Workshop, number: int) -> None:
+def select(builder: StepBuilder, number: int) -> None:
     """Select the step to be timed next."""
-    workshop.select(number)
+    builder.select(number)
 
 
-def count(workshop: Workshop, number: int) -> Counted:
+def count(builder: StepBuilder, number: int) -> Counted:
     """Count one run."""
-    return workshop.count(number)
+    return builder.count(number)
 
 
-def play_moves(workshop: Workshop, moves: Sequence[Move]) -> Position:
+def play_moves(builder: StepBuilder, moves: Sequence[Move]) -> Position:
     """Build a player's position."""
-    return workshop.play(moves)
+    return builder.play(moves)
 
 
-def blas(workshop: Workshop, values: int) -> list[float]:
+def blas(builder: StepBuilder, values: int) -> list[float]:
     """Return numpy's time for the same computation."""
-    return workshop.blas(values)
+    return builder.blas(values)
 
 
-def outline(workshop: Workshop) -> tuple[str, dict[str, int], str]:
+def outline(builder: StepBuilder) -> tuple[str, dict[str, int], str]:
     """Return the name, the parameters with values, and the schedule of the reader's file."""
-    step = workshop.lesson.steps[-1]
-    return workshop.lesson.name, step.numbers(workshop.target), step.code
+    step = builder.lesson.steps[-1]
+    return builder.lesson.name, step.numbers(builder.target), step.code
 
 
 LOAD, BUILD, SELECT, COUNT = here(load), here(build), here(select), here(count)
@@ -290,50 +290,3 @@ def _launches(node: Loop) -> int:
     if node.mode == "parallel":
         return 1
     return (node.extent or 1) * sum(_launches(inner) for inner in node.body)
-
-
-def broken_rule(error: Exception) -> Text:
-    """Say which primitive was refused, and the rule of TIR that it breaks, in TVM's words."""
-    text = str(error)
-    primitive = re.search(r"schedule primitive '([\w-]+)'", text)
-    _, _, reason = text.partition("Error message:")
-    reason = re.split(r"\nThe pattern attempting to be matched:", reason)[0] + _mismatch(reason)
-    said = _with_names(" ".join(reason.split()).removeprefix("ScheduleError: "), text)
-    first = re.match(r".*?\.(?=\s|$)", said)
-    rules = [found[0] for found in re.finditer(r"violates condition #(\d+) as a ([\w ]+)", said)]
-    broken = "; ".join(f"{rule}: {_definition(said, rule)}" for rule in rules)
-    return msg(
-        "{primitive} is not legal here. {reason}",
-        primitive=primitive[1] if primitive else msg("the primitive"),
-        reason=" ".join(part for part in ((first[0] if first else said[:300]), broken) if part)
-        or one_line(error),
-    )
-
-
-def _with_names(said: str, text: str) -> str:
-    """Loops and blocks by their names: TVM calls them `tirx.For#0`, and marks them in the program.
-
-    A mark is a comment line above the loop or block.
-    """
-    marks = re.finditer(r"# ([\w.]+#\d+)\s+(?:for (\w+)|with T\.sblock\(\"([^\"]+)\")", text)
-    for mark in marks:
-        said = re.sub(rf"{re.escape(mark[1])}(?!\d)", mark[2] or mark[3], said)
-    return said
-
-
-def _mismatch(reason: str) -> str:
-    """Return what differs in an intrinsic that does not fit, without both programs."""
-    found = re.findall(r"^(?:\w+ \w*)(?:mismatch|do not match|returning false)[^\n]*", reason, re.M)
-    return f". {found[0]}" if found else ""
-
-
-def _definition(said: str, rule: str) -> str:
-    """Return the text of the numbered condition that a rule names."""
-    match = re.match(r"violates condition #(\d+) as a ([\w ]+)", rule)
-    assert match is not None
-    kind = match[2].replace("local ", "").strip()
-    _, _, listed = said.partition(f"Definition of a {match[2].strip()}:")
-    if not listed:
-        _, _, listed = said.partition(f"Definition of a {kind}:")
-    found = re.search(rf"{match[1]}\) (.*?)(?= \d\) | It violates| Definition|$)", listed)
-    return found[1] if found else ""

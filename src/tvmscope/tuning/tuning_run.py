@@ -18,7 +18,7 @@ from tvmscope.tuning.trials.workshop import Workshop
 
 
 @dataclass(kw_only=True)
-class Tuned:
+class TuningRun:
     """A job that tunes, with its growing session, and its further data."""
 
     job: Job

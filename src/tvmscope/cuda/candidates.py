@@ -34,7 +34,7 @@ class Candidate:
     estimate_us: float
 
 
-def write_plan(
+def write_candidates(
     folder: Path, work: Sequence[tuple[Unit, float, Outcome]], context: dict[str, Any]
 ) -> int:
     """Write outcomes with their estimates; return the bytes on disk."""
@@ -60,7 +60,7 @@ def write_plan(
     return sum(f.stat().st_size for f in folder.iterdir())
 
 
-def read_plan(folder: Path) -> Iterator[Candidate]:
+def read_candidates(folder: Path) -> Iterator[Candidate]:
     """Yield the candidates, unit by unit, in the order in which they were written."""
     plan = json.loads((folder / "plan.json").read_text())
     if plan.get("schema_version") != SCHEMA_VERSION:

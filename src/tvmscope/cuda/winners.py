@@ -1,7 +1,7 @@
 """Measured winners: the configuration that a GPU ran fastest, and the library's time.
 
-A file of records belongs to one architecture. A unit with another memory layout (a slice of a wider
-tensor, another pitch) uses the record of its dense form if that configuration is legal.
+A file of winners belongs to one architecture. A unit with another memory layout (a slice of a wider
+tensor, another pitch) uses the winner of its dense form if that configuration is legal.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tvmscope.cuda import units
 from tvmscope.cuda.config import Config, from_json
-from tvmscope.cuda.cost import best
 from tvmscope.cuda.gpus import Gpu
+from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.space import why_illegal
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import SchemaError
@@ -29,11 +29,8 @@ WORTH = 0.97
 uses one needs the library to load."""
 
 
-Source = Literal["record", "similar record", "model"]
-
-
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class Winner:
     """The fastest correct configuration of a unit. Times are medians in microseconds: "cold" with
     weights that are not in the L2 cache, "hot" with weights that are."""
 
@@ -51,65 +48,54 @@ class Record:
     call_hot_us: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """The configuration to use, and its origin."""
-
-    config: Config
-    source: Source
-    us: float
-
-
-class Records:
+class Winners:
     """Winners by unit key."""
 
-    def __init__(self, winners: Mapping[str, Record] | None = None) -> None:
-        self.winners = dict(winners or {})
+    def __init__(self, by_unit: Mapping[str, Winner] | None = None) -> None:
+        self.by_unit = dict(by_unit or {})
 
-    def choose(self, unit: Unit, gpu: Gpu) -> Choice:
-        """Return the recorded configuration of a unit, or the cost model's first."""
-        keys: dict[Source, str] = {"record": unit.key, "similar record": unit.dense.key}
-        for source, key in keys.items():
-            found = self.winners.get(key)
+    def choose(self, unit: Unit, gpu: Gpu) -> Config:
+        """Return the measured configuration of a unit, or the cost model's first."""
+        for key in (unit.key, unit.dense.key):
+            found = self.by_unit.get(key)
             if found is not None and why_illegal(unit, found.config, gpu) is None:
-                return Choice(config=found.config, source=source, us=found.cold_us)
-        first = best(unit, gpu, 1)[0]
-        return Choice(config=first.config, source="model", us=first.us)
+                return found.config
+        return best(unit, gpu, 1)[0].config
 
     def save(self, path: Path) -> None:
         """Write one line per unit, sorted, so that differences between versions can be read."""
         head = json.dumps({"schema_version": SCHEMA_VERSION})
         lines = [
-            json.dumps({"key": key, **encode(record)}, separators=(",", ":"))
-            for key, record in sorted(self.winners.items())
+            json.dumps({"key": key, **encode(winner)}, separators=(",", ":"))
+            for key, winner in sorted(self.by_unit.items())
         ]
         path.write_text("\n".join([head, *lines]) + "\n")
 
 
-def load_records(path: Path) -> Records:
-    """Return the records of a file; raise if it has another schema."""
+def load_winners(path: Path) -> Winners:
+    """Return the winners of a file; raise if it has another schema."""
     head, *lines = path.read_text().splitlines() or [""]
     version = json.loads(head or "{}").get("schema_version")
     if version != SCHEMA_VERSION:
         raise SchemaError(
             msg(
-                "{path}: kernel records of schema {version}, not {newest}",
+                "{path}: kernel winners of schema {version}, not {newest}",
                 path=path,
                 version=version,
                 newest=SCHEMA_VERSION,
             )
         )
     rows = (json.loads(line) for line in lines)
-    return Records({row["key"]: decode(Record, row) for row in rows})
+    return Winners({row["key"]: decode(Winner, row) for row in rows})
 
 
-def distil(measured: Iterable[Mapping[str, Any]]) -> Records:
+def distil(measured: Iterable[Mapping[str, Any]]) -> Winners:
     """Return the winners among the device script's measurements; wrong candidates cannot win."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in measured:
         if row.get("correct") and row.get("cold_us"):
             groups.setdefault(units.from_json(row["unit"]).key, []).append(row)
-    out: dict[str, Record] = {}
+    out: dict[str, Winner] = {}
     for key, rows in groups.items():
         configs = [(r, from_json(r["config"])) for r in rows if "config" in r]
         ours = [r for r, c in configs if not c.of_library]
@@ -121,7 +107,7 @@ def distil(measured: Iterable[Mapping[str, Any]]) -> Records:
             call = min(calls, key=lambda r: _median(r, "cold_us"), default=None)
             if call and _median(call, "cold_us") > WORTH * _median(winner, "cold_us"):
                 call = None
-            out[key] = Record(
+            out[key] = Winner(
                 config=from_json(winner["config"]),
                 cold_us=_median(winner, "cold_us"),
                 hot_us=_median(winner, "hot_us"),
@@ -133,7 +119,7 @@ def distil(measured: Iterable[Mapping[str, Any]]) -> Records:
                 call_cold_us=_median(call, "cold_us") if call else None,
                 call_hot_us=_median(call, "hot_us") if call else None,
             )
-    return Records(out)
+    return Winners(out)
 
 
 def _median(row: Mapping[str, Any], name: str) -> float:

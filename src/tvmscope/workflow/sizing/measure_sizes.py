@@ -20,8 +20,8 @@ from tvmscope.core.options import MeasureOptions
 from tvmscope.core.prepared.dynamic import SizeCost
 from tvmscope.core.stats import median_s, ratio_interval
 from tvmscope.measure.interleave import Lane, interleave
+from tvmscope.measure.machine_lock import alone
 from tvmscope.measure.remote import here
-from tvmscope.measure.turn import alone
 from tvmscope.measure.worker import Worker
 from tvmscope.messages import Text
 from tvmscope.progress import Progress
