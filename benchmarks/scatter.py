@@ -4,7 +4,8 @@
     python benchmarks/scatter.py --target cpu --sizes 416 --precisions float32
 
 The models are exported by torch's TorchScript exporter, which writes an index for every single
-element that is assigned. Prints a Markdown table; leaves one session for each build in `--output`.
+element that is assigned. On CUDA a run is one CUDA graph. Prints a Markdown table; leaves a session
+and an artifact of each build in `--output`: `tvmscope compare` runs two of them in turns.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def _compile(build: Build, target: str) -> None:
         target=target,
         precision=build.precision,
         disabled_passes=() if build.fixed else (PASS,),
-        graph=False,
+        graph=target.startswith("cuda"),
         force=True,
     )
 
