@@ -19,7 +19,7 @@ python scripts/gpu_check.py [-o OUT] [--call 1] [--only tests,memcheck] [--skip 
 | scatter | YOLOv3 with ScatterND in float16, whole runs with and without the fix (scatter.py) |
 | session | ResNet-50 in float16 beside PyTorch, profiled, with its report page |
 | sums | in that session: kernels, gaps and edges are the traced run (session_sums.py) |
-| peers | ResNet-50 and MiniLM in float16 beside all peers, max-autotune included (cuda.py) |
+| peers | ResNet-50 and MiniLM in float16 beside all peers, max-autotune included (cuda_models.py) |
 | models | compile, verify and bench three models in both precisions (gpu_check.sh) |
 
 OUT is $OUT or results/gpu-check: PART.log, and summary.json after each part. A part gets its limit
@@ -184,7 +184,7 @@ def sums(work: Work) -> Command | str:
 
 def peers(work: Work) -> Command:
     """The best rows of others; the budget leaves time for the table."""
-    script = str(ROOT / "benchmarks/cuda.py")
+    script = str(ROOT / "benchmarks/cuda_models.py")
     cases = ["resnet50:float16:1", "minilm:float16:1"]
     options = ["--every-peer", "--budget-s", "170", "-o", str(work.out / "peers")]
     return [sys.executable, script, *cases, *options]

@@ -84,6 +84,8 @@ def one_line(error: BaseException, limit: int = 300) -> str:
     A message of ours that is already one line is returned unchanged: it can be translated.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    while len(lines) > 1 and lines[-1].startswith(("See: ", "Please install")):
+        lines.pop()  # advice after the reason
     gist = next((x for x in reversed(lines) if "Error" in x), lines[-1] if lines else "")
     gist = _CPP_PLACE.sub("", gist) or gist
     text = "".join(c if c.isprintable() else " " for c in gist) or type(error).__name__

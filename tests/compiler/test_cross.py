@@ -6,6 +6,7 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,16 @@ def test_nvcc_is_chosen_where_cuda_bindings_are_missing(monkeypatch: pytest.Monk
     monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvrtc")
     tvm_compat.choose_cuda_compiler()
     assert tvm_compat.os.environ["TVM_CUDA_COMPILE_MODE"] == "nvrtc"
+
+
+def test_a_users_cuda_py_is_not_taken_for_cuda_bindings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cuda.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "cuda", raising=False)
+    monkeypatch.delenv("TVM_CUDA_COMPILE_MODE", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    tvm_compat.choose_cuda_compiler()
+    assert tvm_compat.os.environ["TVM_CUDA_COMPILE_MODE"] == "nvcc"
+    monkeypatch.delitem(sys.modules, "cuda", raising=False)

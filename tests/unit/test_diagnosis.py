@@ -88,6 +88,14 @@ def test_a_missing_schedule_is_fixed_by_our_pipeline() -> None:
     assert found.saving_s == pytest.approx(4.9 - 2e9 / 200e9 / 0.9)
 
 
+def test_a_short_kernel_on_a_gpu_has_no_headroom_up_to_its_roof() -> None:
+    for seconds, expected in ((1e-4, 1), (5e-6, 0)):
+        flops = 0.05 * 50e12 * seconds
+        heavy = kernel("conv2d_bias", seconds, "conv1", flops=flops, bytes=flops / 1e3)
+        ir = gpu_nest(heavy.name, buffer((64, 64), "float32"), rule="triton")
+        assert len(findings(on_gpu(heavy, irs=(ir,)), "untuned-kernel")) == expected
+
+
 def test_our_own_pipeline_is_no_fix_for_itself() -> None:
     (found,) = findings(unscheduled(pipeline="tvmscope"), "no-schedule")
     assert found.fix == {}

@@ -191,6 +191,7 @@ def test_an_error_keeps_its_message() -> None:
 
 def test_the_gist_of_a_long_error_is_a_line() -> None:
     assert one_line(RunError("first\nsome Error: here\nlast")) == "some Error: here"
+    assert one_line(ValueError("no such file\nPlease install x\nSee: y")) == "no such file"
     assert len(one_line(RunError("x" * 1000))) == 1000, "what we say ourselves stays whole"
     assert len(one_line(ValueError("x" * 1000))) == 300
 

@@ -111,7 +111,11 @@ def remember_cuda_binaries(tvm: Any) -> None:
 
 def choose_cuda_compiler() -> None:
     """Let TVM use nvcc if cuda-bindings, which its NVRTC mode needs, is not installed."""
-    if importlib.util.find_spec("cuda") is None and shutil.which("nvcc"):
+    try:
+        found = importlib.util.find_spec("cuda.bindings") is not None
+    except ModuleNotFoundError:  # also if a file of the user's is called cuda.py
+        found = False
+    if not found and shutil.which("nvcc"):
         os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
 
 

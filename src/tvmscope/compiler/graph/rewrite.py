@@ -25,6 +25,16 @@ class Rewriter(PyExprMutator):
     def __init__(self, module: tvm.IRModule, handlers: Mapping[str, Handler]) -> None:
         super().__init__(module)
         self.handlers = handlers
+        self._binding = ""
+
+    def emit(self, value: relax.Expr) -> relax.Var:
+        """Bind a value that a handler needs, under the name of the binding that it rewrites: names
+        tell source operators (`describe/sources.py`)."""
+        return self.builder_.emit(value, self._binding)
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        self._binding = binding.var.name
+        super().visit_var_binding_(binding)
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)

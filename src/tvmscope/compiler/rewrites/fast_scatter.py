@@ -235,7 +235,7 @@ def _index_put(rewriter: Rewriter, call: relax.Call, *, device: _Device) -> rela
     reduction = "add" if call.attrs.accumulate else "update"
     shape = np.broadcast_shapes(*(s for s in shapes if s is not None))
     wanted = (*shape, *(static_shape(data) or ())[len(parts) :])
-    emit = rewriter.builder_.emit
+    emit = rewriter.emit
     if static_shape(values) != wanted:
         values = emit(relax.op.broadcast_to(values, wanted))
     # TVM's own index_put writes duplicates in any order, even when it adds them up.

@@ -41,16 +41,14 @@ def fast_select(target: Target) -> tvm.transform.Pass:
 
 
 def _emit(rewriter: Rewriter, compute: Compute, name: str, *args: relax.Expr) -> relax.Expr:
-    return rewriter.builder_.emit(
-        rewriter.builder_.call_te(compute, *args, primfunc_name_hint=name)
-    )
+    return rewriter.emit(rewriter.builder_.call_te(compute, *args, primfunc_name_hint=name))
 
 
 def _first(
     rewriter: Rewriter, data: relax.Expr, axis: int, most: int, *, descending: bool, gpu: bool
 ) -> relax.Expr | None:
     """Return the indices of the first `most` elements along an axis, as int32."""
-    shape, emit = static_shape(data), rewriter.builder_.emit
+    shape, emit = static_shape(data), rewriter.emit
     if not shape or not prod(shape) or prod(shape) > _MOST:
         return None
     last = len(shape) - 1
@@ -69,7 +67,7 @@ def _first(
 
 
 def _top_k(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr | None:
-    (data,), attrs, emit = call.args, call.attrs, rewriter.builder_.emit
+    (data,), attrs, emit = call.args, call.attrs, rewriter.emit
     shape = static_shape(data)
     if not shape or str(data.ty.dtype) == "bool":
         return None
@@ -101,7 +99,7 @@ def _arg_sort(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr 
 
 def _suppress(rewriter: Rewriter, call: relax.Call, *, gpu: bool) -> relax.Expr | None:
     boxes, scores, *numbers = call.args
-    shape, emit = static_shape(scores), rewriter.builder_.emit
+    shape, emit = static_shape(scores), rewriter.emit
     constants = [n for n in numbers[:3] if isinstance(n, GenericConst)]
     corners = static_shape(boxes)
     if str(call.attrs.output_format) != "onnx" or len(constants) < 3 or not corners:
@@ -133,4 +131,4 @@ def _cut(rewriter: Rewriter, found: relax.Expr, total: relax.Expr) -> relax.Expr
 
     end = _emit(rewriter, ends, "nms_ends", total)
     begin, step = (relax.const(np.full(2, n), "int64") for n in (0, 1))
-    return rewriter.builder_.emit(relax.op.dynamic_strided_slice(found, begin, end, step))
+    return rewriter.emit(relax.op.dynamic_strided_slice(found, begin, end, step))

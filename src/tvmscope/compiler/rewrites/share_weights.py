@@ -31,7 +31,7 @@ def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         return None  # nothing was repeated: a batch of one is an ordinary product
     if prod(static_shape(source) or ()) != prod(right[-2:]):
         return None
-    weight = rewriter.builder_.emit(relax.op.reshape(source, right[-2:]))
+    weight = rewriter.emit(relax.op.reshape(source, right[-2:]))
     return relax.op.matmul(call.args[0], weight, call.attrs.out_dtype)
 
 

@@ -32,7 +32,7 @@ def _sink(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     if source is None or shape is None:
         return None
     moved = relax.Call(call.op, [source, *call.args[1:]], call.attrs)
-    return relax.op.reshape(rewriter.builder_.emit(moved), shape)
+    return relax.op.reshape(rewriter.emit(moved), shape)
 
 
 def _merge(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:

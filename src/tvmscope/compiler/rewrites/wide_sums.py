@@ -38,8 +38,8 @@ def _in_float32(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     narrow = _narrow(call)
     if narrow is None:
         return None
-    wide = rewriter.builder_.emit(relax.op.astype(call.args[0], "float32"))
-    result = rewriter.builder_.emit(relax.Call(call.op, [wide], call.attrs))
+    wide = rewriter.emit(relax.op.astype(call.args[0], "float32"))
+    result = rewriter.emit(relax.Call(call.op, [wide], call.attrs))
     return relax.op.astype(result, narrow)
 
 
@@ -49,7 +49,7 @@ def _convolution(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         return None
     build = getattr(relax.op.nn, operator_name(call).removeprefix("relax.nn."))
     given = {a: getattr(call.attrs, a) for a in _ATTRIBUTES if hasattr(call.attrs, a)}
-    result = rewriter.builder_.emit(build(*call.args, **given, out_dtype="float32"))
+    result = rewriter.emit(build(*call.args, **given, out_dtype="float32"))
     return relax.op.astype(result, narrow)
 
 
@@ -58,7 +58,7 @@ def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     if narrow is None:
         return None
     left, right = call.args
-    result = rewriter.builder_.emit(relax.op.matmul(left, right, out_dtype="float32"))
+    result = rewriter.emit(relax.op.matmul(left, right, out_dtype="float32"))
     return relax.op.astype(result, narrow)
 
 

@@ -15,7 +15,7 @@ from tvmscope.messages import Seconds, msg
 MUCH = 0.1
 """The share of the run between kernels from which launches are reported as the cause."""
 _FEWEST = 10
-_TINY_S = {"cpu": 50e-6, "cuda": 10e-6}
+TINY_S = {"cpu": 50e-6, "cuda": 10e-6}
 """The launch of a kernel with a shorter mean time takes about as long as the kernel."""
 _LEFT = {"cpu": 0.7, "cuda": 0.2}
 """The share of the launch time that remains: with compiled VM code on a CPU, with one launch of a
@@ -28,7 +28,7 @@ def check(session: Session) -> Iterator[Finding]:
         calls = sum(k.time.calls for k in subject.kernels)
         if between is None or calls < _FEWEST or between < MUCH * subject.run_s:
             continue
-        if subject.profile.total_s / calls < _TINY_S.get(subject.device, 0.0):
+        if subject.profile.total_s / calls < TINY_S.get(subject.device, 0.0):
             yield _finding(subject, between, calls, _graph_saving(session, subject))
 
 
@@ -58,7 +58,7 @@ def _finding(subject: Subject, between: float, calls: int, measured_s: float | N
     if measured_s is not None:
         left = max(0.0, 1 - measured_s / between)
     saving = measured_s if measured_s is not None else 0.0 if graph else between * (1 - left)
-    tiny = [k for k in subject.kernels if k.per_call_s < _TINY_S[subject.device]]
+    tiny = [k for k in subject.kernels if k.per_call_s < TINY_S[subject.device]]
     fix = {} if graph else {"graph": True} if on_gpu else {"exec_mode": "compiled"}
     return Finding(
         rule=RULE.id,
@@ -77,7 +77,7 @@ def _finding(subject: Subject, between: float, calls: int, measured_s: float | N
                 each=Seconds(between / calls),
                 mean=Seconds(subject.profile.total_s / calls),
                 tiny=len(tiny),
-                limit=Seconds(_TINY_S[subject.device]),
+                limit=Seconds(TINY_S[subject.device]),
                 left=1.0 if graph else left,
             )
         ),

@@ -8,6 +8,7 @@ from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose import operators
 from tvmscope.diagnose.rule import Rule
+from tvmscope.diagnose.rules.launch_bound import TINY_S
 from tvmscope.diagnose.rules.no_schedule import is_unscheduled
 from tvmscope.diagnose.rules.not_vectorized import is_scalar
 from tvmscope.diagnose.rules.serial_kernel import is_serial
@@ -43,6 +44,8 @@ def _has_headroom(subject: Subject, kernel: Kernel) -> bool:
         return False
     if (ir.rule or "").endswith("fallback"):
         return False
+    if subject.device == "cuda" and kernel.per_call_s < TINY_S["cuda"]:
+        return False  # latency bounds it, not the roof
     return not any(
         simpler(subject, kernel) for simpler in (is_serial, is_scalar, misses_tensor_cores)
     )

@@ -53,7 +53,5 @@ def _pack(target: Target, knobs: Knobs, rewriter: Rewriter, call: relax.Call) ->
     if len(a) != len(b) or a[:-2] != b[:-2]:
         return None  # broadcast batches: left to the fallback
     pack = partial(blocked.pack_panels, panel=panel)
-    packed = rewriter.builder_.emit(
-        rewriter.builder_.call_te(pack, right, primfunc_name_hint="pack")
-    )
+    packed = rewriter.emit(rewriter.builder_.call_te(pack, right, primfunc_name_hint="pack"))
     return rewriter.builder_.call_te(compute, left, packed, primfunc_name_hint="batch_matmul")

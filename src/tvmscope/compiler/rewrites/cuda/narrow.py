@@ -40,7 +40,7 @@ def _narrow(rewriter: Rewriter, value: relax.Expr, dtype: str) -> relax.Expr | N
 
 
 def _wide(rewriter: Rewriter, value: relax.Expr) -> relax.Expr:
-    return relax.op.astype(rewriter.builder_.emit(value), "float32")
+    return relax.op.astype(rewriter.emit(value), "float32")
 
 
 def _cast(dtype: str, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
@@ -91,6 +91,6 @@ def _norm(dtype: str, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None
         return None
     value = _narrow(rewriter, call.args[0], dtype)
     if value is None:
-        value = rewriter.builder_.emit(relax.op.astype(call.args[0], dtype))
-    rest = [rewriter.builder_.emit(relax.op.astype(a, dtype)) for a in call.args[1:]]
+        value = rewriter.emit(relax.op.astype(call.args[0], dtype))
+    rest = [rewriter.emit(relax.op.astype(a, dtype)) for a in call.args[1:]]
     return _wide(rewriter, relax.Call(call.op, [value, *rest], call.attrs))

@@ -78,7 +78,7 @@ def _split(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     else:
         edges = [0, *(int(i) for i in given), size]
     parts = [
-        rewriter.builder_.emit(
+        rewriter.emit(
             relax.op.strided_slice(call.args[0], [axis], [low], [high], assume_inbound=False)
         )
         for low, high in itertools.pairwise(edges)
@@ -102,7 +102,7 @@ def _axes(call: relax.Call) -> tuple[int, ...]:
 
 def _back(rewriter: Rewriter, value: relax.Expr) -> relax.Expr:
     """Permute `value`, which is NHWC, to the layout of the rest of the graph."""
-    return relax.op.permute_dims(rewriter.builder_.emit(value), TO_NCHW)
+    return relax.op.permute_dims(rewriter.emit(value), TO_NCHW)
 
 
 def _conv2d(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
@@ -113,7 +113,7 @@ def _conv2d(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
         return None
     image = _twin(rewriter, data)
     if image is None:
-        image = rewriter.builder_.emit(_to_nhwc(data))
+        image = rewriter.emit(_to_nhwc(data))
     packed = relax.const(np.ascontiguousarray(weight.value.numpy().transpose(0, 2, 3, 1)))
     result = relax.op.nn.conv2d(
         image,

@@ -73,9 +73,9 @@ def _sunk(rewriter: Rewriter, call: relax.Call, at: int) -> relax.Expr | None:
     if not any(isinstance(move, _Permute) for move in moves):
         return None
     args = [base if i == at else arg for i, arg in enumerate(call.args)]
-    value = rewriter.builder_.emit(relax.Call(call.op, args, call.attrs, call.ty_args))
+    value = rewriter.emit(relax.Call(call.op, args, call.attrs, call.ty_args))
     for move in moves[:-1]:
-        value = rewriter.builder_.emit(move.of(value))
+        value = rewriter.emit(move.of(value))
     return moves[-1].of(value)
 
 

@@ -1,6 +1,6 @@
 """Built-in models on a GPU beside PyTorch's rows, interleaved: ratios to the best peer.
 
-python benchmarks/cuda.py [CASE ...] [--peers torch,torch-compile] [--every-peer]
+python benchmarks/cuda_models.py [CASE ...] [--peers torch,torch-compile] [--every-peer]
                           [--duration 0.5s] [--jobs 8] [--budget-s 540]
                           [--option=--no-library ...] [-o results/cuda]
 
