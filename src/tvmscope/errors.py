@@ -72,6 +72,8 @@ class SchemaError(TvmscopeError):
     """A session, artifact or database file does not have the form that this version reads."""
 
 
+_ADVICE = re.compile(r"See: |Please install ")
+"""The beginning of a line that follows the reason."""
 _CPP_PLACE = re.compile(
     r"/\S+\.(?:cc|cpp|cu|h|hpp):\d+ [\w:~<>&* ]+\((?:[^()]|\([^()]*\))*\)(?: const)?\s*"
 )
@@ -84,8 +86,8 @@ def one_line(error: BaseException, limit: int = 300) -> str:
     A message of ours that is already one line is returned unchanged: it can be translated.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    while len(lines) > 1 and lines[-1].startswith(("See: ", "Please install")):
-        lines.pop()  # advice after the reason
+    while len(lines) > 1 and _ADVICE.match(lines[-1]):
+        lines.pop()
     gist = next((x for x in reversed(lines) if "Error" in x), lines[-1] if lines else "")
     gist = _CPP_PLACE.sub("", gist) or gist
     text = "".join(c if c.isprintable() else " " for c in gist) or type(error).__name__
