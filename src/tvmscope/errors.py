@@ -72,7 +72,7 @@ class SchemaError(TvmscopeError):
     """A session, artifact or database file does not have the form that this version reads."""
 
 
-_ADVICE = re.compile(r"See: |Please install ")
+_ADVICE = re.compile(r"(?:See|Please)\b")
 """The beginning of a line that follows the reason."""
 _CPP_PLACE = re.compile(
     r"/\S+\.(?:cc|cpp|cu|h|hpp):\d+ [\w:~<>&* ]+\((?:[^()]|\([^()]*\))*\)(?: const)?\s*"
