@@ -19,7 +19,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.errors import BuildError, RunError
-from tvmscope.runtime import artifact, cuda_code, tvm_compat
+from tvmscope.runtime import artifact, cuda_code, load_model
 from tvmscope.runtime.loaded_artifact import load_callable
 
 X86_64, AARCH64 = 62, 183
@@ -187,13 +187,13 @@ def test_cuda_kernels_compile_for_their_gpu(
 
 def test_nvcc_is_chosen_where_cuda_bindings_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TVM_CUDA_COMPILE_MODE", raising=False)
-    monkeypatch.setattr(tvm_compat.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(load_model.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    tvm_compat.choose_cuda_compiler()
-    assert tvm_compat.os.environ["TVM_CUDA_COMPILE_MODE"] == "nvcc"
+    load_model.choose_cuda_compiler()
+    assert load_model.os.environ["TVM_CUDA_COMPILE_MODE"] == "nvcc"
     monkeypatch.setenv("TVM_CUDA_COMPILE_MODE", "nvrtc")
-    tvm_compat.choose_cuda_compiler()
-    assert tvm_compat.os.environ["TVM_CUDA_COMPILE_MODE"] == "nvrtc"
+    load_model.choose_cuda_compiler()
+    assert load_model.os.environ["TVM_CUDA_COMPILE_MODE"] == "nvrtc"
 
 
 def test_a_users_cuda_py_is_not_taken_for_cuda_bindings(
@@ -204,6 +204,6 @@ def test_a_users_cuda_py_is_not_taken_for_cuda_bindings(
     monkeypatch.delitem(sys.modules, "cuda", raising=False)
     monkeypatch.delenv("TVM_CUDA_COMPILE_MODE", raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    tvm_compat.choose_cuda_compiler()
-    assert tvm_compat.os.environ["TVM_CUDA_COMPILE_MODE"] == "nvcc"
+    load_model.choose_cuda_compiler()
+    assert load_model.os.environ["TVM_CUDA_COMPILE_MODE"] == "nvcc"
     monkeypatch.delitem(sys.modules, "cuda", raising=False)

@@ -149,7 +149,7 @@ def _generate(
     linked_for: Target,
 ) -> None:
     """Write the library: code on all cores, then linked."""
-    tvm_compat.choose_cuda_compiler()
+    load_model.choose_cuda_compiler()
     tvm_compat.remember_cuda_binaries(tvm)
     cores = cpu_features.usable_cores()
     with tempfile.TemporaryDirectory(prefix="tvmscope-") as folder:

@@ -37,7 +37,7 @@ def holds_binary(library: Path) -> bool:
 
 
 def compiler() -> tuple[str, str] | None:
-    """Return TVM's CUDA compiler (see `tvm_compat.choose_cuda_compiler`), and its version."""
+    """Return TVM's CUDA compiler (see `load_model.choose_cuda_compiler`), and its version."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # then nvcc is asked
         return "cuda-bindings", importlib.metadata.version("cuda-bindings")
     if (nvcc := shutil.which("nvcc")) is None:

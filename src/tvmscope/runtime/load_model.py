@@ -285,8 +285,7 @@ def import_tvm(meta: dict[str, Any], threads: int | None) -> Any:
     os.environ.setdefault("TVM_BIND_THREADS", "0")
     if is_crowded():
         os.environ.setdefault(SPIN_COUNT, "0")
-    if importlib.util.find_spec("cuda") is None and shutil.which("nvcc"):
-        os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
+    choose_cuda_compiler()
     built = meta["versions"].get("tvm")
     try:
         import tvm
@@ -295,6 +294,16 @@ def import_tvm(meta: dict[str, Any], threads: int | None) -> Any:
     if tvm.__version__ != built:
         raise LoadError(f"the model was built with TVM {built}, this is TVM {tvm.__version__}")
     return tvm
+
+
+def choose_cuda_compiler() -> None:
+    """Let TVM use nvcc if cuda-bindings, which its NVRTC mode needs, is not installed."""
+    try:
+        found = importlib.util.find_spec("cuda.bindings") is not None
+    except ModuleNotFoundError:  # also if a file of the user's is called cuda.py
+        found = False
+    if not found and shutil.which("nvcc"):
+        os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
 
 
 def register_cubins(tvm: Any, folder: Path, device: int = 0) -> None:

@@ -167,7 +167,7 @@ def load_callable(
     tvm_compat.set_thread_count(tvm, threads or cpu_features.usable_cores())
     device = tvm.cpu(0)
     if artifact.target.kind == "cuda":
-        tvm_compat.choose_cuda_compiler()
+        load_model.choose_cuda_compiler()
         device = tvm.cuda(0)
     used = threads or cpu_features.usable_cores()
     parts = [(part, (folder / part.file).read_bytes()) for part in artifact.fallbacks]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -107,16 +105,6 @@ def remember_cuda_binaries(tvm: Any) -> None:
     tvm.register_global_func("tvm_callback_cuda_compile", compile_once, override=True)
     # a function's own attribute, which mypy does not know
     remember_cuda_binaries.done = True  # type: ignore[attr-defined]
-
-
-def choose_cuda_compiler() -> None:
-    """Let TVM use nvcc if cuda-bindings, which its NVRTC mode needs, is not installed."""
-    try:
-        found = importlib.util.find_spec("cuda.bindings") is not None
-    except ModuleNotFoundError:  # also if a file of the user's is called cuda.py
-        found = False
-    if not found and shutil.which("nvcc"):
-        os.environ.setdefault("TVM_CUDA_COMPILE_MODE", "nvcc")
 
 
 def import_tensor_intrinsics() -> None:

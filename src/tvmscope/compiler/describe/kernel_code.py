@@ -23,7 +23,7 @@ from tvmscope.cuda.cubins import disassemble, kernel_compiler
 from tvmscope.errors import BackendUnavailable, BuildError, UsageError, one_line
 from tvmscope.messages import Text, msg
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.runtime import cubins, cuda_code, tvm_compat
+from tvmscope.runtime import cubins, cuda_code, load_model
 from tvmscope.runtime.tables import damaged
 
 FILE = "kernels.tir.gz"
@@ -105,7 +105,7 @@ def _compiled(artifact: Artifact, func: tirx.PrimFunc, kernel: str) -> Any:
     host = artifact.target if artifact.target.kind == "llvm" else host_target()
     target = tvm.target.Target(to_tvm(artifact.target), host=to_tvm(host))
     module = tvm.IRModule({kernel: func.with_attr("global_symbol", kernel)})
-    tvm_compat.choose_cuda_compiler()
+    load_model.choose_cuda_compiler()
     try:
         return tvm.compile(module, target=target).mod
     except Exception as e:  # TVM raises many types

@@ -205,9 +205,9 @@ def _measured(sch: s_tir.Schedule, n: int) -> list[Text]:
 def _run(sch: s_tir.Schedule, n: int) -> tuple[float, float]:
     import tvm
 
-    from tvmscope.runtime import tvm_compat
+    from tvmscope.runtime import load_model
 
-    tvm_compat.choose_cuda_compiler()
+    load_model.choose_cuda_compiler()
     module = _compiled(sch)
     rng = np.random.default_rng(0)
     dtype = str(_only(sch)["main"].params[0].dtype)

@@ -13,7 +13,7 @@ from tvmscope.cuda.cubins import kernel_file
 from tvmscope.errors import RunError
 from tvmscope.measure.remote import here
 from tvmscope.messages import msg
-from tvmscope.runtime import tvm_compat
+from tvmscope.runtime import load_model, tvm_compat
 from tvmscope.runtime.weights import copies as stored_copies
 from tvmscope.tuning.trials.unit_kernels import UnitKernel, UnitReference, load_unit
 
@@ -30,7 +30,7 @@ def warm(device: str = "cpu") -> None:
     """Import the libraries for building; MetaSchedule's GPU traces refer to tensor intrinsics."""
     tvm_compat.import_tvm(torch=False)
     if device == "cuda":
-        tvm_compat.choose_cuda_compiler()
+        load_model.choose_cuda_compiler()
         tvm_compat.import_tensor_intrinsics()
 
 
