@@ -17,6 +17,7 @@ from tvmscope.errors import RunError
 from tvmscope.measure.remote import here
 from tvmscope.messages import Text, msg
 from tvmscope.plugins import described
+from tvmscope.runtime.fallback import SLEEP_SOON
 from tvmscope.runtime.load_model import SPIN_COUNT
 
 _DECOY_RUNS = 3
@@ -119,8 +120,10 @@ def unavailable(device: str) -> Text | None:
 
 
 def env(threads: int) -> dict[str, str]:
-    """Set the size of TVM's thread pool, which reads it once from the environment."""
-    return {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+    """Set the size of TVM's thread pool, which reads it once from the environment; let the threads
+    of operators that run in PyTorch sleep soon."""
+    counts = {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+    return counts | SLEEP_SOON
 
 
 _ROWS: tuple[tuple[str, Family, str, bool], ...] = (

@@ -8,6 +8,7 @@ GPU, `fallback_gpu` chooses between PyTorch on that GPU and copies to the host.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
@@ -23,6 +24,9 @@ from tvmscope.runtime.framework_call import Compute, torch_call
 FILES = "region_*"
 """Files with the models of an artifact's parts, in its folder."""
 
+SLEEP_SOON = {"GOMP_SPINCOUNT": "1000"}
+"""How often threads of PyTorch's OpenMP look for work before they sleep; read when it is loaded.
+Otherwise they look for milliseconds, and keep cores from the compiled kernels that follow."""
 
 Way = Literal["shared", "gpu", "copied"]
 """How a part gets its tensors: the host's memory is shared, or the GPU's, or it is copied to the
@@ -38,6 +42,8 @@ def register(
     """
     import tvm_ffi
 
+    for name, value in SLEEP_SOON.items():
+        os.environ.setdefault(name, value)
     ways: dict[str, Way] = {}
     for part, model in parts:
         function, ways[part.name] = _function(part, model, threads, device)
