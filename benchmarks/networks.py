@@ -1,8 +1,9 @@
-"""Networks that are not built in, beside every peer: ratios, and kernels that no rule took.
+"""Networks that are not built in, beside three peers: ratios, and kernels that no rule took.
 
     python benchmarks/networks.py [--models swin_t,vgg16] [--duration 4s] [--threads N]
 
-The networks are torchvision's, one of each family. A kernel with arithmetic that fell through to
+The networks are torchvision's, one of each family; the peers are PyTorch
+without torch.compile, ONNX Runtime and OpenVINO. A kernel with arithmetic that fell through to
 the fallback schedule is named with its share of all arithmetic.
 """
 

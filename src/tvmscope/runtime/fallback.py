@@ -42,10 +42,10 @@ def register(
     """
     import tvm_ffi
 
-    for name, value in SLEEP_SOON.items():
-        os.environ.setdefault(name, value)
     ways: dict[str, Way] = {}
     for part, model in parts:
+        for name, value in SLEEP_SOON.items():
+            os.environ.setdefault(name, value)
         function, ways[part.name] = _function(part, model, threads, device)
         tvm_ffi.register_global_func(part.name, function, override=True)
     return ways
