@@ -119,7 +119,7 @@ def _measure(cases: Sequence[Case], output: Path, options: list[str], until: flo
                     "--graph", "--offline", *options, f"--output={Path(folder) / case.name}",
                 ]  # fmt: skip
                 # Inductor would start as many workers as there are cores, for each case
-                threads = max(1, (os.cpu_count() or 1) // len(cases) // 2)
+                threads = max(1, (os.cpu_count() or 1) // len(cases))
                 env = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
                 running[case] = subprocess.Popen(command, stdout=log, stderr=log, env=env)
             started = time.monotonic()
