@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,20 @@ def test_a_part_that_cannot_be_taken_back_has_a_reason_and_no_number(
 
 def test_no_more_is_measured_when_time_is_over(validator: Validator, task: TuningTask) -> None:
     assert weigh(validator, task, WINNER, over=lambda: True) == []
+
+
+def test_a_generated_kernels_parameters_are_reset_to_those_used_without_tuning(
+    task: TuningTask,
+) -> None:
+    own = {"template": "conv2d", "m": 64, "n": 64, "stages": 3}
+    lowering = replace(task.lowerings[0], params={}, own=own)
+    unit = replace(task, lowerings=(lowering,), loops=False)
+    winner = Candidate(params={"template": "conv2d", "m": 128, "n": 64, "split": 4})
+    parts = {part.name: dict(c.params) for part, c in variants(unit, winner, None)}
+    assert parts == {
+        "m": {**winner.params, "m": 64},
+        "stages": {**winner.params, "stages": 3},
+        "split": {"template": "conv2d", "m": 128, "n": 64},
+    }
+    other = Candidate(params={"template": "cublaslt", "algorithm": 1})
+    assert not list(variants(unit, other, None))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,19 @@ def test_a_killed_worker_ends_neither_the_search_nor_a_record(
     assert sorted(ids(file)) == sorted(c.id for c in task.candidates)
     statuses = Counter(t.status for t in Database(file).trials())
     assert statuses["failed"] <= 1
+
+
+def test_with_many_cores_a_batch_has_candidates_of_several_tasks(
+    workshop: Workshop, task: TuningTask, tmp_path: Path
+) -> None:
+    second = replace(task, key="another task")
+    seen: list[str] = []
+    Search(
+        [planned(task), planned(second, total_s=0.9)],
+        workshop,
+        Database(tmp_path / "records.jsonl"),
+        Limits(trials=2 + len(task.candidates) - 1),  # both untuned, then all of one or some of each
+        batch=16,
+        on_trial=lambda _, state: seen.append(state.task.key),
+    ).run()
+    assert min(Counter(seen)[key] for key in (task.key, second.key)) > 1

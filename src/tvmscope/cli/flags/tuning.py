@@ -130,7 +130,7 @@ def trial(
             metavar="MS",
             min=0.0,
             help=_("Let each value average over at least this time, in ms."),
-            default=_("20"),
+            default=_("20; 2 on a GPU"),
         ),
     ] = None,
     cache: Annotated[

@@ -33,6 +33,8 @@ from tvmscope.tuning.trials.runners import LocalRunner, Runner
 from tvmscope.tuning.trials.workshop import Setting, Workshop
 from tvmscope.tuning.tuning_run import TuningRun
 
+_MIN_REPEAT_MS = {False: 20.0, True: 2.0}
+"""The shortest time of a value, without and with a GPU: see `TuneOptions`."""
 CHECK_TIMEOUT_S = 600.0
 """The time limit of a GPU kernel's plain loops, which one core here runs once or twice."""
 
@@ -145,7 +147,7 @@ def _setting(run: TuningRun, runner: Runner) -> Setting:
         clock_hz=_clock_hz() if runner.local and not gpu else None,
         seed=tune.seed,
         repeat=tune.repeat,
-        min_repeat_ms=tune.min_repeat_ms,
+        min_repeat_ms=_MIN_REPEAT_MS[gpu] if tune.min_repeat_ms is None else tune.min_repeat_ms,
         timeout_s=tune.trial_timeout_s,
         weights_bytes=run.weights_bytes,
         plain_target=targets.host_target(cache=cache_folder()) if gpu else None,

@@ -1,6 +1,7 @@
 """Measures the worth of a choice's parts: each is removed alone, checked and timed.
 
-A parameter is reset to the rule's default. A primitive is removed from the schedule's trace
+A parameter is reset to the rule's default, for a generated CUDA kernel to the value that is used
+without tuning. A primitive is removed from the schedule's trace
 wherever it occurs: parallel loops become serial, and so on.
 """
 
@@ -60,8 +61,21 @@ def without(trace: str, primitive: str) -> str | None:
     )
 
 
-def variants(task: TuningTask, winner: Candidate, trace: str) -> Iterator[tuple[Part, Candidate]]:
-    """Yield each part of a candidate, and the candidate without it; `trace` is its schedule."""
+def variants(
+    task: TuningTask, winner: Candidate, trace: str | None
+) -> Iterator[tuple[Part, Candidate]]:
+    """Yield each part of a candidate, and the candidate without it; `trace` is its schedule, None
+    if there is none: a generated kernel has a template, whose parameters are all given."""
+    if trace is None:
+        own, chosen = task.lowering_for(winner).own, winner.params
+        if chosen.get("template") != own.get("template"):
+            return  # another kernel altogether
+        for name in sorted(own.keys() | chosen.keys()):
+            if chosen.get(name) != own.get(name):
+                rest = {key: value for key, value in chosen.items() if key != name}
+                reset = {**rest, **({name: own[name]} if name in own else {})}
+                yield Part(name=name, kind="parameter"), Candidate(params=reset)
+        return
     for name in winner.params if winner.trace is None else ():
         rest = {key: value for key, value in winner.params.items() if key != name}
         yield Part(name=name, kind="parameter"), Candidate(params=rest)
@@ -79,7 +93,7 @@ def weigh(
     over: Callable[[], bool] = lambda: False,
 ) -> list[Part]:
     """Return the worth of each part, until `over` returns true."""
-    trace, _ = validator.workshop.trace_of(task, winner)
+    trace = validator.workshop.trace_of(task, winner)[0] if task.loops else None
     left = list(variants(task, winner, trace))
     found: list[Part] = []
     while left and not over():

@@ -23,6 +23,9 @@ SECOND_LAYER = 2
 rarely comes near a rule's schedule."""
 
 _ALL_TRIED = msg("every candidate was tried")
+_PER_TASK = 8
+"""The least candidates of a task that are tried together: with many cores, a batch has those of
+several tasks, so that a short search reaches all that matter."""
 _UNTUNED_SHARE = 0.25
 """The share of the time within which all untuned kernels are measured first."""
 
@@ -97,8 +100,8 @@ class Search:
         """Search until a limit is reached or nothing is left to try; may be called again."""
         try:
             self._measure_untuned()
-            while not self._finished() and (state := self._next()) is not None:
-                self._advance(state)
+            while not self._finished() and (states := self._next()):
+                self._advance(states)
         finally:
             for state in self.states.values():
                 state.mark(self.elapsed_s)
@@ -144,10 +147,14 @@ class Search:
             or left < self.limits.until * self.model_s
         )
 
-    def _next(self) -> State | None:
-        """Return the task with the most to gain; each stale batch halves a task's priority."""
+    def _next(self) -> list[State]:
+        """Return the tasks with the most to gain, as many as fill a batch; each stale batch halves
+        a task's priority. MetaSchedule proposes for one task at a time."""
         left = [state for state in self.states.values() if not self._is_over(state)]
-        return max(left, key=lambda s: s.headroom_s * 0.5**s.stale, default=None)
+        left.sort(key=lambda s: s.headroom_s * 0.5**s.stale, reverse=True)
+        if left and left[0].second_layer:
+            return left[:1]
+        return [s for s in left if not s.second_layer][: max(1, self._fitting() // _PER_TASK)]
 
     def _is_over(self, state: State) -> bool:
         stop, most = self.limits.early_stopping, self.limits.per_task
@@ -157,19 +164,30 @@ class Search:
             state.over = msgn("{count} trial", "{count} trials", len(state.tried))
         return state.over is not None
 
-    def _advance(self, state: State) -> None:
-        """Run one batch for one task."""
-        first = [] if UNTUNED in state.tried else [Candidate()]
-        before, count = state.best_s, self._allowed(state)
+    def _advance(self, states: Sequence[State]) -> None:
+        """Run one batch, of which each task has the same share."""
+        before = [state.best_s for state in states]
+        share = max(1, self._fitting() // len(states))
+        for state in states:
+            if state.second_layer:
+                self._try(self._untuned(state))
+                self._evolve(state, self._allowed(state, share))
+        self._try([pair for state in states for pair in self._batch(state, share)])
+        for state, best_s in zip(states, before, strict=True):
+            state.stale = 0 if state.improved(best_s) else state.stale + 1
+            self._change_layer(state)
+
+    def _batch(self, state: State, share: int) -> list[Pair]:
+        """Return the next candidates of a rule's own space."""
         if state.second_layer:
-            self._try([(state.task, candidate) for candidate in first])
-            self._evolve(state, count)
-        else:
-            tried = state.tried | {UNTUNED}
-            batch = next_of(state.task.candidates, tried, state.times, count - len(first))
-            self._try([(state.task, candidate) for candidate in [*first, *batch]])
-        state.stale = 0 if state.improved(before) else state.stale + 1
-        self._change_layer(state)
+            return []
+        first = self._untuned(state)
+        tried, count = state.tried | {UNTUNED}, self._allowed(state, share) - len(first)
+        candidates = next_of(state.task.candidates, tried, state.times, count)
+        return [*first, *((state.task, candidate) for candidate in candidates)]
+
+    def _untuned(self, state: State) -> list[Pair]:
+        return [] if UNTUNED in state.tried else [(state.task, Candidate())]
 
     def _evolve(self, state: State, count: int) -> None:
         """Try one generation of MetaSchedule's candidates, and report the results to it."""
@@ -195,8 +213,8 @@ class Search:
         state.second_layer = True
         state.stale += SECOND_LAYER if len(space) > 1 else 0
 
-    def _allowed(self, state: State) -> int:
-        rest = [self._fitting()]
+    def _allowed(self, state: State, share: int) -> int:
+        rest = [share]
         if self.limits.trials is not None:
             rest.append(self.limits.trials - self.new)
         if self.limits.per_task is not None:
