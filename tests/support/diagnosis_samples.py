@@ -168,7 +168,11 @@ SITUATIONS: dict[str, tuple[Session, Session]] = {
             *(kernel(f"transpose{i}", 5e-6, "conv1", kind="layout") for i in range(4)),
             irs=(),
         ),
-        on_gpu(kernel("conv", 1e-3, "conv1", flops=3e10, bytes=1e6), irs=()),
+        on_gpu(
+            kernel("conv", 1e-3, "conv1", flops=3e10, bytes=1e6),
+            *(kernel(f"transpose{i}", 5e-6, "conv1", kind="layout") for i in range(2)),
+            irs=(),
+        ),
     ),
     "unfused-chain": (
         beside(*(kernel(n, 1e-3, n) for n in ("multiply", "add", "tanh", "relu"))),

@@ -10,10 +10,13 @@ import pytest
 
 from support.profiles import kernel, profile, session
 from tvmscope.analysis.waterfall import waterfall
+from tvmscope.backends.api import Trace
 from tvmscope.backends.profilers import cupti, torch_replay, tvm_device
 from tvmscope.backends.profilers.cupti import Activity, Recording
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.profile import DeviceTimes, KernelIR, MachineCode
+from tvmscope.profiling.kernels import summarize
+from tvmscope.report.sections.charts import device_line
 from tvmscope.report.sections.verdict import verdicts
 
 
@@ -211,3 +214,37 @@ def test_the_waterfall_shows_gaps_overlaps_and_the_call() -> None:
     assert "2 launches against 9" in said.why
     assert "waits 1.00 ms against 3.00 ms between kernels" in said.why
     assert fall.theirs_s + sum(b.delta_s for b in fall.bars) == pytest.approx(fall.ours_s)
+
+
+def test_gaps_are_those_of_a_plain_run_where_a_device_has_timed_one() -> None:
+    """Tracing lengthens gaps, of one backend more than of another."""
+    times = DeviceTimes(launches=2, gap_s=5e-3, edge_s=3e-3, overlap_s=2e-3, plain_s=8e-3)
+    ours = replace(
+        profile("tvmscope", kernel("conv", 6e-3, "conv1"), kernel("dense", 3e-3, "fc")),
+        device=times,
+        end_to_end_s=9e-3,
+    )
+    theirs = replace(
+        profile("torch", kernel("Conv", 8e-3, "conv1"), kernel("mm", 3e-3, "fc")),
+        device=DeviceTimes(launches=9, gap_s=9e-3, edge_s=3e-3, overlap_s=0.0, plain_s=15e-3),
+        end_to_end_s=16e-3,
+    )
+    assert (ours.busy_s, ours.waits_s) == (pytest.approx(7e-3), pytest.approx(1e-3))
+    fall = waterfall(session(ours, theirs))
+    assert fall is not None
+    bars = {b.kind: b.delta_s for b in fall.bars if b.kind != "operator"}
+    assert bars["gap"] == pytest.approx(-3e-3)
+    assert bars["host"] == pytest.approx(0.0)
+    assert bars["unexplained"] == pytest.approx(0.0)
+    assert "overhead" not in bars
+    (said,) = verdicts(session(ours, theirs), fall)
+    assert "works 7.00 ms against 11.0 ms, and waits 1.00 ms against 4.00 ms" in said.why
+    assert "in a plain run of 8.00 ms on the device, the device waits 1.00 ms" in device_line(ours)
+
+
+def test_a_profile_times_plain_runs_on_the_device() -> None:
+    times = DeviceTimes(launches=1, gap_s=0.0, edge_s=0.0, overlap_s=0.0)
+    key = profile("tvmscope").key
+    found = summarize(key, "a clock", [1.0], [1.0], [Trace((), 0.0, times)], on_device=[1e-3])
+    assert found.device is not None
+    assert found.device.plain_s == pytest.approx(1e-3)

@@ -1,7 +1,8 @@
 """Splits the difference to the fastest profiled backend into operators and host time.
 
 Both sides are split in the same way. A plain run is the sum over its kernels, plus the measured
-time between them, minus the profiler's overhead; the remainder is unexplained.
+time between them, minus the profiler's overhead; the remainder is unexplained. Where a GPU's clock
+has measured plain runs, the time between kernels is that of a plain run, without any overhead.
 """
 
 from __future__ import annotations
@@ -63,11 +64,6 @@ def _between(session: Session, ours: Profile, theirs: Profile) -> Waterfall:
             label=msg("layout changes"), kind="layout", delta_s=_layout_s(ours) - _layout_s(theirs)
         ),
         *_beside_kernels(ours, theirs),
-        Bar(
-            label=msg("profiler overhead"),
-            kind="overhead",
-            delta_s=theirs.overhead_s - ours.overhead_s,
-        ),
     ]
     gap = ours.end_to_end_s - theirs.end_to_end_s
     rest = gap - sum(bar.delta_s for bar in bars)
@@ -110,17 +106,34 @@ def _layout_s(profile: Profile) -> float:
 
 
 def _beside_kernels(ours: Profile, theirs: Profile) -> list[Bar]:
-    """Return one bar; with a GPU's own time stamps: gaps, overlaps, and the call around them."""
-    if ours.device is None or theirs.device is None:
-        return [
-            Bar(label=msg("between kernels"), kind="host", delta_s=_host_s(ours) - _host_s(theirs))
-        ]
+    """Return one bar, and the profiler's overhead; with a GPU's own time stamps: gaps, overlaps,
+    and the call around them."""
+    overhead = Bar(
+        label=msg("profiler overhead"),
+        kind="overhead",
+        delta_s=theirs.overhead_s - ours.overhead_s,
+    )
     a, b = ours.device, theirs.device
+    if a is None or b is None:
+        host_s = _host_s(ours) - _host_s(theirs)
+        return [Bar(label=msg("between kernels"), kind="host", delta_s=host_s), overhead]
+    gap_s, edge_s = a.gap_s - b.gap_s, a.edge_s - b.edge_s
+    plain = a.plain_s is not None and b.plain_s is not None
+    if plain:
+        gap_s = (ours.waits_s or 0.0) - (theirs.waits_s or 0.0)
+        edge_s = _call_s(ours) - _call_s(theirs)
     return [
-        Bar(label=msg("launch gaps"), kind="gap", delta_s=a.gap_s - b.gap_s),
+        Bar(label=msg("launch gaps"), kind="gap", delta_s=gap_s),
         Bar(label=msg("kernels that overlap"), kind="overlap", delta_s=b.overlap_s - a.overlap_s),
-        Bar(label=msg("before and after all kernels"), kind="host", delta_s=a.edge_s - b.edge_s),
+        Bar(label=msg("before and after all kernels"), kind="host", delta_s=edge_s),
+        *(() if plain else (overhead,)),
     ]
+
+
+def _call_s(profile: Profile) -> float:
+    """Return the part of a plain run that is outside of its two events on the device."""
+    assert profile.device is not None
+    return profile.end_to_end_s - (profile.device.plain_s or 0.0)
 
 
 def _host_s(profile: Profile) -> float:

@@ -43,6 +43,8 @@ class DeviceTimes:
     """The time before the first kernel and after the last: the call, the first launch, the wait."""
     overlap_s: float
     """The time that the sum over kernels counts twice: kernels that ran at the same time."""
+    plain_s: float | None = None
+    """A run without the instrument, between two events on the device: tracing makes gaps longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +70,19 @@ class Profile:
     def total_s(self) -> float:
         """The sum over all kernels."""
         return sum(k.total_s for k in self.kernels)
+
+    @property
+    def busy_s(self) -> float:
+        """The time in which at least one kernel ran."""
+        return self.total_s - (self.device.overlap_s if self.device else 0.0)
+
+    @property
+    def waits_s(self) -> float | None:
+        """The time in which the device ran nothing between the events of a plain run; None if that
+        was not measured."""
+        if self.device is None or self.device.plain_s is None:
+            return None
+        return max(0.0, self.device.plain_s - self.busy_s)
 
     @property
     def overhead_s(self) -> float:

@@ -216,6 +216,7 @@ def _scaled(times: DeviceTimes, factor: float) -> DeviceTimes:
         gap_s=times.gap_s * factor,
         edge_s=times.edge_s * factor,
         overlap_s=times.overlap_s * factor,
+        plain_s=None if times.plain_s is None else times.plain_s * factor,
     )
 
 

@@ -1,6 +1,6 @@
 """Allows one measurement at a time on a machine: two at once would disturb each other.
 
-Only the timing is exclusive. One command may load and compile while another measures.
+Timing and profiling are exclusive. One command may load and compile while another measures.
 """
 
 from __future__ import annotations

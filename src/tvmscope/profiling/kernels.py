@@ -51,6 +51,7 @@ def profile_runner(runner: Any, key: RowKey, budget_s: float) -> Profile:
         profiler.run()
     plain: list[float] = []
     profiled: list[float] = []
+    on_device: list[float] = []
     deadline = time.perf_counter() + budget_s
     gc.disable()  # a collection belongs to no kernel
     try:
@@ -58,13 +59,15 @@ def profile_runner(runner: Any, key: RowKey, budget_s: float) -> Profile:
             if turn >= _LEAST_TURNS and time.perf_counter() > deadline:
                 break
             plain += _turn(lambda: _timed(runner.run), slow)
+            if hasattr(runner, "time_device"):
+                on_device += runner.time_device(1)
             profiled += _turn(profiler.run, slow)
     finally:
         gc.enable()
     traces = profiler.traces()
     if not slow and len(traces) > 1:
         traces = traces[1:]
-    return summarize(key, profiler.how, plain, profiled, traces, 1 if slow else 2)
+    return summarize(key, profiler.how, plain, profiled, traces, 1 if slow else 2, on_device)
 
 
 PROFILE = here(profile_runner)
@@ -97,10 +100,12 @@ def summarize(
     profiled: Sequence[float],
     traces: Sequence[Trace],
     stride: int = 1,
+    on_device: Sequence[float] = (),
 ) -> Profile:
     """Return means over the typical runs: the middle half by time, of the last run of every turn.
 
     A single trace is already the mean over all profiled runs, so it is combined with their mean.
+    `on_device` are plain runs by a GPU's own clock.
     """
     if len(traces) not in (1, len(profiled)):
         raise RunError(
@@ -124,11 +129,13 @@ def summarize(
         end_to_end_s=fmean(plain[i] for i in _middle(plain)),
         profiled_s=profiled_s,
         host_s=fmean(hosts) if len(hosts) == len(typical) else None,
-        device=_mean_device([t.device for t in typical]),
+        device=_mean_device([t.device for t in typical], on_device),
     )
 
 
-def _mean_device(traces: Sequence[DeviceTimes | None]) -> DeviceTimes | None:
+def _mean_device(
+    traces: Sequence[DeviceTimes | None], on_device: Sequence[float]
+) -> DeviceTimes | None:
     known = [t for t in traces if t is not None]
     if not known or len(known) < len(traces):
         return None
@@ -137,6 +144,7 @@ def _mean_device(traces: Sequence[DeviceTimes | None]) -> DeviceTimes | None:
         gap_s=fmean(t.gap_s for t in known),
         edge_s=fmean(t.edge_s for t in known),
         overlap_s=fmean(t.overlap_s for t in known),
+        plain_s=fmean(on_device[i] for i in _middle(on_device)) if on_device else None,
     )
 
 

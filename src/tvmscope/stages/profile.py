@@ -14,6 +14,7 @@ from tvmscope.core.session import Session
 from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.machine import cuda_device
+from tvmscope.measure.machine_lock import alone
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_within
 from tvmscope.messages import Text, msg
@@ -54,7 +55,8 @@ def profile_entries(
     for number, entry in enumerate(entries):
         progress.step(number, len(entries), entry.task.label)
         try:
-            session = _with_profile(session, entry, options, log_dir)
+            with alone(progress.note):
+                session = _with_profile(session, entry, options, log_dir)
         except TvmscopeError as e:
             text = msg("{row}: not profiled: {reason}", row=entry.task.label, reason=one_line(e))
             session = warned(session, text, progress)
@@ -102,7 +104,8 @@ def _with_roofs(session: Session, progress: Progress) -> Session:
         progress.stage(msg("roofs"), target.label)
         try:
             machine = _machine(target, session.environment)
-            found = run_within(ROOFS_TIMEOUT_S, _ROOFS, machine, places.cache_folder())
+            with alone(progress.note):
+                found = run_within(ROOFS_TIMEOUT_S, _ROOFS, machine, places.cache_folder())
         except TvmscopeError as e:
             text = msg(
                 "{target}: its roofs are unknown: {reason}", target=target.label, reason=one_line(e)

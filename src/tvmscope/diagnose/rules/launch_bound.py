@@ -35,6 +35,8 @@ def check(session: Session) -> Iterator[Finding]:
 def _between(subject: Subject) -> float | None:
     """Return the measured time between kernels, minus the instrument's overhead."""
     device = subject.profile.device
+    if subject.profile.waits_s is not None:
+        return subject.profile.waits_s
     host = subject.profile.host_s if device is None else device.gap_s
     return None if host is None else max(0.0, host - max(0.0, subject.profile.overhead_s))
 

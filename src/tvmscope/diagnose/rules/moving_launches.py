@@ -21,7 +21,7 @@ def check(session: Session) -> Iterator[Finding]:
             continue
         taken = {k.name for kernels in hot_operator.hot(subject).values() for k in kernels}
         found = [k for k in subject.kernels if k.time.kind == "layout" and k.name not in taken]
-        if found:
+        if sum(k.time.calls for k in found) > EDGES:
             yield _finding(subject, found)
 
 
@@ -29,7 +29,7 @@ def _finding(subject: Subject, found: list[Kernel]) -> Finding:
     moves = sum(k.time.calls for k in found)
     launches = sum(k.time.calls for k in subject.kernels)
     spent = sum(k.total_s for k in found)
-    saving = spent * max(0, moves - EDGES) / moves if moves else 0.0
+    saving = spent * (moves - EDGES) / moves
     return Finding(
         rule=RULE.id,
         severity=subject.severity(saving),

@@ -45,13 +45,21 @@ def device_line(profile: Profile) -> str:
         "{launches} launches, {moves} only move data; kernels overlap by {overlap}, gaps between "
         "them {gaps}, before and after them {edges}"
     )
-    return text.format(
+    said = text.format(
         launches=times.launches,
         moves=moves,
         overlap=format_s(times.overlap_s),
         gaps=format_s(times.gap_s),
         edges=format_s(times.edge_s),
     )
+    if profile.waits_s is None:
+        return said
+    untraced = _(
+        "these times contain the profiler's own; in a plain run of {plain} on the device, the "
+        "device waits {waits}"
+    )
+    more = untraced.format(plain=format_s(times.plain_s), waits=format_s(profile.waits_s))
+    return "; ".join((said, more))
 
 
 def signed(seconds: float) -> str:

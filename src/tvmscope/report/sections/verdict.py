@@ -145,10 +145,10 @@ def _launches(session: Session, gap: Waterfall) -> str:
     return text.format(
         own_launches=ours.device.launches,
         launches=theirs.device.launches,
-        own_busy=format_s(ours.total_s - ours.device.overlap_s),
-        busy=format_s(theirs.total_s - theirs.device.overlap_s),
-        own_gaps=format_s(ours.device.gap_s),
-        gaps=format_s(theirs.device.gap_s),
+        own_busy=format_s(ours.busy_s),
+        busy=format_s(theirs.busy_s),
+        own_gaps=format_s(ours.device.gap_s if ours.waits_s is None else ours.waits_s),
+        gaps=format_s(theirs.device.gap_s if theirs.waits_s is None else theirs.waits_s),
     )
 
 
