@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
+from support.fakes import FakeDeviceRunner, FakeProfiler
 from support.profiles import kernel, profile, session
 from tvmscope.analysis.waterfall import waterfall
 from tvmscope.backends.api import Trace
 from tvmscope.backends.profilers import cupti, torch_replay, tvm_device
 from tvmscope.backends.profilers.cupti import Activity, Recording
 from tvmscope.core.artifact import KernelCall
+from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import DeviceTimes, KernelIR, MachineCode
-from tvmscope.profiling.kernels import summarize
+from tvmscope.profiling.kernels import profile_runner, summarize
 from tvmscope.report.sections.charts import device_line
 from tvmscope.report.sections.verdict import verdicts
+from tvmscope.stages.profile import as_measured
 
 
 def activities(*spans: tuple[str, int, int]) -> tuple[Activity, ...]:
@@ -248,3 +251,43 @@ def test_a_profile_times_plain_runs_on_the_device() -> None:
     found = summarize(key, "a clock", [1.0], [1.0], [Trace((), 0.0, times)], on_device=[1e-3])
     assert found.device is not None
     assert found.device.plain_s == pytest.approx(1e-3)
+
+
+class Ordered(FakeDeviceRunner):
+    """Remembers the order of its plain runs and its profiler."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.order: list[str] = []
+
+    def run(self) -> None:
+        self.order.append("plain")
+        super().run()
+
+    def profiler(self) -> FakeProfiler:
+        self.order.append("profiler")
+        return FakeProfiler(super().run, False)
+
+
+def test_on_a_gpu_plain_runs_come_before_the_profiler() -> None:
+    runner = Ordered()
+    profile_runner(runner, profile("tvmscope").key, 0.05)
+    assert "plain" in runner.order
+    assert runner.order.index("profiler") == len(runner.order) - 1
+
+
+def test_a_gpus_profile_takes_plain_runs_from_the_measurement() -> None:
+    times = DeviceTimes(launches=2, gap_s=5e-3, edge_s=3e-3, overlap_s=0.0, plain_s=9e-3)
+    traced = replace(profile("tvmscope", kernel("conv", 6e-3, "conv1")), device=times)
+    table = session(traced, traced)
+    (result, *_) = table.results
+    result = replace(
+        result,
+        measurement=Measurement(rounds_s=((7e-3,),)),
+        device_measurement=Measurement(rounds_s=((6.5e-3,),), clock="cuda-events"),
+    )
+    found = as_measured(traced, result)
+    assert (found.end_to_end_s, found.waits_s) == (pytest.approx(7e-3), pytest.approx(5e-4))
+    assert as_measured(traced, None) == traced
+    on_cpu = replace(traced, device=None)
+    assert as_measured(on_cpu, result) == on_cpu

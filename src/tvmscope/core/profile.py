@@ -57,7 +57,8 @@ class Profile:
     """The instrument: TVM's VM instrument, ONNX Runtime's profiler ..."""
     runs: int
     end_to_end_s: float
-    """The time of a run without the instrument, in the same process, in turns with the others."""
+    """The time of a run without the instrument, in the same process, in turns with the others; on a
+    GPU that of the measurement, if there is one."""
     profiled_s: float
     """The time of a run with the instrument."""
     host_s: float | None = None

@@ -1,4 +1,4 @@
-"""Profiles one row: kernel times from separate runs, in turns with plain runs.
+"""Profiles one row: kernel times from separate runs, in turns with plain runs, on a GPU after them.
 
 Headlines use none of these times: they come from runs without any instrument.
 """
@@ -45,22 +45,25 @@ def profile_row(
 def profile_runner(runner: Any, key: RowKey, budget_s: float) -> Profile:
     """Profile the loaded runner; called in the worker."""
     plain_s = _warm_up(runner.run)
-    profiler: Profiler = runner.profiler()
     slow = plain_s > budget_s / 4
+    plain: list[float] = []
+    on_device: list[float] = []
+    apart = hasattr(runner, "time_device")
+    if apart:  # a traced run on a GPU makes the next plain one slower
+        plain += [_timed(runner.run) for _ in range(1 if slow else 2 * _MOST_TURNS)]
+        on_device += runner.time_device(1 if slow else _MOST_TURNS)
+    profiler: Profiler = runner.profiler()
     if not slow:  # the first instrumented run initialises the instrument; its trace is dropped
         profiler.run()
-    plain: list[float] = []
     profiled: list[float] = []
-    on_device: list[float] = []
     deadline = time.perf_counter() + budget_s
     gc.disable()  # a collection belongs to no kernel
     try:
         for turn in range(1 if slow else _MOST_TURNS):
             if turn >= _LEAST_TURNS and time.perf_counter() > deadline:
                 break
-            plain += _turn(lambda: _timed(runner.run), slow)
-            if hasattr(runner, "time_device"):
-                on_device += runner.time_device(1)
+            if not apart:
+                plain += _turn(lambda: _timed(runner.run), slow)
             profiled += _turn(profiler.run, slow)
     finally:
         gc.enable()

@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeGuard
 
 from tvmscope.benchmark.entry import Entry
+from tvmscope.core import stats
 from tvmscope.core.environment import Environment
+from tvmscope.core.measurement import Measurement, Result
 from tvmscope.core.profile import KernelIR, Profile
 from tvmscope.core.session import Session
 from tvmscope.core.target import Target
@@ -77,11 +80,34 @@ def _with_profile(
         timeout_s=options.measure.timeout_s,
         log_path=log_dir and log_dir / log,
     )
+    profile = as_measured(profile, session.result_of(profile))
     return replace(
         session,
         profiles=(*session.profiles, profile),
         kernel_ir=(*session.kernel_ir, *_kernel_ir(profile, entry)),
     )
+
+
+def as_measured(profile: Profile, result: Result | None) -> Profile:
+    """Return a GPU's profile with the plain runs of the measurement, if there is one.
+
+    Kernel times are those of the device's own clock, but the host is slower after every traced run,
+    so plain runs in the profiler's process are not those that the table shows.
+    """
+    if profile.device is None or result is None:
+        return profile
+    if not _has_values(result.measurement) or not _has_values(result.device_measurement):
+        return profile
+    plain_s = stats.median_s(result.device_measurement)
+    return replace(
+        profile,
+        end_to_end_s=stats.median_s(result.measurement),
+        device=replace(profile.device, plain_s=plain_s),
+    )
+
+
+def _has_values(measurement: Measurement | None) -> TypeGuard[Measurement]:
+    return measurement is not None and bool(measurement.values_s)
 
 
 def _kernel_ir(profile: Profile, entry: Entry) -> list[KernelIR]:

@@ -10,7 +10,7 @@ from tvmscope.core.diagnosis.findings import Finding
 from tvmscope.core.session import Session
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Subject, subjects
-from tvmscope.messages import Seconds, msg
+from tvmscope.messages import Seconds, Text, msg
 
 MUCH = 0.1
 """The share of the run between kernels from which launches are reported as the cause."""
@@ -83,15 +83,21 @@ def _finding(subject: Subject, between: float, calls: int, measured_s: float | N
                 left=1.0 if graph else left,
             )
         ),
-        advice=msg("Record the run as a CUDA graph (--graph), or make the batch larger.")
-        if on_gpu
-        else msg(
-            "Compile the VM's steps to machine code (--exec-mode compiled); use fewer threads, "
-            "or a larger batch."
-        ),
+        advice=_advice(on_gpu, graph),
         kernels=tuple(k.name for k in tiny),
         saving_s=saving,
         fix=fix,
+    )
+
+
+def _advice(on_gpu: bool, graph: bool) -> Text:
+    if graph:
+        return msg("The run is one CUDA graph already: make the batch larger.")
+    if on_gpu:
+        return msg("Record the run as a CUDA graph (--graph), or make the batch larger.")
+    return msg(
+        "Compile the VM's steps to machine code (--exec-mode compiled); use fewer threads, "
+        "or a larger batch."
     )
 
 
