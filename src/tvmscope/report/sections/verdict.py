@@ -106,7 +106,7 @@ def _why(session: Session, gap: Waterfall | None, own: ResultLine, peer: ResultL
     parts = []
     if gap is not None and gap.ours == own.result.key:
         doubt = _doubt(session, gap, peer)
-        parts += [doubt] if doubt else [_parts(gap), _launches(session, gap)]
+        parts += [doubt] if doubt else [_launches(session, gap), _parts(gap)]
     savings = [f for f in session.findings if f.saving_s and f.achieved_s is None]
     if savings and own.is_own and not charts.strays(session):
         best = max(savings, key=lambda f: f.saving_s or 0.0)
