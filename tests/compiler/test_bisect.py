@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from support.command import TORCH_NET, refuses, run, save_onnx
 from tvmscope.benchmark.verify import mismatch
 from tvmscope.compiler.bisect import prefixes, reproduce
-from tvmscope.core.bisection import Bisection
+from tvmscope.core.diagnosis.bisection import Bisection
 from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target

@@ -41,6 +41,22 @@ def test_top_k_is_the_head_of_the_stable_order(
     np.testing.assert_array_equal(values, np.take_along_axis(x, wanted, axis))
 
 
+@pytest.mark.parametrize("largest", [False, True])
+def test_few_of_a_long_row_are_found_in_one_pass(host: Target, largest: bool) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(-50, 50, (3, 2000)).astype(np.float32)
+    x[1, ::7], x[2, 5] = np.nan, -np.inf
+
+    def make(x: relax.Var) -> relax.Expr:
+        return relax.op.topk(x, 9, 1, "indices", largest, "int32")
+
+    (found,) = results(host, make, x)
+    np.testing.assert_array_equal(found, ordered(x, 1, descending=largest)[:, :9])
+    names = [var.name_hint for var, _ in lowered(host, make, x).module.functions_items()]
+    assert any("first_few" in name for name in names)
+    assert not any("sort_order" in name for name in names)
+
+
 @pytest.mark.parametrize("descending", [False, True])
 def test_argsort_puts_nan_above_all_numbers(host: Target, descending: bool) -> None:
     x = np.array([[1, np.nan, -np.inf, np.inf, 0, -0.0, np.nan] * 7], np.float32)

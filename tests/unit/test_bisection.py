@@ -10,7 +10,7 @@ import pytest
 from support import samples
 from support.rows import key
 from tvmscope.benchmark.verify import mismatch
-from tvmscope.core.bisection import Bisection, Probe
+from tvmscope.core.diagnosis.bisection import Bisection, Probe
 from tvmscope.core.session import Session
 from tvmscope.errors import BuildError
 from tvmscope.progress import Silent

@@ -1,6 +1,7 @@
 """Replaces sorting, TopK and non-maximum suppression by parallel kernels of our own.
 
-topk(x, k), argsort(x)         -> a merge sort that keeps k of each run, then a gather
+topk(x, k), argsort(x)         -> a merge sort that keeps k of each run, or, on a CPU, one pass that
+                                  keeps few of a long row; then a gather
 all_class_non_max_suppression  -> that sort, a suppression by class, and the list of what stayed
 """
 
@@ -57,10 +58,14 @@ def _first(
         data = emit(relax.op.permute_dims(data, turned))
     lead = [shape[n] for n in turned[:-1]]
     flat = emit(relax.op.reshape(data, (prod(lead), shape[axis])))
-    compute = partial(sort.order, most=most, descending=descending, gpu=gpu)
-    found = emit(relax.TupleGetItem(_emit(rewriter, compute, "sort_order", flat), 0))
-    if most < shape[axis]:
-        found = emit(relax.op.strided_slice(found, [1], [0], [most]))
+    if not gpu and sort.is_few(most, shape[axis]):
+        few = partial(sort.first_few, most=most, descending=descending)
+        found = _emit(rewriter, few, "first_few", flat)
+    else:
+        compute = partial(sort.order, most=most, descending=descending, gpu=gpu)
+        found = emit(relax.TupleGetItem(_emit(rewriter, compute, "sort_order", flat), 0))
+        if most < shape[axis]:
+            found = emit(relax.op.strided_slice(found, [1], [0], [most]))
     found = emit(relax.op.reshape(found, (*lead, most)))
     back = [*range(axis), last, *range(axis, last)]
     return found if axis == last else emit(relax.op.permute_dims(found, back))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tvmscope import messages
-from tvmscope.core.bisection import Bisection
+from tvmscope.core.diagnosis.bisection import Bisection
 from tvmscope.messages import Message, _, marked, msg
 from tvmscope.report.escape import clean
 

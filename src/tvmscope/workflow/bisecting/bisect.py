@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tvmscope.core.bisection import Bisection, Outcome
+from tvmscope.core.diagnosis.bisection import Bisection, Outcome
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Prepared
 from tvmscope.core.precision import FLOAT32

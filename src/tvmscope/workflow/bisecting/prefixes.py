@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from tvmscope.benchmark.verify import verify
-from tvmscope.core.bisection import Probe
+from tvmscope.core.diagnosis.bisection import Probe
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Prepared
 from tvmscope.core.target import Target

@@ -77,7 +77,8 @@ def _largest(windows: Tensor, places: Sequence[Tensor], sizes: Sequence[int]) ->
         flat = flat * sizes[n] + table.reshape(shape)
     outs = [table.shape[0] for table in places]
     lead = windows.shape[: windows.ndim - 2 * axes]
-    values, chosen = windows.reshape(*lead, *outs, -1).max(-1)
+    windows = windows.reshape(*lead, *outs, -1)
+    values, chosen = windows.amax(-1), windows.argmax(-1)  # the second is often not used
     table = flat.reshape(*outs, -1).expand(*lead, *outs, -1)
     return values, table.gather(-1, chosen[..., None])[..., 0]
 
