@@ -7,7 +7,9 @@ import importlib.util
 import numpy as np
 import pytest
 
+from tvmscope.core.options import LoadOptions
 from tvmscope.errors import UsageError
+from tvmscope.models.loaders import torchvision_models
 from tvmscope.models.torch_module import load_module
 
 torch = pytest.importorskip("torch")
@@ -148,3 +150,18 @@ def transformers_embedding(sentence):
     with torch.no_grad():
         hidden = AutoModel.from_pretrained(get_model_path())(**tokens).last_hidden_state
     return torch.nn.functional.normalize(hidden.mean(1), dim=-1)[0].numpy()
+
+
+@pytest.mark.parametrize(("name", "side"), [("vit_h_14", 518), ("vit_b_16", 224)])
+def test_a_vision_transformer_is_built_for_the_images_of_its_weights(name, side, monkeypatch):
+    models = torchvision_models.import_torchvision().models
+    asked = {}
+
+    def stop(_name, **settings):
+        asked.update(settings)
+        raise UsageError("far enough: the large one takes 2.5 GB")
+
+    monkeypatch.setattr(models, "get_model", stop)
+    with pytest.raises(UsageError, match="far enough"):
+        torchvision_models.load(name, LoadOptions(offline=True))
+    assert asked["image_size"] == side

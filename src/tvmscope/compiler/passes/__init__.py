@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
+from tvmscope.compiler.manifest.anchors import Ordered, placed
 from tvmscope.compiler.manifest.names import unique
-from tvmscope.compiler.manifest.order import Ordered, placed
 from tvmscope.compiler.manifest.pass_ import PHASES, Pass
 from tvmscope.compiler.passes import (
     block_layout,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from tvmscope.compiler.manifest.order import Ordered, placed
+from tvmscope.compiler.manifest.anchors import Ordered, placed
 from tvmscope.compiler.manifest.rule import DEVICES, ScheduleRule
 from tvmscope.compiler.schedules import cpu, cuda
 from tvmscope.plugins import Found, Plugin, PluginFailure, outside, remember, taken

@@ -45,7 +45,7 @@ def load(name: str, options: LoadOptions) -> TorchModel:
     torch.manual_seed(options.seed)
     if family == "detection":
         return _load_detector(name, weights, options)
-    module = models.get_model(name, weights=None, **_settings(name, family)).eval()
+    module = models.get_model(name, weights=None, **_settings(name, family, weights)).eval()
     example = torch.randn(
         _shape(weights, family), generator=torch.Generator().manual_seed(options.seed)
     )
@@ -91,7 +91,9 @@ def _vision(weights: Any) -> Vision | None:
     return Vision(task="classify", preprocess=preprocess)
 
 
-def _settings(name: str, family: str) -> dict[str, bool | None]:
+def _settings(name: str, family: str, weights: Any) -> dict[str, Any]:
+    if family == "vision_transformer":  # its positions are those of the published weights' images
+        return {"image_size": _shape(weights, family)[-1]}
     if family == "segmentation":
         return {"weights_backbone": None}  # otherwise it downloads those of its backbone
     # these two warn that their default initialisation is slow
