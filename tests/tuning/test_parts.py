@@ -91,15 +91,14 @@ def test_no_more_is_measured_when_time_is_over(validator: Validator, task: Tunin
 def test_a_generated_kernels_parameters_are_reset_to_those_used_without_tuning(
     task: TuningTask,
 ) -> None:
-    own = {"template": "conv2d", "m": 64, "n": 64, "stages": 3}
+    own = {"template": "conv2d", "m": 64, "n": 64, "split": 1}
     lowering = replace(task.lowerings[0], params={}, own=own)
     unit = replace(task, lowerings=(lowering,), loops=False)
     winner = Candidate(params={"template": "conv2d", "m": 128, "n": 64, "split": 4})
     parts = {part.name: dict(c.params) for part, c in variants(unit, winner, None)}
     assert parts == {
         "m": {**winner.params, "m": 64},
-        "stages": {**winner.params, "stages": 3},
-        "split": {"template": "conv2d", "m": 128, "n": 64},
+        "split": {**winner.params, "split": 1},
     }
-    other = Candidate(params={"template": "cublaslt", "algorithm": 1})
+    other = Candidate(params={**winner.params, "template": "cublaslt"})
     assert not list(variants(unit, other, None))

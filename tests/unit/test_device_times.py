@@ -18,7 +18,7 @@ from tvmscope.core.artifact import KernelCall
 from tvmscope.core.measurement import Measurement
 from tvmscope.core.profile import DeviceTimes, KernelIR, MachineCode
 from tvmscope.profiling.kernels import profile_runner, summarize
-from tvmscope.report.sections.charts import device_line
+from tvmscope.report.sections.charts import device_line, strays
 from tvmscope.report.sections.verdict import verdicts
 from tvmscope.stages.profile import as_measured
 
@@ -291,3 +291,11 @@ def test_a_gpus_profile_takes_plain_runs_from_the_measurement() -> None:
     assert as_measured(traced, None) == traced
     on_cpu = replace(traced, device=None)
     assert as_measured(on_cpu, result) == on_cpu
+
+
+def test_kernels_that_take_longer_than_the_measured_run_are_said_to_stray() -> None:
+    times = DeviceTimes(launches=1, gap_s=0.0, edge_s=0.0, overlap_s=0.0, plain_s=4e-3)
+    slow = replace(profile("tvmscope", kernel("conv", 6e-3, "conv1")), device=times)
+    slow = replace(slow, end_to_end_s=4.1e-3)
+    assert slow.seen_s == pytest.approx(6e-3)
+    assert "6.00 ms while it was profiled and 4.10 ms" in strays(session(slow))[slow.key]

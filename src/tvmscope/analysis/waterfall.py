@@ -117,23 +117,15 @@ def _beside_kernels(ours: Profile, theirs: Profile) -> list[Bar]:
     if a is None or b is None:
         host_s = _host_s(ours) - _host_s(theirs)
         return [Bar(label=msg("between kernels"), kind="host", delta_s=host_s), overhead]
-    gap_s, edge_s = a.gap_s - b.gap_s, a.edge_s - b.edge_s
-    plain = a.plain_s is not None and b.plain_s is not None
-    if plain:
-        gap_s = (ours.waits_s or 0.0) - (theirs.waits_s or 0.0)
-        edge_s = _call_s(ours) - _call_s(theirs)
+    gaps, edges, rest = (a.gap_s, b.gap_s), (a.edge_s, b.edge_s), [overhead]
+    if ours.plain is not None and theirs.plain is not None:
+        (gaps, edges), rest = zip(ours.plain, theirs.plain, strict=True), []
     return [
-        Bar(label=msg("launch gaps"), kind="gap", delta_s=gap_s),
+        Bar(label=msg("launch gaps"), kind="gap", delta_s=gaps[0] - gaps[1]),
         Bar(label=msg("kernels that overlap"), kind="overlap", delta_s=b.overlap_s - a.overlap_s),
-        Bar(label=msg("before and after all kernels"), kind="host", delta_s=edge_s),
-        *(() if plain else (overhead,)),
+        Bar(label=msg("before and after all kernels"), kind="host", delta_s=edges[0] - edges[1]),
+        *rest,
     ]
-
-
-def _call_s(profile: Profile) -> float:
-    """Return the part of a plain run that is outside of its two events on the device."""
-    assert profile.device is not None
-    return profile.end_to_end_s - (profile.device.plain_s or 0.0)
 
 
 def _host_s(profile: Profile) -> float:

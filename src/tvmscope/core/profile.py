@@ -81,9 +81,19 @@ class Profile:
     def waits_s(self) -> float | None:
         """The time in which the device ran nothing between the events of a plain run; None if that
         was not measured."""
+        return None if self.plain is None else self.plain[0]
+
+    @property
+    def plain(self) -> tuple[float, float] | None:
+        """The gaps and the edges of a plain run: what the device waits, and the call around it."""
         if self.device is None or self.device.plain_s is None:
             return None
-        return max(0.0, self.device.plain_s - self.busy_s)
+        return max(0.0, self.device.plain_s - self.busy_s), self.end_to_end_s - self.device.plain_s
+
+    @property
+    def seen_s(self) -> float:
+        """The time of a plain run by the profile; kernels on a GPU cannot take longer than it."""
+        return self.end_to_end_s if self.device is None else max(self.end_to_end_s, self.busy_s)
 
     @property
     def overhead_s(self) -> float:

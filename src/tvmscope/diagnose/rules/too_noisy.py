@@ -66,8 +66,8 @@ def _profiles(session: Session) -> Iterator[Finding]:
         if row is None or row.measurement is None or not row.measurement.values_s:
             continue
         median = stats.median_s(row.measurement)
-        if abs(profile.end_to_end_s / median - 1) > APART:
-            seen = (profile.key.name, format_s(profile.end_to_end_s), format_s(median))
+        if abs(profile.seen_s / median - 1) > APART:
+            seen = (profile.key.name, format_s(profile.seen_s), format_s(median))
             apart.append("{} {} / {}".format(*seen))
     if apart:
         yield Finding(

@@ -155,7 +155,7 @@ def strays(session: Session) -> dict[RowKey, str]:
     for profile in session.profiles:
         row = session.result_of(profile)
         median_s = view.ResultLine(row).median_s if row else None
-        if not median_s or abs(profile.end_to_end_s / median_s - 1) <= STRAY:
+        if not median_s or abs(profile.seen_s / median_s - 1) <= STRAY:
             continue
         text = _(
             "{backend} took {profiled} while it was profiled and {measured} when it was measured: "
@@ -163,7 +163,7 @@ def strays(session: Session) -> dict[RowKey, str]:
         )
         found[profile.key] = text.format(
             backend=clean(profile.key.name, NAME_LIMIT),
-            profiled=format_s(profile.end_to_end_s),
+            profiled=format_s(profile.seen_s),
             measured=format_s(median_s),
         )
     return found

@@ -68,13 +68,9 @@ def variants(
     if there is none: a generated kernel has a template, whose parameters are all given."""
     if trace is None:
         own, chosen = task.lowering_for(winner).own, winner.params
-        if chosen.get("template") != own.get("template"):
-            return  # another kernel altogether
-        for name in sorted(own.keys() | chosen.keys()):
-            if chosen.get(name) != own.get(name):
-                rest = {key: value for key, value in chosen.items() if key != name}
-                reset = {**rest, **({name: own[name]} if name in own else {})}
-                yield Part(name=name, kind="parameter"), Candidate(params=reset)
+        changed = [name for name in own if chosen[name] != own[name]]
+        for name in () if "template" in changed else changed:  # that is another kernel altogether
+            yield Part(name=name, kind="parameter"), Candidate(params={**chosen, name: own[name]})
         return
     for name in winner.params if winner.trace is None else ():
         rest = {key: value for key, value in winner.params.items() if key != name}

@@ -168,19 +168,17 @@ class Search:
         """Run one batch, of which each task has the same share."""
         before = [state.best_s for state in states]
         share = max(1, self._fitting() // len(states))
-        for state in states:
-            if state.second_layer:
-                self._try(self._untuned(state))
-                self._evolve(state, self._allowed(state, share))
-        self._try([pair for state in states for pair in self._batch(state, share)])
+        if states[0].second_layer:  # then it is alone
+            self._try(self._untuned(states[0]))
+            self._evolve(states[0], self._allowed(states[0], share))
+        else:
+            self._try([pair for state in states for pair in self._batch(state, share)])
         for state, best_s in zip(states, before, strict=True):
             state.stale = 0 if state.improved(best_s) else state.stale + 1
             self._change_layer(state)
 
     def _batch(self, state: State, share: int) -> list[Pair]:
         """Return the next candidates of a rule's own space."""
-        if state.second_layer:
-            return []
         first = self._untuned(state)
         tried, count = state.tried | {UNTUNED}, self._allowed(state, share) - len(first)
         candidates = next_of(state.task.candidates, tried, state.times, count)

@@ -21,8 +21,8 @@ from tvmscope.compiler.kernels.loops import Cells, extern, held, phases, variabl
 Expr = tirx.Expr
 _CHUNK = 16
 """Elements that are ordered by counting, before runs of them are merged."""
-
 _SORTED_STEPS = 10
+"""What sorting takes for an element, in moves of a pass that keeps the best."""
 
 
 def order(data: te.Tensor, most: int, *, descending: bool, gpu: bool) -> list[te.Tensor]:
@@ -61,7 +61,7 @@ def is_few(most: int, length: int) -> bool:
     """Whether one pass finds the first `most` elements of a row sooner than sorting does.
 
     In a row without order, the n-th element belongs to the best so far with a chance of `most` / n,
-    and half of those make room for it. Sorting takes some ten steps for each element.
+    and half of those make room for it.
     """
     moved = most * (1 + log(length / most)) * most / 2
     return most < length and moved < _SORTED_STEPS * length
