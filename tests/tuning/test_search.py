@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from support import tiny_tunables
+from support.trials import trial
 from tvmscope.core.tuning import Candidate, TuningTask
 from tvmscope.tuning.plan import PlannedTask
 from tvmscope.tuning.records.database import Database
@@ -66,6 +67,20 @@ def test_two_short_runs_try_what_one_long_run_tries(
     assert again.states[task.key].earlier == 4
     assert len(ids(file)) == 8
     assert max(Counter(ids(file)).values()) == 1
+
+
+def test_what_was_fast_on_another_machine_is_tried_first(
+    workshop: Workshop, task: TuningTask, tmp_path: Path
+) -> None:
+    last, slow = task.candidates[-1], task.candidates[1]
+    given = ((Candidate(), 1.0), (slow, 2.0), (last, 0.5))
+    other, file = Database(tmp_path / "other.jsonl"), tmp_path / "records.jsonl"
+    for candidate, seconds in given:
+        there = {"workload": task.key, "candidate": candidate, "cpu": "another"}
+        other.append(trial(seconds=seconds, **there))
+    search = searched(workshop, file, [planned(task)], Limits(trials=2), elsewhere=[other])
+    assert search.states[task.key].first == [last.id]
+    assert ids(file) == [Candidate().id, last.id]  # measured here, not taken over
 
 
 def test_earlier_trials_count_towards_the_limit_of_a_task(
@@ -152,6 +167,7 @@ KILLED_RUN = """
 import sys
 from pathlib import Path
 from support import tiny_tunables
+from support.trials import trial
 from tvmscope.compiler import targets
 from tvmscope.tuning.trials.builders import Builders
 from tvmscope.tuning.records.database import Database

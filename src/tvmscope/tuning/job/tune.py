@@ -240,6 +240,7 @@ def _prepare_search(
             until=tune.until,
             early_stopping=tune.early_stopping,
         ),
+        elsewhere=records.databases(run.job.options.db, run.target),
         proposer=setup.proposer(run, stack, batch),
         batch=batch,
         rest_s=run.profile.end_to_end_s - sum(p.total_s for p in chosen),

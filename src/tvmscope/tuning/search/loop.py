@@ -13,6 +13,7 @@ from tvmscope.messages import msg, msgn
 from tvmscope.tuning.plan import TRIAL_S, PlannedTask
 from tvmscope.tuning.records.database import same_target
 from tvmscope.tuning.records.validity import outdated
+from tvmscope.tuning.search.elsewhere import promising
 from tvmscope.tuning.search.metaschedule import Proposer
 from tvmscope.tuning.search.proposals import next_of
 from tvmscope.tuning.search.state import UNTUNED, State
@@ -64,6 +65,7 @@ class Search:
         records: Records,
         limits: Limits,
         *,
+        elsewhere: Sequence[Records] = (),
         proposer: Proposer | None = None,
         batch: int = 8,
         rest_s: float = 0.0,
@@ -73,6 +75,8 @@ class Search:
         self.workshop = workshop
         self.records = records
         self.limits = limits
+        self._elsewhere = elsewhere
+        """Further records, whose trials of other machines show what to try first."""
         self.proposer = proposer
         self.batch = batch
         self.rest_s = rest_s
@@ -131,13 +135,20 @@ class Search:
         return max(1, int(min(self.batch, fitting)))
 
     def _recall(self, state: State) -> None:
-        """Add earlier trials on the same machine, which are not repeated."""
+        """Add earlier trials on the same machine, which are not repeated; those of others show
+        what to try first."""
         s = self.workshop.setting
+        others: list[Trial] = []
         for trial in self.records.trials(state.task.key):
             same = trial.threads == s.threads and trial.tvm == s.tvm and trial.cpu == s.cpu
-            same = same and same_target(trial.target, s.target) and outdated(trial) is None
-            if same and trial.stage == "search":
+            same = same and same_target(trial.target, s.target)
+            if not same:
+                others.append(trial)
+            elif trial.stage == "search" and outdated(trial) is None:
                 state.add(trial, None)
+        for records in self._elsewhere:
+            others += records.trials(state.task.key)
+        state.first = promising(others)
 
     def _finished(self) -> bool:
         left = sum(s.headroom_s for s in self.states.values() if s.over is None)
@@ -181,7 +192,7 @@ class Search:
         """Return the next candidates of a rule's own space."""
         first = self._untuned(state)
         tried, count = state.tried | {UNTUNED}, self._allowed(state, share) - len(first)
-        candidates = next_of(state.task.candidates, tried, state.times, count)
+        candidates = next_of(state.task.candidates, tried, state.times, count, state.first)
         return [*first, *((state.task, candidate) for candidate in candidates)]
 
     def _untuned(self, state: State) -> list[Pair]:

@@ -11,15 +11,27 @@ _EXPLORED = 4
 
 
 def next_of(
-    space: Sequence[Candidate], tried: Collection[str], times: Mapping[str, float], count: int
+    space: Sequence[Candidate],
+    tried: Collection[str],
+    times: Mapping[str, float],
+    count: int,
+    first: Sequence[str] = (),
 ) -> list[Candidate]:
     """Return up to `count` untried candidates, the most promising first.
 
-    The rule lists its space in the order of its own model. Once some are measured, those that
-    differ least from the fastest go first, with some in the rule's order in between: a neighbour of
-    the best is probably good, but the best may also be elsewhere.
+    The ids in `first`, which were fast elsewhere, come before all others. The rule lists its space
+    in the order of its own model. Once some are measured, those that differ least from the fastest
+    go first, with some in the rule's order in between: a neighbour of the best is probably good,
+    but the best may also be elsewhere.
     """
-    left = [candidate for candidate in space if candidate.id not in tried]
+    known = {candidate.id: candidate for candidate in space if candidate.id not in tried}
+    begin = [known.pop(name) for name in first if name in known][:count]
+    return [*begin, *_by_distance(space, list(known.values()), times, count - len(begin))]
+
+
+def _by_distance(
+    space: Sequence[Candidate], left: list[Candidate], times: Mapping[str, float], count: int
+) -> list[Candidate]:
     measured = {c.id: c.params for c in space if c.id in times}
     if len(measured) < 2:  # the untuned one alone has no parameters and so no neighbours
         return left[:count]

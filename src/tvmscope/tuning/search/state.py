@@ -26,6 +26,8 @@ class State:
     traced: list[Trial] = field(default_factory=list)
     """Trials of traces, including failed ones."""
     tried: set[str] = field(default_factory=set)
+    first: list[str] = field(default_factory=list)
+    """Candidates that were fast on other machines, by id: they are tried first."""
     earlier: int = 0
     """Trials of earlier runs."""
     failed: int = 0
