@@ -27,7 +27,7 @@ from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.messages import render
 from tvmscope.models import flat
 from tvmscope.models.loaders.load import load_torch
-from tvmscope.models.loaders.torchvision_import import make_importable
+from tvmscope.runtime.torchvision_operators import make_importable
 from tvmscope.models.resolve import classify
 
 PAGE = Path(__file__).parent.parent / "docs" / "coverage.md"

@@ -11,7 +11,7 @@ from tvmscope.models.api import TorchModel
 from tvmscope.models.catalog import built_ins
 from tvmscope.models.darknet import network
 from tvmscope.models.loaders import hugging_face, torchvision_models, user_code
-from tvmscope.models.loaders.torchvision_import import make_importable
+from tvmscope.runtime.torchvision_operators import make_importable
 from tvmscope.models.resolve import Source
 
 _LOADERS: dict[str, Callable[[Source, LoadOptions], TorchModel]] = {

@@ -5,12 +5,15 @@ Which boxes remain is known at run time only: from there on a model runs in PyTo
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tvmscope.models.loaders.torchvision_import import import_torchvision
+from tvmscope.models.loaders.torchvision_rcnn import fixed_sizes
 
 SIDE = 320
 """Of the example image; most models resize it."""
@@ -33,14 +36,22 @@ class Detector(nn.Module):
         self.model = model
 
     def forward(self, x: Tensor) -> Any:
-        return self.model(list(x.unbind(0)))
+        images = list(x.unbind(0))
+        if not torch.compiler.is_exporting():
+            return self.model(images)
+        with fixed_sizes():
+            return self.model(images)
 
 
 def build(name: str, *, random: bool) -> Detector:
     """A model by torchvision's name, its weights not loaded yet."""
     torchvision = import_torchvision()
     boxes = torchvision.ops.boxes
-    boxes._assert_has_ops = lambda: None  # a kernel in Python stands in for a missing one
+    if not torchvision.extension._has_ops():  # kernels in Python stand in for the missing ones
+        boxes._assert_has_ops = lambda: None
+        pooling = importlib.import_module("torchvision.ops.roi_align")
+        # torchvision would compile its own with a C++ compiler
+        pooling._roi_align = inspect.unwrap(pooling._roi_align)  # type: ignore[attr-defined]
     boxes.batched_nms = _batched_nms
     settings = _ALL_SCORES["rcnn" if "rcnn" in name else ""] if random else {}
     built: nn.Module = torchvision.models.get_model(

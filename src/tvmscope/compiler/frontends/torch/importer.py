@@ -16,6 +16,7 @@ from tvmscope.compiler.frontends.torch.walk import Converters, Walker
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
 from tvmscope.messages import Text, msg
+from tvmscope.runtime.torchvision_operators import make_importable
 
 
 def import_torch(prepared: Prepared, fallback: bool = False) -> Imported:
@@ -83,6 +84,7 @@ def _converted() -> frozenset[str]:
 
 def read_program(prepared: Prepared) -> torch.export.ExportedProgram:
     """Return the exported program, in the operators that are imported."""
+    make_importable()
     try:
         return decomposed(torch.export.load(prepared.pt2_path))
     except Exception as e:  # torch raises its own and plain errors alike
