@@ -27,8 +27,8 @@ from tvmscope.core.options import CompileOptions, LoadOptions
 from tvmscope.messages import render
 from tvmscope.models import flat
 from tvmscope.models.loaders.load import load_torch
-from tvmscope.runtime.torchvision_operators import make_importable
 from tvmscope.models.resolve import classify
+from tvmscope.runtime.torchvision_operators import make_importable
 
 PAGE = Path(__file__).parent.parent / "docs" / "coverage.md"
 HEADING = "# Published models"

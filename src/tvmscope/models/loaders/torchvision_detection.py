@@ -1,12 +1,14 @@
 """torchvision's detection models as modules of one image batch that can be exported whole.
 
-Which boxes remain is known at run time only: from there on a model runs in PyTorch.
+Which boxes remain is known at run time only: they are selected in PyTorch. What a two-stage model
+computes for the selected boxes is compiled (`torchvision_rcnn`).
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -43,16 +45,21 @@ class Detector(nn.Module):
             return self.model(images)
 
 
-def build(name: str, *, random: bool) -> Detector:
-    """A model by torchvision's name, its weights not loaded yet."""
+def detectors() -> ModuleType:
+    """torchvision, with detectors that run and export also without its compiled operators."""
     torchvision = import_torchvision()
     boxes = torchvision.ops.boxes
     if not torchvision.extension._has_ops():  # kernels in Python stand in for the missing ones
         boxes._assert_has_ops = lambda: None
-        pooling = importlib.import_module("torchvision.ops.roi_align")
-        # torchvision would compile its own with a C++ compiler
-        pooling._roi_align = inspect.unwrap(pooling._roi_align)  # type: ignore[attr-defined]
+        pooling: Any = importlib.import_module("torchvision.ops.roi_align")
+        pooling._roi_align = inspect.unwrap(pooling._roi_align)  # it asks for a C++ compiler
     boxes.batched_nms = _batched_nms
+    return torchvision
+
+
+def build(name: str, *, random: bool) -> Detector:
+    """A model by torchvision's name, its weights not loaded yet."""
+    torchvision = detectors()
     settings = _ALL_SCORES["rcnn" if "rcnn" in name else ""] if random else {}
     built: nn.Module = torchvision.models.get_model(
         name, weights=None, weights_backbone=None, **settings
