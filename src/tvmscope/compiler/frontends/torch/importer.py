@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 from collections import Counter
 from functools import lru_cache
@@ -86,7 +87,10 @@ def read_program(prepared: Prepared) -> torch.export.ExportedProgram:
     """Return the exported program, in the operators that are imported."""
     make_importable()
     try:
-        return decomposed(torch.export.load(prepared.pt2_path))
+        program = torch.export.load(prepared.pt2_path)
+        if any(getattr(n.target, "namespace", "") == "torchvision" for n in program.graph.nodes):
+            importlib.import_module("torchvision")  # it has the sizes of its operators' results
+        return decomposed(program)
     except Exception as e:  # torch raises its own and plain errors alike
         raise ImportModelError(
             msg(
