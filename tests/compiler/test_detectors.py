@@ -75,7 +75,14 @@ def detector(kind: str) -> Detector:
     return Detector(model.eval().requires_grad_(False))
 
 
-@pytest.mark.parametrize("kind", ["FasterRCNN", "MaskRCNN", "KeypointRCNN"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "FasterRCNN",
+        pytest.param("MaskRCNN", marks=pytest.mark.slow),
+        pytest.param("KeypointRCNN", marks=pytest.mark.slow),
+    ],
+)
 def test_a_two_stage_detector_compiles_and_verifies(kind: str) -> None:
     module, images = detector(kind), torch.rand(1, 3, SIDE, SIDE)
     found: list[int] = []
