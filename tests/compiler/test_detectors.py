@@ -86,7 +86,8 @@ def detector(kind: str) -> Detector:
 def test_a_two_stage_detector_compiles_and_verifies(kind: str) -> None:
     module, images = detector(kind), torch.rand(1, 3, SIDE, SIDE)
     found: list[int] = []
-    module.model.rpn.register_forward_hook(lambda _m, _i, out: found.append(len(out[0][0])))
+    proposer = module.model.get_submodule("rpn")
+    proposer.register_forward_hook(lambda _m, _i, out: found.append(len(out[0][0])))
     wanted = flat.flatten(module(images))
     call = flat.flat_outputs(flat.flat_call(module, (images,), {}))
     program = torch.export.export(call.module, (images,), strict=False)

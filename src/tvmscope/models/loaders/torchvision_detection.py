@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tvmscope.messages import Text, msg
 from tvmscope.models.loaders.torchvision_import import import_torchvision
 from tvmscope.models.loaders.torchvision_rcnn import fixed_sizes
 
@@ -55,6 +56,18 @@ def detectors() -> ModuleType:
         pooling._roi_align = inspect.unwrap(pooling._roi_align)  # it asks for a C++ compiler
     boxes.batched_nms = _batched_nms
     return torchvision
+
+
+def stand_in_notes() -> tuple[Text, ...]:
+    """What must be known of times where torchvision's operators have stand-ins."""
+    if import_torchvision().extension._has_ops():
+        return ()
+    return (
+        msg(
+            "torchvision's compiled operators do not load: nms runs as a Python kernel in every "
+            "row, roi_align in those of PyTorch, whose times say nothing about torchvision's speed"
+        ),
+    )
 
 
 def build(name: str, *, random: bool) -> Detector:
