@@ -48,6 +48,8 @@ def fixed_sizes() -> Iterator[None]:
         )
 
     def trimmed(self: Any, result: list[dict[str, Tensor]], *args: Any) -> Any:
+        if not any({"masks", "keypoints"} & each.keys() for each in result):
+            return postprocess(self, result, *args)  # nothing was filled up
         rows = [torch.where(each["scores"] > _FILLED)[0] for each in result]
         kept = [{k: v[row] for k, v in r.items()} for r, row in zip(result, rows, strict=True)]
         return postprocess(self, kept, *args)
