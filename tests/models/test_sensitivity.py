@@ -46,6 +46,16 @@ def get_inputs():
     x[1:, 3] = 1.0
     return [x]
 """
+SORTED = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, scores, boxes):
+        return (boxes / 3)[(scores / 3).argsort(descending=True, stable=True)]
+def get_inputs():
+    scores = torch.linspace(1, 2, 50)
+    scores[20] = scores[21]
+    return [scores, torch.rand(50, 4)]
+"""
 
 
 def prepared(folder: Path, code: str) -> Path:
@@ -101,6 +111,16 @@ def test_an_index_that_rounding_decides(tmp_path: Path) -> None:
     other, wrong = expected.copy(), expected.copy()
     other[0] = 6 - expected[0]  # 2 and 4 are all but equal
     wrong[1] = 0
+    assert judged(folder, output_0=other).within_noise
+    assert not judged(folder, output_0=wrong).passed
+
+
+def test_rows_whose_order_rounding_decides(tmp_path: Path) -> None:
+    folder = prepared(tmp_path, SORTED)
+    expected = map_npz(folder / "model" / "reference.npz")["output_0"]
+    other, wrong = expected.copy(), expected.copy()
+    other[[28, 29]] = expected[[29, 28]]  # descending: 20 and 21 are equal
+    wrong[[10, 11]] = expected[[11, 10]]
     assert judged(folder, output_0=other).within_noise
     assert not judged(folder, output_0=wrong).passed
 

@@ -153,3 +153,22 @@ def test_every_backend_takes_odd_inputs_and_outputs(tmp_path: Path) -> None:
     for name, result in found.items():  # those that a machine may lack
         assert result.status in ("ok", "unavailable"), (name, result.reason)
     assert [spec.dtype for spec in session.model.inputs] == ["float32", "float32", "bool", "int32"]
+
+
+@pytest.mark.parametrize(
+    "name", ["fasterrcnn_mobilenet_v3_large_320_fpn", "ssdlite320_mobilenet_v3_large"]
+)
+def test_a_detector_of_torchvision_is_saved_read_and_verified(name: str, tmp_path: Path) -> None:
+    session = tvmscope.bench(
+        f"torchvision:{name}",
+        backends="tvmscope",
+        output=tmp_path / "s",
+        iterations=2,
+        warmup=1,
+        **QUICK,
+    )
+    (result,) = session.results
+    assert result.status == "ok", result.reason
+    assert result.accuracy is not None
+    assert result.accuracy.passed
+    assert all(spec.shape[0] > 50 for spec in session.model.outputs)

@@ -107,7 +107,7 @@ def test_the_kernel_for_detection_models_is_the_plain_loop(
     scene: tuple[np.ndarray, ...], iou: float
 ) -> None:
     torch = pytest.importorskip("torch")
-    from tvmscope.models.loaders.torchvision_import import _nms
+    from tvmscope.runtime.torchvision_operators import _nms
 
     corners, scores, _ = scene
     kept = _nms(torch.from_numpy(corners), torch.from_numpy(scores), iou)

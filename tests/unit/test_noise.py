@@ -12,7 +12,7 @@ from tvmscope.benchmark import differences
 from tvmscope.benchmark.noise import FACTOR
 from tvmscope.benchmark.verify import verify
 from tvmscope.core.measurement import Accuracy
-from tvmscope.core.prepared.sensitivity import MASK, MAX, RMS, TRUTH
+from tvmscope.core.prepared.sensitivity import MASK, MAX, RMS, RUNS, TRUTH
 from tvmscope.storage.files import write_npz
 
 Arrays = dict[str, Any]
@@ -125,3 +125,38 @@ def test_pieces_give_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (pieces.max_abs, pieces.scale, pieces.finite) == (whole.max_abs, whole.scale, b.size)
     assert pieces.rms == pytest.approx(float(np.sqrt(np.mean((a.astype(float) - b) ** 2))))
     assert pieces.cosine == pytest.approx(whole.cosine)
+
+
+def exchanged(values: np.ndarray, first: int, second: int) -> np.ndarray:
+    rows = np.arange(len(values))
+    rows[[first, second]] = second, first
+    return values[rows]
+
+
+def test_rows_that_rounding_exchanges_may_be_exchanged_but_no_others(tmp_path: Path) -> None:
+    boxes = DRAWS.uniform(0, 300, (100, 4)).astype(np.float32)
+    noise = [boxes + DRAWS.uniform(-1e-4, 1e-4, boxes.shape).astype(np.float32) for _ in range(3)]
+    runs = np.stack([noise[0], exchanged(noise[1], 40, 41), noise[2]])
+    estimated = {
+        f"{MAX}y": np.abs(runs - boxes).max(),
+        f"{RMS}y": np.sqrt(np.square(runs - boxes).mean()),
+        f"{RUNS}y": runs,
+    }
+    same = {"y": boxes}
+    found = check(tmp_path, {"y": exchanged(boxes, 40, 41)}, same, estimated)
+    assert found.within_noise
+    wrong = exchanged(boxes, 40, 41)
+    wrong[40, 2] += 1.0
+    for other in (exchanged(boxes, 40, 42), exchanged(boxes, 60, 61), wrong):
+        assert not check(tmp_path, {"y": other}, same, estimated).passed
+
+
+def test_where_rounding_exchanges_most_rows_it_excuses_nothing(tmp_path: Path) -> None:
+    boxes = DRAWS.uniform(0, 300, (100, 4)).astype(np.float32)
+    runs = np.stack([boxes, boxes[::-1]])
+    estimated = {
+        f"{MAX}y": np.abs(runs - boxes).max(),
+        f"{RMS}y": np.sqrt(np.square(runs - boxes).mean()),
+        f"{RUNS}y": runs,
+    }
+    assert not check(tmp_path, {"y": boxes[::-1]}, {"y": boxes}, estimated).passed

@@ -20,6 +20,7 @@ from tvmscope.extras import install
 from tvmscope.messages import msg
 from tvmscope.runtime import fallback_gpu
 from tvmscope.runtime.framework_call import Compute, torch_call
+from tvmscope.runtime.torchvision_operators import make_importable
 
 FILES = "region_*"
 """Files with the models of an artifact's parts, in its folder."""
@@ -95,6 +96,7 @@ def load_program(part: Fallback, model: bytes) -> Any:
         import torch
     except ImportError as e:
         raise _missing(part, e) from e
+    make_importable()
     try:
         return torch.export.load(io.BytesIO(model))
     except Exception as e:  # torch raises its own and plain errors alike

@@ -35,7 +35,7 @@ def preload() -> None:
 def _preload_torch() -> None:
     import torch
 
-    from tvmscope.models.loaders.torchvision_import import make_importable
+    from tvmscope.runtime.torchvision_operators import make_importable
 
     torch.set_num_threads(1)
     make_importable()

@@ -47,7 +47,7 @@ def encode_inputs(
 def load(options: LoadOptions) -> TorchModel:
     """Load the encoder with its published weights; its input is one text of 128 tokens."""
     require(*_REQUIRES[:1], install=_INSTALL)
-    from tvmscope.models.loaders.torchvision_import import make_importable
+    from tvmscope.runtime.torchvision_operators import make_importable
 
     make_importable()  # transformers imports torchvision on its own
     require(*_REQUIRES, install=_INSTALL)

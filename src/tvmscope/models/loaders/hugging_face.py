@@ -16,8 +16,8 @@ from tvmscope.models.api import TorchModel, random_note, require
 from tvmscope.models.download import reachable
 from tvmscope.models.inputs import seeded
 from tvmscope.models.loaders.random_weights import fill_zero_weights
-from tvmscope.models.loaders.torchvision_import import make_importable
 from tvmscope.models.resolve import Source
+from tvmscope.runtime.torchvision_operators import make_importable
 
 _LENGTH = 128
 _WEIGHT_FILES = ("*.safetensors", "*.bin", "*.safetensors.index.json", "*.bin.index.json")

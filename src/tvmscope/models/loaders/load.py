@@ -11,8 +11,8 @@ from tvmscope.models.api import TorchModel
 from tvmscope.models.catalog import built_ins
 from tvmscope.models.darknet import network
 from tvmscope.models.loaders import hugging_face, torchvision_models, user_code
-from tvmscope.models.loaders.torchvision_import import make_importable
 from tvmscope.models.resolve import Source
+from tvmscope.runtime.torchvision_operators import make_importable
 
 _LOADERS: dict[str, Callable[[Source, LoadOptions], TorchModel]] = {
     "builtin": lambda source, options: _load_built_in(source, options),

@@ -1,16 +1,22 @@
 """torchvision's detection models as modules of one image batch that can be exported whole.
 
-Which boxes remain is known at run time only: from there on a model runs in PyTorch.
+Which boxes remain is known at run time only: they are selected in PyTorch. What a two-stage model
+computes for the selected boxes is compiled (`torchvision_rcnn`).
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tvmscope.messages import Text, msg
 from tvmscope.models.loaders.torchvision_import import import_torchvision
+from tvmscope.models.loaders.torchvision_rcnn import fixed_sizes
 
 SIDE = 320
 """Of the example image; most models resize it."""
@@ -33,15 +39,40 @@ class Detector(nn.Module):
         self.model = model
 
     def forward(self, x: Tensor) -> Any:
-        return self.model(list(x.unbind(0)))
+        images = list(x.unbind(0))
+        if not torch.compiler.is_exporting():
+            return self.model(images)
+        with fixed_sizes():
+            return self.model(images)
+
+
+def detectors() -> ModuleType:
+    """torchvision, with detectors that run and export also without its compiled operators."""
+    torchvision = import_torchvision()
+    boxes = torchvision.ops.boxes
+    if not torchvision.extension._has_ops():  # kernels in Python stand in for the missing ones
+        boxes._assert_has_ops = lambda: None
+        pooling: Any = importlib.import_module("torchvision.ops.roi_align")
+        pooling._roi_align = inspect.unwrap(pooling._roi_align)  # it asks for a C++ compiler
+    boxes.batched_nms = _batched_nms
+    return torchvision
+
+
+def stand_in_notes() -> tuple[Text, ...]:
+    """What must be known of times where torchvision's operators have stand-ins."""
+    if import_torchvision().extension._has_ops():
+        return ()
+    return (
+        msg(
+            "torchvision's compiled operators do not load: nms runs as a Python kernel in every "
+            "row, roi_align in those of PyTorch, whose times say nothing about torchvision's speed"
+        ),
+    )
 
 
 def build(name: str, *, random: bool) -> Detector:
     """A model by torchvision's name, its weights not loaded yet."""
-    torchvision = import_torchvision()
-    boxes = torchvision.ops.boxes
-    boxes._assert_has_ops = lambda: None  # a kernel in Python stands in for a missing one
-    boxes.batched_nms = _batched_nms
+    torchvision = detectors()
     settings = _ALL_SCORES["rcnn" if "rcnn" in name else ""] if random else {}
     built: nn.Module = torchvision.models.get_model(
         name, weights=None, weights_backbone=None, **settings

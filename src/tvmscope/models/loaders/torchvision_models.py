@@ -65,14 +65,18 @@ def _load_detector(name: str, weights: Any, options: LoadOptions) -> TorchModel:
     example = torch.rand(shape, generator=torch.Generator().manual_seed(options.seed))
     module = torchvision_detection.build(name, random=False)
     reason = _load_weights(module.model, weights, options)
+    notes = torchvision_detection.stand_in_notes()
     if reason is None:
-        return TorchModel(module=module, args=(example,), weights="pretrained")
+        return TorchModel(module=module, args=(example,), weights="pretrained", notes=notes)
     torch.manual_seed(options.seed)
     module = torchvision_detection.build(name, random=True)
     make_alive(module, example, seed=options.seed)
-    return TorchModel(
-        module=module, args=(example,), weights="random", notes=(random_note(reason),)
+    note = msg(
+        "seeded random weights ({reason}), no threshold of scores, and fewer boxes than the "
+        "published model keeps: neither times nor predictions are those of the published model",
+        reason=reason,
     )
+    return TorchModel(module=module, args=(example,), weights="random", notes=(note, *notes))
 
 
 def _vision(weights: Any) -> Vision | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 from collections import Counter
 from functools import lru_cache
@@ -16,6 +17,7 @@ from tvmscope.compiler.frontends.torch.walk import Converters, Walker
 from tvmscope.core.model import Prepared
 from tvmscope.errors import ImportModelError, one_line
 from tvmscope.messages import Text, msg
+from tvmscope.runtime.torchvision_operators import make_importable
 
 
 def import_torch(prepared: Prepared, fallback: bool = False) -> Imported:
@@ -83,8 +85,12 @@ def _converted() -> frozenset[str]:
 
 def read_program(prepared: Prepared) -> torch.export.ExportedProgram:
     """Return the exported program, in the operators that are imported."""
+    make_importable()
     try:
-        return decomposed(torch.export.load(prepared.pt2_path))
+        program = torch.export.load(prepared.pt2_path)
+        if any(getattr(n.target, "namespace", "") == "torchvision" for n in program.graph.nodes):
+            importlib.import_module("torchvision")  # it has the sizes of its operators' results
+        return decomposed(program)
     except Exception as e:  # torch raises its own and plain errors alike
         raise ImportModelError(
             msg(
