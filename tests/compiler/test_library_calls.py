@@ -25,7 +25,7 @@ from tvmscope.core.precision import FLOAT16, FLOAT32
 from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.cuda.config import Config, to_json
 from tvmscope.cuda.library import call as library
-from tvmscope.cuda.library import cublaslt
+from tvmscope.cuda.library import cublaslt, product
 from tvmscope.cuda.reference import reference
 from tvmscope.cuda.units import Matmul, Unit
 from tvmscope.cuda.winners import Winner, Winners
@@ -41,7 +41,7 @@ GPU = targets.resolve("cuda:sm_90")
 RNG = np.random.default_rng(0)
 W, B = (RNG.standard_normal(shape).astype(np.float32) for shape in ((16, 24), (24,)))
 X = RNG.standard_normal((6, 16)).astype(np.float32)
-CALL = library.config(1, "nk")
+CALL = product.config(1, "nk")
 
 
 def network() -> tvm.IRModule:
@@ -133,7 +133,7 @@ def test_searches_try_it_where_it_is_allowed(tmp_path: Path) -> None:
     unit_tasks.build(*placed, calls[0], GPU, tmp_path / "call.so")
     unit, made = unit_tasks.kernel_file.read(tmp_path / "call.so")
     assert isinstance(made, library.LibraryCall)
-    assert made == library.call_of(unit, library.config(0))
+    assert made == library.call_of(unit, product.config(0))
 
 
 def test_its_code_is_the_librarys() -> None:
@@ -257,7 +257,7 @@ def test_a_folder_without_the_file_that_calls_is_refused(folder: Path) -> None:
     meta = {
         "library_digest": digest_file(folder / "model.so"),
         "generated_digest": digest_file(folder / "cubins.bin"),
-        "libraries": library.NEEDS,
+        "libraries": product.NEEDS,
     }
     load_model.check_files(folder, meta)
     shutil.move(folder / "cublaslt.py", folder / "other.py")

@@ -15,7 +15,7 @@ from interpreted import draw
 
 from tvmscope.cuda.config import Config, to_json
 from tvmscope.cuda.cubins.compile_pool import Failure
-from tvmscope.cuda.library.call import config as call_config
+from tvmscope.cuda.library.product import config as call_config
 from tvmscope.cuda.reference import reference
 from tvmscope.cuda.units import Conv2d, Epilogue, Pool, Softmax, Unit
 from tvmscope.cuda.winners import Winner, Winners, load_winners

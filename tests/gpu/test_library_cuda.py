@@ -15,8 +15,8 @@ import pytest
 import tvmscope
 from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.cuda.config import Config, to_json
-from tvmscope.cuda.library.call import config
 from tvmscope.cuda.library.cublaslt import find
+from tvmscope.cuda.library.product import config
 from tvmscope.machine import cuda_device
 from tvmscope.runtime.artifact import read_kernels
 

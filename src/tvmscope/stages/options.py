@@ -16,7 +16,7 @@ from tvmscope.core.options import (
     TuneOptions,
 )
 from tvmscope.core.precision import FLOAT32, Precision
-from tvmscope.cuda.library.cublaslt import find
+from tvmscope.cuda.library import call as library_calls
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.parsing import split_targets
@@ -93,7 +93,7 @@ class Options:
         made = cls(
             **parts[""],
             load=LoadOptions(**parts["load"]),
-            compile=CompileOptions(**{"library": find() is not None} | parts["compile"]),
+            compile=CompileOptions(**{"library": library_calls.here()} | parts["compile"]),
             measure=MeasureOptions(**parts["measure"]),
             tune=TuneOptions(**parts["tune"]),
             example_inputs=inputs,
