@@ -25,7 +25,7 @@ from tvmscope.core.precision import FLOAT16, FLOAT32
 from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.cuda.config import Config, to_json
 from tvmscope.cuda.library import call as library
-from tvmscope.cuda.library import cublaslt, product
+from tvmscope.cuda.library import cublaslt, cudnn, product
 from tvmscope.cuda.reference import reference
 from tvmscope.cuda.units import Matmul, Unit
 from tvmscope.cuda.winners import Winner, Winners
@@ -111,12 +111,17 @@ def test_the_default_is_what_this_machine_has(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(cublaslt, "MAJORS", (99,))
+    monkeypatch.setattr(cudnn, "MAJORS", (99,))
     assert not Options.of().compile.library
     assert Options.of(library=True).compile.library
     (tmp_path / "libcublasLt.so.99").write_bytes(b"")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert Options.of().compile.library
+    assert Options.of().compile.library == ("cublaslt",)
+    (tmp_path / "libcudnn.so.99").write_bytes(b"")
+    assert Options.of().compile.library == ("cublaslt", "cudnn")
     assert not Options.of(library=False).compile.library
+    with pytest.raises(UsageError, match="unknown library 'cublas'; there are: cublaslt, cudnn"):
+        Options.of(library=("cublas",))
 
 
 def test_searches_try_it_where_it_is_allowed(tmp_path: Path) -> None:

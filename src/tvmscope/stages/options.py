@@ -16,6 +16,7 @@ from tvmscope.core.options import (
     TuneOptions,
 )
 from tvmscope.core.precision import FLOAT32, Precision
+from tvmscope.cuda.config import LIBRARIES
 from tvmscope.cuda.library import call as library_calls
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
@@ -103,10 +104,20 @@ class Options:
         _check_numbers(made.measure)
         _check_tuning(made.tune)
         _check_pipeline(made.compile.pipeline)
+        _check_libraries(made.compile.library)
         return made
 
 
 _ALIASES = {"target": "targets", "precision": "precisions", "backend": "backends"}
+
+
+def _check_libraries(library: bool | tuple[str, ...]) -> None:
+    for name in () if isinstance(library, bool) else library:
+        if name not in LIBRARIES:
+            known = ", ".join(LIBRARIES)
+            raise UsageError(
+                msg("unknown library '{name}'; there are: {known}", name=name, known=known)
+            )
 
 
 def _split(texts: Iterable[str]) -> tuple[str, ...]:
