@@ -94,7 +94,7 @@ class Options:
         made = cls(
             **parts[""],
             load=LoadOptions(**parts["load"]),
-            compile=CompileOptions(**{"library": library_calls.here()} | parts["compile"]),
+            compile=CompileOptions(**{"library": library_calls.here() or False} | parts["compile"]),
             measure=MeasureOptions(**parts["measure"]),
             tune=TuneOptions(**parts["tune"]),
             example_inputs=inputs,
