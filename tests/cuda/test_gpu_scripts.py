@@ -188,8 +188,9 @@ def test_a_library_that_proposes_fewer_is_no_problem_and_one_that_refuses_is(
     odd: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     unit = replace(CONV, output=View())
-    calls = [convolution.call_of(unit, convolution.config(i)) for i in range(3)]
-    words = ["cuDNN proposes 0 engines, not 1", "cuDNN proposes 1 engines, not 2", "says 5000"]
+    calls = [convolution.call_of(unit, convolution.config(i)) for i in range(4)]
+    fewer, larger = "cuDNN proposes 1 engines, not 2", "engine 2: its plan needs 9 bytes"
+    words = ["cuDNN proposes 0 engines, not 1", fewer, larger, "says 5000"]
 
     def refuse(unit: Unit, call: ConvolutionCall, seed: int) -> str:
         raise RunError(words[call.algorithm])
@@ -198,7 +199,7 @@ def test_a_library_that_proposes_fewer_is_no_problem_and_one_that_refuses_is(
     monkeypatch.setattr(odd, "current_context", lambda: None)
     assert odd.check_all([(unit, call) for call in calls], tmp_path / "out.json", 60) == 1
     problems = json.loads((tmp_path / "out.json").read_text())["problems"]
-    assert [p["reason"] for p in problems] == [words[0], words[2]]
+    assert [p["reason"] for p in problems] == [words[0], words[3]]
 
 
 def test_a_sum_that_a_norm_keeps_is_judged(odd: ModuleType) -> None:
