@@ -5,7 +5,8 @@ python scripts/cuda_kernels.py prepare UNITS.json FOLDER [--best 25] [--arch sm_
     with --winners FILE those of measured winners alone
 python scripts/cuda_kernels.py run FOLDER... -o OUT [--budget-s 540]
     checks each candidate against PyTorch and times it, beside the first algorithms that cuBLASLt
-    proposes (where its call computes the unit) and PyTorch's own kernel; needs torch and a GPU
+    and cuDNN propose (where their calls compute the unit) and PyTorch's own kernel; needs torch and
+    a GPU
 python scripts/cuda_kernels.py both UNITS.json -o OUT [--best 25] [--budget-s 540]
     both on the machine with the GPU: one part of the units is compiled while another is timed
 python scripts/cuda_kernels.py show RECORDS.jsonl...
@@ -61,7 +62,10 @@ def main() -> None:
     one.add_argument("--timeout-s", type=float, default=60.0)
     one.add_argument("--limit-mb", type=float, default=55.0)
     one.add_argument("--only", default="", help="only units in whose label this text occurs")
-    one.add_argument("--callable", action="store_true", help="only units that cuBLASLt computes")
+    one.add_argument(
+        "--callable", nargs="?", const="", choices=("", *configs.LIBRARIES),
+        help="only units that a library computes, or that this one computes",
+    )  # fmt: skip
     one.add_argument("--winners", type=Path, help="only these winners, as they are")
     one = commands.add_parser("run")
     one.add_argument("folders", type=Path, nargs="+")
@@ -101,8 +105,8 @@ def prepare(arguments: argparse.Namespace) -> None:
     """Compile the best candidates of every unit, or those given with it, and write the plan."""
     started, gpu = time.monotonic(), gpu_of(arguments.arch)
     wanted = {u: c for u, c in read_units(arguments.units).items() if arguments.only in u.label}
-    if arguments.callable:
-        wanted = {u: c for u, c in wanted.items() if why_not(u) is None}
+    if arguments.callable is not None:
+        wanted = {u: c for u, c in wanted.items() if why_not(u, arguments.callable or None) is None}
     if arguments.winners:
         known = load_winners(arguments.winners).by_unit
         wanted = {u: [known[u.key].config] for u in wanted if u.key in known}

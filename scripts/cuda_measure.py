@@ -78,7 +78,8 @@ def measure(
                 file.flush()
             if library and timed and len(todo) == len(members):
                 # a layout after the other: packing weights takes longer than timing them
-                calls = sorted(library_configs(members[0].unit), key=lambda c: c.layout)
+                unit = members[0].unit
+                calls = sorted(library_configs(unit), key=lambda c: (c.template, c.layout))
                 for config in calls:
                     _tell(output, todo[-1][0], candidate=configs.to_json(config))
                     file.write(json.dumps(bench.call(config)) + "\n")
@@ -123,7 +124,7 @@ class Bench:
         record = self._record() | {"config": configs.to_json(config)}
         try:
             return record | self._checked(call_of(self.unit, config))
-        except TvmscopeError as e:  # the library proposes fewer algorithms, or none
+        except (TvmscopeError, RuntimeError) as e:  # fewer algorithms, or a call that fails
             return record | {"reason": one_line(e)}
 
     def _checked(self, kernel: CompiledKernel | LibraryCall) -> dict[str, Any]:

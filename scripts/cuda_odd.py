@@ -5,10 +5,13 @@ python scripts/cuda_odd.py prepare FOLDER [--count 12] [--arch sm_90]
 python scripts/cuda_odd.py run FOLDER [-o OUT] [--budget-s 120]
     checks each kernel; needs a GPU, and neither torch, Triton nor TVM: what compute-sanitizer
     should see is our kernels alone
+python scripts/cuda_odd.py calls [-o OUT] [--budget-s 120] [--only cudnn] [--each 3]
+    checks calls of NVIDIA's libraries in the same way; needs a GPU and the libraries, which may be
+    torch's, and neither torch, Triton nor TVM
 
 Each tensor has an allocation of its own and exact size. Outputs and workspaces are poisoned with
 NaN first, what a view leaves out must stay so, counters must be zero again, and two more runs must
-give the same bits.
+give the same bits, the last one of a call in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,11 +35,16 @@ sys.path.insert(0, str(ROOT / "src"))
 sys.path.insert(0, str(ROOT / "tests" / "cuda"))
 
 from tvmscope.cuda import driver  # noqa: E402
+from tvmscope.cuda.binding import bind  # noqa: E402
 from tvmscope.cuda.candidates import read_candidates, write_candidates  # noqa: E402
 from tvmscope.cuda.config import Config  # noqa: E402
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many  # noqa: E402
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel  # noqa: E402
 from tvmscope.cuda.gpus import gpu_of  # noqa: E402
+from tvmscope.cuda.kernel_bench import loaded as load_kernel  # noqa: E402
+from tvmscope.cuda.library import call as library_call  # noqa: E402
+from tvmscope.cuda.library.call import LibraryCall  # noqa: E402
+from tvmscope.cuda.library.call import configs as library_configs  # noqa: E402
 from tvmscope.cuda.packing import pack_weight  # noqa: E402
 from tvmscope.cuda.reference import norm_sum, output_values, reference  # noqa: E402
 from tvmscope.cuda.shortlist import best  # noqa: E402
@@ -52,6 +61,7 @@ from tvmscope.cuda.units import (  # noqa: E402
 from tvmscope.errors import TvmscopeError, one_line  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Launched = CompiledKernel | LibraryCall
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "tf32": 4e-3, "tf32x3": 3e-5, "ieee": 3e-5}
 """Largest error over the largest value of the reference."""
 SMALLEST = 1e-3
@@ -71,9 +81,16 @@ def main() -> int:
     one.add_argument("folder", type=Path)
     one.add_argument("-o", "--output", type=Path, default=None, help="a JSON file")
     one.add_argument("--budget-s", type=float, default=300.0)
+    one = commands.add_parser("calls")
+    one.add_argument("-o", "--output", type=Path, default=None, help="a JSON file")
+    one.add_argument("--budget-s", type=float, default=300.0)
+    one.add_argument("--only", default="", help="one library: cublaslt or cudnn")
+    one.add_argument("--each", type=int, default=3, help="algorithms of each library per unit")
     arguments = parser.parse_args()
     if arguments.command == "prepare":
         return prepare(arguments.folder, arguments.count, arguments.arch)
+    if arguments.command == "calls":
+        return calls(arguments.output, arguments.budget_s, arguments.only, arguments.each)
     return run(arguments.folder, arguments.output, arguments.budget_s)
 
 
@@ -143,22 +160,41 @@ def prepare(folder: Path, count: int, arch: str) -> int:
 
 def run(folder: Path, output: Path | None, budget_s: float) -> int:
     """Check every kernel of a folder; one that fails is a line, and the next is tried."""
+    pairs = [(candidate.unit, candidate.kernel) for candidate in read_candidates(folder)]
+    return check_all(pairs, output, budget_s)
+
+
+def calls(output: Path | None, budget_s: float, only: str, each: int) -> int:
+    """Check calls of the libraries; that one proposes fewer algorithms is no problem if it proposes
+    one."""
+    import library_units
+
+    units = (*library_units.CONVOLUTIONS, *library_units.PRODUCTS)
+    chosen = [(unit, config) for unit in units for config in library_configs(unit, each)]
+    print(f"libraries here: {', '.join(library_call.here()) or 'none'}", flush=True)
+    pairs = [(u, library_call.call_of(u, c)) for u, c in chosen if only in c.template]
+    return check_all(pairs, output, budget_s)
+
+
+def check_all(pairs: list[tuple[Unit, Launched]], output: Path | None, budget_s: float) -> int:
+    """Check kernels or calls, in their order."""
     current_context()
     start, done, problems = time.monotonic(), Counter[str](), list[dict[str, str]]()
-    candidates = list(read_candidates(folder))
-    for number, candidate in enumerate(candidates):
+    for number, (unit, kernel) in enumerate(pairs):
         if time.monotonic() - start > budget_s:
-            problems.append({"reason": f"out of time after {number} of {len(candidates)} kernels"})
+            problems.append({"reason": f"out of time after {number} of {len(pairs)} kernels"})
             break
-        unit, kernel = candidate.unit, candidate.kernel
         try:
             reason = check(unit, kernel, seed=number)
-        except TvmscopeError as e:  # the driver's own words; a fault ends the context
+        except (TvmscopeError, RuntimeError) as e:  # the driver's or a library's own words
             reason = one_line(e)
+            if kernel.config.algorithm and re.search(r"proposes [1-9]\d* |its plan needs", reason):
+                continue  # a candidate that is left out; the first was checked
         done[kernel.config.template] += 1
         if reason:
             label = f"{unit.label}, {kernel.config.label}"
-            problems.append({"unit": label, "kernel": kernel.name, "reason": reason})
+            name = kernel.name if isinstance(kernel, CompiledKernel) else kernel.library
+            problems.append({"unit": label, "kernel": name, "reason": reason})
             print(f"WRONG {label}: {reason}", flush=True)
     result = {"checked": dict(done), "kernels": sum(done.values()), "problems": problems}
     if output is not None:
@@ -167,28 +203,24 @@ def run(folder: Path, output: Path | None, budget_s: float) -> int:
     return 1 if problems else 0
 
 
-def check(unit: Unit, kernel: CompiledKernel, seed: int) -> str:
+def check(unit: Unit, kernel: Launched, seed: int) -> str:
     """What is wrong with a kernel's results; empty where nothing is."""
-    given = draw(unit, seed)
+    given, arguments = draw(unit, seed), bind(unit, kernel.config).arguments
     with Memory() as memory:
-        place(memory, unit, kernel, given)
-        loaded = driver.Kernel(
-            kernel.cubin,
-            kernel.name,
-            grid=kernel.grid,
-            threads=kernel.threads,
-            shared_bytes=kernel.shared_bytes,
-            dependent=kernel.config.pdl > 0,
-        )
+        place(memory, unit, kernel.config, given)
+        loaded = load_kernel(kernel)
         hidden = [0] * kernel.hidden_pointers
-        pointers = [memory[t.role] for t in kernel.arguments] + hidden
-        roles = [t for t in kernel.arguments if t.role in ("output", "sum")]
+        pointers = [memory[t.role] for t in arguments] + hidden
+        roles = [t for t in arguments if t.role in ("output", "sum")]
         loaded.launch(pointers)
         first = {t.role: memory.read(t.role, t.size_bytes) for t in roles}
-        for _ in range(2):
+        loaded.launch(pointers)
+        if isinstance(kernel, LibraryCall):
+            replayed(lambda stream: loaded.launch(pointers, stream))
+        else:
             loaded.launch(pointers)
         again = {t.role: memory.read(t.role, t.size_bytes) for t in roles}
-        counters = [t for t in kernel.arguments if t.role == "counters"]
+        counters = [t for t in arguments if t.role == "counters"]
         left = any(any(memory.read(t.role, t.size_bytes)) for t in counters)
         loaded.close()
     (out,) = (t for t in roles if t.role == "output")
@@ -198,6 +230,22 @@ def check(unit: Unit, kernel: CompiledKernel, seed: int) -> str:
         return "a counter was not reset"
     sums = [t for t in roles if t.role == "sum"]
     return judge(unit, out, first["output"], given) or judge_sums(unit, sums, first, given)
+
+
+def replayed(launch: Callable[[int], None]) -> None:
+    """Record a launch in a CUDA graph, and run that."""
+    stream, graph, ready = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    driver.call("cuStreamCreate", ctypes.byref(stream), 1)  # waits for no other stream
+    driver.call("cuCtxSynchronize")
+    driver.call("cuStreamBeginCapture_v2", stream, 2)  # relaxed
+    launch(int(stream.value or 0))
+    driver.call("cuStreamEndCapture", stream, ctypes.byref(graph))
+    driver.call("cuGraphInstantiateWithFlags", ctypes.byref(ready), graph, ctypes.c_ulonglong(0))
+    driver.call("cuGraphLaunch", ready, stream)
+    driver.call("cuStreamSynchronize", stream)
+    driver.call("cuGraphExecDestroy", ready)
+    driver.call("cuGraphDestroy", graph)
+    driver.call("cuStreamDestroy_v2", stream)
 
 
 def judge_sums(
@@ -236,16 +284,16 @@ def tolerance_key(unit: Unit) -> str:
     return str(getattr(unit, "math", "ieee"))
 
 
-def place(memory: Memory, unit: Unit, kernel: CompiledKernel, given: dict[str, Array]) -> None:
+def place(memory: Memory, unit: Unit, config: Config, given: dict[str, Array]) -> None:
     """All tensors on the device: inputs as drawn, outputs poisoned, counters zero."""
-    for tensor in kernel.arguments:
+    for tensor in bind(unit, config).arguments:
         memory.allocate(tensor.role, tensor.size_bytes)
         if tensor.role in OWN:
             memory.fill(tensor.role, tensor.size_bytes, 0 if tensor.role == "counters" else 0xFF)
             continue
         values = given[tensor.role]
         if tensor.role == "weight":
-            values = pack_weight(unit, kernel.config, values)
+            values = pack_weight(unit, config, values)
         memory.write(tensor.role, to_bytes(values, tensor.dtype))
 
 

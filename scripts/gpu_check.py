@@ -11,7 +11,8 @@ python scripts/gpu_check.py [-o OUT] [--call 1] [--only tests,memcheck] [--skip 
 | doctor | what is installed here |
 | tests | the tests behind the gpu marker, as junit XML (pytest) |
 | odd | every template's kernels at odd shapes against numpy (cuda_odd.py) |
-| memcheck, synccheck, racecheck | the same under compute-sanitizer |
+| calls | every form of a call of cuBLASLt and cuDNN against numpy (cuda_odd.py) |
+| memcheck, synccheck, racecheck | the kernels at odd shapes under compute-sanitizer |
 | repeat | 1,000 runs of ResNet-50 in float16 as a CUDA graph: the same bits, no leak |
 | tune | ResNet-50 in float16, within 4 minutes, beside what it was before |
 | ablate | ResNet-50 in float16: what each optimisation on CUDA is worth |
@@ -97,8 +98,14 @@ def odd(work: Work) -> Command:
     return [sys.executable, script, "run", str(work.plan), "-o", output]
 
 
+def calls(work: Work) -> Command:
+    """NVIDIA's libraries at odd shapes."""
+    script, output = str(ROOT / "scripts/cuda_odd.py"), str(work.out / "calls.json")
+    return [sys.executable, script, "calls", "-o", output]
+
+
 def sanitized(tool: str, budget_s: float = 120) -> Callable[[Work], Command | str]:
-    """The same under a tool of compute-sanitizer."""
+    """Every template at odd shapes under a tool of compute-sanitizer."""
 
     def command(work: Work) -> Command | str:
         found = sanitizer()
@@ -194,6 +201,7 @@ PARTS: dict[str, tuple[float, Callable[[Work], Command | str]]] = {
     "doctor": (60, lambda _: [sys.executable, "-m", "tvmscope", "doctor"]),
     "tests": (330, tests),
     "odd": (60, odd),
+    "calls": (60, calls),
     "memcheck": (150, sanitized("memcheck")),
     "synccheck": (120, sanitized("synccheck")),
     "racecheck": (90, sanitized("racecheck", 75)),

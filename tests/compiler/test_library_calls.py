@@ -25,7 +25,7 @@ from tvmscope.core.precision import FLOAT16, FLOAT32
 from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.cuda.config import Config, to_json
 from tvmscope.cuda.library import call as library
-from tvmscope.cuda.library import cublaslt
+from tvmscope.cuda.library import cublaslt, cudnn, product
 from tvmscope.cuda.reference import reference
 from tvmscope.cuda.units import Matmul, Unit
 from tvmscope.cuda.winners import Winner, Winners
@@ -41,7 +41,7 @@ GPU = targets.resolve("cuda:sm_90")
 RNG = np.random.default_rng(0)
 W, B = (RNG.standard_normal(shape).astype(np.float32) for shape in ((16, 24), (24,)))
 X = RNG.standard_normal((6, 16)).astype(np.float32)
-CALL = library.config(1, "nk")
+CALL = product.config(1, "nk")
 
 
 def network() -> tvm.IRModule:
@@ -111,12 +111,17 @@ def test_the_default_is_what_this_machine_has(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(cublaslt, "MAJORS", (99,))
+    monkeypatch.setattr(cudnn, "MAJORS", (99,))
     assert not Options.of().compile.library
     assert Options.of(library=True).compile.library
     (tmp_path / "libcublasLt.so.99").write_bytes(b"")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert Options.of().compile.library
+    assert Options.of().compile.library == ("cublaslt",)
+    (tmp_path / "libcudnn.so.99").write_bytes(b"")
+    assert Options.of().compile.library == ("cublaslt", "cudnn")
     assert not Options.of(library=False).compile.library
+    with pytest.raises(UsageError, match="unknown library 'cublas'; there are: cublaslt, cudnn"):
+        Options.of(library=("cublas",))
 
 
 def test_searches_try_it_where_it_is_allowed(tmp_path: Path) -> None:
@@ -133,7 +138,7 @@ def test_searches_try_it_where_it_is_allowed(tmp_path: Path) -> None:
     unit_tasks.build(*placed, calls[0], GPU, tmp_path / "call.so")
     unit, made = unit_tasks.kernel_file.read(tmp_path / "call.so")
     assert isinstance(made, library.LibraryCall)
-    assert made == library.call_of(unit, library.config(0))
+    assert made == library.call_of(unit, product.config(0))
 
 
 def test_its_code_is_the_librarys() -> None:
@@ -257,7 +262,7 @@ def test_a_folder_without_the_file_that_calls_is_refused(folder: Path) -> None:
     meta = {
         "library_digest": digest_file(folder / "model.so"),
         "generated_digest": digest_file(folder / "cubins.bin"),
-        "libraries": library.NEEDS,
+        "libraries": product.NEEDS,
     }
     load_model.check_files(folder, meta)
     shutil.move(folder / "cublaslt.py", folder / "other.py")

@@ -15,7 +15,7 @@ from interpreted import draw
 
 from tvmscope.cuda.config import Config, to_json
 from tvmscope.cuda.cubins.compile_pool import Failure
-from tvmscope.cuda.library.call import config as call_config
+from tvmscope.cuda.library.product import config as call_config
 from tvmscope.cuda.reference import reference
 from tvmscope.cuda.units import Conv2d, Epilogue, Pool, Softmax, Unit
 from tvmscope.cuda.winners import Winner, Winners, load_winners
@@ -125,10 +125,15 @@ def test_recorded_winners_are_measured_again_beside_the_library(
         return [Failure(job=job, reason="not now") for job in jobs]
 
     monkeypatch.setattr(cuda_kernels, "compile_many", fail)
-    words = ["prepare", str(units), str(tmp_path / "plan"), "--callable", "--winners"]
+    words = ["prepare", str(units), str(tmp_path / "plan"), "--callable", "cublaslt", "--winners"]
     monkeypatch.setattr("sys.argv", ["cuda_kernels.py", *words, str(shipped)])
     cuda_kernels.main()
     assert [(job.unit, job.config) for job in asked] == [(plain, tile)]
+    asked.clear()
+    words[4:5] = []  # any library: cuDNN computes the window
+    monkeypatch.setattr("sys.argv", ["cuda_kernels.py", *words, str(shipped)])
+    cuda_kernels.main()
+    assert [job.unit for job in asked] == [plain, window]
     shared = {"unit": plain.to_json(), "gpu": "H200", "correct": True, "hot_us": [1.0]}
     rows = [
         {**shared, "config": to_json(tile), "cold_us": [2.0], "estimate_us": 2.0},

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from tvmscope.cuda.config import Config, to_json
-from tvmscope.cuda.library.call import config
+from tvmscope.cuda.library.product import config
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,13 +16,18 @@ import pytest
 from support.profiles import kernel, profile
 from tvmscope.cli.main import main
 from tvmscope.core.profile import DeviceTimes
+from tvmscope.cuda.binding import bind
 from tvmscope.cuda.candidates import read_candidates
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cubins.compile_pool import Failure
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
+from tvmscope.cuda.library import convolution
+from tvmscope.cuda.library.call import LibraryCall
+from tvmscope.cuda.library.convolution import ConvolutionCall
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.reference import norm_sum, output_values, reference
 from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Norm, Unit, View
+from tvmscope.errors import RunError
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 CONV = Conv2d(
@@ -51,11 +56,13 @@ class Device:
     """A driver whose memory is this process's, and whose kernels compute the reference."""
 
     def __init__(
-        self, odd: ModuleType, unit: Unit, kernel: CompiledKernel, fault: str = ""
+        self, odd: ModuleType, unit: Unit, kernel: CompiledKernel | LibraryCall, fault: str = ""
     ) -> None:
         self.odd, self.unit, self.kernel, self.fault = odd, unit, kernel, fault
+        self.arguments = bind(unit, kernel.config).arguments
         self.held: dict[int, Any] = {}
         self.launches = 0
+        self.recorded: list[str] = []
 
     def call(self, name: str, *args: Any) -> None:
         getattr(self, name)(*args)
@@ -80,19 +87,21 @@ class Device:
     def cuCtxSynchronize(self) -> None:  # noqa: N802
         pass
 
-    def Kernel(self, *_: Any, **__: Any) -> Any:  # noqa: N802
-        return self
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith(("cuStream", "cuGraph")):
+            raise AttributeError(name)
+        return lambda *_: self.recorded.append(name)
 
     def close(self) -> None:
         pass
 
-    def launch(self, pointers: list[int]) -> None:
+    def launch(self, pointers: list[int], stream: int = 0) -> None:
         self.launches += 1
         if self.fault == "nothing":
             return
-        places = dict(zip((t.role for t in self.kernel.arguments), pointers, strict=False))
+        places = dict(zip((t.role for t in self.arguments), pointers, strict=False))
         given = self._given(places)
-        (out,) = (t for t in self.kernel.arguments if t.role == "output")
+        (out,) = (t for t in self.arguments if t.role == "output")
         memory = (ctypes.c_char * out.size_bytes).from_address(places["output"])
         buffer = self.odd.from_bytes(bytes(memory), out.dtype).reshape(out.shape)
         values = output_values(self.unit, buffer)
@@ -108,7 +117,7 @@ class Device:
 
     def _given(self, places: dict[str, int]) -> dict[str, Any]:
         given = {}
-        for tensor in self.kernel.arguments:
+        for tensor in self.arguments:
             if tensor.role in self.odd.OWN:
                 continue
             data = (ctypes.c_char * tensor.size_bytes).from_address(places[tensor.role])
@@ -128,8 +137,6 @@ class Device:
 
 
 def kernel_of(unit: Unit, config: Config) -> CompiledKernel:
-    from tvmscope.cuda.binding import bind
-
     binding = bind(unit, config)
     return CompiledKernel(
         unit_key=unit.key, config=config, arch="sm_90", name="k", cubin=b"", grid=binding.grid,
@@ -155,11 +162,44 @@ def test_what_a_kernel_does_wrong_is_seen(
     kernel = kernel_of(CONV, Config(template="conv2d", m=16, n=16, k=16, split=1, layout=layout))
     device = Device(odd, CONV, kernel, fault)
     monkeypatch.setattr(odd, "driver", device)
+    monkeypatch.setattr(odd, "load_kernel", lambda _: device)
     found = odd.check(CONV, kernel, seed=1)
     assert words in found
     assert bool(words) == bool(found)
     assert device.launches == 3
     assert not device.held, "memory was not given back"
+
+
+@pytest.mark.parametrize("fault", ["", "bits"])
+def test_calls_of_libraries_are_checked_and_recorded_in_a_graph(
+    fault: str, odd: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = replace(CONV, output=View())
+    call = convolution.call_of(unit, convolution.config(1))
+    device = Device(odd, unit, call, fault)
+    monkeypatch.setattr(odd, "driver", device)
+    monkeypatch.setattr(odd, "load_kernel", lambda _: device)
+    assert odd.check(unit, call, seed=1) == ("runs gave different bits" if fault else "")
+    assert device.launches == 3
+    assert device.recorded.index("cuStreamBeginCapture_v2") < device.recorded.index("cuGraphLaunch")
+
+
+def test_a_library_that_proposes_fewer_is_no_problem_and_one_that_refuses_is(
+    odd: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    unit = replace(CONV, output=View())
+    calls = [convolution.call_of(unit, convolution.config(i)) for i in range(4)]
+    fewer, larger = "cuDNN proposes 1 engines, not 2", "engine 2: its plan needs 9 bytes"
+    words = ["cuDNN proposes 0 engines, not 1", fewer, larger, "says 5000"]
+
+    def refuse(unit: Unit, call: ConvolutionCall, seed: int) -> str:
+        raise RunError(words[call.algorithm])
+
+    monkeypatch.setattr(odd, "check", refuse)
+    monkeypatch.setattr(odd, "current_context", lambda: None)
+    assert odd.check_all([(unit, call) for call in calls], tmp_path / "out.json", 60) == 1
+    problems = json.loads((tmp_path / "out.json").read_text())["problems"]
+    assert [p["reason"] for p in problems] == [words[0], words[3]]
 
 
 def test_a_sum_that_a_norm_keeps_is_judged(odd: ModuleType) -> None:

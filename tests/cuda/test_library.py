@@ -18,8 +18,8 @@ from tvmscope.cuda.config import Config, from_json, to_json
 from tvmscope.cuda.cubins import kernel_file
 from tvmscope.cuda.gpus import gpu_of
 from tvmscope.cuda.library import cublaslt
-from tvmscope.cuda.library.call import call_of, config, configs, why_not
 from tvmscope.cuda.library.cublaslt import Library, LibraryError
+from tvmscope.cuda.library.product import call_of, config, configs, why_not
 from tvmscope.cuda.packing import pack_weight
 from tvmscope.cuda.reference import output_values, reference
 from tvmscope.cuda.shortlist import best

@@ -1,4 +1,4 @@
-"""cuBLASLt in artifacts on a GPU: the same numbers as PyTorch's, in tvmscope and with TVM alone."""
+"""cuBLASLt and cuDNN in artifacts on a GPU: numbers as of generated kernels, also by TVM alone."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import pytest
 import tvmscope
 from tvmscope.core.tuning import Candidate, Choice
 from tvmscope.cuda.config import Config, to_json
-from tvmscope.cuda.library.call import config
+from tvmscope.cuda.library import convolution, cudnn
 from tvmscope.cuda.library.cublaslt import find
+from tvmscope.cuda.library.product import config
 from tvmscope.machine import cuda_device
 from tvmscope.runtime.artifact import read_kernels
 
@@ -35,6 +36,7 @@ class Model(nn.Module):
         super().__init__()
         self.first = nn.Conv2d(64, 128, 1)
         self.second = nn.Conv2d(128, 128, 1)
+        self.window = nn.Conv2d(128, 128, 3, stride=2, padding=1)
         self.hidden = nn.Linear(128, 256)
         self.gelu = nn.GELU(approximate="tanh")
         self.last = nn.Linear(256, 128)
@@ -43,6 +45,7 @@ class Model(nn.Module):
     def forward(self, x):
         x = torch.relu(self.first(x))
         x = torch.relu(self.second(x) + x)
+        x = torch.relu(self.window(x))
         x = x.flatten(2).transpose(1, 2)
         x = x + self.last(self.gelu(self.hidden(x)))
         return self.head(x.mean(1))
@@ -89,15 +92,31 @@ def plain(request: Any, source: str, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize("graph", [True, False])
 def test_calls_of_the_library(graph: bool, plain: Path, source: str, tmp_path: Path) -> None:
+    calls, needs = compare(plain, source, config(0, "nk"), graph, tmp_path)
+    assert {c["activation"] for c in calls} == {"none", "relu", "gelu_tanh"}
+    assert any("residual" in c["arguments"] for c in calls)
+    assert needs == {"cublasLt": "12"}
+
+
+@pytest.mark.skipif(cudnn.find() is None, reason="no cuDNN")
+@pytest.mark.parametrize("graph", [True, False])
+def test_convolutions_of_cudnn(graph: bool, plain: Path, source: str, tmp_path: Path) -> None:
+    calls, needs = compare(plain, source, convolution.config(0), graph, tmp_path)
+    assert {tuple(c["w"][2:]) for c in calls} == {(1, 1), (3, 3)}
+    assert any("residual" in c["arguments"] for c in calls)
+    assert needs == {"cuDNN": "9"}
+
+
+def compare(
+    plain: Path, source: str, call: Config, graph: bool, tmp_path: Path
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Compile with a record that names a call for each unit, and compare with generated kernels, in
+    tvmscope and with TVM alone; return the calls, and what loading needs."""
     precision, called = tvmscope.load_artifact(plain).artifact.precision.dtype, tmp_path / "called"
     how: dict[str, Any] = {"target": "cuda", "precision": precision, "graph": graph}
     keys = [k.workload for k in read_kernels(plain) if k.rule == "triton"]
-    tvmscope.compile(source, called, library=True, choices=chosen(keys, config(0, "nk")), **how)
+    tvmscope.compile(source, called, library=True, choices=chosen(keys, call), **how)
     table = json.loads((called / "cubins.json").read_text())
-    calls = [entry["library"] for entry in table if entry["library"]]
-    assert {c["activation"] for c in calls} == {"none", "relu", "gelu_tanh"}
-    assert any("residual" in c["arguments"] for c in calls)
-    assert json.loads((called / "meta.json").read_text())["libraries"] == {"cublasLt": "12"}
     wanted, found = (outputs(folder, tmp_path) for folder in (plain, called))
     for name, value in wanted.items():
         a, b = (v.astype(np.float64) for v in (value, found[name]))
@@ -112,6 +131,8 @@ def test_calls_of_the_library(graph: bool, plain: Path, source: str, tmp_path: P
     with np.load(tmp_path / "out.npz") as bits:
         for name, value in found.items():
             assert bits[name].tobytes() == value.tobytes()
+    calls = [entry["library"] for entry in table if entry["library"]]
+    return calls, json.loads((called / "meta.json").read_text())["libraries"]
 
 
 def tolerance(precision: str) -> float:

@@ -17,6 +17,7 @@ MAKERS = {"_": 1, "plural": 2, "msg": 1, "msgn": 2, "marked": 1, "word": 1}
 SILENT = (
     "compiler/describe/machine_code.py", "compiler/describe/pass_dump.py", "compiler/manifest",
     "compiler/bisect/reproducers", "cuda/space.py", "cuda/library/cublaslt.py",
+    "cuda/library/cudnn.py",
     "runtime/load_model.py", "runtime/tvm_compat.py", "report/formats/trace.py",
     "report/formats/google_benchmark.py",
 )  # fmt: skip

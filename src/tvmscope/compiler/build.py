@@ -27,7 +27,7 @@ from tvmscope.core.model import Prepared, TensorSpec
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.vision import vision_of
-from tvmscope.cuda.library.call import NEEDS
+from tvmscope.cuda.library.call import FILES, needs
 from tvmscope.errors import BuildError, one_line
 from tvmscope.machine import cpu_features
 from tvmscope.messages import msg
@@ -95,7 +95,7 @@ def build(
             stored=stored,
             stored_digest=digest_file(apart) if stored else None,
             generated_digest=digest_file(code) if code.exists() else None,
-            libraries=dict(NEEDS) if lowered.library_calls else {},
+            libraries=needs(lowered.library_calls.values()),
             fallbacks=tuple(part for part, _ in imported.fallbacks),
             pass_times_s=lowered.times_s,
             versions=versions() | _cuda_version(library, target),
@@ -201,7 +201,8 @@ def _replace_folder(scratch: Path, output: Path) -> None:
     """Move the files over; an earlier artifact is removed only when the new one is complete."""
     output.mkdir(exist_ok=True)
     parts = [file.name for file in output.glob(fallback.FILES)]
-    for name in (artifacts.WEIGHTS, cubins.CODE, cubins.TABLE, cubins.CALLS, *parts):
+    calls = [file.name for file in FILES.values()]
+    for name in (artifacts.WEIGHTS, cubins.CODE, cubins.TABLE, *calls, *parts):
         if not (scratch / name).exists():
             (output / name).unlink(missing_ok=True)  # from an earlier artifact
     for file in sorted(scratch.iterdir(), key=lambda f: f.name == artifacts.META):

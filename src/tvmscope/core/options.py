@@ -42,8 +42,9 @@ class CompileOptions:
     """Whether the folder gets the IR after each pass instead, with the pass's changes."""
     fallback: bool = True
     """Whether operators without a kernel run in the model's own framework."""
-    library: bool = False
-    """Whether cuBLASLt may compute the units for which it was measured to be fastest (on CUDA)."""
+    library: bool | tuple[str, ...] = False
+    """Whether NVIDIA's libraries may compute the units for which they were measured to be fastest
+    (on CUDA): all, none, or those with these names."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Settings of single passes: `winograd` (False: direct convolutions only), `channel_moves`
     (False: moved channels leave their blocks), `disabled_rules` (names of schedule rules to leave

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tvmscope.cuda.config import LIBRARY, Config
-from tvmscope.cuda.library.call import arguments, call_of
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.library.call import call_of
+from tvmscope.cuda.library.operands import arguments
 from tvmscope.cuda.units import (
     ITEM_BYTES,
     Attention,
@@ -443,8 +444,9 @@ _MAKERS: dict[tuple[str, str], Callable[[Any, Config], Binding]] = {
     ("matmul", "persistent"): _persistent,
     ("conv2d", "persistent"): _persistent,
     ("matmul", "matvec"): _matvec,
-    ("matmul", LIBRARY): _library,
-    ("conv2d", LIBRARY): _library,
+    ("matmul", "cublaslt"): _library,
+    ("conv2d", "cublaslt"): _library,
+    ("conv2d", "cudnn"): _library,
     ("attention", "attention"): _attention,
     ("softmax", "softmax"): _softmax,
     ("norm", "norm"): _norm,

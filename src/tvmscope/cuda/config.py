@@ -9,10 +9,10 @@ from tvmscope.storage.codec import decode, encode
 
 Template = Literal[
     "conv2d", "matmul", "persistent", "matvec", "depthwise", "attention", "softmax", "norm",
-    "pool", "mean", "cublaslt",
+    "pool", "mean", "cublaslt", "cudnn",
 ]  # fmt: skip
-LIBRARY: Literal["cublaslt"] = "cublaslt"
-"""The template name of calls of NVIDIA's library."""
+LIBRARIES: tuple[Template, ...] = ("cublaslt", "cudnn")
+"""The template names of calls of NVIDIA's libraries."""
 Layout = Literal["kn", "nk"]
 RULE = "triton"
 """The name of generated kernels in profiles and tuning records."""
@@ -46,7 +46,13 @@ class Config:
     @property
     def of_library(self) -> bool:
         """Whether a library computes it, so that no kernel is generated."""
-        return self.template == LIBRARY
+        return self.template in LIBRARIES
+
+    def is_allowed(self, library: bool | tuple[str, ...]) -> bool:
+        """Whether a model may use it, if `library` allows all libraries, none, or these."""
+        if not self.of_library:
+            return True
+        return library if isinstance(library, bool) else self.template in library
 
     @property
     def rule(self) -> str:
@@ -65,7 +71,8 @@ class Config:
     def label(self) -> str:
         """A short description of the parameters, for people."""
         if self.of_library:
-            weights = ", weights n x k" if self.layout == "nk" else ""
+            free = self.template == "cublaslt"  # cuDNN takes one layout
+            weights = ", weights n x k" if free and self.layout == "nk" else ""
             return f"{self.template}, algorithm {self.algorithm}{weights}"
         tile = "x".join(str(v) for v in (self.m, self.n, self.k) if v)
         parts = [self.template, tile, f"stages {self.stages}", f"warps {self.warps}"]

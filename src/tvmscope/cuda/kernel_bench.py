@@ -18,8 +18,9 @@ import numpy as np
 from tvmscope.cuda.binding import bind
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.driver import Kernel, call
+from tvmscope.cuda.library import cublaslt, cudnn
 from tvmscope.cuda.library.call import LibraryCall
-from tvmscope.cuda.library.cublaslt import Library, LibraryError, Product
+from tvmscope.cuda.library.convolution import ConvolutionCall
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
@@ -110,7 +111,7 @@ class Memory:
             call("cuMemFree_v2", self._at)
 
 
-def loaded(kernel: CompiledKernel | LibraryCall) -> Kernel | Product:
+def loaded(kernel: CompiledKernel | LibraryCall) -> Kernel | cublaslt.Product | cudnn.Convolution:
     """Return the object that launches it, in the current context."""
     if isinstance(kernel, CompiledKernel):
         return Kernel(
@@ -122,14 +123,21 @@ def loaded(kernel: CompiledKernel | LibraryCall) -> Kernel | Product:
             dependent=kernel.config.pdl > 0,
         )
     try:
+        if isinstance(kernel, ConvolutionCall):
+            return _cudnn().convolution(kernel.to_json(), strict=True)
         return _cublaslt().product(kernel.to_json(), strict=True)
-    except LibraryError as e:
+    except (cublaslt.LibraryError, cudnn.LibraryError) as e:
         raise RunError(msg("{call}: {reason}", call=kernel.config.label, reason=str(e))) from e
 
 
 @cache
-def _cublaslt() -> Library:
-    return Library()
+def _cublaslt() -> cublaslt.Library:
+    return cublaslt.Library()
+
+
+@cache
+def _cudnn() -> cudnn.Library:
+    return cudnn.Library()
 
 
 class KernelBench:

@@ -57,7 +57,7 @@ def _candidates(unit: Unit, gpu: Gpu) -> Iterator[Config]:
 def why_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
     """Say why a configuration is illegal on that GPU; None if it is legal."""
     if config.of_library:
-        return why_not(unit)
+        return why_not(unit, config.template)
     sides = {"m": config.m, "n": config.n, "k": config.k or 1, "warps": config.warps}
     for name, side in sides.items():
         if side < 1 or side & (side - 1):

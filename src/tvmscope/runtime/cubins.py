@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tvmscope.cuda.library import cublaslt
-from tvmscope.cuda.library.call import LibraryCall
+from tvmscope.cuda.library.call import FILES, LibraryCall
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
 from tvmscope.runtime import load_model
@@ -24,7 +23,7 @@ from tvmscope.runtime.tables import read_table
 from tvmscope.storage.codec import encode
 from tvmscope.storage.files import write_text_atomic
 
-CODE, TABLE, CALLS = load_model.CODE, load_model.TABLE, load_model.CALLS
+CODE, TABLE = load_model.CODE, load_model.TABLE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +55,8 @@ def save(
 ) -> None:
     """Write code and table; nothing if there are neither kernels nor library calls."""
     if calls:
-        shutil.copyfile(cublaslt.__file__, folder / CALLS)
+        for library in {call.library for call in calls.values()}:
+            shutil.copyfile(FILES[library], folder / FILES[library].name)
         kernels = {**kernels, **{name: (_called(name, c), b"") for name, c in calls.items()}}
     if not kernels:
         return

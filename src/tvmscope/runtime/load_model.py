@@ -29,7 +29,9 @@ from typing import Any
 import numpy as np
 
 LIBRARY, WEIGHTS, META = "model.so", "weights.bin", "meta.json"
-CODE, TABLE, CALLS = "cubins.bin", "cubins.json", "cublaslt.py"
+CODE, TABLE = "cubins.bin", "cubins.json"
+_MAKERS = {"cublaslt": "product", "cudnn": "convolution"}
+"""NVIDIA's libraries: the file with each name makes its calls, by this method."""
 _TAGS = ["threadIdx.x", "blockIdx.x", "blockIdx.y", "blockIdx.z", "tirx.use_dyn_shared_memory"]
 _DEPENDENT = "tirx.use_programtic_dependent_launch"  # TVM's own spelling
 _CUDA = 2  # DLPack's number of the device type
@@ -63,7 +65,7 @@ _CAUSES = (
 
 
 _PRODUCTS: dict[str, dict[int, Any]] = {}
-"""Calls of NVIDIA's library by name and GPU: a process may load a model for several GPUs."""
+"""Calls of NVIDIA's libraries by name and GPU: a process may load a model for several GPUs."""
 
 
 class LoadError(RuntimeError):
@@ -165,7 +167,7 @@ def check_files(folder: Path, meta: dict[str, Any]) -> None:
             if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
                 raise LoadError(f"{folder / name} is corrupted: copy or compile it again")
     needed = [TABLE] if meta.get("generated_digest") else []
-    for name in [*needed, CALLS] if meta.get("libraries") else needed:
+    for name in [*needed, *(f"{library.lower()}.py" for library in meta.get("libraries") or ())]:
         if not (folder / name).is_file():
             raise LoadError(f"{folder} has no {name}: copy the whole folder, or compile again")
 
@@ -308,7 +310,7 @@ def choose_cuda_compiler() -> None:
 
 def register_cubins(tvm: Any, folder: Path, device: int = 0) -> None:
     """Register a packed function with TVM for each generated kernel and each call of NVIDIA's
-    library that replaces one; the model's library calls them by name."""
+    libraries that replaces one; the model's library calls them by name."""
     if not (folder / TABLE).is_file():
         return
     import tvm_ffi
@@ -338,24 +340,24 @@ def register_cubins(tvm: Any, folder: Path, device: int = 0) -> None:
 
 
 def register_calls(entries: list[dict[str, Any]], folder: Path, device: int) -> None:
-    """Register functions that call cuBLASLt on TVM's current stream, even while it is captured."""
+    """Register functions that call NVIDIA's libraries on TVM's current stream, even while it is
+    captured."""
     if not entries:
         return
     import tvm_ffi
 
-    spec = importlib.util.spec_from_file_location("tvmscope_cublaslt", folder / CALLS)
-    if spec is None or spec.loader is None:
-        raise LoadError(f"{folder / CALLS} cannot be imported: compile the model again")
-    calls = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(calls)
     current = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi()).TVMFFIEnvGetStream
     current.restype, current.argtypes = ctypes.c_void_p, (ctypes.c_int32, ctypes.c_int32)
-    try:
-        use_device(device)
-        library = calls.Library()
-        made = {entry["name"]: library.product(entry["library"]) for entry in entries}
-    except calls.LibraryError as e:
-        raise LoadError(str(e)) from e
+    use_device(device)
+    made: dict[str, Any] = {}
+    for name in sorted({entry["library"]["library"] for entry in entries}):
+        calls = _calls(folder / f"{name}.py")
+        try:
+            make = getattr(calls.Library(), _MAKERS[name])
+            mine = (entry for entry in entries if entry["library"]["library"] == name)
+            made |= {entry["name"]: make(entry["library"]) for entry in mine}
+        except calls.LibraryError as e:
+            raise LoadError(str(e)) from e
 
     driver = ctypes.CDLL("libcuda.so.1")
 
@@ -369,6 +371,16 @@ def register_calls(entries: list[dict[str, Any]], folder: Path, device: int) -> 
     for name, product in made.items():
         _PRODUCTS.setdefault(name, {})[device] = product
         tvm_ffi.register_global_func(name, packed(_PRODUCTS[name]), override=True)
+
+
+def _calls(file: Path) -> Any:
+    """Import the file that makes a library's calls."""
+    spec = importlib.util.spec_from_file_location(f"tvmscope_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise LoadError(f"{file} cannot be imported: compile the model again")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def current_device(driver: Any) -> int:

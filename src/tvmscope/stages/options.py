@@ -16,7 +16,8 @@ from tvmscope.core.options import (
     TuneOptions,
 )
 from tvmscope.core.precision import FLOAT32, Precision
-from tvmscope.cuda.library.cublaslt import find
+from tvmscope.cuda.config import LIBRARIES
+from tvmscope.cuda.library import call as library_calls
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.parsing import split_targets
@@ -93,7 +94,7 @@ class Options:
         made = cls(
             **parts[""],
             load=LoadOptions(**parts["load"]),
-            compile=CompileOptions(**{"library": find() is not None} | parts["compile"]),
+            compile=CompileOptions(**{"library": library_calls.here() or False} | parts["compile"]),
             measure=MeasureOptions(**parts["measure"]),
             tune=TuneOptions(**parts["tune"]),
             example_inputs=inputs,
@@ -103,10 +104,20 @@ class Options:
         _check_numbers(made.measure)
         _check_tuning(made.tune)
         _check_pipeline(made.compile.pipeline)
+        _check_libraries(made.compile.library)
         return made
 
 
 _ALIASES = {"target": "targets", "precision": "precisions", "backend": "backends"}
+
+
+def _check_libraries(library: bool | tuple[str, ...]) -> None:
+    for name in () if isinstance(library, bool) else library:
+        if name not in LIBRARIES:
+            known = ", ".join(LIBRARIES)
+            raise UsageError(
+                msg("unknown library '{name}'; there are: {known}", name=name, known=known)
+            )
 
 
 def _split(texts: Iterable[str]) -> tuple[str, ...]:

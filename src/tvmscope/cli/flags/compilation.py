@@ -82,10 +82,10 @@ def compilation(
             _HOW,
             "--library/--no-library",
             help=_(
-                "On CUDA: let cuBLASLt compute what it was measured to compute fastest; loading "
-                "the model then needs it too."
+                "On CUDA: let cuBLASLt and cuDNN compute what they were measured to compute "
+                "fastest; loading the model then needs them too."
             ),
-            default=_("where this machine has it"),
+            default=_("those that this machine has"),
         ),
     ] = None,
     dump_ir: Annotated[

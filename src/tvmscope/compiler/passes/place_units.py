@@ -30,7 +30,7 @@ def make(context: Context) -> tvm.transform.Pass:
         context.options.choices,
         recorded=said.get("records", True),
         dependent=said.get("dependent_launch", True),
-        library=context.options.library and said.get("library", True),
+        library=said.get("library", True) and context.options.library,
     )
     tf32 = context.options.precision.math == "tf32"
     tensor_cores = said.get("tensor_cores", True)

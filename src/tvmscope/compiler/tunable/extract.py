@@ -122,7 +122,7 @@ def _tasks(
     target: Target,
     folder: Path,
     *,
-    library: bool,
+    library: bool | tuple[str, ...],
 ) -> dict[str, TuningTask]:
     counts = Counter(call.kernel for call in called)
     origins = {call.kernel: call.source_ops for call in reversed(called)}

@@ -37,10 +37,10 @@ def task_of(
     target: Target,
     folder: Path,
     *,
-    library: bool = False,
+    library: bool | tuple[str, ...] = False,
 ) -> TuningTask | None:
     """Return the task of a function that launches a unit's kernel; None for any other function.
-    With `library`, a library's calls are candidates, too."""
+    `library` says whose calls are candidates, too: of all libraries, of none, or of these."""
     placed = emit.read(func)
     if placed is None:
         return None
@@ -49,9 +49,8 @@ def task_of(
     file.write_text(json.dumps({"unit": unit.to_json(), "config": configs.to_json(own)}))
     ranked = shortlist.best(unit, gpus.gpu_of(target.arch), MOST_CANDIDATES)
     others = [e.config for e in ranked if e.config != own]
-    if library:
-        tried = [c for c in library_configs(unit) if c != own]
-        others = [*others[:_BEFORE_LIBRARY], *tried, *others[_BEFORE_LIBRARY:]]
+    tried = [c for c in library_configs(unit) if c != own and c.is_allowed(library)]
+    others = [*others[:_BEFORE_LIBRARY], *tried, *others[_BEFORE_LIBRARY:]]
     lowering = Lowering(
         params={},
         function=str(file),

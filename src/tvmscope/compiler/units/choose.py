@@ -44,10 +44,11 @@ class Chooser:
         *,
         recorded: bool = True,
         dependent: bool = True,
-        library: bool = False,
+        library: bool | tuple[str, ...] = False,
     ) -> None:
         """`recorded` uses measured configurations, `dependent` allows programmatic dependent
-        launch, `library` a library's call if that was measured to be the fastest."""
+        launch, `library` a library's call if that was measured to be the fastest: of all
+        libraries, of none, or of these."""
         self.gpu = gpus.gpu_of(target.arch)
         file = SHIPPED / f"{target.arch}.jsonl"
         known = recorded and file.is_file()
@@ -70,14 +71,15 @@ class Chooser:
         choice = self.choices.get(unit.key)
         if choice is not None and choice.candidate.params:
             given = configs.from_json(dict(choice.candidate.params))
-            if self.library or not given.of_library:
+            if given.is_allowed(self.library):
                 return self._legal(unit, given)
         for key in (unit.key, unit.dense.key):
             found = self.shipped.by_unit.get(key)
             if found is None:
                 continue
-            if self.library and found.call and self._legal(unit, found.call) is not None:
-                return found.call
+            call = found.call
+            if call and call.is_allowed(self.library) and self._legal(unit, call) is not None:
+                return call
             if (config := self._legal(unit, found.config)) is not None:
                 return self._launched(unit, config)
         return None

@@ -1,5 +1,6 @@
 """Units that NVIDIA's libraries compute: the descriptions of calls, and the calls.
 
-`call` describes a call, without any library. `cublaslt` makes it: it has no other imports, and
-artifacts that need it contain a copy.
+`call` says which library computes a unit; `product` and `convolution` describe the calls of
+cuBLASLt and cuDNN, without any library. `cublaslt` and `cudnn` make them: they have no other
+imports, and artifacts that need them contain a copy.
 """

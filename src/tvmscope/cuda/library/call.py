@@ -1,252 +1,74 @@
-"""Describes a unit as one call of a library: which units can be one, and the call's parameters.
-
-cuBLASLt computes activation(scale * a x b + bias + residual) with sums in float32. The bias has the
-output's type there, so it is rounded to it when a model is compiled, as in a model in half
-precision anyway.
-"""
+"""A unit as one call of one of NVIDIA's libraries: which library, which units, which call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
 
-from tvmscope.cuda.config import LIBRARY, Config, Layout
-from tvmscope.cuda.units import ITEM_BYTES, Conv2d, Epilogue, Matmul, Matrix, Tensor, Unit, View
+from tvmscope.cuda.config import LIBRARIES, Config
+from tvmscope.cuda.library import convolution, cublaslt, cudnn, product
+from tvmscope.cuda.library.convolution import ConvolutionCall
+from tvmscope.cuda.library.operands import TRIED
+from tvmscope.cuda.library.product import ProductCall
+from tvmscope.cuda.units import Unit
 from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg
-from tvmscope.storage.codec import decode, encode
+from tvmscope.storage.codec import decode
 
-ROLES = ("input", "weight", "second", "bias", "residual", "output", "workspace")
-"""The order of a call's pointers."""
-NEEDS = {"cublasLt": "12"}
-"""The library that loading a model with such calls needs, and its oldest major version."""
-TRIED = 8
-"""Candidates of a search: half of them for each layout of a weight."""
-_MOST_WORKSPACE = 32 << 20  # as NVIDIA recommends for Hopper
-_PARTS = 16
-"""Workspace for this many float32 parts of the output: no algorithm splits a sum further."""
-_ALIGNED_BYTES = 16
-_ACTIVATIONS = ("none", "relu", "gelu_tanh")
-_OUTPUTS = {
-    "float16": ("float16", "float32"),
-    "bfloat16": ("bfloat16", "float32"),
-    "float32": ("float32",),
-}
+LibraryCall = ProductCall | ConvolutionCall
 
 
-@dataclass(frozen=True, kw_only=True)
-class Side:
-    """A matrix in a buffer: elements between rows (`transposed`: between columns), between the
-    products of the batch, and its offset."""
+class _Calls(Protocol):
+    """What a module that describes a library's calls has."""
 
-    pitch: int
-    transposed: bool = False
-    stride: int = 0
-    offset: int = 0
+    NEEDS: dict[str, str]
+
+    def why_not(self, unit: Unit) -> Text | None: ...
+
+    def configs(self, unit: Unit, count: int = ...) -> Iterator[Config]: ...
+
+    def call_of(self, unit: Unit, config: Config) -> LibraryCall: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class LibraryCall:
-    """`batches` products [m, k] x [k, n] in one call; matrices are stored by rows."""
+_CALLS: dict[str, _Calls] = {"cublaslt": product, "cudnn": convolution}
+_FORMS: dict[str, type[LibraryCall]] = {"cublaslt": ProductCall, "cudnn": ConvolutionCall}
+FILES = {"cublaslt": Path(cublaslt.__file__), "cudnn": Path(cudnn.__file__)}
+"""The file that makes a library's calls; an artifact that needs it has a copy."""
 
-    library: Literal["cublaslt"] = "cublaslt"
-    unit_key: str
-    config: Config
-    m: int
-    n: int
-    k: int
-    batches: int
-    dtype: str
-    output: str
-    sums: Literal["float32", "tf32"]
-    """How float32 values are multiplied: exactly, or rounded to TF32."""
-    a: Side
-    b: Side
-    y: Side
-    z: Side
-    """The sides of input, right operand, output and residual."""
-    scale: float
-    activation: str
-    algorithm: int
-    """Its index in the list that the library proposes for this product; the list is requested again
-    on loading, because an algorithm's description is valid for one version of the library only."""
-    workspace_bytes: int
-    arguments: tuple[str, ...]
-    """The roles of its pointers, in order."""
 
-    @property
-    def hidden_pointers(self) -> int:
-        """None after its arguments, unlike generated kernels."""
-        return 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the call's form in artifacts and files."""
-        return {name: encode(getattr(self, name)) for name in self.__dataclass_fields__}
+def here() -> tuple[str, ...]:
+    """Return the libraries that this machine has."""
+    found = {"cublaslt": cublaslt.find(), "cudnn": cudnn.find()}
+    return tuple(name for name in LIBRARIES if found[name] is not None)
 
 
 def from_json(data: dict[str, Any]) -> LibraryCall:
-    """Read the call from a JSON object."""
-    return decode(LibraryCall, data)
+    """Read a call from a JSON object."""
+    return decode(_FORMS[data["library"]], data)
 
 
 def configs(unit: Unit, count: int = TRIED) -> Iterator[Config]:
-    """Yield the first `count` calls to try: in the library's own order, for each weight layout."""
-    if why_not(unit) is not None:
-        return
-    free = unit.tensor("weight") is not None
-    layouts: tuple[Layout, ...] = ("kn", "nk") if free else ("kn",)
-    for algorithm in range(-(-count // len(layouts))):
-        for layout in layouts:
-            yield config(algorithm, layout)
+    """Yield the calls to try: the first `count` of each library that computes the unit."""
+    for calls in _CALLS.values():
+        yield from calls.configs(unit, count)
 
 
-def config(algorithm: int, layout: Layout = "kn") -> Config:
-    """Return the configuration of a library's call; it has no tile."""
-    return Config(template=LIBRARY, m=0, n=0, stages=0, warps=0, layout=layout, algorithm=algorithm)
-
-
-def why_not(unit: Unit) -> Text | None:
-    """Why the library cannot compute a unit in one call; None where it can."""
-    if not isinstance(unit, Conv2d | Matmul):
-        return msg("no library call computes {operator}", operator=unit.kind)
-    if unit.dtype != "float32" and unit.math != "tensor":
-        return msg("no library call multiplies {dtype} as {math}", dtype=unit.dtype, math=unit.math)
-    if (why := _epilogue_illegal(unit.dtype, unit.epilogue)) is not None:
-        return why
-    if any(offset * ITEM_BYTES[unit.dtype] % _ALIGNED_BYTES for offset in _offsets(unit)):
-        return msg("an operand does not begin at a multiple of {count} bytes", count=_ALIGNED_BYTES)
-    if isinstance(unit, Conv2d):
-        window = (unit.r, unit.s, *unit.stride, unit.groups)
-        plain = window == (1, 1, 1, 1, 1) and not unit.padded
-        return None if plain else msg("a convolution with a window is no product of matrices")
-    return _matrices_illegal(unit)
-
-
-def _matrices_illegal(unit: Matmul) -> Text | None:
-    written = (unit.matrix_y, *((unit.matrix_z,) if unit.epilogue.residual != "none" else ()))
-    given = [(unit.matrix_a, unit.m, unit.k), (unit.matrix_b("kn"), unit.k, unit.n)]
-    given += [(side, unit.m, unit.n) for side in written]
-    if any(_by_rows(side, unit.m, unit.n) is not True for side in written):
-        return msg("the output is not stored by rows")
-    if any(_by_rows(*side) is None for side in given):
-        return msg("rows of a matrix overlap")
-    if any(_stride(unit, side) is None for side, _, _ in given):
-        return msg("the batch has no single stride")
-    return None
-
-
-def _offsets(unit: Conv2d | Matmul) -> tuple[int, ...]:
-    if isinstance(unit, Conv2d):
-        return unit.input.offset, unit.output.offset, unit.residual.offset
-    sides = (unit.matrix_a, unit.matrix_b("kn"), unit.matrix_y, unit.matrix_z)
-    return tuple(side.offset for side in sides)
-
-
-def _epilogue_illegal(dtype: str, epilogue: Epilogue) -> Text | None:
-    output = epilogue.output or dtype
-    if epilogue.activation not in _ACTIVATIONS:
-        return msg("the library has no {activation}", activation=epilogue.activation)
-    if epilogue.residual == "after" and epilogue.activation != "none":
-        return msg("the library adds before the activation")
-    if output not in _OUTPUTS[dtype]:
-        return msg(
-            "the library does not store {dtype} products as {output}", dtype=dtype, output=output
-        )
-    if epilogue.residual != "none" and output != dtype:
-        return msg("the library adds what has the output's type")
-    return None
+def why_not(unit: Unit, library: str | None = None) -> Text | None:
+    """Why a library (None: each) cannot compute a unit in one call; None where it can."""
+    whys = [_CALLS[name].why_not(unit) for name in ([library] if library else LIBRARIES)]
+    return None if None in whys else whys[0]
 
 
 def call_of(unit: Unit, config: Config) -> LibraryCall:
-    """The call that computes a unit; refused where there is none."""
-    why = why_not(unit)
-    if config.template != LIBRARY:
+    """Return the call that computes a unit; refused where there is none."""
+    if config.template not in _CALLS:
         why = msg("{template} is no library", template=config.template)
-    if why is not None or not isinstance(unit, Conv2d | Matmul):
-        raise UsageError(msg("{unit}: {why}", unit=unit.label, why=why or ""))
-    m, n, k, batches, (a, b, y, z) = _sides(unit, config)
-    return LibraryCall(
-        unit_key=unit.key,
-        config=config,
-        m=m,
-        n=n,
-        k=k,
-        batches=batches,
-        dtype=unit.dtype,
-        output=unit.epilogue.output or unit.dtype,
-        sums="tf32" if unit.math == "tf32" else "float32",
-        a=a,
-        b=b,
-        y=y,
-        z=y if unit.epilogue.residual == "none" else z,
-        scale=unit.scale if isinstance(unit, Matmul) else 1.0,
-        activation=unit.epilogue.activation,
-        algorithm=config.algorithm,
-        workspace_bytes=_workspace_bytes(unit),
-        arguments=tuple(t.role for t in arguments(unit)),
-    )
+        raise UsageError(msg("{unit}: {why}", unit=unit.label, why=why))
+    return _CALLS[config.template].call_of(unit, config)
 
 
-def arguments(unit: Unit) -> tuple[Tensor, ...]:
-    """Return the call's tensors in order: the unit's, a bias of the output's type, workspace."""
-    output = unit.tensor("output")
-    if output is None:
-        raise UsageError(msg("{unit}: no output", unit=unit.label))
-    workspace = Tensor(role="workspace", dtype="float32", shape=(_workspace_bytes(unit) // 4,))
-    tensors = [replace(t, dtype=output.dtype) if t.role == "bias" else t for t in unit.tensors]
-    return tuple(sorted((*tensors, workspace), key=lambda t: ROLES.index(t.role)))
-
-
-def _workspace_bytes(unit: Unit) -> int:
-    dense = unit.dense.tensor("output")
-    wanted = _PARTS * ITEM_BYTES["float32"] * (dense.elements if dense else 0)
-    return min(_MOST_WORKSPACE, -(-wanted // 4096) * 4096)
-
-
-Sides = tuple[Side, Side, Side, Side]
-
-
-def _sides(unit: Conv2d | Matmul, config: Config) -> tuple[int, int, int, int, Sides]:
-    if isinstance(unit, Conv2d):
-        m, n, k = unit.m, unit.oc, unit.c
-        weight = Side(pitch=n) if config.layout == "kn" else Side(pitch=k, transposed=True)
-        a, y, z = (
-            _channels(view, width)
-            for view, width in ((unit.input, k), (unit.output, n), (unit.residual, n))
-        )
-        return m, n, k, 1, (a, weight, y, z)
-    m, n, k = unit.m, unit.n, unit.k
-    return m, n, k, unit.batches, (
-        _matrix(unit, unit.matrix_a, m, k),
-        _matrix(unit, unit.matrix_b(config.layout), k, n),
-        _matrix(unit, unit.matrix_y, m, n),
-        _matrix(unit, unit.matrix_z, m, n),
-    )  # fmt: skip
-
-
-def _channels(view: View, channels: int) -> Side:
-    return Side(pitch=view.pitch or channels, offset=view.offset)
-
-
-def _matrix(unit: Matmul, at: Matrix, rows: int, columns: int) -> Side:
-    """Return a matrix with one contiguous axis; an axis of one element may have any stride."""
-    by_rows = _by_rows(at, rows, columns)
-    pitch = max(at.row, columns) if by_rows else max(at.column, rows)
-    stride = _stride(unit, at) or 0
-    return Side(pitch=pitch, transposed=not by_rows, stride=stride, offset=at.offset)
-
-
-def _by_rows(at: Matrix, rows: int, columns: int) -> bool | None:
-    """Whether rows are contiguous, or else columns; None if neither are without overlap."""
-    if at.column == 1 and (at.row >= columns or rows == 1):
-        return True
-    return False if at.row == 1 and (at.column >= rows or columns == 1) else None
-
-
-def _stride(unit: Matmul, at: Matrix) -> int | None:
-    """Return the distance between products, if the batch's two axes have one stride."""
-    outer, inner = unit.batch
-    if outer == 1 or at.outer == inner * at.inner:
-        return at.inner
-    return at.outer if inner == 1 else None
+def needs(calls: Iterable[LibraryCall]) -> dict[str, str]:
+    """Return what loading a model with these calls needs: libraries, and their oldest versions."""
+    names = {call.library for call in calls}
+    return {k: v for name in LIBRARIES if name in names for k, v in _CALLS[name].NEEDS.items()}

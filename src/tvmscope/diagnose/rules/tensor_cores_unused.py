@@ -39,7 +39,7 @@ def misses_tensor_cores(subject: Subject, kernel: Kernel) -> bool:
     """Whether a matrix kernel runs on a GPU's ordinary cores although it has tensor cores."""
     if subject.device != "cuda" or _arch(subject) < _FIRST_ARCH or kernel.ir is None:
         return False
-    if kernel.ir.rule in (configs.RULE, configs.LIBRARY) and kernel.ir.code is None:
+    if kernel.ir.rule in (configs.RULE, *configs.LIBRARIES) and kernel.ir.code is None:
         return False  # generated or a library's, and its instructions were not read
     if kernel.ir.code is not None and kernel.ir.code.template not in _MATRIX_TEMPLATES:
         return False  # a single row, or separate channels: there is no matrix to multiply

@@ -38,6 +38,6 @@ RULE = ScheduleRule(
         "group": marked("{value} rows of tiles are walked together, for the L2 cache"),
         "layout": marked("weights packed {value}"),
         "pdl": marked("programmatic dependent launch: {value}"),
-        "algorithm": marked("algorithm {value} of those that cuBLASLt proposes"),
+        "algorithm": marked("algorithm {value} of those that the library proposes"),
     },
 )
