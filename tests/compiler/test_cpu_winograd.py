@@ -14,6 +14,7 @@ from tvm.ir import Call, Range
 from tvm.sym import Analyzer
 
 from support.paired_graph import Graph, assert_close, drawn
+from tvmscope.compiler import targets
 from tvmscope.compiler.kernels import winograd
 from tvmscope.compiler.kernels.blocked import Window
 from tvmscope.compiler.kernels.winograd_transforms import F2, F4, Transform, six_points
@@ -217,17 +218,30 @@ def test_every_share_fetches_the_next_weights_and_no_others(host: Target) -> Non
 def test_tasks_do_all_stages_where_that_pays(
     cores: int, channels: int, side: int, strips: int
 ) -> None:
+    found = winograd_rule.space(_whole(channels, side), replace(AVX512, cores=cores))
+    assert found is not None
+    assert found["strips"][0] == strips
+
+
+def _whole(channels: int, side: int) -> tirx.PrimFunc:
     kernel = np.zeros((channels, channels, 3, 3), np.float32)
     shape = winograd.pack_weight(kernel, F4).shape
     data = te.placeholder((1, channels // 16, side, side, 16), name="data")
     weight = te.placeholder(shape, name="weight")
     window = Window((1, 1), (1, 1, 1, 1), (1, 1))
     result = winograd.conv2d(data, weight, window, F4)
-    found = winograd_rule.space(
-        te.create_prim_func([data, weight, result]), replace(AVX512, cores=cores)
-    )
-    assert found is not None
-    assert found["strips"][0] == strips
+    return te.create_prim_func([data, weight, result])
+
+
+def test_a_fast_core_does_not_read_weights_beyond_its_caches_again_for_each_strip() -> None:
+    first = []
+    for name in ("cpu:emeraldrapids", "cpu:znver4"):  # caches of 2 MiB and of 1 MiB
+        target = replace(targets.resolve(name), cores=1)
+        found = winograd_rule.space(_whole(channels=128, side=28), target)
+        assert found is not None
+        first.append(found["strips"][0])
+    assert first[0] == 0
+    assert first[1] > 0
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,17 @@ def test_the_inner_loops_of_many_convolutions_do_so_too(case: Case, name: str) -
     check(case, name)
 
 
+@pytest.mark.parametrize("case", [Case(2048, 7, 512), Case(512, 7, 512, 3, winograd=True)], ids=str)
+def test_a_core_that_computes_fast_spreads_its_prefetches(case: Case) -> None:
+    steps = {}
+    for name in ("cpu:emeraldrapids", "cpu:znver4"):
+        script = scheduled(case, replace(targets.resolve(name), cores=1)).script()
+        assert "llvm.prefetch" in script
+        steps[name] = int(script.split('spread\\": ')[1].split("}")[0])
+    assert steps["cpu:emeraldrapids"] > 1
+    assert steps["cpu:znver4"] == 1
+
+
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_matmul_keeps_its_tile_in_registers(name: str) -> None:
     target = replace(targets.resolve(name), cores=4)

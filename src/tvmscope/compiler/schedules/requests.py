@@ -34,8 +34,9 @@ def _with_requests(loop: tirx.For) -> tirx.For:
 
 
 def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
-    """Place the prefetches before the sums: between them they would force each sum into memory."""
+    """Place the prefetches at the start of each step of the marked loop."""
     realize, inner = _block_below(loop.body)
+    inner = [loop.loop_var, *inner] if plan.spread > 1 else inner
     at_start = {v: tirx.const(0, str(v.ty.dtype)) for v in inner}
     values = {
         iterator.var: _replaced(value, at_start)
@@ -48,13 +49,17 @@ def _requests(loop: tirx.For, plan: Plan) -> tirx.Stmt:
     each = -(-plan.rows * row_bytes // (_LINE_BYTES * plan.repeats))
     line = tirx.Var("line", "int32")
     part = at[plan.repeat] // plan.step % plan.repeats  # a task may begin at any repetition
-    offset = (part * each + line) * _LINE_BYTES
+    few = -(-each // plan.spread)
+    first = loop.loop_var * few if plan.spread > 1 else tirx.const(0, "int32")
+    offset = (part * each + first + line) * _LINE_BYTES
     following = (
         _further(here, weights.source.shape, plan, plan.blocks + n) for n in range(plan.blocks)
     )
     lines = [_request(weights.source[index], offset) for index in following]
     body = lines[0] if len(lines) == 1 else tirx.SeqStmt(lines)
-    asked = tirx.For(line, 0, each, tirx.ForKind.SERIAL, body)
+    asked: tirx.Stmt = tirx.For(line, 0, few, tirx.ForKind.SERIAL, body)
+    if few * plan.spread > each:  # nothing is left for the last steps
+        asked = tirx.IfThenElse(first < each, asked, None)
     return asked if plan.once is None else tirx.IfThenElse(at[plan.once] == 0, asked, None)
 
 

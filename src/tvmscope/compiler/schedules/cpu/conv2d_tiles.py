@@ -102,7 +102,12 @@ def schedule_tiles(sch: s_tir.Schedule, conv: Block, tile: Tile, target: Target)
         vectorize_last(sch, epilogue)
     sch.decompose_reduction(conv, ic_o)
     if plan.prefetch:
-        prefetch.mark(sch, steps[-1], _next_weights(grid, plan, tile))
+        following = _next_weights(grid, plan, tile)
+        sums = tile.pixels * tile.blocks * tiles.block_registers(target)
+        if grid.taps == 1 and prefetch.spreads(sums, plan.chunk, target):
+            prefetch.mark_spread(sch, ic_i, plan.unroll, following)
+        else:
+            prefetch.mark(sch, steps[-1], following)
     return sch
 
 

@@ -8,10 +8,12 @@ the loop, and `schedules.requests` inserts the prefetches into the finished func
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from tvmscope.compiler.cost.ports import is_wide
 from tvmscope.compiler.schedules.cpu.blocks import Block, weight_bytes
+from tvmscope.core.target import Target
 
 if TYPE_CHECKING:
     from tvm import s_tir
@@ -21,6 +23,10 @@ MARK = "tvmscope.prefetch"
 """The annotation of a loop; its value is a plan."""
 _FAR_BYTES = 256 * 1024
 """Weights up to this size are still in a cache from the previous run."""
+_MOST_SUMS = 20
+"""Vectors of sums of a tile whose prefetches are spread."""
+_APART = 16
+"""Additions to each sum between two prefetches."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +49,9 @@ class Plan:
     """The number of repetitions; each one prefetches another part."""
     once: int | None = None
     """Another iterator that repeats the step; it prefetches only in its first iteration."""
+    spread: int = 1
+    """The steps of the marked loop, if it is the innermost loop of a repetition: each prefetches
+    the same number of lines."""
 
 
 def far(sch: s_tir.Schedule, main: Block) -> bool:
@@ -50,6 +59,24 @@ def far(sch: s_tir.Schedule, main: Block) -> bool:
     return weight_bytes(sch, main) > _FAR_BYTES
 
 
+def spreads(sums: int, chunk: int, target: Target) -> bool:
+    """Whether prefetches are placed between the additions of a chunk and not in front of them.
+
+    A core can wait for about 16 lines at a time. More in a row make it wait where it could compute;
+    those cores notice that compute fast. The sums are written to memory at each prefetch, which
+    costs too much for more than `_MOST_SUMS`.
+    """
+    return is_wide(target) and sums <= _MOST_SUMS and chunk % _APART == 0 and chunk > _APART
+
+
 def mark(sch: s_tir.Schedule, loop: LoopRV, plan: Plan) -> None:
     """Mark `loop`: weights are to be prefetched in each step."""
     sch.annotate(loop, MARK, json.dumps(asdict(plan)))
+
+
+def mark_spread(sch: s_tir.Schedule, loop: LoopRV, unroll: int, plan: Plan) -> None:
+    """Mark the loop over a chunk of inputs, of which each step adds `unroll`: the prefetches of a
+    repetition are spread over it."""
+    outer, _ = sch.split(loop, factors=[None, max(1, _APART // unroll)])
+    steps = int(sch.get(outer).extent)
+    mark(sch, outer, replace(plan, spread=steps))

@@ -12,7 +12,8 @@ from math import prod
 from typing import TYPE_CHECKING, TypeAlias
 
 from tvmscope.compiler.cost.dense_tiles import product_blocks
-from tvmscope.compiler.cost.tiles import NEAR_BYTES, most_columns
+from tvmscope.compiler.cost.ports import is_wide, ports
+from tvmscope.compiler.cost.tiles import NEAR_BYTES, block_registers, most_columns
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
 from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cpu import prefetch
@@ -86,7 +87,10 @@ def _own_strips(sch: s_tir.Schedule, stages: list[Block], target: Target) -> int
     """Return how many strips a task takes by default; 0 if each stage is parallel by itself."""
     spectrum, product, _ = stages
     between = sum(4 * prod(_shape(sch, block)) for block in (spectrum, product))
-    if between <= NEAR_BYTES * target.cores or weight_bytes(sch, product) > _MOST_WEIGHT_BYTES:
+    near, most = NEAR_BYTES, _MOST_WEIGHT_BYTES
+    if is_wide(target):  # weights from the third-level cache would be waited for
+        near, most = ports(target).l2_bytes, ports(target).l2_bytes * 3 // 4
+    if between <= near * target.cores or weight_bytes(sch, product) > most:
         return 0
     return next(iter(_possible_strips(sch, stages, target)), 0)
 
@@ -182,7 +186,7 @@ def _multiply(
     sch.reorder(*outer, *steps, k_i, t_i, o_i, lanes)
     block = sch.fuse(*outer)
     unroll = int_of(params, "unroll") or _UNROLL
-    _, unrolled = sch.split(k_i, factors=[None, unroll if chunk % unroll == 0 else 1])
+    k_s, unrolled = sch.split(k_i, factors=[None, unroll if chunk % unroll == 0 else 1])
     sch.unroll(unrolled)
     if task is None:
         sch.parallel(block)
@@ -196,7 +200,10 @@ def _multiply(
     if not near and params.get("prefetch", int(prefetch.far(sch, product))):
         repeats = int(sch.get(t_o).extent)
         plan = _next_weights(by_points, chunk, width, repeats, blocks)
-        prefetch.mark(sch, steps[-1], plan)
+        if prefetch.spreads(width * blocks * block_registers(target), chunk, target):
+            prefetch.mark_spread(sch, k_s, chunk // int(sch.get(k_s).extent), plan)
+        else:
+            prefetch.mark(sch, steps[-1], plan)
 
 
 def _next_weights(
