@@ -2,6 +2,10 @@
 
     python scripts/cpu_check.py MODELS --output OUT [--limit 300] [--duration 1.5]
 
+All processes of a case run on the same cores, the fastest of the machine at that moment: on a
+shared machine a core whose other half is busy elsewhere computes half as fast, and two rows that
+ran on different cores could not be compared. `--no-pin` leaves that to the system.
+
 MODELS is a folder that `scripts/cpu_models.py` filled, here or on another machine; TVM's runtime,
 onnx, onnxruntime and a C compiler are needed, TVM's compiler is not. Every case is verified and
 measured in turns, those that matter most first; then kernels are timed one by one and set beside
@@ -11,14 +15,19 @@ ONNX Runtime's. OUT gets table.md, kernels.md, summary.json and the sessions in 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
+import os
 import sys
 import tarfile
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tvmscope.analysis.alignment import align
@@ -33,6 +42,7 @@ from tvmscope.core.target import Target
 from tvmscope.errors import Incomparable, TvmscopeError
 from tvmscope.machine import cpu_features
 from tvmscope.models.folder import read_prepared
+from tvmscope.profiling import roofs
 from tvmscope.progress import Silent
 from tvmscope.runtime.artifact import read, read_kernels
 from tvmscope.stages.job import Job, begin
@@ -45,6 +55,8 @@ OURS, PEER = "tvmscope", "onnxruntime"
 FIRST = "resnet50"
 """Measured and profiled before the others."""
 _SHOWN = 25
+_PROBES, _PROBE_STEPS = 9, 100_000
+"""Runs of a loop of multiply-adds on each core, and its length: 1 ms or so."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,41 @@ def _rows(target: Target) -> Iterator[PlannedRow]:
         yield PlannedRow(backend=backend, target=target, key=key, unavailable=why)
 
 
+class Cores:
+    """The cores of this machine, and how fast each computes now."""
+
+    def __init__(self) -> None:
+        self.all = sorted(os.sched_getaffinity(0))
+        features = tuple(cpu_features.reported())
+        self._target = Target(kind="llvm", arch="native", features=features)
+        self._folder = TemporaryDirectory()
+        library = roofs._build(self._target, Path(self._folder.name))
+        self._run = library.fma_float32
+        self._run.restype = ctypes.c_float
+
+    @contextmanager
+    def fastest(self, count: int) -> Iterator[str]:
+        """Run what follows, its child processes included, on the fastest `count` cores."""
+        took = {core: self._seconds(core) for core in self.all}
+        chosen = sorted(took, key=took.__getitem__)[:count]
+        os.sched_setaffinity(0, chosen)
+        try:
+            yield f"cores {sorted(chosen)}; slowest over fastest of all cores " + (
+                f"{max(took.values()) / min(took.values()):.2f}"
+            )
+        finally:
+            os.sched_setaffinity(0, self.all)
+
+    def _seconds(self, core: int) -> float:
+        os.sched_setaffinity(0, {core})
+        times = []
+        for _ in range(_PROBES):
+            start = time.perf_counter()
+            self._run(ctypes.c_long(_PROBE_STEPS))
+            times.append(time.perf_counter() - start)
+        return median(times)
+
+
 def measured(case: Case, args: argparse.Namespace) -> dict[str, Any]:
     """Measure a case; what to say of it in the table."""
     job, entries = started(case, args)
@@ -143,7 +190,7 @@ def kernel_rows(case: Case, session: Session) -> list[dict[str, Any]]:
     """What each group of operators costs both, and how far our kernels are from the roof."""
     ours = next(p for p in session.profiles if p.key.is_ours)
     peer = next((p for p in session.profiles if not p.key.is_ours), None)
-    roofs = limits(session, ours)
+    limit = limits(session, ours)
     rules = {ir.name: ir.rule for ir in read_kernels(case.artifact)}
     rows = []
     for group in align(session):
@@ -151,7 +198,7 @@ def kernel_rows(case: Case, session: Session) -> list[dict[str, Any]]:
         own = [k for k in ours.kernels if ops & set(k.source_ops) or not (ops or k.source_ops)]
         flops = sum(k.flops or 0.0 for k in own)
         spent = group.times_s.get(ours.key)
-        least = sum(roofs.compute_s(k) or 0.0 for k in own)
+        least = sum(limit.compute_s(k) or 0.0 for k in own)
         rows.append(
             {
                 "operators": list(group.source_ops)[:3],
@@ -228,9 +275,11 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for everything")
     parser.add_argument("--duration", type=float, default=1.5, help="seconds per row")
     parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--no-pin", action="store_true", help="on any cores")
     args = parser.parse_args()
     began = time.monotonic()
     cores = cpu_features.usable_cores()
+    args.cores = None if args.no_pin else Cores()
     machine = f"{cpu_features.model_name()}, {cores} cores"
     wanted = [case for case in cases(args.models, cores) if args.only in case.name]
     args.output.mkdir(parents=True, exist_ok=True)
@@ -255,7 +304,8 @@ def main() -> None:
             print(f"no time left to profile {case.name}", flush=True)
             continue
         try:
-            session = profiled(case, args)
+            with _pinned(case, args):
+                session = profiled(case, args)
             kernels[case.name] = kernel_rows(case, session)
             text += kernel_table(case, session, kernels[case.name])
         except (TvmscopeError, StopIteration, OSError) as e:
@@ -275,9 +325,14 @@ def _in_order_of_interest(wanted: list[Case]) -> list[Case]:
     return sorted(ends, key=lambda c: (c.model != FIRST, c.threads))
 
 
+def _pinned(case: Case, args: argparse.Namespace) -> AbstractContextManager[str]:
+    return args.cores.fastest(case.threads) if args.cores else nullcontext("any cores")
+
+
 def _survived(case: Case, args: argparse.Namespace) -> dict[str, Any]:
     try:
-        return measured(case, args)
+        with _pinned(case, args) as where:
+            return measured(case, args) | {"where": where}
     except (TvmscopeError, OSError) as e:
         return {"model": case.model, "threads": case.threads, "problem": str(e)}
 

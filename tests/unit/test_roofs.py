@@ -47,7 +47,7 @@ def test_caches_are_faster_than_memory(measured) -> None:
 
 def test_roofs_are_kept_and_measured_again_only_when_asked(measured, monkeypatch) -> None:
     cache, target, found = measured
-    monkeypatch.setattr(roofs, "_measure", lambda _: ())
+    monkeypatch.setattr(roofs, "_measure", lambda *_: ())
     assert roofs.measure(target, cache) == found
     assert roofs.measure(target, cache, fresh=True) == ()
 
@@ -57,7 +57,7 @@ def test_roofs_beside_other_work_are_measured_again_and_the_best_counts(
 ) -> None:
     rates, busy = iter((3e9, 5e9, 4e9, 9e9)), [True, True, False]
 
-    def made_up(target: Target) -> tuple[Roof, ...]:
+    def made_up(target: Target, counts: list[int]) -> tuple[Roof, ...]:
         rate = next(rates)
         return (Roof(dtype="float32", threads=1, flops_per_s=rate, bytes_per_s=None, how="fma"),)
 
@@ -75,7 +75,7 @@ def test_a_machine_that_is_never_quiet_is_not_measured_for_ever(
 ) -> None:
     times = []
     roof = Roof(dtype="float32", threads=1, flops_per_s=1e9, bytes_per_s=None, how="fma")
-    monkeypatch.setattr(roofs, "_measure", lambda _: times.append(1) or (roof,))
+    monkeypatch.setattr(roofs, "_measure", lambda *_: times.append(1) or (roof,))
     monkeypatch.setattr(roofs.load, "disturbances", lambda before, after: ("other work",))
     monkeypatch.setattr(roofs.load, "is_quiet", lambda: False)
     target = Target(kind="llvm", arch="host", features=("avx2",))
@@ -93,12 +93,12 @@ def test_a_damaged_file_is_measured_again(measured, monkeypatch) -> None:
     cache, target, _ = measured
     (file,) = cache.iterdir()
     file.write_text("[{")
-    monkeypatch.setattr(roofs, "_measure", lambda _: ())
+    monkeypatch.setattr(roofs, "_measure", lambda *_: ())
     assert roofs.measure(target, cache) == ()
 
 
 def test_roofs_of_different_vectors_are_kept_apart(monkeypatch, tmp_path: Path) -> None:
-    def made_up(target: Target) -> tuple[Roof, ...]:
+    def made_up(target: Target, counts: list[int]) -> tuple[Roof, ...]:
         how = f"{target.vector_bits} bits"
         return (Roof(dtype="float32", threads=1, flops_per_s=1e9, bytes_per_s=None, how=how),)
 
@@ -106,9 +106,18 @@ def test_roofs_of_different_vectors_are_kept_apart(monkeypatch, tmp_path: Path) 
     narrow = replace(wide, features=("avx2",))
     monkeypatch.setattr(roofs, "_measure", made_up)
     kept = [roofs.measure(target, tmp_path) for target in (wide, narrow)]
-    monkeypatch.setattr(roofs, "_measure", lambda _: ())
+    monkeypatch.setattr(roofs, "_measure", lambda *_: ())
     assert [roofs.measure(target, tmp_path) for target in (wide, narrow)] == kept
     assert [found[0].how for found in kept] == ["512 bits", "256 bits"]
+
+
+def test_the_threads_of_the_run_have_a_roof_of_their_own(monkeypatch, tmp_path: Path) -> None:
+    asked = []
+    monkeypatch.setattr(roofs, "_measure", lambda _, counts: asked.append(counts) or ())
+    target = Target(kind="llvm", arch="host", features=("avx2",), cores=16)
+    for threads in (8, 16, None):
+        roofs.measure(target, tmp_path, threads)
+    assert asked == [[1, 8, 16], [1, 16]]  # the last one is kept from before
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86 code")

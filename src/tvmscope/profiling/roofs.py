@@ -46,20 +46,24 @@ LEVELS = {"L1": 16 << 10, "L2": 256 << 10, "L3": 4 << 20, "DRAM": 256 << 20}
 """Bytes per thread of a read; each fits the level it is named after."""
 
 
-def measure(target: Target, cache: Path | None = None, *, fresh: bool = False) -> tuple[Roof, ...]:
-    """The roofs of this CPU for one thread and for all of the target's cores, or of this GPU.
+def measure(
+    target: Target, cache: Path | None = None, threads: int | None = None, *, fresh: bool = False
+) -> tuple[Roof, ...]:
+    """The roofs of this CPU for one thread, for `threads` and for all of the target's cores, or of
+    this GPU.
 
     Roofs that were measured beside other work are too low. They are measured again the next time,
     a few times at most, and the best of all counts.
     """
-    parts = [_machine(target), target.vector_bits, target.cores, LEVELS, _FORM]
+    counts = sorted({1, threads or 1, target.cores})
+    parts = [_machine(target), target.vector_bits, counts, LEVELS, _FORM]
     key = json.dumps(parts + plugins.identities())
     file = cache and cache / f"roofs-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     kept = _read(file) if file and not fresh else None
     before = load.snapshot(())
     if kept is not None and not _again(kept.disturbed):
         return kept.roofs
-    roofs = gpu_roofs.measure(target) if target.kind == "cuda" else _measure(target)
+    roofs = gpu_roofs.measure(target) if target.kind == "cuda" else _measure(target, counts)
     disturbed = int(target.kind != "cuda" and bool(load.disturbances(before, load.snapshot(()))))
     if kept is not None:
         roofs, disturbed = _best(roofs, kept.roofs), disturbed and kept.disturbed + 1
@@ -111,11 +115,11 @@ def _read(file: Path) -> _Kept | None:
         return None  # none yet, or from another version: measure again
 
 
-def _measure(target: Target) -> tuple[Roof, ...]:
+def _measure(target: Target, counts: list[int]) -> tuple[Roof, ...]:
     roofs = []
     with TemporaryDirectory(prefix="tvmscope-") as folder:
         library = _build(target, Path(folder))
-        for threads in sorted({1, target.cores}):
+        for threads in counts:
             for dtype in ("float32", "float64"):
                 rate = _flops_per_s(library, target, dtype, threads)
                 how = msg(

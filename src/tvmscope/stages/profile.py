@@ -131,7 +131,13 @@ def _with_roofs(session: Session, progress: Progress) -> Session:
         try:
             machine = _machine(target, session.environment)
             with alone(progress.note):
-                found = run_within(ROOFS_TIMEOUT_S, _ROOFS, machine, places.cache_folder())
+                found = run_within(
+                    ROOFS_TIMEOUT_S,
+                    _ROOFS,
+                    machine,
+                    places.cache_folder(),
+                    session.environment.threads,
+                )
         except TvmscopeError as e:
             text = msg(
                 "{target}: its roofs are unknown: {reason}", target=target.label, reason=one_line(e)
