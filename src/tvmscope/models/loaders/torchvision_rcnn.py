@@ -17,6 +17,8 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from tvmscope.errors import ImportModelError
+from tvmscope.messages import msg
 from tvmscope.runtime.torchvision_operators import keypoints_of
 
 _FILLED = -1.0
@@ -86,7 +88,9 @@ def _pool(
     All levels lie in one table with a row for each pixel; a box reads the rows of its level.
     """
     if samples <= 0:
-        raise NotImplementedError("roi_align with a number of samples that depends on the box")
+        raise ImportModelError(
+            msg("roi_align's number of samples depends on the box (sampling_ratio is not positive)")
+        )
     table = torch.cat([f.permute(0, 2, 3, 1).flatten(1, 2) for f in features], 1)
     heights, widths = ([f.shape[axis] for f in features] for axis in (2, 3))
     pixels = [h * w for h, w in zip(heights, widths, strict=True)]
