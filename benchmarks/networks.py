@@ -1,10 +1,10 @@
-"""Networks that are not built in, beside three peers: ratios, and kernels that no rule took.
+"""Networks that are not built in, beside four peers: ratios, and kernels that no rule took.
 
     python benchmarks/networks.py [--models swin_t,vgg16] [--duration 4s] [--threads N]
 
-The networks are torchvision's, one of each family; the peers are PyTorch
-without torch.compile, ONNX Runtime and OpenVINO. A kernel with arithmetic that fell through to
-the fallback schedule is named with its share of all arithmetic.
+The networks are torchvision's, one of each family; the peers are PyTorch, torch.compile, ONNX
+Runtime and OpenVINO. A kernel with arithmetic that fell through to the fallback schedule is named
+with its share of all arithmetic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NETWORKS = (
     "inception_v3", "mnasnet1_0", "squeezenet1_1", "maxvit_t", "vgg16", "resnext50_32x4d",
     "efficientnet_v2_s",
 )  # fmt: skip
-BACKENDS = ("tvmscope", "torch", "onnxruntime", "openvino")
+BACKENDS = ("tvmscope", "torch", "torch-compile", "onnxruntime", "openvino")
 _WORTH_NAMING = 0.002
 
 

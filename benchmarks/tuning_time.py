@@ -36,7 +36,16 @@ def tuned(args: argparse.Namespace, name: str, budget: str) -> tuple[Path, float
     records, log = args.output / f"{name}.jsonl", args.output / f"{name}.log"
     if args.records:
         shutil.copy(args.records, records)
-    shared = (args.model, "--offline", "--threads", str(args.threads), "--db", str(records))
+    shared = (
+        args.model,
+        "--target",
+        "cpu",
+        "--offline",
+        "--threads",
+        str(args.threads),
+        "--db",
+        str(records),
+    )
     session = ("--force", "-o", str(args.output / f"{name}-session"))
     took = tvmscope("tune", *shared, "--budget", budget, *session, log=log)
     return compiled(args, name, str(records)), took
@@ -45,7 +54,7 @@ def tuned(args: argparse.Namespace, name: str, budget: str) -> tuple[Path, float
 def compiled(args: argparse.Namespace, name: str, db: str) -> Path:
     """Compile the model with some records."""
     folder = args.output / f"{name}-artifact"
-    words = (args.model, "--offline", "--threads", str(args.threads), "--db", db)
+    words = (args.model, "--target", "cpu", "--offline", "--threads", str(args.threads), "--db", db)
     tvmscope("compile", *words, "--force", "-o", str(folder), log=args.output / f"{name}.log")
     return folder
 
@@ -60,7 +69,7 @@ def raced(args: argparse.Namespace, before: Path, after: Path) -> str:
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     try:
-        (change,) = json.loads(run.stdout)["changes"]
+        (change,) = json.loads(run.stdout)["rows"]
     except (ValueError, KeyError) as e:
         raise SystemExit(f"no comparison: {run.stderr[-300:] or run.stdout[-300:]}") from e
     low, high = change["ci95"]
