@@ -135,24 +135,28 @@ class Cores:
     @contextmanager
     def fastest(self, count: int) -> Iterator[str]:
         """Run what follows, its child processes included, on the fastest `count` cores."""
-        took = {core: self._seconds(core) for core in self.all}
-        chosen = sorted(took, key=took.__getitem__)[:count]
+        rates = {core: self._rate(core) for core in self.all}
+        chosen = sorted(rates, key=rates.__getitem__)[-count:]
         os.sched_setaffinity(0, chosen)
+        found, all_of_them = [rates[core] / 1e9 for core in chosen], rates.values()
         try:
-            yield f"cores {sorted(chosen)}; slowest over fastest of all cores " + (
-                f"{max(took.values()) / min(took.values()):.2f}"
+            yield (
+                f"cores {sorted(chosen)} at {min(found):.0f} to {max(found):.0f} GFLOP/s each; "
+                f"fastest over slowest of all {max(all_of_them) / min(all_of_them):.2f}"
             )
         finally:
             os.sched_setaffinity(0, self.all)
 
-    def _seconds(self, core: int) -> float:
+    def _rate(self, core: int) -> float:
+        """Return the multiply-adds of a core now, in FLOP/s."""
         os.sched_setaffinity(0, {core})
         times = []
         for _ in range(_PROBES):
             start = time.perf_counter()
             self._run(ctypes.c_long(_PROBE_STEPS))
             times.append(time.perf_counter() - start)
-        return median(times)
+        lanes = self._target.vector_bits // 32
+        return 2.0 * roofs._CHAINS * lanes * _PROBE_STEPS / median(times)
 
 
 def measured(case: Case, args: argparse.Namespace) -> dict[str, Any]:
@@ -304,10 +308,10 @@ def main() -> None:
             print(f"no time left to profile {case.name}", flush=True)
             continue
         try:
-            with _pinned(case, args):
+            with _pinned(case, args) as where:
                 session = profiled(case, args)
             kernels[case.name] = kernel_rows(case, session)
-            text += kernel_table(case, session, kernels[case.name])
+            text += [*kernel_table(case, session, kernels[case.name]), "", f"measured on {where}"]
         except (TvmscopeError, StopIteration, OSError) as e:
             text.append(f"\n{case.name}: not profiled: {e!r}")
             print(text[-1], flush=True)
