@@ -1,10 +1,18 @@
-"""A test module's `NET` as a file."""
+"""A test module's `NET` as a file; failures are shown at once: time on a GPU machine may end before
+pytest's own summary."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        sys.stderr.write(f"\n{report.nodeid} failed in {report.when}:\n{report.longreprtext}\n")
+        sys.stderr.flush()
 
 
 @pytest.fixture(scope="module")
