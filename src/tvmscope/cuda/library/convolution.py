@@ -23,6 +23,8 @@ NEEDS = {"cuDNN": "9"}
 _ACTIVATIONS = (
     "none", "relu", "relu6", "clip", "leaky_relu", "sigmoid", "silu", "gelu", "gelu_tanh",
 )  # fmt: skip
+_EXACT = 2
+"""Engines of cuDNN that multiply float32 without tensor cores (on an H200 it proposes two)."""
 Shape = tuple[int, int, int, int]
 
 
@@ -69,8 +71,9 @@ class ConvolutionCall:
 
 def configs(unit: Unit, count: int = TRIED) -> Iterator[Config]:
     """Yield the first `count` calls to try, in the library's own order."""
-    if why_not(unit) is None:
-        yield from (config(algorithm) for algorithm in range(count))
+    if isinstance(unit, Conv2d) and why_not(unit) is None:
+        exact = unit.dtype == "float32" and unit.math != "tf32"
+        yield from (config(n) for n in range(min(count, _EXACT) if exact else count))
 
 
 def config(algorithm: int) -> Config:
