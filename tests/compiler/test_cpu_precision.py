@@ -13,7 +13,7 @@ from tvm import relax
 from support.convolutions import Convolution, convolutions
 from support.paired_graph import Graph, Node, drawn
 from tvmscope.core.options import CompileOptions
-from tvmscope.core.precision import FLOAT16
+from tvmscope.core.precision import BFLOAT16, FLOAT16
 from tvmscope.core.target import Target
 
 HALF = CompileOptions(precision=FLOAT16)
@@ -76,6 +76,12 @@ def attention(graph: Graph) -> Node:
 def test_graphs_are_right_in_half_precision(build: Callable[[Graph], Node], host: Target) -> None:
     graph = Graph()
     graph.check(build(graph), target=host, options=HALF)
+
+
+@pytest.mark.parametrize("build", [grouped, network, attention])
+def test_graphs_are_right_in_bfloat16(build: Callable[[Graph], Node], narrow: Target) -> None:
+    graph = Graph()
+    graph.check(build(graph), target=narrow, options=CompileOptions(precision=BFLOAT16))
 
 
 def test_half_precision_is_not_transformed(host: Target) -> None:

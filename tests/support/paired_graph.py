@@ -21,7 +21,7 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 
 Array = np.ndarray[Any, Any]
-TOLERANCE = {"float32": 1e-5, "float16": 4e-3}
+TOLERANCE = {"float32": 1e-5, "float16": 4e-3, "bfloat16": 2e-2}
 """max|a-b| / max|reference|; half precision keeps eleven bits, and a chain rounds a few times."""
 WINOGRAD_TOLERANCE = 5e-5
 """Its transforms multiply by up to 64 what they then subtract again."""

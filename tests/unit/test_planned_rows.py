@@ -86,6 +86,13 @@ def test_a_precision_that_only_peers_have_is_a_row_with_a_reason(
         planned(Options(precisions=(BFLOAT16,), backends=("tvmscope",)))
 
 
+def test_our_rows_compute_in_bfloat16_on_a_gpu() -> None:
+    from tvmscope.backends.tvm import BACKENDS
+
+    found = {b.name: BFLOAT16 in b.cuda_precisions for b in BACKENDS if b.cuda_precisions}
+    assert found == {"tvmscope": True, "tvmscope-tuned": True, "tvm": False, "tvm-tuned": False}
+
+
 def test_tf32_is_a_row_of_its_own_on_a_gpu_only(known: dict[str, Backend]) -> None:
     known["torch"] = backend("torch", cuda_precisions=(FLOAT32, TF32))
     options = Options(precisions=(FLOAT32, TF32), backends=("torch",), graph=False)

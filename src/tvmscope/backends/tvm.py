@@ -10,7 +10,7 @@ import numpy as np
 
 from tvmscope import extras
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, decoy, read_inputs
-from tvmscope.core.precision import FLOAT16, FLOAT32, TF32
+from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, TF32
 from tvmscope.core.row import Family
 from tvmscope.core.tuning import TUNED_KERNELS, origins
 from tvmscope.errors import RunError
@@ -126,6 +126,8 @@ def env(threads: int) -> dict[str, str]:
     return counts | SLEEP_SOON
 
 
+_GENERATED = (FLOAT32, TF32, FLOAT16, BFLOAT16)
+"""What generated kernels compute in."""
 _ROWS: tuple[tuple[str, Family, str, bool], ...] = (
     ("tvmscope", "ours", "tvmscope", False),
     ("tvmscope-tuned", "ours", "tvmscope", True),
@@ -142,7 +144,7 @@ BACKENDS = tuple(
         formats=("torch", "onnx"),
         precisions=(FLOAT32, FLOAT16),
         # TVM's own kernels multiply float32 without TF32
-        cuda_precisions=(FLOAT32, FLOAT16) if family == "tvm" else (FLOAT32, TF32, FLOAT16),
+        cuda_precisions=(FLOAT32, FLOAT16) if family == "tvm" else _GENERATED,
         graphs=True,
         profiles=True,
         profiles_cuda=True,

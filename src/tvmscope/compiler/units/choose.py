@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Choice
 from tvmscope.cuda import config as configs
-from tvmscope.cuda import gpus, shortlist, space, winners
+from tvmscope.cuda import gpus, shortlist, space, units, winners
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import TvmscopeError
@@ -81,6 +82,19 @@ class Chooser:
             if call and call.is_allowed(self.library) and self._legal(unit, call) is not None:
                 return call
             if (config := self._legal(unit, found.config)) is not None:
+                return self._launched(unit, config)
+        return self._of_float16(unit)
+
+    def _of_float16(self, unit: Unit) -> Config | None:
+        """Return the generated winner of the same unit in float16 for one in bfloat16: the kernel
+        moves and multiplies as many bytes. A library's call was measured for its own type only."""
+        if unit.dtype != "bfloat16":
+            return None
+        written = json.dumps(unit.to_json()).replace('"bfloat16"', '"float16"')
+        twin = units.from_json(json.loads(written))
+        for key in (twin.key, twin.dense.key):
+            found = self.shipped.by_unit.get(key)
+            if found and (config := self._legal(unit, found.config)) is not None:
                 return self._launched(unit, config)
         return None
 
