@@ -126,7 +126,7 @@ def test_records_are_left_out(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) ->
     other = replace(usual, stages=usual.stages + 1 if usual.stages < 5 else 3)
 
     def known(_file: Any) -> Any:
-        winner = type("Winner", (), {"config": other})
+        winner = type("Winner", (), {"config": other, "call": None})
         return type("Winners", (), {"by_unit": {unit.key: winner}})
 
     (tmp_path / "sm_90.jsonl").write_text("")
