@@ -103,7 +103,7 @@ def test_built_in_formats_are_called_after_their_files() -> None:
 def test_keys_of_caches_name_what_is_brought(
     elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roofs, "_measure", lambda target: ())
+    monkeypatch.setattr(roofs, "_measure", lambda *_: ())
     roofs.measure(samples.CPU, tmp_path)
     plugins.allow(False)
     roofs.measure(samples.CPU, tmp_path)
