@@ -15,20 +15,18 @@ ONNX Runtime's. OUT gets table.md, kernels.md, summary.json and the sessions in 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
-import os
 import sys
 import tarfile
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
+
+from cpu_cores import Cores
 
 from tvmscope.analysis.alignment import align
 from tvmscope.analysis.roofline import limits
@@ -42,7 +40,6 @@ from tvmscope.core.target import Target
 from tvmscope.errors import Incomparable, TvmscopeError
 from tvmscope.machine import cpu_features
 from tvmscope.models.folder import read_prepared
-from tvmscope.profiling import roofs
 from tvmscope.progress import Silent
 from tvmscope.runtime.artifact import read, read_kernels
 from tvmscope.stages.job import Job, begin
@@ -55,8 +52,6 @@ OURS, PEER = "tvmscope", "onnxruntime"
 FIRST = "resnet50"
 """Measured and profiled before the others."""
 _SHOWN = 25
-_PROBES, _PROBE_STEPS = 9, 100_000
-"""Runs of a loop of multiply-adds on each core, and its length: 1 ms or so."""
 
 
 @dataclass(frozen=True)
@@ -118,45 +113,6 @@ def _rows(target: Target) -> Iterator[PlannedRow]:
         key = RowKey.of(variant, target)
         why = backend.unavailable("cpu")
         yield PlannedRow(backend=backend, target=target, key=key, unavailable=why)
-
-
-class Cores:
-    """The cores of this machine, and how fast each computes now."""
-
-    def __init__(self) -> None:
-        self.all = sorted(os.sched_getaffinity(0))
-        features = tuple(cpu_features.reported())
-        self._target = Target(kind="llvm", arch="native", features=features)
-        self._folder = TemporaryDirectory()
-        library = roofs._build(self._target, Path(self._folder.name))
-        self._run = library.fma_float32
-        self._run.restype = ctypes.c_float
-
-    @contextmanager
-    def fastest(self, count: int) -> Iterator[str]:
-        """Run what follows, its child processes included, on the fastest `count` cores."""
-        rates = {core: self._rate(core) for core in self.all}
-        chosen = sorted(rates, key=rates.__getitem__)[-count:]
-        os.sched_setaffinity(0, chosen)
-        found, all_of_them = [rates[core] / 1e9 for core in chosen], rates.values()
-        try:
-            yield (
-                f"cores {sorted(chosen)} at {min(found):.0f} to {max(found):.0f} GFLOP/s each; "
-                f"fastest over slowest of all {max(all_of_them) / min(all_of_them):.2f}"
-            )
-        finally:
-            os.sched_setaffinity(0, self.all)
-
-    def _rate(self, core: int) -> float:
-        """Return the multiply-adds of a core now, in FLOP/s."""
-        os.sched_setaffinity(0, {core})
-        times = []
-        for _ in range(_PROBES):
-            start = time.perf_counter()
-            self._run(ctypes.c_long(_PROBE_STEPS))
-            times.append(time.perf_counter() - start)
-        lanes = self._target.vector_bits // 32
-        return 2.0 * roofs._CHAINS * lanes * _PROBE_STEPS / median(times)
 
 
 def measured(case: Case, args: argparse.Namespace) -> dict[str, Any]:

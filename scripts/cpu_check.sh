@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The CPU promise on a machine with many cores, in under 8 minutes: ResNet-50 at 1 to 16 threads and
-# five more models at 1 and all, beside ONNX Runtime; kernel by kernel; then direct convolutions
-# tile by tile. All code was compiled elsewhere:
+# five more models at 1 and all, beside ONNX Runtime; kernel by kernel; ResNet-50 at one thread in
+# turns with its core's own roof; then direct convolutions tile by tile. All code was compiled elsewhere:
 #   python scripts/cpu_models.py cpu-models
 #   python benchmarks/tiles.py --target cpu:emeraldrapids --save cpu-models/tiles-1
 # usage: scripts/cpu_check.sh MODELS [OUTPUT_FOLDER]   (PYTHON names the interpreter)
@@ -23,6 +23,7 @@ fi
 "$python" scripts/cpu_check.py "$models" --output "$out" --limit "${LIMIT:-280}" \
     --duration "${DURATION:-1.5}" 2>&1 | tee "$out/log.txt"
 failed=$?
+"$python" scripts/cpu_roof.py "$models/resnet50" >"$out/roof.md" 2>&1 || cat "$out/roof.md"
 for tiles in "$models"/tiles-*; do
     [ -d "$tiles" ] || continue
     threads=${tiles##*-}

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
+from support import fake_library
 
 SOURCE = r"""
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct { int sums, scale, ta, tb; uint32_t epilogue; void *bias; int bias_type; } Operation;
 typedef struct { int type; uint64_t rows, cols; int64_t ld; int batch; int64_t stride; } Layout;
@@ -84,21 +78,6 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, Operation *o, Layout *a, Layout
     return 0;
 }
 
-static float get(const void *at, int type, int64_t i) {
-    if (type == 0) return ((const float *)at)[i];
-    if (type == 2) return (float)((const _Float16 *)at)[i];
-    uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-static void put(void *at, int type, int64_t i, float value) {
-    if (type == 0) { ((float *)at)[i] = value; return; }
-    if (type == 2) { ((_Float16 *)at)[i] = (_Float16)value; return; }
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    ((uint16_t *)at)[i] = (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
 
 int cublasLtMatmul(void *handle, Operation *o, const float *alpha, const void *a, Layout *la,
                    const void *b, Layout *lb, const float *beta, const void *c, Layout *lc, void *d,
@@ -130,11 +109,4 @@ int cublasLtMatmul(void *handle, Operation *o, const float *alpha, const void *a
 
 def build(folder: Path) -> Path:
     """Compile it; a test that needs it is skipped where there is no C compiler."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    source, made = folder / "fake.c", folder / "libcublasLt.so.13"
-    source.write_text(SOURCE)
-    command = [compiler, "-O1", "-shared", "-fPIC", str(source), "-o", str(made), "-lm"]
-    subprocess.run(command, check=True, capture_output=True)
-    return made
+    return fake_library.build(SOURCE, folder / "libcublasLt.so.13")

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
+from support import fake_library
 
 SOURCE = r"""
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct { int name, type; int64_t count; char *data; } Attribute;
 typedef struct { int kind, done, number; Attribute have[16]; } Descriptor;
@@ -149,21 +142,6 @@ int cudnnBackendGetAttribute(Descriptor *d, int name, int type, int64_t room, in
     return 0;
 }
 
-static float get(const void *at, int type, int64_t i) {
-    if (type == 0) return ((const float *)at)[i];
-    if (type == 2) return (float)((const _Float16 *)at)[i];
-    uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-static void put(void *at, int type, int64_t i, float value) {
-    if (type == 0) { ((float *)at)[i] = value; return; }
-    if (type == 2) { ((_Float16 *)at)[i] = (_Float16)value; return; }
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    ((uint16_t *)at)[i] = (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
 static void *memory(Descriptor *pack, Descriptor *tensor) {
     Attribute *ids = find(pack, 1000), *pointers = find(pack, 1001);
     for (int i = 0; i < ids->count; i++)
@@ -228,11 +206,4 @@ int cudnnBackendExecute(void *handle, Descriptor *plan, Descriptor *pack) {
 
 def build(folder: Path) -> Path:
     """Compile it; a test that needs it is skipped where there is no C compiler."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    source, made = folder / "fake.c", folder / "libcudnn.so.9"
-    source.write_text(SOURCE)
-    command = [compiler, "-O1", "-shared", "-fPIC", str(source), "-o", str(made), "-lm"]
-    subprocess.run(command, check=True, capture_output=True)
-    return made
+    return fake_library.build(SOURCE, folder / "libcudnn.so.9")

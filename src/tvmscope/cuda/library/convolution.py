@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.library.operands import TRIED, arguments, types_illegal, workspace_bytes
+from tvmscope.cuda.library.operands import TRIED, Call, common, types_illegal
 from tvmscope.cuda.units import Conv2d, Epilogue, Unit
 from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg
-from tvmscope.storage.codec import encode
 
 NEEDS = {"cuDNN": "9"}
 """The library that loading a model with such calls needs, and its oldest major version."""
@@ -29,12 +28,10 @@ Shape = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvolutionCall:
+class ConvolutionCall(Call):
     """A convolution and what follows it in one call; tensors are dense, channels contiguous."""
 
     library: Literal["cudnn"] = "cudnn"
-    unit_key: str
-    config: Config
     x: Shape
     """Images, channels, height, width; so are all shapes."""
     w: Shape
@@ -44,29 +41,10 @@ class ConvolutionCall:
     padding: Shape
     """Padding: top, left, bottom, right."""
     dilation: tuple[int, int]
-    dtype: str
-    output: str
-    sums: Literal["float32", "tf32"]
-    """How float32 values are multiplied: exactly, or rounded to TF32."""
     steps: tuple[str, ...]
     """What follows the convolution: `bias`, `residual` and an activation, in their order."""
     parameters: tuple[float, ...]
     """Those of the activation."""
-    algorithm: int
-    """Its index in the list of engines that the library proposes; the list is requested again on
-    loading, because an engine's number is valid for one version of the library only."""
-    workspace_bytes: int
-    arguments: tuple[str, ...]
-    """The roles of its pointers, in order."""
-
-    @property
-    def hidden_pointers(self) -> int:
-        """None after its arguments, unlike generated kernels."""
-        return 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the call's form in artifacts and files."""
-        return {name: encode(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
 def configs(unit: Unit, count: int = TRIED) -> Iterator[Config]:
@@ -107,22 +85,15 @@ def call_of(unit: Unit, config: Config) -> ConvolutionCall:
     if why is not None or not isinstance(unit, Conv2d):
         raise UsageError(msg("{unit}: {why}", unit=unit.label, why=why or ""))
     return ConvolutionCall(
-        unit_key=unit.key,
-        config=config,
+        **common(unit, config),
         x=(unit.n, unit.c, unit.h, unit.w),
         w=(unit.oc, unit.c // unit.groups, unit.r, unit.s),
         y=(unit.n, unit.oc, unit.p, unit.q),
         stride=unit.stride,
         padding=unit.padding,
         dilation=unit.dilation,
-        dtype=unit.dtype,
-        output=unit.epilogue.output or unit.dtype,
-        sums="tf32" if unit.math == "tf32" else "float32",
         steps=_steps(unit.epilogue),
         parameters=unit.epilogue.parameters,
-        algorithm=config.algorithm,
-        workspace_bytes=workspace_bytes(unit),
-        arguments=tuple(t.role for t in arguments(unit)),
     )
 
 

@@ -1,12 +1,15 @@
-"""The pointers that every library call takes: the unit's tensors, and workspace."""
+"""What the calls of all libraries have: types, pointers to the unit's tensors, workspace."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from tvmscope.cuda.config import Config
 from tvmscope.cuda.units import ITEM_BYTES, Conv2d, Matmul, Tensor, Unit
 from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg
+from tvmscope.storage.codec import encode
 
 ROLES = ("input", "weight", "second", "bias", "residual", "output", "workspace")
 """The order of a call's pointers."""
@@ -20,6 +23,47 @@ _OUTPUTS = {
     "bfloat16": ("bfloat16", "float32"),
     "float32": ("float32",),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What every call says, whichever library makes it."""
+
+    unit_key: str
+    config: Config
+    dtype: str
+    output: str
+    sums: Literal["float32", "tf32"]
+    """How float32 values are multiplied: exactly, or rounded to TF32."""
+    algorithm: int
+    """Its index in the list that the library proposes; the list is requested again on loading,
+    because an algorithm's description is valid for one version of the library only."""
+    workspace_bytes: int
+    arguments: tuple[str, ...]
+    """The roles of its pointers, in order."""
+
+    @property
+    def hidden_pointers(self) -> int:
+        """None after its arguments, unlike generated kernels."""
+        return 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the call's form in artifacts and files."""
+        return {name: encode(getattr(self, name)) for name in self.__dataclass_fields__}
+
+
+def common(unit: Conv2d | Matmul, config: Config) -> dict[str, Any]:
+    """Return the fields of `Call` for a unit."""
+    return {
+        "unit_key": unit.key,
+        "config": config,
+        "dtype": unit.dtype,
+        "output": unit.epilogue.output or unit.dtype,
+        "sums": "tf32" if unit.math == "tf32" else "float32",
+        "algorithm": config.algorithm,
+        "workspace_bytes": workspace_bytes(unit),
+        "arguments": tuple(t.role for t in arguments(unit)),
+    }
 
 
 def arguments(unit: Unit) -> tuple[Tensor, ...]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from tvmscope.cuda.config import Config, Layout
-from tvmscope.cuda.library.operands import TRIED, arguments, types_illegal, workspace_bytes
+from tvmscope.cuda.library.operands import TRIED, Call, common, types_illegal
 from tvmscope.cuda.units import ITEM_BYTES, Conv2d, Epilogue, Matmul, Matrix, Unit, View
 from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg
-from tvmscope.storage.codec import encode
 
 NEEDS = {"cublasLt": "12"}
 """The library that loading a model with such calls needs, and its oldest major version."""
@@ -36,20 +35,14 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductCall:
+class ProductCall(Call):
     """`batches` products [m, k] x [k, n] in one call; matrices are stored by rows."""
 
     library: Literal["cublaslt"] = "cublaslt"
-    unit_key: str
-    config: Config
     m: int
     n: int
     k: int
     batches: int
-    dtype: str
-    output: str
-    sums: Literal["float32", "tf32"]
-    """How float32 values are multiplied: exactly, or rounded to TF32."""
     a: Side
     b: Side
     y: Side
@@ -57,21 +50,6 @@ class ProductCall:
     """The sides of input, right operand, output and residual."""
     scale: float
     activation: str
-    algorithm: int
-    """Its index in the list that the library proposes for this product; the list is requested again
-    on loading, because an algorithm's description is valid for one version of the library only."""
-    workspace_bytes: int
-    arguments: tuple[str, ...]
-    """The roles of its pointers, in order."""
-
-    @property
-    def hidden_pointers(self) -> int:
-        """None after its arguments, unlike generated kernels."""
-        return 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the call's form in artifacts and files."""
-        return {name: encode(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
 def configs(unit: Unit, count: int = TRIED) -> Iterator[Config]:
@@ -144,24 +122,17 @@ def call_of(unit: Unit, config: Config) -> ProductCall:
         raise UsageError(msg("{unit}: {why}", unit=unit.label, why=why or ""))
     m, n, k, batches, (a, b, y, z) = _sides(unit, config)
     return ProductCall(
-        unit_key=unit.key,
-        config=config,
+        **common(unit, config),
         m=m,
         n=n,
         k=k,
         batches=batches,
-        dtype=unit.dtype,
-        output=unit.epilogue.output or unit.dtype,
-        sums="tf32" if unit.math == "tf32" else "float32",
         a=a,
         b=b,
         y=y,
         z=y if unit.epilogue.residual == "none" else z,
         scale=unit.scale if isinstance(unit, Matmul) else 1.0,
         activation=unit.epilogue.activation,
-        algorithm=config.algorithm,
-        workspace_bytes=workspace_bytes(unit),
-        arguments=tuple(t.role for t in arguments(unit)),
     )
 
 

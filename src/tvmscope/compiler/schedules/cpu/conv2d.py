@@ -161,7 +161,7 @@ def _chunk(channels: int) -> int:
 RULE = ScheduleRule(
     name="conv2d",
     devices=("cpu",),
-    version=2,
+    version=3,
     words=marked("Dense convolution on channel blocks: a tile of columns stays in registers."),
     schedule=schedule_conv2d,
     space=space,

@@ -307,7 +307,7 @@ def _unroll_inside(sch: s_tir.Schedule, block: Block, outer: Loop) -> None:
 RULE = ScheduleRule(
     name="winograd",
     devices=("cpu",),
-    version=2,
+    version=3,
     words=marked("Winograd convolution: tiles are transformed, multiplied and transformed back."),
     schedule=schedule_winograd,
     space=space,
