@@ -20,7 +20,8 @@ from tvmscope.core.options import CompileOptions
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Choice, TuningTask
 from tvmscope.runtime import artifact, tvm_compat
-from tvmscope.tuning.search.evolution import Evolution, _text
+from tvmscope.tuning.search import evolution
+from tvmscope.tuning.search.evolution import Begin, Evolution, _text
 from tvmscope.tuning.trials.kernels import fill, widened
 
 SM_90 = targets.resolve("cuda:sm_90")
@@ -114,6 +115,24 @@ def test_a_tuned_trace_is_used_by_the_build(
     assert used == [task.kernel]
 
 
+def test_the_rules_schedule_is_not_varied(
+    tasks: list[TuningTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its values stay in registers: a tile that is varied alone reads another thread's."""
+    monkeypatch.setattr(evolution, "_POPULATION", 16)
+    monkeypatch.setattr(evolution, "_FRESH", 8)
+    task = heaviest(tasks)
+    begin = Begin(
+        file=Path(task.lowerings[0].function), target=SM_90, seed=0, count=6, threads=2, known={},
+        first_layer=[(Candidate(), 1e-3)],
+    )  # fmt: skip
+    search = Evolution(begin)
+    proposed = search.propose()
+    assert search.remark is None
+    assert proposed
+    assert all("meta_schedule.cooperative_fetch" in trace for trace in proposed)
+
+
 @pytest.mark.slow  # sampling tensor-core schedules takes minutes on few cores
 def test_proposals_for_half_precision_use_tensor_cores(tmp_path: Path) -> None:
     tvm_compat.import_tensor_intrinsics()
@@ -126,7 +145,7 @@ def test_proposals_for_half_precision_use_tensor_cores(tmp_path: Path) -> None:
     c = te.compute((256, 256), product, name="C")
     file = tmp_path / "matmul.json"
     file.write_text(tvm.ir.save_json(te.create_prim_func([a, b, c])))
-    search = Evolution(file, SM_90, seed=0, count=4, threads=2, known={})
+    search = Evolution(Begin(file=file, target=SM_90, seed=0, count=4, threads=2, known={}))
     traces = search.propose()
     assert traces
     assert all(json.loads(trace) for trace in traces)

@@ -51,8 +51,8 @@ _USEFUL_SHARE = 0.25
 """The least share of the budget for a search, if the preparation took longer than expected."""
 _AGAIN = 0.05
 """If validation leaves at least this share of the budget, the search continues."""
-_AGAIN_SHORT = 0.1
-"""The same for short budgets, of which `_LEAST_S` would be a large part."""
+_AGAIN_LEAST_S = 6.0
+"""The same for short budgets: time for a few batches of candidates and their validation."""
 
 
 def tune(
@@ -205,8 +205,7 @@ def _only_search(run: TuningRun, search: Search) -> None:
 def _search_and_validate(run: TuningRun, search: Search, proof: prove.Proof) -> None:
     """Search, then validate; continue the search in the time that validation did not need."""
     states = list(search.states.values())
-    budget_s = run.job.options.tune.budget_s
-    again_s = max(min(_LEAST_S, _AGAIN_SHORT * budget_s), _AGAIN * budget_s)
+    again_s = max(_AGAIN_LEAST_S, _AGAIN * run.job.options.tune.budget_s)
     while True:
         run.job.progress.stage(msg("search"), _tasks(len(states)))
         search.run()

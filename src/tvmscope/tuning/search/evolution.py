@@ -3,7 +3,9 @@
 TVM's own tuner would also build and measure; here it only proposes, so that every candidate goes
 through our builders, our runner and our records. Measurements of earlier runs are passed in again
 when a task begins, which restores its population and its cost model. So are the results of a rule's
-own parameters: the best of these seed the first population, and their tiles are varied.
+own parameters: on a CPU the best of these seed the first population, and their tiles are varied. On
+a GPU they only train the cost model: a schedule there keeps values in the registers of the thread
+that reads them later, so that a tile varied alone gives wrong results.
 """
 
 from __future__ import annotations
@@ -104,6 +106,7 @@ class Evolution:
             "xgb", num_tuning_cores=begin.threads, num_warmup_samples=_WARMUP
         )
         self.remark: Text | None = None
+        self._seeds = _SEEDS if begin.target.kind == "llvm" else 0
         self._pending: dict[str, MeasureCandidate] = {}
         self._order: list[MeasureCandidate] = []
         self._of_rule: dict[int, tuple[float, ...]] = {}
@@ -125,7 +128,7 @@ class Evolution:
         seeds: list[Schedule] = []
         for index, (candidate, seconds) in enumerate(first_layer[:_TOLD]):
             try:
-                trace = self._seed_trace(candidate, varied=index < _SEEDS)
+                trace = self._seed_trace(candidate, varied=index < self._seeds)
                 sch = self._processed(trace)
             except Exception as e:  # TVM raises many types; the others can still be seeds
                 seed = str(candidate.params) if candidate.params else msg("the untuned schedule")
@@ -133,7 +136,7 @@ class Evolution:
                 continue
             told[trace] = self.ms.search_strategy.MeasureCandidate(sch, self.args)
             times[trace] = self._of_rule[_hash(sch.mod)] = (seconds,)
-            if index < _SEEDS:
+            if index < self._seeds:
                 seeds.append(self._candidate(trace).sch)
         if told:
             results = [self._result(times[trace]) for trace in told]
