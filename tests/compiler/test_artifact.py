@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,6 +132,33 @@ def test_a_result_is_not_overwritten_by_the_next_run(
     kept = {name: value.copy() for name, value in first.items()}
     model(**inputs | {"ids": np.zeros_like(inputs["ids"])})
     same(first, kept)
+
+
+def test_spoiled_memory_shows_a_kernel_that_does_nothing(
+    model: LoadedArtifact, nested: Prepared
+) -> None:
+    placed = model.place(arrays(nested.inputs_path))
+    run, skip = 0, 1  # what the VM's instrument may answer
+
+    def without_kernels(_: object, name: str, before: bool, *__: object) -> int:
+        return skip if before and not name.startswith("vm.builtin.") else run
+
+    def result(**instrument: Any) -> dict[str, np.ndarray]:
+        model.machine.set_instrument(instrument.get("given"))
+        try:
+            return {k: v.copy() for k, v in model.name_outputs(model.run(placed)).items()}
+        finally:
+            model.machine.set_instrument(None)
+
+    same(result(), arrays(nested.reference_path))
+    old = result(given=without_kernels)  # what lies in memory
+    assert not all(np.isnan(v).all() for v in old.values() if v.dtype.kind == "f")
+    for _ in range(2):
+        assert model.run_and_spoil(placed) > 0
+    spoiled = result(given=without_kernels)
+    assert all(np.isnan(v).all() for v in spoiled.values() if v.dtype.kind == "f")
+    model.run_and_spoil(placed)
+    same(result(), arrays(nested.reference_path))
 
 
 @pytest.mark.parametrize(

@@ -69,19 +69,15 @@ class _Runner:
 
 class _CudaRunner(_Runner):
     def __init__(self, request: LoadRequest) -> None:
-        from tvmscope.cuda.memory import spoil_free
-
-        spoil_free()
         super().__init__(request)
         given = read_inputs(Path(request.folder))
         self.decoys = self.loaded.place({name: decoy(value) for name, value in given.items()})
 
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the outputs after runs on other inputs (see `decoy`); the second records a CUDA
-        graph. Where a kernel writes nothing, NaN stays from the beginning."""
+        """Return the outputs after runs on other inputs (see `decoy`), each of which leaves NaN in
+        its memory; the second records a CUDA graph."""
         for _ in range(_DECOY_RUNS):
-            self.loaded.run(self.decoys)
-        self.loaded.device.sync()
+            self.loaded.run_and_spoil(self.decoys)
         return super().outputs()
 
     def profiler(self) -> Profiler:

@@ -64,6 +64,13 @@ def call(name: str, *args: Any) -> None:
         )
 
 
+def fill(pointer: int, size_bytes: int, byte: int) -> None:
+    """Set bytes of device memory in the current context, and wait."""
+    value, size = ctypes.c_ubyte(byte), ctypes.c_size_t(size_bytes)
+    call("cuMemsetD8_v2", ctypes.c_uint64(pointer), value, size)
+    call("cuCtxSynchronize")  # it returns before the bytes are written
+
+
 class Kernel:
     """A loaded kernel and its launch arguments, which it keeps alive."""
 

@@ -17,11 +17,10 @@ import numpy as np
 
 from tvmscope.cuda.binding import bind
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
-from tvmscope.cuda.driver import Kernel, call
+from tvmscope.cuda.driver import Kernel, call, fill
 from tvmscope.cuda.library import cublaslt, cudnn
 from tvmscope.cuda.library.call import LibraryCall
 from tvmscope.cuda.library.convolution import ConvolutionCall
-from tvmscope.cuda.memory import Memory, use_device
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
@@ -66,6 +65,49 @@ END:
 }
 """
 """Reads memory, 16 bytes per thread: dirty lines would be written back during the kernel's time."""
+
+
+def use_device(index: int = 0) -> None:
+    """Make the device's primary context current in this thread."""
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    call("cuInit", 0)
+    call("cuDeviceGet", ctypes.byref(device), index)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    call("cuCtxSetCurrent", context)
+
+
+class Memory:
+    """Device memory, freed with the object."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._at = ctypes.c_uint64()
+        self.size_bytes = size_bytes
+        call("cuMemAlloc_v2", ctypes.byref(self._at), ctypes.c_size_t(max(16, size_bytes)))
+
+    @property
+    def pointer(self) -> int:
+        """The address on the device."""
+        return int(self._at.value)
+
+    def write(self, values: Array) -> None:
+        """Copy an array to the device."""
+        data = np.ascontiguousarray(values)
+        call("cuMemcpyHtoD_v2", self._at, data.ctypes.data_as(ctypes.c_void_p), data.nbytes)
+        call("cuCtxSynchronize")  # kernels run on a stream that does not wait for small copies
+
+    def read(self, like: Array) -> Array:
+        """Return a new array with the memory's contents, in the shape and type of `like`."""
+        data = np.empty_like(like)
+        call("cuMemcpyDtoH_v2", data.ctypes.data_as(ctypes.c_void_p), self._at, data.nbytes)
+        return data
+
+    def clear(self) -> None:
+        """Set all bytes to zero."""
+        fill(self.pointer, self.size_bytes, 0)
+
+    def __del__(self) -> None:
+        if self._at.value:
+            call("cuMemFree_v2", self._at)
 
 
 def loaded(kernel: CompiledKernel | LibraryCall) -> Kernel | cublaslt.Product | cudnn.Convolution:

@@ -6,9 +6,12 @@ Loading an artifact runs machine code from its `model.so`: load only what you tr
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +19,7 @@ import numpy as np
 
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import TensorSpec
+from tvmscope.cuda import driver
 from tvmscope.errors import RunError, TvmscopeError, UsageError, one_line
 from tvmscope.machine import cpu_features
 from tvmscope.messages import msg
@@ -26,6 +30,12 @@ from tvmscope.runtime.check import check
 if TYPE_CHECKING:
     from tvm.runtime import Device
     from tvm.runtime.vm import VirtualMachine
+
+_ALLOCATED = "vm.builtin.alloc_tensor"
+_PAGE_BYTES = 4096
+"""The VM's pool allocates whole pages, and gives them to any tensor that needs as many."""
+_NAN = 0xFF
+"""A byte that makes NaN in every floating-point type."""
 
 
 class LoadedArtifact:
@@ -108,6 +118,42 @@ class LoadedArtifact:
     def run(self, placed: list[Any]) -> Any:
         """Run once on placed inputs; return TVM tensors without waiting for a GPU."""
         return self._main(*placed)
+
+    def run_and_spoil(self, placed: list[Any]) -> int:
+        """Run once, then fill with NaN all memory that the run has allocated; return the bytes.
+
+        The next run gets the same memory, and so does every run of a CUDA graph that this one has
+        recorded. Without it, a kernel that does nothing would leave what was there before: on a GPU
+        the results of an earlier process, which may be the right ones. Call it twice: the VM holds
+        its last result, so that results alternate between two places.
+        """
+        tensors: list[Any] = []  # they keep the memory, until it is filled
+
+        def keep(_function: Any, name: str, before: bool, result: Any, *_: Any) -> int:
+            if not before and name == _ALLOCATED:
+                tensors.append(result)
+            return 0
+
+        self.machine.set_instrument(keep)
+        gc.disable()  # a collection might free memory while a graph is recorded, which ends that
+        try:
+            self.run(placed)
+        finally:
+            gc.enable()
+            self.machine.set_instrument(None)
+        on_gpu = self.artifact.target.kind == "cuda"
+        if on_gpu:
+            self.device.sync()
+            load_model.use_device(self.device.index)
+        spoiled = 0
+        for tensor in tensors:
+            pages = ceil(prod(tensor.shape) * tensor.dtype.itemsize / _PAGE_BYTES)
+            if on_gpu:
+                driver.fill(tensor.data_ptr(), pages * _PAGE_BYTES, _NAN)
+            else:
+                ctypes.memset(tensor.data_ptr(), _NAN, pages * _PAGE_BYTES)
+            spoiled += pages * _PAGE_BYTES
+        return spoiled
 
     def name_outputs(self, result: Any) -> dict[str, np.ndarray[Any, Any]]:
         """Return results as numpy arrays by output name."""
