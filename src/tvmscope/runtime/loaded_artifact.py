@@ -129,8 +129,8 @@ class LoadedArtifact:
         """
         tensors: list[Any] = []  # they keep the memory, until it is filled
 
-        def keep(_function: Any, name: str, before: bool, result: Any, *_: Any) -> int:
-            if not before and name == _ALLOCATED:
+        def keep(_function: Any, name: str, before: bool, result: Any, *args: Any) -> int:
+            if not before and name == _ALLOCATED and args[1] == 0:  # where its storage begins
                 tensors.append(result)
             return 0
 
@@ -141,19 +141,10 @@ class LoadedArtifact:
         finally:
             gc.enable()
             self.machine.set_instrument(None)
-        on_gpu = self.artifact.target.kind == "cuda"
-        if on_gpu:
+        if self.artifact.target.kind == "cuda":
             self.device.sync()
             load_model.use_device(self.device.index)
-        spoiled = 0
-        for tensor in tensors:
-            pages = ceil(prod(tensor.shape) * tensor.dtype.itemsize / _PAGE_BYTES)
-            if on_gpu:
-                driver.fill(tensor.data_ptr(), pages * _PAGE_BYTES, _NAN)
-            else:
-                ctypes.memset(tensor.data_ptr(), _NAN, pages * _PAGE_BYTES)
-            spoiled += pages * _PAGE_BYTES
-        return spoiled
+        return sum(_spoil(tensor) for tensor in tensors)
 
     def name_outputs(self, result: Any) -> dict[str, np.ndarray[Any, Any]]:
         """Return results as numpy arrays by output name."""
@@ -182,6 +173,17 @@ class LoadedArtifact:
                 )
             )
         return self.name_outputs(self.run(self.place(named | kwargs)))
+
+
+def _spoil(tensor: Any) -> int:
+    """Fill a tensor's pages with NaN; return their size. Some of a GPU's model lie on the host."""
+    size_bytes: int = prod(tensor.shape) * tensor.dtype.itemsize
+    size = ceil(size_bytes / _PAGE_BYTES) * _PAGE_BYTES
+    if tensor.device.type == "cuda":
+        driver.fill(tensor.data_ptr(), size, _NAN)
+    else:
+        ctypes.memset(tensor.data_ptr(), _NAN, size)
+    return size
 
 
 def load_callable(
