@@ -149,7 +149,7 @@ def tune(work: Work) -> Command:
 def ablate(work: Work) -> Command:
     """Each optimisation off in turn."""
     return tvmscope(
-        "ablate", "--graph", "--duration", "0.3s", "--db", "none", "-o", str(work.out / "ablate"),
+        "ablate", "--graph", "--duration", "0.3s", "-o", str(work.out / "ablate"),
         "--export-times", str(work.out / "ablate-times.json"),
     )  # fmt: skip
 
