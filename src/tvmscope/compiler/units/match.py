@@ -43,9 +43,11 @@ def find(function: relax.Function, *, fused: bool = True) -> list[Found]:
     """Return all units of a function, which share no value; with their epilogues, if `fused`."""
     graph = Graph(function, fused=fused)
     taken: set[relax.Var] = set()
-    found = []
+    found: list[Found] = []
     for finders in (_FIRST, _SECOND):
-        for unit in _offer(graph, finders, taken):
+        live = graph.live({u.last: [v for o in u.operands.values() for v in _read(o)]
+                           for u in found})  # fmt: skip
+        for unit in _offer(graph, finders, taken, live):
             taken.update(unit.replaced)
             graph.hidden.update(v for v in unit.replaced if v != unit.last)
             graph.needed.update(v for o in unit.operands.values() for v in _read(o))
@@ -53,11 +55,13 @@ def find(function: relax.Function, *, fused: bool = True) -> list[Found]:
     return found
 
 
-def _offer(graph: Graph, finders: dict[str, Finder], taken: set[relax.Var]) -> Iterator[Found]:
+def _offer(
+    graph: Graph, finders: dict[str, Finder], taken: set[relax.Var], live: set[relax.Var]
+) -> Iterator[Found]:
     for binding in graph.bindings:
         call = graph.call(binding.var)
         finder = finders.get(name_of(call)) if call is not None else None
-        if finder is None or call is None or binding.var in taken:
+        if finder is None or call is None or binding.var in taken or binding.var not in live:
             continue
         chain = Chain(graph=graph, taken=frozenset(taken), vars=(binding.var,))
         try:
