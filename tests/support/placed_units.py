@@ -16,8 +16,8 @@ from tvmscope.compiler.units import emit
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.precision import FLOAT16, FLOAT32, TF32, Precision
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.reference import output_values, reference
-from tvmscope.cuda.units import Conv2d, Tensor, Unit
+from tvmscope.cuda.reference import norm_sum, output_values, reference
+from tvmscope.cuda.units import Conv2d, Norm, Tensor, Unit
 
 GPU = "cuda:sm_90"
 TOLERANCE = {FLOAT32: 1e-5, TF32: 1e-5, FLOAT16: 1e-2}
@@ -75,6 +75,8 @@ def _register(name: str, unit: Unit, config: Config) -> None:
             given["weight"] = _unpacked(unit, config, given["weight"])
         out = output_values(unit, given["output"])
         out[...] = reference(unit, given).reshape(out.shape)
+        if isinstance(unit, Norm) and unit.keep_sum:
+            given["sum"][...] = norm_sum(unit, given).reshape(given["sum"].shape)
 
     tvm_ffi.register_global_func(name, compute, override=True)
 

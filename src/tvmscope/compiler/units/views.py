@@ -31,6 +31,11 @@ class Strided:
     offset: int = 0
     scale: float = 1.0
 
+    @classmethod
+    def of(cls, value: relax.Expr) -> Strided:
+        """Return all of a value."""
+        return cls(base=value, shape=shape_of(value), strides=dense(shape_of(value)))
+
     @property
     def dense(self) -> bool:
         """Whether the view has all of the base's elements in the base's order."""
