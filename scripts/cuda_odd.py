@@ -102,7 +102,7 @@ def drawn(count: int, arch: str) -> Iterator[tuple[Unit, Config]]:
     gpu = gpu_of(arch)
     makers = (
         draws.conv2d, draws.matmul, draws.matvec, draws.persistent, draws.depthwise, draws.pool,
-        draws.attention, draws.norm,
+        draws.attention, draws.norm, draws.softmax,
     )  # fmt: skip
     for make in makers:
         for seed in range(count):
@@ -287,9 +287,9 @@ def judge(unit: Unit, out: Tensor, written: bytes, given: dict[str, Array]) -> s
 
 def tolerance_key(unit: Unit) -> str:
     """The type that the unit's values are rounded to, or how float32 is multiplied."""
-    if unit.dtype != "float32":
-        return unit.dtype
-    return str(getattr(unit, "math", "ieee"))
+    narrow = [d for d in (unit.dtype, *(t.dtype for t in unit.tensors if t.role == "output"))
+              if d != "float32"]  # fmt: skip
+    return narrow[0] if narrow else str(getattr(unit, "math", "ieee"))
 
 
 def place(memory: Memory, unit: Unit, config: Config, given: dict[str, Array]) -> None:
