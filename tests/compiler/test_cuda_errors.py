@@ -30,6 +30,7 @@ MEANINGS = [
     ("CUDA: an illegal memory access was encountered", "a CUDA kernel failed"),
     ("CUDA: out of memory", r"too little free memory \(0\.5 GiB\); free some"),
     ("CUDAError: cuModuleLoadData failed: CUDA_ERROR_NO_BINARY_FOR_GPU", "for another GPU"),
+    ("Failed to set the allowed dynamic shared memory size to 1048576", "more shared memory than"),
     ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "driver is too old for these kernels; update it"),
 ]
 

@@ -56,6 +56,10 @@ _CAUSES = (
         "the NVIDIA driver is too old for these kernels; update it",
     ),
     (
+        "allowed dynamic shared memory",
+        "a kernel needs more shared memory than this GPU has; compile the model for this one",
+    ),
+    (
         "launch error|launch_failed|launchfailure|launch_out_of_resources|invalid_value"
         "|invalid_config|illegal_address|illegal memory|illegaladdress|misaligned|launch_timeout",
         "a CUDA kernel failed; its result is lost and this process cannot use the GPU any more",
