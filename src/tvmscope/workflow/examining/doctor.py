@@ -18,7 +18,9 @@ import psutil
 
 from tvmscope import extras, plugins
 from tvmscope.compiler import targets, tvm_facts
+from tvmscope.compiler.units import choose
 from tvmscope.core.profile import Roof
+from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.remote import here
@@ -222,7 +224,19 @@ def _gpu() -> Iterator[Check]:
         detail = f"{device.name}, {device.arch}, {memory}, {device.driver}"
         name = msg("gpu") if len(devices) == 1 else f"cuda:{number}"
         yield Check(name, "ok", detail)
+    for arch in dict.fromkeys(device.arch for device in devices):
+        yield _kernels(arch)
     yield from _cuda_compiler(needed=bool(devices))
+
+
+def _kernels(arch: str) -> Check:
+    """Report whether kernels are generated for a GPU, and whether they were measured on one."""
+    name = msg("generated kernels")
+    if reason := choose.unavailable(Target(kind="cuda", arch=arch)):
+        return Check(name, "warn", reason)
+    if remark := choose.unmeasured(arch):
+        return Check(name, "info", remark)
+    return Check(name, "ok", msg("measured winners for {arch} come with the package", arch=arch))
 
 
 def _cuda_compiler(*, needed: bool) -> Iterator[Check]:
