@@ -23,7 +23,7 @@ from tvmscope.backends.api import LoadRequest
 from tvmscope.core.precision import FLOAT16
 from tvmscope.cuda.cubins.cubin import _sections
 from tvmscope.errors import UsageError
-from tvmscope.machine import cuda_device
+from tvmscope.machine import cuda_device, gpu_state
 from tvmscope.runtime import load_model
 
 pytestmark = [
@@ -107,13 +107,22 @@ def in_tvmscope(folder: Path, cwd: Path, before: str = "") -> subprocess.Complet
     )
 
 
-def artifact_with_inputs(source: Path, place: Path) -> Path:
-    folder = place / "a"
+@pytest.fixture(scope="module")
+def plain(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact of generated kernels, without a graph and without NVIDIA's libraries."""
+    folder = tmp_path_factory.mktemp("plain") / "a"
     tvmscope.compile(str(source), folder, target="cuda", precision="float16", library=False)
     assert (folder / "cubins.bin").stat().st_size > 0
-    inputs = json.loads((folder / "meta.json").read_text())["inputs"]
-    np.savez(place / "inputs.npz", **{s["name"]: np.zeros(s["shape"], s["dtype"]) for s in inputs})
     return folder
+
+
+@pytest.fixture
+def zeros(plain: Path, tmp_path: Path) -> dict[str, np.ndarray]:
+    """Its inputs, which also lie in the test's folder."""
+    inputs = json.loads((plain / "meta.json").read_text())["inputs"]
+    made = {s["name"]: np.zeros(s["shape"], s["dtype"]) for s in inputs}
+    np.savez(tmp_path / "inputs.npz", **made)
+    return made
 
 
 @contextmanager
@@ -243,20 +252,21 @@ def test_a_broken_kernel_is_an_error(source: Path, tmp_path: Path) -> None:
     assert "CUDA" in done.stdout
 
 
+@pytest.mark.usefixtures("zeros")
 @pytest.mark.parametrize("run", [alone, in_tvmscope])
 def test_too_little_memory_is_an_error(
-    run: Callable[..., subprocess.CompletedProcess[str]], source: Path, tmp_path: Path
+    run: Callable[..., subprocess.CompletedProcess[str]], plain: Path, tmp_path: Path
 ) -> None:
-    folder = artifact_with_inputs(source, tmp_path)
     with full_memory():
-        done = run(folder, tmp_path)
+        done = run(plain, tmp_path)
     assert done.returncode == 7, done.stdout + done.stderr
     assert "the GPU has too little free memory" in done.stdout
     assert "compile the model again" not in done.stdout
     assert not (tmp_path / "out.npz").exists()
-    assert run(folder, tmp_path).returncode == 0  # it was only the memory
+    assert run(plain, tmp_path).returncode == 0  # it was only the memory
 
 
+@pytest.mark.usefixtures("zeros")
 @pytest.mark.parametrize(
     ("index", "value", "words"),
     [
@@ -265,23 +275,20 @@ def test_too_little_memory_is_an_error(
     ],
 )
 def test_a_launch_that_fails_is_an_error(
-    index: int, value: int, words: str, source: Path, tmp_path: Path
+    index: int, value: int, words: str, plain: Path, tmp_path: Path
 ) -> None:
-    folder = artifact_with_inputs(source, tmp_path)
     before = ASK.format(index=index, value=value)
     for run in (alone, in_tvmscope):
-        done = run(folder, tmp_path, before)
+        done = run(plain, tmp_path, before)
         assert done.returncode == 7, done.stdout + done.stderr
         assert words in done.stdout
     assert not (tmp_path / "out.npz").exists()
 
 
 @pytest.mark.skipif(len(cuda_device.find_all()) < 2, reason="this machine has one GPU")
-def test_another_gpu_gives_the_same_bits(source: Path, tmp_path: Path) -> None:
-    folder = artifact_with_inputs(source, tmp_path)
-    with np.load(tmp_path / "inputs.npz") as inputs:
-        first = tvmscope.load_artifact(folder)(**inputs)
-        second = tvmscope.load_artifact(folder, device="cuda:1")(**inputs)
+def test_another_gpu_gives_the_same_bits(plain: Path, zeros: dict[str, np.ndarray]) -> None:
+    first = tvmscope.load_artifact(plain)(**zeros)
+    second = tvmscope.load_artifact(plain, device="cuda:1")(**zeros)
     for name, value in first.items():
         np.testing.assert_array_equal(second[name], value)
 
@@ -295,6 +302,8 @@ def test_the_first_gpu_by_its_number_is_measured(source: Path, tmp_path: Path) -
     assert device is not None
     assert session.environment.gpu == device.name
     assert {r.status for r in session.results} <= {"ok", "unavailable"}
-    assert any(r.status == "ok" and r.gpu and r.gpu.sm_mhz for r in session.results)
+    assert any(r.status == "ok" for r in session.results)
+    if gpu_state.connect(device.pci_bus) is not None:  # NVML may be missing in a container
+        assert any(r.gpu and r.gpu.sm_mhz for r in session.results)
     with pytest.raises(UsageError, match="there is no such GPU here"):
         tvmscope.bench(str(source), device="cuda:99")
