@@ -110,6 +110,20 @@ def _(_: Target) -> Pair:
     )
 
 
+@case("fold-scales")
+def _(_: Target) -> Pair:
+    weight, bias, scale = const(np.ones((4, 2))), const([1.0, 2.0]), const([[0.5], [0.25]])
+    scaled = const(np.ones((4, 2)) * [0.5, 0.25]), const([[0.5, 0.5]])
+
+    def before(x: relax.Expr) -> relax.Expr:
+        return op.multiply(op.permute_dims(op.add(op.matmul(x, weight), bias)), scale)
+
+    def after(x: relax.Expr) -> relax.Expr:
+        return op.permute_dims(op.add(op.matmul(x, scaled[0]), scaled[1]))
+
+    return graphs(before, after, torch.ones(3, 4))
+
+
 @case("drop-empty-scatters")
 def _(_: Target) -> Pair:
     nothing = const(np.zeros((0, 1)), "int64"), const(np.zeros((0, 5)))

@@ -97,7 +97,9 @@ def test_drawn_configurations_of_the_space_fit_the_gpu(triton: None, arch: str) 
     """The space's own estimate of shared memory must not be below the compiler's."""
     rng = random.Random(1)
     jobs = []
-    for make in (draws.conv2d, draws.matmul, draws.attention, draws.depthwise, draws.norm):
+    for make in (
+        draws.conv2d, draws.matmul, draws.attention, draws.depthwise, draws.norm, draws.softmax,
+    ):  # fmt: skip
         unit = make(3)[0]
         offered = list(configs(unit, gpu_of(arch)))
         jobs += [Job(unit=unit, config=c, arch=arch) for c in rng.sample(offered, 2)]

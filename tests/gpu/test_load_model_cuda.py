@@ -21,7 +21,7 @@ from support.torch_nets import two_convolutions
 from tvmscope.backends import tvm as tvm_backend
 from tvmscope.backends.api import LoadRequest
 from tvmscope.core.precision import FLOAT16
-from tvmscope.cuda.cubins.cubin import _sections
+from tvmscope.cuda.cubins.cubin import sections
 from tvmscope.errors import UsageError
 from tvmscope.machine import cuda_device, gpu_state
 from tvmscope.runtime import load_model
@@ -225,7 +225,7 @@ def stop_kernels(artifact: Path) -> None:
     code = bytearray((artifact / "cubins.bin").read_bytes())
     for kernel in json.loads((artifact / "cubins.json").read_text()):
         part = bytes(code[kernel["offset"] : kernel["offset"] + kernel["size"]])
-        (text,) = (s for s in _sections(part) if s.name == f".text.{kernel['symbol']}")
+        (text,) = (s for s in sections(part) if s.name == f".text.{kernel['symbol']}")
         start = kernel["offset"] + text.offset
         code[start : start + 16] = EXIT
     (artifact / "cubins.bin").write_bytes(code)

@@ -22,6 +22,9 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.parsing import parse_device, split_targets
 
+NO_RECORDS = "none"
+"""In place of a database: no records, neither the user's nor those of the package."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -102,6 +105,8 @@ class Options:
             tune=TuneOptions(**parts["tune"]),
             example_inputs=inputs,
         )
+        if made.db == NO_RECORDS:  # measured winners for a GPU are records too
+            made.compile.overrides.setdefault("records", False)
         for part in (made.compile, made.measure):
             _check_words(part)
         _check_numbers(made.measure)
