@@ -107,7 +107,7 @@ def drawn(count: int, arch: str) -> Iterator[tuple[Unit, Config]]:
     for make in makers:
         for seed in range(count):
             unit, config = make(seed)
-            if config.template == "persistent" and not gpu.has_wgmma:
+            if config.template == "persistent" and not gpu.has_persistent:
                 continue
             pdl = seed % 3 if gpu.has_dependent_launch else 0
             yield typed(unit, seed), replace(config, pdl=pdl)

@@ -36,7 +36,7 @@ class VmProfiler:
         self._run: Callable[[], Any] = lambda: loaded.run(inputs)
         self._machine = loaded.machine
         on_gpu = artifact.target.kind == "cuda"
-        self._wait: Callable[[], None] | None = loaded.device.sync if on_gpu else None
+        self._wait: Callable[[], None] | None = loaded.wait if on_gpu else None
         self.how = (
             msg("TVM's VM instrument, synchronised around each kernel")
             if on_gpu
