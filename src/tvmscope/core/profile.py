@@ -9,6 +9,9 @@ from tvmscope.core.row import RowKey
 from tvmscope.core.tuning import Choice
 from tvmscope.messages import Text
 
+Products = Literal["tf32", "tf32x3"]
+"""How tensor cores multiply float32: rounded to TF32, or as three products of TF32."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelTime:
@@ -26,6 +29,8 @@ class KernelTime:
     """The flops of all its calls in one run, and the least bytes: inputs once, outputs once."""
     kind: str = "compute"
     """`compute`, or `layout` for a kernel that only moves data: transposes, casts, copies."""
+    products: Products | None = None
+    """Set if it multiplies float32 on tensor cores; None if not, or if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,6 +176,8 @@ class KernelIR:
     """The work and the traffic of one call."""
     code: MachineCode | None = None
     """Set for a generated GPU kernel."""
+    products: Products | None = None
+    """As in `KernelTime`."""
 
     def is_of(self, key: RowKey) -> bool:
         """Whether it describes a kernel of this row; an artifact's own description has no row."""
@@ -196,3 +203,5 @@ class Roof:
     """The memory that a bandwidth was read from: `L1` ... `DRAM`."""
     size_bytes: int | None = None
     """The amount of data read by all threads: the level holds at least this much."""
+    products: Literal["tf32"] | None = None
+    """Set if the rate is that of float32 numbers on tensor cores, which round them to TF32."""

@@ -12,6 +12,8 @@ Template = Literal[
     "pool", "mean", "cublaslt", "cudnn",
 ]  # fmt: skip
 LIBRARIES: tuple[Template, ...] = ("cublaslt", "cudnn")
+MATRIX: tuple[Template, ...] = ("conv2d", "matmul", "persistent", "attention")
+"""Generated kernels that multiply matrices: where the type allows it, on tensor cores."""
 """The template names of calls of NVIDIA's libraries."""
 Layout = Literal["kn", "nk"]
 RULE = "triton"

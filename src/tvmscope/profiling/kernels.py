@@ -174,6 +174,7 @@ def merge(traces: Sequence[Trace]) -> tuple[KernelTime, ...]:
             flops=_total((s.flops for s in spans), runs),
             bytes=_total((s.bytes for s in spans), runs),
             kind=kind,
+            products=spans[0].products,
         )
         for (name, source_ops, kind), spans in grouped.items()
     )

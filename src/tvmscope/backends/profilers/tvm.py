@@ -101,7 +101,7 @@ class VmProfiler:
         work = self._work.get(name)
         if work is None:
             return Span(name, source_ops, seconds)
-        return Span(name, source_ops, seconds, work.kind, work.flops, work.bytes)
+        return Span(name, source_ops, seconds, work.kind, work.flops, work.bytes, work.products)
 
 
 def _instrument(events: list[Event], wait: Callable[[], None] | None) -> Callable[..., int]:

@@ -78,6 +78,7 @@ def trace(
                 kind,
                 None if flops is None else flops / of.kernels,
                 None if moved is None else moved / of.kernels,
+                known.products if known else None,
             )
         )
     times = recording.times

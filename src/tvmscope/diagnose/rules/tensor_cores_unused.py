@@ -19,8 +19,6 @@ _MATRIX = re.compile(r"conv|matmul|dense|gemm|einsum|attention", re.IGNORECASE)
 _HALVES = ("float16", "bfloat16")
 _STEP = 8
 """Tensor-core instructions take operands in steps of eight halves."""
-_MATRIX_TEMPLATES = ("conv2d", "matmul", "persistent", "attention")
-"""Templates of generated kernels with matrix products; a kernel's name says less than these."""
 GAIN = 3.0
 """The assumed gain of fp16 tensor cores over CUDA cores, limited by memory and epilogue."""
 
@@ -41,7 +39,7 @@ def misses_tensor_cores(subject: Subject, kernel: Kernel) -> bool:
         return False
     if kernel.ir.rule in (configs.RULE, *configs.LIBRARIES) and kernel.ir.code is None:
         return False  # generated or a library's, and its instructions were not read
-    if kernel.ir.code is not None and kernel.ir.code.template not in _MATRIX_TEMPLATES:
+    if kernel.ir.code is not None and kernel.ir.code.template not in configs.MATRIX:
         return False  # a single row, or separate channels: there is no matrix to multiply
     multiplies = kernel.ir.code is not None or bool(_MATRIX.search(kernel.name))
     return multiplies and not loops.uses_tensor_cores(kernel.ir)

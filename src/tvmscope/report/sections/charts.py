@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tvmscope.analysis.alignment import align
-from tvmscope.analysis.roofline import Point, limits, points
+from tvmscope.analysis.roofline import Limits, Point, limits, points
 from tvmscope.analysis.waterfall import Waterfall
 from tvmscope.core.profile import KernelTime, Profile
 from tvmscope.core.row import RowKey
@@ -238,15 +238,34 @@ def rooflines(session: Session) -> list[Roofline]:
         rows = [(p.key, r) for p in profiles for r in kernel_rows(session, p) if r.point]
         if rows:
             places = [r.point.intensity for _key, r in rows if r.point]
-            lines = _roof_lines(session, profiles[0], min(places) / 2, max(places) * 2)
+            roofs = limits(session, profiles[0])
+            peaks = _peaks(session, profiles)
+            lines = _roof_lines(session, roofs, peaks, min(places) / 2, max(places) * 2)
             found.append(Roofline(target, tuple(lines), tuple(rows)))
     return found
 
 
-def _roof_lines(session: Session, profile: Profile, low: float, high: float) -> list[RoofLine]:
-    """Return the slopes of the memories up to the flat roof of the arithmetic."""
-    roofs = limits(session, profile)
-    peak, levels = roofs.flops_per_s, roofs.levels
+def _peaks(session: Session, profiles: Iterable[Profile]) -> dict[float, str]:
+    """Return the flat roofs over the kernels with known work, the highest first, each with its
+    name."""
+    found = {}
+    for profile in profiles:
+        roofs = limits(session, profile)
+        for products in {k.products for k in profile.kernels if k.flops}:
+            if rate := roofs.rate(products):
+                found[rate] = {
+                    None: _("arithmetic {rate}"),
+                    "tf32": _("TF32 {rate}"),
+                    "tf32x3": _("three TF32 products {rate}"),
+                }[products].format(rate=si(rate, "FLOP/s"))
+    return dict(sorted(found.items(), reverse=True))
+
+
+def _roof_lines(
+    session: Session, roofs: Limits, peaks: Mapping[float, str], low: float, high: float
+) -> list[RoofLine]:
+    """Return the slopes of the memories up to the flat roofs of the arithmetic."""
+    peak, levels = max(peaks, default=None), roofs.levels
     if peak is None or not levels:
         return []
     names = {r.bytes_per_s: r.level or r.how for r in session.roofs if r.bytes_per_s}
@@ -260,10 +279,9 @@ def _roof_lines(session: Session, profile: Profile, low: float, high: float) -> 
         )
         for level, ridge in zip(levels, ridges, strict=True)
     ]
-    flat = RoofLine(
-        _("arithmetic {rate}").format(rate=si(peak, "FLOP/s")), (min(ridges), peak), (high, peak)
-    )
-    return [*lines, flat]
+    fastest = levels[-1].bytes_per_s
+    flats = [RoofLine(name, (rate / fastest, rate), (high, rate)) for rate, name in peaks.items()]
+    return [*lines, *flats]
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ def by_kernel(kernels: Sequence[KernelTime]) -> list[KernelTime]:
             flops=_sum([k.flops for k in same]),
             bytes=_sum([k.bytes for k in same]),
             kind=same[0].kind,
+            products=same[0].products,
         )
         for name, same in merged.items()
     ]
