@@ -101,6 +101,17 @@ def test_generated_kernels_say_what_their_code_takes(session: Session) -> None:
     assert any(c.matrix for c in codes)
 
 
+def test_every_profiled_kernel_says_what_it_takes(session: Session) -> None:
+    for profile in session.profiles:
+        computing = [k for k in profile.kernels if k.kind == "compute"]
+        assert all(k.resources for k in computing), profile.key.name
+        for taken in (k.resources for k in computing if k.resources):
+            assert taken.threads >= 1
+            assert taken.blocks >= 1
+            assert taken.registers is not None
+            assert taken.occupancy is None or 0 <= taken.occupancy <= 1
+
+
 def test_artifact_takes_numpy_and_tensors_that_live_on_the_device(
     source: Path, tmp_path: Path
 ) -> None:

@@ -14,6 +14,23 @@ Products = Literal["tf32", "tf32x3"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What a launch of a GPU kernel takes of a multiprocessor; unknown values are None."""
+
+    blocks: int
+    threads: int
+    """Threads per block."""
+    registers: int | None = None
+    """Registers per thread."""
+    shared_bytes: int | None = None
+    """Shared memory per block."""
+    spilled_bytes: int | None = None
+    """Local memory per thread for spilled registers."""
+    occupancy: float | None = None
+    """The estimated share of a multiprocessor's warps that its blocks fill at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelTime:
     """One kernel's part of a run; unknown values are None, never 0."""
 
@@ -31,6 +48,8 @@ class KernelTime:
     """`compute`, or `layout` for a kernel that only moves data: transposes, casts, copies."""
     products: Products | None = None
     """Set if it multiplies float32 on tensor cores; None if not, or if it is not known."""
+    resources: Resources | None = None
+    """On a GPU, those of its longest launch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +168,17 @@ class MachineCode:
     multiprocessors: int | None = None
     matrix: str | None = None
     """Its matrix instructions, such as `wgmma`; None if there are none."""
+
+    @property
+    def resources(self) -> Resources:
+        """What it takes of a multiprocessor, as far as the code shows it."""
+        return Resources(
+            blocks=self.blocks,
+            threads=self.threads,
+            registers=self.registers,
+            shared_bytes=self.shared_bytes,
+            spilled_bytes=self.spilled_bytes,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

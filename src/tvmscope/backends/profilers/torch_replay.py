@@ -47,26 +47,30 @@ class ReplayProfiler:
     how = cupti.HOW
 
     def __init__(self, runner: TorchRunner, attribute: Attribute) -> None:
-        self._runner, self._attribute = runner, attribute
-        self._recordings: list[cupti.Recording] = []
+        self._attribute = attribute
+        self._recorder = cupti.Recorder(runner.torch, runner.run)
         if not cupti.is_readable(runner.torch, runner.run):
             raise RunError(msg("PyTorch's profiler sees no kernels here: CUPTI cannot be used"))
 
     def run(self) -> float:
         """Run once under the profiler."""
-        seconds, recording = cupti.record(self._runner.torch, self._runner.run)
-        self._recordings.append(recording)
-        return seconds
+        return self._recorder.run()
 
     def traces(self) -> list[Trace]:
         """Return a trace per run."""
-        return [self._trace(recording) for recording in self._recordings]
+        return [self._trace(recording) for recording in self._recorder.recordings]
 
     def _trace(self, recording: cupti.Recording) -> Trace:
         found = recording.activities
         sources = self._attribute([a.name for a in found])
         spans = tuple(
-            Span(a.name, ops, (a.end - a.start) * 1e-9, "layout" if a.moves_only else "compute")
+            Span(
+                a.name,
+                ops,
+                (a.end - a.start) * 1e-9,
+                "layout" if a.moves_only else "compute",
+                resources=a.resources,
+            )
             for a, ops in zip(found, sources, strict=True)
         )
         times = recording.times

@@ -101,7 +101,16 @@ class VmProfiler:
         work = self._work.get(name)
         if work is None:
             return Span(name, source_ops, seconds)
-        return Span(name, source_ops, seconds, work.kind, work.flops, work.bytes, work.products)
+        return Span(
+            name,
+            source_ops,
+            seconds,
+            work.kind,
+            work.flops,
+            work.bytes,
+            work.products,
+            work.code.resources if work.code else None,
+        )
 
 
 def _instrument(events: list[Event], wait: Callable[[], None] | None) -> Callable[..., int]:

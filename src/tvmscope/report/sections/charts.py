@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from tvmscope.analysis.alignment import align
 from tvmscope.analysis.roofline import Limits, Point, limits, points
 from tvmscope.analysis.waterfall import Waterfall
-from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.profile import KernelTime, Profile, Resources
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
-from tvmscope.quantities import format_s
+from tvmscope.quantities import format_bytes, format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import view
 
@@ -76,6 +76,32 @@ def percent(share: float | None) -> str:
     return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
 
 
+def launch(taken: Resources | None) -> str:
+    """Format `98 x 128`: blocks of threads."""
+    return "-" if taken is None else f"{taken.blocks} x {taken.threads}"
+
+
+def registers(taken: Resources | None) -> str:
+    """Format `96` or `255, 48 B spilled`."""
+    if taken is None or taken.registers is None:
+        return "-"
+    if not taken.spilled_bytes:
+        return str(taken.registers)
+    return _("{registers}, {bytes} spilled").format(
+        registers=taken.registers, bytes=format_bytes(taken.spilled_bytes)
+    )
+
+
+def shared(taken: Resources | None) -> str:
+    """Format shared memory per block."""
+    return format_bytes(None if taken is None else taken.shared_bytes)
+
+
+def occupancy(taken: Resources | None) -> str:
+    """Format the share of a multiprocessor's warps that the blocks fill."""
+    return percent(None if taken is None else taken.occupancy)
+
+
 @dataclass(frozen=True)
 class KernelRow:
     """A kernel of a profile with its position under the roofs."""
@@ -84,6 +110,8 @@ class KernelRow:
     share: float
     """The share of the run without the profiler."""
     point: Point | None
+    resources: Resources | None = None
+    """On a GPU, what it takes of a multiprocessor."""
 
     @property
     def name(self) -> str:
@@ -130,11 +158,23 @@ def kernel_rows(session: Session, profile: Profile) -> list[KernelRow]:
     mine = points(replace(session, profiles=(profile,)))
     found = {(p.kernel, p.total_s): p for p in mine}
     whole = profile.end_to_end_s
+    generated = codes(session, profile)
     rows = [
-        KernelRow(k, k.total_s / whole if whole else 0.0, found.get((k.name, k.total_s)))
+        KernelRow(
+            k,
+            k.total_s / whole if whole else 0.0,
+            found.get((k.name, k.total_s)),
+            k.resources or generated.get(k.name),
+        )
         for k in profile.kernels
     ]
     return sorted(rows, key=lambda r: -r.kernel.total_s)
+
+
+def codes(session: Session, profile: Profile) -> dict[str, Resources]:
+    """Return what generated kernels take by their code: older profiles do not say it."""
+    known = (ir for ir in session.kernel_ir if ir.is_of(profile.key))
+    return {ir.name: ir.code.resources for ir in known if ir.code is not None}
 
 
 def scale_s(rows: Sequence[view.ResultLine]) -> float:
