@@ -426,3 +426,16 @@ def test_an_operator_has_the_resources_of_its_longest_kernel() -> None:
     calls = [op(("nchwToNhwc", 2), inner=(op(("gemm", 9)),)), op(("gemm", 5)), op()]
     known: cupti.Taken = {"nchwToNhwc": [copy], "gemm": [large, small]}
     assert torch_profiler._resources(calls, known) == [large, small, None]
+
+
+def test_a_librarys_kernel_keeps_the_devices_name_of_its_longest_launch() -> None:
+    known = {"dense": ir("dense", rule="cublaslt")}
+    run = activities(("splitKreduce_kernel", 0, 2), ("nvjet_hsh_64x8_TNT", 2, 9))
+    found = tvm_device.trace(Recording(start=0, end=9, activities=run), CALLS[3:], known)
+    (row,) = merge([found])
+    assert (row.name, row.symbol) == ("dense", "nvjet_hsh_64x8_TNT")
+    own = tvm_device.trace(
+        Recording(start=0, end=9, activities=activities(("dense_kernel", 0, 9))), CALLS[3:],
+        {"dense": ir("dense")},
+    )  # fmt: skip
+    assert own.spans[0].symbol is None

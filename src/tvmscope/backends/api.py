@@ -47,6 +47,7 @@ class Span:
     bytes: float | None = None
     products: Products | None = None
     resources: Resources | None = None
+    symbol: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from tvmscope.messages import Text
 
 Products = Literal["tf32", "tf32x3"]
 """How tensor cores multiply float32: rounded to TF32, or as three products of TF32."""
+_FRAGMENTS = ("wmma.", "m16n8k", "metal.simdgroup")
+"""The scopes of buffers that hold operands of matrix instructions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,8 @@ class KernelTime:
     """Set if it multiplies float32 on tensor cores; None if not, or if it is not known."""
     resources: Resources | None = None
     """On a GPU, those of its longest launch."""
+    symbol: str | None = None
+    """The name under which the device ran that launch, where it is a library's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +212,11 @@ class KernelIR:
     """Set for a generated GPU kernel."""
     products: Products | None = None
     """As in `KernelTime`."""
+
+    @property
+    def has_fragments(self) -> bool:
+        """Whether a buffer lies in fragments, which only tensor cores multiply."""
+        return any(b.scope.startswith(_FRAGMENTS) for b in self.buffers)
 
     def is_of(self, key: RowKey) -> bool:
         """Whether it describes a kernel of this row; an artifact's own description has no row."""

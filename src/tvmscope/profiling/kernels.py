@@ -175,9 +175,11 @@ def merge(traces: Sequence[Trace]) -> tuple[KernelTime, ...]:
             bytes=_total((s.bytes for s in spans), runs),
             kind=kind,
             products=spans[0].products,
-            resources=max(spans, key=lambda s: s.seconds).resources,
+            resources=longest.resources,
+            symbol=longest.symbol,
         )
         for (name, source_ops, kind), spans in grouped.items()
+        for longest in (max(spans, key=lambda s: s.seconds),)
     )
 
 

@@ -18,6 +18,7 @@ from tvmscope.backends.profilers import cupti
 from tvmscope.backends.profilers.cupti import Activity, Recording
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.profile import KernelIR, Resources
+from tvmscope.cuda.config import LIBRARIES
 from tvmscope.runtime import fallback_gpu
 from tvmscope.runtime.artifact import read_kernels
 from tvmscope.runtime.loaded_artifact import LoadedArtifact
@@ -77,6 +78,7 @@ def trace(
                 None if moved is None else moved / of.kernels,
                 known.products if known else None,
                 _resources(activity, known),
+                activity.name if known is not None and known.rule in LIBRARIES else None,
             )
         )
     times = recording.times

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from tvmscope.analysis.alignment import align
 from tvmscope.analysis.roofline import Limits, Point, limits, points
 from tvmscope.analysis.waterfall import Waterfall
-from tvmscope.core.profile import KernelTime, Profile, Resources
+from tvmscope.core.profile import KernelIR, KernelTime, Profile, Resources
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
+from tvmscope.cuda.config import LIBRARIES
+from tvmscope.cuda.library import symbols
 from tvmscope.messages import _, plural
 from tvmscope.quantities import format_bytes, format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
@@ -102,6 +104,18 @@ def occupancy(taken: Resources | None) -> str:
     return percent(None if taken is None else taken.occupancy)
 
 
+def matrix(kernel: KernelTime, ir: KernelIR | None) -> str:
+    """Return the instruction that multiplies in a GPU kernel: by its code, or by its symbol."""
+    if ir is not None and ir.code is not None:
+        return ir.code.matrix or "-"
+    if ir is not None and ir.has_fragments:
+        return "mma"
+    said = symbols.instruction(kernel.symbol or kernel.name)
+    if said is None and ir is not None and ir.rule in LIBRARIES:
+        return _("a library's kernel, not read")
+    return said or "-"
+
+
 @dataclass(frozen=True)
 class KernelRow:
     """A kernel of a profile with its position under the roofs."""
@@ -112,6 +126,8 @@ class KernelRow:
     point: Point | None
     resources: Resources | None = None
     """On a GPU, what it takes of a multiprocessor."""
+    matrix: str = "-"
+    """The instruction that multiplies in it."""
 
     @property
     def name(self) -> str:
@@ -159,12 +175,14 @@ def kernel_rows(session: Session, profile: Profile) -> list[KernelRow]:
     found = {(p.kernel, p.total_s): p for p in mine}
     whole = profile.end_to_end_s
     generated = codes(session, profile)
+    described = {ir.name: ir for ir in session.kernel_ir if ir.is_of(profile.key)}
     rows = [
         KernelRow(
             k,
             k.total_s / whole if whole else 0.0,
             found.get((k.name, k.total_s)),
             k.resources or generated.get(k.name),
+            matrix(k, described.get(k.name)),
         )
         for k in profile.kernels
     ]

@@ -75,9 +75,11 @@ def by_kernel(kernels: Sequence[KernelTime]) -> list[KernelTime]:
             bytes=_sum([k.bytes for k in same]),
             kind=same[0].kind,
             products=same[0].products,
-            resources=max(same, key=lambda k: k.total_s / max(1, k.calls)).resources,
+            resources=longest.resources,
+            symbol=longest.symbol,
         )
         for name, same in merged.items()
+        for longest in (max(same, key=lambda k: k.total_s / max(1, k.calls)),)
     ]
     return sorted(found, key=lambda k: -k.total_s)
 
