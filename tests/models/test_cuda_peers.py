@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvmscope.backends import all_backends, onnxruntime, torch_module
+from tvmscope.backends import all_backends, onnxruntime, onnxruntime_libraries, torch_module
 from tvmscope.backends.api import LoadRequest
+from tvmscope.backends.profilers import torch_replay
 from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, TF32, Precision
+from tvmscope.errors import RunError
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import plan_rows
 
@@ -105,3 +108,110 @@ def test_bound_tensors_give_the_right_outputs(
     (found,) = runner.outputs().values()
     assert found.dtype == precision.dtype
     np.testing.assert_allclose(found, x @ w, rtol=0, atol=precision.tolerance * 10)
+
+
+class Ort:
+    """A GPU build of ONNX Runtime that prints what its own search does not find."""
+
+    def __init__(self, version: str = "13.0", registers: bool = False) -> None:
+        self.cuda_version, self.preloads, self.registers = version, 0, registers
+
+    def preload_dlls(self) -> None:
+        self.preloads += 1
+        print("Failed to load libcudnn.so.9")
+
+    def get_available_providers(self) -> list[str]:
+        late = self.registers and self.preloads < 2
+        return ["CPUExecutionProvider"] + ["CUDAExecutionProvider"] * (not late)
+
+
+@pytest.fixture
+def loader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """A system without CUDA libraries, whose packages have three; what was loaded, in order."""
+    loaded: list[str] = []
+    for place in (
+        "cu13/lib/libcudart.so.13",
+        "cu13/lib/libcublas.so.13",
+        "cudnn/lib/libcudnn.so.9",
+    ):
+        file = tmp_path / "site" / "nvidia" / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+
+    def load(file: str) -> None:
+        if not Path(file).is_file():
+            raise OSError(f"{file}: cannot open shared object file")
+        loaded.append(Path(file).name)
+
+    monkeypatch.setattr(onnxruntime_libraries.ctypes, "CDLL", load)
+    monkeypatch.setattr(onnxruntime_libraries.sys, "path", [str(tmp_path / "site")])
+    return loaded
+
+
+def test_libraries_of_packages_elsewhere_are_loaded_without_a_word(
+    loader: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ort = Ort()
+    missing = onnxruntime_libraries.load(ort)
+    assert loader == ["libcudart.so.13", "libcublas.so.13", "libcudnn.so.9"]
+    assert missing == ["libcublasLt.so.13", "libcurand.so.10"]
+    assert ort.preloads == 2  # the second may register the provider
+    assert capsys.readouterr().out == ""
+
+
+def test_an_old_version_and_a_cpu_build_ask_for_nothing(loader: list[str]) -> None:
+    assert onnxruntime_libraries.load(SimpleNamespace()) == []
+    assert onnxruntime_libraries.load(SimpleNamespace(cuda_version="")) == []
+    assert loader == []
+
+
+def test_what_the_system_has_is_not_loaded_twice(
+    loader: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(onnxruntime_libraries.ctypes, "CDLL", asked.append)
+    ort = Ort("12.8")
+    assert onnxruntime_libraries.load(ort) == []
+    assert "libcublas.so.12" in asked
+    assert all("/" not in name for name in asked)
+    assert ort.preloads == 1
+
+
+def test_a_provider_that_registers_late_is_available(
+    loader: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnxruntime.extras, "missing", lambda name: None)
+    monkeypatch.setitem(sys.modules, "onnxruntime", Ort(registers=True))
+    assert onnxruntime.unavailable("cuda") is None
+    never = Ort(registers=True)
+    never.preload_dlls = lambda: None  # type: ignore[method-assign]
+    monkeypatch.setitem(sys.modules, "onnxruntime", never)
+    assert "not found: libcublasLt.so.13, libcurand.so.10" in str(onnxruntime.unavailable("cuda"))
+    cpu = Ort("", registers=True)
+    monkeypatch.setitem(sys.modules, "onnxruntime", cpu)
+    assert "CPU build" in str(onnxruntime.unavailable("cuda"))
+
+
+def test_their_kernels_are_profiled_by_the_devices_records() -> None:
+    known, _ = all_backends()
+    for name in PEERS:
+        assert known[name].profiles_cuda
+
+
+def test_onnx_runtimes_kernels_belong_to_the_operators_in_their_order() -> None:
+    names = ("c1/Conv", "r1/Relu", "c2/Conv", "g/Gemm")
+    kernels = (
+        "sm90_xmma_fprop_implicit_gemm_f16", "void onnxruntime::cuda::_UnaryElementWise<Relu>",
+        "sm90_xmma_fprop_implicit_gemm_f16", "nvjet_hsh_64x8_TNT",
+    )  # fmt: skip
+    assert torch_replay.by_anchors(kernels, names) == [
+        ("c1/Conv", "r1/Relu"), ("c1/Conv", "r1/Relu"), ("c2/Conv",), ("g/Gemm",),
+    ]  # fmt: skip
+
+
+def test_without_pytorch_onnx_runtimes_kernels_have_no_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(onnxruntime.extras, "missing", lambda name: "pip install torch")
+    with pytest.raises(RunError, match="is not installed"):
+        onnxruntime._CudaRunner.profiler(SimpleNamespace())  # type: ignore[arg-type]

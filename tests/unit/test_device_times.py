@@ -294,6 +294,8 @@ def test_a_gpus_profile_takes_plain_runs_from_the_measurement() -> None:
     found = as_measured(traced, result)
     assert (found.end_to_end_s, found.waits_s) == (pytest.approx(7e-3), pytest.approx(5e-4))
     assert as_measured(traced, None) == traced
+    wall = as_measured(traced, replace(result, device_measurement=None))
+    assert (wall.end_to_end_s, wall.device) == (pytest.approx(7e-3), traced.device)
     on_cpu = replace(traced, device=None)
     assert as_measured(on_cpu, result) == on_cpu
 

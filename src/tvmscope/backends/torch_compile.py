@@ -45,7 +45,7 @@ def _compiled(request: LoadRequest, mode: str) -> torch_module.TorchRunner:
             compiled(*args, **kwargs)
     runner.use(lambda: compiled(*args, **kwargs))
     if request.device == "cuda":
-        runner.profiler = partial(torch_replay.of_compiled, runner, Path(request.folder))
+        runner.profiler = partial(torch_replay.by_order, torch, runner.run, Path(request.folder))
     runner.settings |= {
         "mode": mode,
         "freezing": "True",
@@ -83,6 +83,7 @@ BACKENDS = (
         precisions=torch_module.CUDA_PRECISIONS,
         graphs=True,
         only_graphs=True,
+        profiles_cuda=True,
         load=here(load_max_autotune),
         unavailable=unavailable,
         env=torch_module.env,
