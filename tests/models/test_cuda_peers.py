@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tvmscope.backends import all_backends, onnxruntime, onnxruntime_libraries, torch_module
+from tvmscope.backends import (
+    all_backends,
+    onnxruntime,
+    onnxruntime_libraries,
+    torch_compile,
+    torch_module,
+)
 from tvmscope.backends.api import LoadRequest
 from tvmscope.backends.profilers import torch_replay
 from tvmscope.core.precision import BFLOAT16, FLOAT16, FLOAT32, TF32, Precision
@@ -215,3 +221,103 @@ def test_without_pytorch_onnx_runtimes_kernels_have_no_times(
     monkeypatch.setattr(onnxruntime.extras, "missing", lambda name: "pip install torch")
     with pytest.raises(RunError, match="is not installed"):
         onnxruntime._CudaRunner.profiler(SimpleNamespace())  # type: ignore[arg-type]
+
+
+class Compiler:
+    """A model whose code takes some seconds to run, by memory format, and to compile."""
+
+    has_images = True
+
+    def __init__(
+        self, channels_last_s: float, contiguous_s: float, *, eager: bool = True,
+        compile_s: float = 1.0, fails: bool = False,
+    ) -> None:  # fmt: skip
+        self.times = {True: channels_last_s, False: contiguous_s}
+        self.eager, self.compile_s, self.fails = eager, compile_s, fails
+        self.log: list[Any] = []
+        self.now, self.format = 0.0, False
+        self.torch = SimpleNamespace(
+            compile=self._compile, _dynamo=SimpleNamespace(reset=lambda: self.log.append("reset"))
+        )
+
+    def prefers_channels_last(self) -> bool:
+        return self.eager
+
+    def prepare(self, channels_last: bool) -> tuple[Any, tuple[()], dict[str, Any]]:
+        self.format = channels_last
+        return object(), (), {}
+
+    def _compile(self, module: Any, mode: str) -> Any:
+        own = self.format
+        self.log.append((mode, own))
+        self.now += self.compile_s
+        if self.fails and own != self.eager:
+            raise RuntimeError("out of memory")
+        return lambda: own
+
+    def quick_s(self, call: Any, n: int) -> float:
+        return self.times[call()]
+
+
+def chosen(compiler: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, bool]:
+    """The format that was chosen, and that of the code which runs."""
+    monkeypatch.setattr(torch_compile.time, "perf_counter", lambda: compiler.now)
+    found, call = torch_compile.fastest(compiler, "default")
+    return found, call()
+
+
+def test_the_faster_code_counts_not_the_faster_eager_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Compiler(2e-3, 1e-3)
+    assert chosen(other, monkeypatch) == (False, False)
+    assert other.log == [("default", True), "reset", ("default", False)]
+    same = Compiler(1e-3, 2e-3)
+    assert chosen(same, monkeypatch) == (True, True)
+    assert same.log == [("default", True), "reset", ("default", False), "reset", ("default", True)]
+
+
+def test_a_long_compilation_is_not_repeated_for_another_format(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = Compiler(2e-3, 1e-3, compile_s=90.0)
+    assert chosen(slow, monkeypatch) == (True, True)
+    assert slow.log == [("default", True)]
+
+
+def test_a_format_that_cannot_be_compiled_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Compiler(2e-3, 1e-3, fails=True)
+    assert chosen(broken, monkeypatch) == (True, True)
+    assert broken.log[-1] == ("default", True)
+
+
+def test_max_autotune_is_compiled_once_in_the_format_of_the_other_graph(tmp_path: Path) -> None:
+    compiler: Any = Compiler(2e-3, 1e-3)
+    found = torch_compile._format(compiler, "max-autotune", tmp_path, request(tmp_path))
+    assert found == (False, None)
+    assert {mode for mode, _ in (e for e in compiler.log if e != "reset")} == {"reduce-overhead"}
+    assert compiler.log[-1] == "reset"
+    compiler.log.clear()  # the other workers of the job take the same
+    assert torch_compile._format(compiler, "max-autotune", tmp_path, request(tmp_path))[0] is False
+    assert torch_compile._format(compiler, "reduce-overhead", tmp_path, request(tmp_path)) == (
+        False, None,
+    )  # fmt: skip
+    assert compiler.log == []
+    half = request(tmp_path, precision=FLOAT16)
+    assert torch_compile._format(compiler, "reduce-overhead", tmp_path, half)[0] is False
+    assert compiler.log  # another precision may prefer another
+
+
+def test_only_images_and_windows_over_them_have_a_memory_format(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import torch
+
+    import tvmscope.models.torch_module as modules
+
+    def has_images(module: torch.nn.Module, *shape: int) -> bool:
+        loaded = SimpleNamespace(module=module, args=(torch.zeros(shape),), kwargs={})
+        monkeypatch.setattr(modules, "load_module", lambda folder: loaded)
+        return torch_module.TorchRunner(request(tmp_path, device="cpu")).has_images
+
+    assert has_images(torch.nn.Conv2d(3, 4, 3), 1, 3, 8, 8)
+    assert not has_images(torch.nn.Linear(8, 8), 1, 3, 8, 8)
+    assert not has_images(torch.nn.Conv1d(3, 4, 3), 1, 3, 8)
