@@ -143,6 +143,8 @@ def _outermost(events: Iterable[Any]) -> list[tuple[str, str, Any]]:
 
 def _resources(calls: Sequence[Any], known: cupti.Taken) -> list[Resources | None]:
     """Return what the longest kernel of each operator takes."""
+    if not known:
+        return [None] * len(calls)
     launched = [list(_kernels(event)) for event in calls]
     each = iter(cupti.taken(known, [kernel.name for kernels in launched for kernel in kernels]))
     found: list[Resources | None] = []
