@@ -38,6 +38,7 @@ def run(
     tolerances: Callable[[Task], float],
     atol: float = 0.0,
     noise: Callable[[Task], Path | None] = lambda task: None,
+    exact: Callable[[Task], Path | None] = lambda task: None,
     progress: Progress,
     on_update: Callable[[Results], None],
     log_dir: Path | None = None,
@@ -55,7 +56,14 @@ def run(
 
     def against(row: RunningRow) -> Reference:
         task = row.entry.task
-        return Reference(reference, reference_name, tolerances(task), atol, lambda: noise(task))
+        return Reference(
+            reference,
+            reference_name,
+            tolerances(task),
+            atol,
+            lambda: noise(task),
+            lambda: exact(task),
+        )
 
     def publish() -> Results:
         results = tuple(row.result() for row in rows)

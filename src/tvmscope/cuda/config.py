@@ -12,6 +12,8 @@ Template = Literal[
     "pool", "mean", "cublaslt", "cudnn",
 ]  # fmt: skip
 LIBRARIES: tuple[Template, ...] = ("cublaslt", "cudnn")
+MATRIX: tuple[Template, ...] = ("conv2d", "matmul", "persistent", "attention")
+"""Generated kernels that multiply matrices: where the type allows it, on tensor cores."""
 """The template names of calls of NVIDIA's libraries."""
 VERSIONS: dict[Template, int] = {
     "conv2d": 2, "matmul": 2, "persistent": 1, "matvec": 1, "depthwise": 1, "attention": 2,
