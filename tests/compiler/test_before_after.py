@@ -140,6 +140,21 @@ def _(_: Target) -> Pair:
     )
 
 
+@case("signals")
+def _(_: Target) -> Pair:
+    weight = np.arange(8 * 3 * 5, dtype=np.float32).reshape(8, 3, 5)
+
+    def after(x: relax.Expr) -> relax.Expr:
+        image = op.reshape(x, (2, 3, 1, 9))
+        made = op.nn.conv2d(image, const(weight[:, :, None]), padding=(0, 1, 0, 1))
+        return op.reshape(op.nn.relu(made), (2, 8, 7))
+
+    return graphs(
+        lambda x: op.nn.relu(op.nn.conv1d(x, const(weight), padding=1)), after,
+        torch.ones(2, 3, 9),
+    )  # fmt: skip
+
+
 @case("scalar-operands")
 def _(_: Target) -> Pair:
     half = FloatImm("float32", 0.5)

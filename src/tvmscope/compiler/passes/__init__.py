@@ -45,6 +45,7 @@ from tvmscope.compiler.passes import (
     searched_schedules,
     share_buffers,
     share_weights,
+    signals,
     sink_moves,
     sink_reshapes,
     split_batch,
@@ -58,6 +59,7 @@ from tvmscope.plugins import Found, outside
 
 PASSES = unique(
     (
+        signals.PASS,  # before batch norms are folded into convolutions of images
         tvm_own.FOLD_BATCH_NORM,
         tvm_own.DECOMPOSE,
         tvm_own.CANONICALIZE,
