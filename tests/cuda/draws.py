@@ -6,7 +6,18 @@ from random import Random
 from typing import Any
 
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Heads, Matmul, Matrix, Norm, Pool, View
+from tvmscope.cuda.units import (
+    Attention,
+    Conv2d,
+    Epilogue,
+    GroupNorm,
+    Heads,
+    Matmul,
+    Matrix,
+    Norm,
+    Pool,
+    View,
+)
 
 _PARAMETERS = {"clip": (-0.5, 1.25), "leaky_relu": (0.1,)}
 _ACTIVATIONS = (
@@ -213,6 +224,22 @@ def norm(seed: int) -> tuple[Norm, Config]:
         keep_sum=residual and rng.random() < 0.5,
     )
     return unit, Config(template="norm", m=rng.choice((1, 2)), n=rng.choice((32, 64)))
+
+
+def group_norm(seed: int) -> tuple[GroupNorm, Config]:
+    rng = Random(seed)
+    groups, width = rng.choice(((1, 5), (3, 4), (4, 10), (7, 1), (12, 1)))
+    unit = GroupNorm(
+        dtype=rng.choice(("float16", "float32")),
+        n=rng.choice((1, 2)),
+        pixels=rng.choice((1, 15, 21, 70)),
+        c=groups * width,
+        groups=groups,
+        epilogue=epilogue(seed),
+    )
+    each = 1 << (width - 1).bit_length()
+    columns = each * rng.choice((1, 2, 4))
+    return unit, Config(template="group_norm", m=rng.choice((16, 32)), n=columns)
 
 
 def _split(rng: Random, k: int, step: int) -> int:

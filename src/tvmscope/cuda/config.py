@@ -9,7 +9,7 @@ from tvmscope.storage.codec import decode, encode
 
 Template = Literal[
     "conv2d", "matmul", "persistent", "matvec", "depthwise", "attention", "softmax", "norm",
-    "pool", "mean", "cublaslt", "cudnn",
+    "group_norm", "pool", "mean", "cublaslt", "cudnn",
 ]  # fmt: skip
 LIBRARIES: tuple[Template, ...] = ("cublaslt", "cudnn")
 """The template names of calls of NVIDIA's libraries."""

@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tvmscope.cuda.binding import bind, padded
+from tvmscope.cuda.binding import bind, padded, width_of_group
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.contraction import Contraction, contraction_of
 from tvmscope.cuda.gpus import Gpu
@@ -31,7 +31,7 @@ from tvmscope.cuda.space import (
     sums_per_thread,
     uses_wgmma,
 )
-from tvmscope.cuda.units import ITEM_BYTES, Attention, Conv2d, Matmul, Norm, Pool, Unit
+from tvmscope.cuda.units import ITEM_BYTES, Attention, Conv2d, GroupNorm, Matmul, Norm, Pool, Unit
 
 _WGMMA_SHARE = 0.80
 _MMA_SHARE = 0.62
@@ -177,6 +177,8 @@ def _work(unit: Unit, config: Config, gpu: Gpu) -> _Work:
         return _attention_work(unit, config, gpu)
     if isinstance(unit, Conv2d | Pool):
         return _window_work(unit, config)
+    if isinstance(unit, GroupNorm):
+        return _group_work(unit, config)
     return _row_work(unit, config)
 
 
@@ -290,6 +292,28 @@ def _window_work(unit: Conv2d | Pool, config: Config) -> _Work:
         registers=32 + 2 * values / (32 * config.warps),
         shared_bytes=1024,
         store_bytes=values * item,
+    )
+
+
+def _group_work(unit: GroupNorm, config: Config) -> _Work:
+    """Model group norms; their constants are those of rows and windows, not fitted to any."""
+    item, values = ITEM_BYTES[unit.dtype], config.m * config.n
+    groups = min(unit.groups, config.n // width_of_group(unit))
+    passes = 1 if unit.pixels <= config.m else 2
+    # short rows of channels use part of the memory's 32-byte sectors
+    row_bytes = groups * unit.width * item
+    short = max(1.0, 64 / row_bytes)
+    return _Work(
+        blocks=bind(unit, config).grid[0],
+        steps=-(-unit.pixels // config.m) * passes,
+        step_bytes=min(config.m, unit.pixels) * row_bytes * short,
+        math_us=values * 10 / _LANES_PER_US,
+        issue_us=_STEP_US + _LOAD_US * values * item / 16 / (32 * config.warps) * short,
+        stages=1,
+        warps=config.warps,
+        registers=32 + (2 if passes == 1 else 4) * values / (32 * config.warps),
+        shared_bytes=1024,
+        store_bytes=unit.pixels * row_bytes,
     )
 
 

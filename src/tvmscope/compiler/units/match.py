@@ -7,6 +7,7 @@ operator is then left to TVM's own lowering.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -26,7 +27,7 @@ from tvmscope.compiler.units.graph import (
 )
 from tvmscope.compiler.units.views import trace
 from tvmscope.cuda.rewrites import as_patches, with_channels
-from tvmscope.cuda.units import Conv2d, Math, Matmul, Matrix, Norm, Pool
+from tvmscope.cuda.units import Conv2d, GroupNorm, Math, Matmul, Matrix, Norm, Pool
 from tvmscope.errors import UsageError
 
 MATH: dict[str, dict[str, Math]] = {
@@ -200,6 +201,32 @@ def _norm(call: relax.Call, chain: Chain) -> Found | None:
     return Found(unit=unit, operands=operands, last=chain.last, replaced=chain.vars)
 
 
+def _group_norm(call: relax.Call, chain: Chain) -> Found | None:
+    """Match the norm of groups of channels, with a bias that includes the epilogue's."""
+    data, attrs = call.args[0], call.attrs
+    shape, dtype = shape_of(data), dtype_of(data)
+    scale, bias = (constant(a) for a in call.args[1:3])
+    over = [int(attrs.channel_axis), *(int(a) for a in attrs.axes)]
+    if len(shape) != 4 or over != [3, 1, 2] or dtype not in _DTYPES or dtype_of(call) != dtype:
+        return None
+    if scale is None or bias is None or not (attrs.center and attrs.scale):
+        return None
+    tail = follow(chain, dtype)
+    unit = GroupNorm(
+        dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
+        n=shape[0],
+        pixels=shape[1] * shape[2],
+        c=shape[3],
+        groups=int(attrs.num_groups),
+        epsilon=float(attrs.epsilon),
+        epilogue=replace(tail.epilogue, bias=True),
+    )
+    own = bias.astype(np.float32)
+    tail = replace(tail, bias=own if tail.bias is None else own + tail.bias)
+    operands = _operands(tail, input=data, scale=scale.astype(np.float32))
+    return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
+
+
 def _max_pool(call: relax.Call, chain: Chain) -> Found | None:
     return _pool(call, chain, "max")
 
@@ -271,6 +298,7 @@ _SECOND: dict[str, Finder] = {
     "nn.conv2d": _conv2d,
     "matmul": _product,
     "nn.layer_norm": _norm,
+    "nn.group_norm": _group_norm,
     "nn.max_pool2d": _max_pool,
     "nn.avg_pool2d": _mean_pool,
 }
