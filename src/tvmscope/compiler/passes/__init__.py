@@ -46,6 +46,7 @@ from tvmscope.compiler.passes import (
     share_weights,
     sink_moves,
     sink_reshapes,
+    sink_shuffles,
     split_batch,
     subpixel_transposed,
     tvm_own,
@@ -80,6 +81,7 @@ PASSES = unique(
         fast_scatter.PASS,
         fast_select.PASS,
         subpixel_transposed.PASS,
+        sink_shuffles.PASS,  # those of transposed convolutions too
         fuse_attention.PASS,
         pack_matmul.PASS,
         block_layout.PASS,

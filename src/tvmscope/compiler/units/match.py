@@ -211,6 +211,8 @@ def _group_norm(call: relax.Call, chain: Chain) -> Found | None:
         return None
     if scale is None or bias is None or not (attrs.center and attrs.scale):
         return None
+    chain, factor = _factor(chain, shape[3])
+    scale, own = (a.astype(np.float32) * factor for a in (scale, bias))
     tail = follow(chain, dtype)
     unit = GroupNorm(
         dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
@@ -221,10 +223,21 @@ def _group_norm(call: relax.Call, chain: Chain) -> Found | None:
         epsilon=float(attrs.epsilon),
         epilogue=replace(tail.epilogue, bias=True),
     )
-    own = bias.astype(np.float32)
     tail = replace(tail, bias=own if tail.bias is None else own + tail.bias)
-    operands = _operands(tail, input=data, scale=scale.astype(np.float32))
+    operands = _operands(tail, input=data, scale=scale)
     return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
+
+
+def _factor(chain: Chain, channels: int) -> tuple[Chain, Array | float]:
+    """Return the chain with a following product with one number per channel, and these numbers."""
+    reader = chain.next() if chain.graph.fused else None
+    call = chain.graph.call(reader, "multiply") if reader is not None else None
+    if reader is None or call is None or shape_of(call) != shape_of(chain.last):
+        return chain, 1.0
+    array = constant(call.args[1] if call.args[0] == chain.last else call.args[0])
+    if array is None or array.shape[-1:] != (channels,) or array.size != channels:
+        return chain, 1.0
+    return chain.then(reader), array.astype(np.float32).reshape(channels)
 
 
 def _max_pool(call: relax.Call, chain: Chain) -> Found | None:

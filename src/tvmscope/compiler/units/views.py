@@ -11,9 +11,11 @@ from math import prod
 
 from tvm import relax
 
+from tvmscope.compiler.graph.rewrite import flat
 from tvmscope.compiler.units.graph import Graph, constant, dtype_of, name_of, scalar, shape_of
 
 _RESHAPES = ("reshape", "expand_dims", "squeeze", "flatten")
+_MOVES = ("permute_dims", "take", "strided_slice")
 _CASTS = ("astype",)
 _SCALES = ("multiply", "divide")
 
@@ -70,7 +72,7 @@ def trace(
 
 
 def _step(graph: Graph, value: relax.Expr, *, casts: bool, scaled: bool) -> relax.Call | None:
-    call = graph.call(value, *_RESHAPES, "permute_dims", "take", *_CASTS, *_SCALES)
+    call = graph.call(value, *_RESHAPES, *_MOVES, *_CASTS, *_SCALES)
     if call is None or not shape_of(call):
         return None
     name = name_of(call)
@@ -80,7 +82,7 @@ def _step(graph: Graph, value: relax.Expr, *, casts: bool, scaled: bool) -> rela
         return None
     if name == "take" and (_index(call) is None or not shape_of(call.args[0])):
         return None
-    return call
+    return None if name == "strided_slice" and _part(call) is None else call
 
 
 def _source(call: relax.Call) -> relax.Expr:
@@ -105,6 +107,19 @@ def _index(call: relax.Call) -> int | None:
     return int(index)
 
 
+def _part(call: relax.Call) -> list[tuple[int, int]] | None:
+    """Return the first element and the extent of a slice along each axis; None if it has steps."""
+    given = [[scalar(n) for n in flat([a])] for a in call.args[1:]]
+    before, after = shape_of(call.args[0]), shape_of(call)
+    if any(None in numbers for numbers in given) or any(n != 1 for s in given[3:] for n in s):
+        return None
+    part = [(0, extent) for extent in before]
+    for axis, begin in zip(given[0], given[1], strict=True):
+        at, first = int(axis or 0) % len(before), int(begin or 0)
+        part[at] = (max(0, first + before[at] if first < 0 else first), after[at])
+    return part
+
+
 def _through(
     graph: Graph,
     base: relax.Expr,
@@ -126,6 +141,8 @@ def _through(
             view.permute(call.attrs.axes)
         elif name == "take":
             view.take(int(call.attrs.axis), _index(call) or 0)
+        elif name == "strided_slice" and not view.cut(_part(call) or []):
+            return None
         elif name in _SCALES:
             view.scale *= _factor(call) or 1.0
     if shape is not None and not view.reshape(shape):
@@ -162,6 +179,18 @@ class _View:
         for extent, stride in reversed(pieces):
             self.offset += index % extent * stride
             index //= extent
+
+    def cut(self, part: Sequence[tuple[int, int]]) -> bool:
+        """Keep a part of each axis; False if that would cut several pieces."""
+        for axis, (first, extent) in enumerate(part):
+            pieces = _merged(self.axes[axis])
+            if prod(d for d, _ in pieces) == extent:
+                continue
+            if len(pieces) != 1 or first + extent > pieces[0][0]:
+                return False
+            self.offset += first * pieces[0][1]
+            self.axes[axis] = _axis(extent, pieces[0][1])
+        return True
 
     def reshape(self, shape: tuple[int, ...]) -> bool:
         """Change the axes over the same elements; False if a piece would be cut unevenly."""

@@ -22,7 +22,7 @@ from tvmscope.compiler.graph.rewrite import (
     rewrite_calls,
     static_shape,
 )
-from tvmscope.compiler.rewrites.cuda import nhwc_moves
+from tvmscope.compiler.rewrites.cuda import nhwc_moves, nhwc_norms
 from tvmscope.compiler.rewrites.cuda.nhwc_twins import (
     TO_NHWC,
     back,
@@ -63,14 +63,13 @@ def nhwc() -> tvm.transform.Pass:
         "relax.concat": _concat,
         "relax.image.resize2d": _resize,
         "relax.nn.prelu": _prelu,
-        "relax.nn.group_norm": _group_norm,
-        "relax.nn.instance_norm": _instance_norm,
         "relax.matmul": _matmul,
+        "relax.reshape": _reshape,
     }
     steps = [
         rewrite_calls("SplitSlices", {"relax.split": nhwc_moves.split}),
         relax.transform.CanonicalizeBindings(),
-        rewrite_calls("Nhwc", handlers | nhwc_moves.HANDLERS),
+        rewrite_calls("Nhwc", {**nhwc_moves.HANDLERS, **nhwc_norms.HANDLERS, **handlers}),
         # several convolutions may have permuted the same value
         relax.transform.EliminateCommonSubexpr(),
     ]
@@ -120,30 +119,6 @@ def _prelu(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     if image is None or int(call.attrs.axis) % 4 != 1:
         return None
     return back(rewriter, relax.op.nn.prelu(image, call.args[1], TO_NHWC.index(1)))
-
-
-def _group_norm(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    return _grouped(rewriter, call, int(call.attrs.num_groups))
-
-
-def _instance_norm(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    """Rewrite an instance norm as a group norm with a group for each channel."""
-    shape = static_shape(call.args[0])
-    return _grouped(rewriter, call, shape[1]) if shape is not None else None
-
-
-def _grouped(rewriter: Rewriter, call: relax.Call, groups: int) -> relax.Expr | None:
-    image, attrs = twin(rewriter, call.args[0]), call.attrs
-    if image is None or any(constant(a) is None for a in call.args[1:]):
-        return None  # no generated kernel takes computed weights, and TVM's own is slow in NHWC
-    axes = sorted(int(a) % 4 for a in attrs.axes)
-    if (static_shape(image) or (0,))[0] == 1:
-        axes = [a for a in axes if a]  # the importer may include the batch, which changes nothing
-    if int(attrs.channel_axis) % 4 != 1 or axes != [2, 3] or not (attrs.center and attrs.scale):
-        return None
-    gain, bias = call.args[1:]
-    normal = relax.op.nn.group_norm(image, gain, bias, groups, 3, [1, 2], float(attrs.epsilon))
-    return back(rewriter, normal)
 
 
 def _pool(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
@@ -200,6 +175,11 @@ def _resize(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     given = _given(call, _RESIZE_ATTRIBUTES)
     given["roi"] = [float(r) for r in given["roi"]]
     return back(rewriter, relax.op.image.resize2d(image, call.args[1], layout="NHWC", **given))
+
+
+def _reshape(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    norm = nhwc_norms.of_rows(rewriter, call)
+    return nhwc_moves.reshape(rewriter, call) if norm is None else norm
 
 
 def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:

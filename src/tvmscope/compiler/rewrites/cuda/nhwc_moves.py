@@ -26,7 +26,7 @@ from tvmscope.compiler.rewrites.cuda.nhwc_twins import (
     twin,
 )
 
-_ELEMENTWISE = tuple(
+ELEMENTWISE = tuple(
     f"relax.{name}"
     for name in ("nn.relu", "nn.leakyrelu", "nn.silu", "nn.gelu", "nn.gelu_tanh", "sigmoid", "tanh",
                  "clip", "astype")
@@ -117,7 +117,7 @@ def _broadcast(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     return back(rewriter, relax.op.broadcast_to(image, nhwc_shape(shape)))
 
 
-def _reshape(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+def reshape(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     """Rewrite a reshape of single pixels or single channels, which the permutation does not affect,
     and one that ends a shuffle."""
     before, after = static_shape(call.args[0]), static_shape(call)
@@ -158,7 +158,7 @@ def _shuffle(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 def _elementwise(rewriter: Rewriter, value: relax.Expr) -> relax.Call | None:
     bound = rewriter.lookup_binding(value) if isinstance(value, relax.Var) else None
-    return bound if operator_name(bound) in _ELEMENTWISE else None
+    return bound if operator_name(bound) in ELEMENTWISE else None
 
 
 def _shuffled(
@@ -216,6 +216,5 @@ HANDLERS: dict[str, Handler] = {
     "relax.flip": _flip,
     "relax.tile": _tile,
     "relax.broadcast_to": _broadcast,
-    "relax.reshape": _reshape,
     "relax.permute_dims": _permute,
 }
