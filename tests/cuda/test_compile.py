@@ -95,7 +95,14 @@ def test_drawn_configurations_of_the_space_fit_the_gpu(triton: None) -> None:
     """The space's own estimate of shared memory must not be below the compiler's."""
     rng = random.Random(1)
     jobs = []
-    for make in (draws.conv2d, draws.matmul, draws.attention, draws.depthwise, draws.norm, draws.group_norm):
+    for make in (
+        draws.conv2d,
+        draws.matmul,
+        draws.attention,
+        draws.depthwise,
+        draws.norm,
+        draws.group_norm,
+    ):
         unit = make(3)[0]
         offered = list(configs(unit, gpu_of("sm_89")))
         jobs += [Job(unit=unit, config=c, arch="sm_89") for c in rng.sample(offered, 2)]

@@ -56,6 +56,8 @@ _BLOCK_US = 0.0004
 blocks take 1.7, 2.2 and 3.0 us)."""
 _GATHER = 2.0
 """Loads whose taps differ from value to value take more instructions."""
+_LEAST_COPY_BYTES = 4
+"""Narrower loads cannot be asynchronous copies: no stages hide their latency."""
 _LANES_PER_US = 2.2e5
 """Plain instructions of a multiprocessor (128 lanes, 1.7 GHz); as many bytes leave its L1 cache."""
 
@@ -187,7 +189,9 @@ def _contraction_work(c: Contraction, config: Config, gpu: Gpu) -> _Work:
     step_bytes = (
         (config.m + config.n) * config.k * c.item_bytes * _short_rows(config.k * c.item_bytes)
     )
-    loads = step_bytes / 16 / (32 * config.warps) * (_GATHER if c.gathers(config.k) else 1.0)
+    left = config.m * config.k * c.item_bytes * (16 / c.load_bytes - 1)
+    loads = (step_bytes + left) / 16 / (32 * config.warps)
+    loads *= _GATHER if c.gathers(config.k) else 1.0
     wgmma = uses_wgmma(c, config, gpu)
     waits_us = 0.0 if wgmma else _MMA_STEP_US * config.k * c.item_bytes / 32
     return _Work(
@@ -196,7 +200,7 @@ def _contraction_work(c: Contraction, config: Config, gpu: Gpu) -> _Work:
         step_bytes=step_bytes,
         math_us=2 * config.m * config.n * config.k / _math_rate(c.math, config, gpu, wgmma),
         issue_us=_STEP_US + _LOAD_US * loads + waits_us,
-        stages=config.stages,
+        stages=config.stages if c.load_bytes >= _LEAST_COPY_BYTES else 1,
         warps=config.warps,
         registers=sums_per_thread(config) * (1.0 if wgmma else 1.3) + 48,
         shared_bytes=shared_bytes(c, config, gpu),

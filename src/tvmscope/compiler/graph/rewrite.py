@@ -65,7 +65,7 @@ def bound_call(rewriter: Rewriter, value: relax.Expr, name: str) -> relax.Call |
     return None
 
 
-def operator_name(value: relax.Expr | None) -> str:
+def operator_name(value: relax.Expr) -> str:
     """Return the name of the operator that a call calls; empty for any other expression."""
     if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op):
         return value.op.name

@@ -38,6 +38,7 @@ from tvmscope.compiler.passes import (
     norm_rows,
     outside_graph,
     pack_matmul,
+    pad_channels,
     place_units,
     row_kernels,
     scalar_operands,
@@ -92,6 +93,7 @@ PASSES = unique(
         sink_moves.PASS,
         join_projections.PASS,
         collapse_views.PASS,
+        pad_channels.PASS,
         place_units.PASS,
         # Run again: kernels leave their results narrow and in their own order.
         narrow_results.PASS,

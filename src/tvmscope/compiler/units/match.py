@@ -36,7 +36,7 @@ MATH: dict[str, dict[str, Math]] = {
 }
 """How float32 is multiplied: as three products in TF32, whose sum is close to float32."""
 _DTYPES = ("float16", "bfloat16", "float32")
-_FEWEST_CHANNELS = 8
+FEWEST_CHANNELS = 8
 """16 bytes of half precision: the size of one load."""
 
 
@@ -87,14 +87,24 @@ def _operands(tail: Tail, **more: Operand) -> dict[str, Operand]:
 
 
 def _conv2d(call: relax.Call, chain: Chain) -> Found | None:
+    unit, weight = bare_conv2d(call), constant(call.args[1])
+    if unit is None or weight is None:
+        return None
+    tail = follow(chain, unit.dtype)
+    unit, data, weight = _suited(replace(unit, epilogue=tail.epilogue), call.args[0], weight)
+    operands = _operands(tail, input=data, weight=weight)
+    return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
+
+
+def bare_conv2d(call: relax.Call) -> Conv2d | None:
+    """Return the unit of a convolution alone; None if no kernel takes its operands."""
     data, weight = call.args[0], constant(call.args[1])
     dtype, attrs = dtype_of(data), call.attrs
     if weight is None or dtype not in _DTYPES or str(attrs.data_layout) != "NHWC":
         return None
-    tail = follow(chain, dtype)
     n, h, w, c = shape_of(data)
     top, left, bottom, right = (int(p) for p in attrs.padding)
-    unit = Conv2d(
+    return Conv2d(
         dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
         n=n, h=h, w=w, c=c,
         oc=weight.shape[0], r=weight.shape[1], s=weight.shape[2],
@@ -103,24 +113,20 @@ def _conv2d(call: relax.Call, chain: Chain) -> Found | None:
         dilation=(int(attrs.dilation[0]), int(attrs.dilation[1])),
         groups=int(attrs.groups),
         math=_math("conv2d", dtype),
-        epilogue=tail.epilogue,
     )  # fmt: skip
-    unit, data, weight = _suited(unit, data, weight)
-    operands = _operands(tail, input=data, weight=weight)
-    return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
 
 
 def _suited(unit: Conv2d, data: relax.Expr, weight: Array) -> tuple[Conv2d, relax.Expr, Array]:
     """Adapt a convolution to the templates: few channels become a row of a patch, or are padded."""
     patches = as_patches(unit)
-    if patches is not None and unit.c < _FEWEST_CHANNELS:
+    if patches is not None and unit.c < FEWEST_CHANNELS:
         return patches, data, weight.reshape(unit.oc, unit.r, 1, unit.s * unit.c)
-    if unit.groups != 1 or unit.c >= _FEWEST_CHANNELS:
+    if unit.groups != 1 or unit.c >= FEWEST_CHANNELS:
         return unit, data, weight
-    more = _FEWEST_CHANNELS - unit.c
+    more = FEWEST_CHANNELS - unit.c
     padded = relax.op.nn.pad(data, (0, 0, 0, 0, 0, 0, 0, more))
     weight = np.pad(weight, ((0, 0), (0, 0), (0, 0), (0, more)))
-    return with_channels(unit, _FEWEST_CHANNELS), padded, weight
+    return with_channels(unit, FEWEST_CHANNELS), padded, weight
 
 
 def _weighted(call: relax.Call, chain: Chain) -> Found | None:

@@ -23,7 +23,8 @@ from tvmscope.storage.codec import decode
 
 __all__ = [
     "ITEM_BYTES", "KINDS", "Activation", "Attention", "Conv2d", "Dtype", "Epilogue", "GroupNorm",
-    "Heads", "Math", "Matmul", "Matrix", "Norm", "Pool", "Softmax", "Tensor", "Unit", "View", "from_json",
+    "Heads", "Math", "Matmul", "Matrix", "Norm", "Pool", "Softmax", "Tensor", "Unit", "View",
+    "from_json",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Unit]] = {

@@ -158,7 +158,9 @@ def _shuffle(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 def _elementwise(rewriter: Rewriter, value: relax.Expr) -> relax.Call | None:
     bound = rewriter.lookup_binding(value) if isinstance(value, relax.Var) else None
-    return bound if operator_name(bound) in ELEMENTWISE else None
+    if isinstance(bound, relax.Call) and operator_name(bound) in ELEMENTWISE:
+        return bound
+    return None
 
 
 def _shuffled(

@@ -43,15 +43,15 @@ def _grouped(rewriter: Rewriter, call: relax.Call, groups: int) -> relax.Expr | 
 def _unflattened(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
     """Return the NHWC image whose pixels in a row are `value`: [n, c, h * w]."""
     flat, after = bound_call(rewriter, value, "reshape"), static_shape(value)
-    before = static_shape(flat.args[0]) if flat is not None else None
-    if flat is None or before is None or after is None or len(after) != 3:
+    if flat is None or after is None or len(after) != 3:
         return None
-    return twin(rewriter, flat.args[0]) if before[:2] == after[:2] else None
+    before = static_shape(flat.args[0])
+    return twin(rewriter, flat.args[0]) if before and before[:2] == after[:2] else None
 
 
 def of_rows(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
-    """Rewrite reshape(layer_norm(reshape(image))) whose rows are groups of channels, as ONNX's norms
-    are imported and exported."""
+    """Rewrite reshape(layer_norm(reshape(image))) whose rows are groups of channels: ONNX's norms
+    are imported so, and exported so."""
     after, value = static_shape(call), call.args[0]
     while (before := _unchanged(rewriter, value)) is not None:
         value = before
@@ -81,9 +81,10 @@ def _unchanged(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
         return moved.args[0]
     for name, neutral in _NEUTRAL.items():
         call = bound_call(rewriter, value, name)
-        array = constant(call.args[1]) if call is not None else None
-        same = array is not None and static_shape(call.args[0]) == static_shape(call)
-        if call is not None and array is not None and same and np.all(array == neutral):
+        if call is None or static_shape(call.args[0]) != static_shape(call):
+            continue
+        array = constant(call.args[1])
+        if array is not None and np.all(array == neutral):
             return call.args[0]
     return None
 
