@@ -31,6 +31,7 @@ from tvmscope.cuda.units import (
     Attention,
     Conv2d,
     Epilogue,
+    GroupNorm,
     Matmul,
     Norm,
     Pool,
@@ -385,6 +386,10 @@ def _compute(unit: Unit, t: Tensors) -> torch.Tensor:
             return functional.layer_norm(x, shape, scale, bias, unit.epsilon)
         x = functional.rms_norm(x, shape, scale, unit.epsilon)
         return x + bias if bias is not None else x
+    if isinstance(unit, GroupNorm):
+        x = t["input"].transpose(1, 2)
+        y = functional.group_norm(x, unit.groups, t["scale"], None, unit.epsilon).transpose(1, 2)
+        return _finish(y, unit.epilogue, t.get("bias"), t.get("residual"))
     if isinstance(unit, Pool):
         x = t["input"][..., unit.input.offset :][..., : unit.c].permute(0, 3, 1, 2)
         return _pool(unit, x).permute(0, 2, 3, 1)

@@ -102,7 +102,7 @@ def drawn(count: int, arch: str) -> Iterator[tuple[Unit, Config]]:
     gpu = gpu_of(arch)
     makers = (
         draws.conv2d, draws.matmul, draws.matvec, draws.persistent, draws.depthwise, draws.pool,
-        draws.attention, draws.norm, draws.softmax,
+        draws.attention, draws.norm, draws.softmax, draws.group_norm,
     )  # fmt: skip
     for make in makers:
         for seed in range(count):

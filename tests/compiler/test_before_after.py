@@ -385,6 +385,42 @@ def _(_: Target) -> Pair:
     )  # fmt: skip
 
 
+@case("sink-shuffles")
+def _(_: Target) -> Pair:
+    bias = np.arange(3, dtype=np.float32).reshape(1, 3, 1, 1)
+
+    def shuffled(x: relax.Expr) -> relax.Expr:
+        parts = op.reshape(x, (1, 3, 2, 2, 5, 7))
+        return op.reshape(op.permute_dims(parts, [0, 1, 4, 2, 5, 3]), (1, 3, 10, 14))
+
+    return graphs(
+        lambda x: op.nn.relu(op.add(shuffled(x), const(bias))),
+        lambda x: shuffled(op.nn.relu(op.add(x, const(bias.repeat(4, 1))))),
+        torch.ones(1, 12, 5, 7),
+    )
+
+
+@case("pad-channels")
+def _(_: Target) -> Pair:
+    first, second = np.ones((27, 3, 3, 64), np.float32), np.ones((64, 3, 3, 27), np.float32)
+    bias = np.ones((1, 1, 1, 27), np.float32)
+
+    def convolved(x: relax.Expr, weight: np.ndarray[Any, Any]) -> relax.Expr:
+        how = {"data_layout": "NHWC", "kernel_layout": "OHWI", "out_layout": "NHWC"}
+        return op.nn.conv2d(x, const(weight.astype(np.float16), "float16"), padding=1, **how)
+
+    def net(x: relax.Expr, first: Any, bias: Any, second: Any) -> relax.Expr:
+        y = op.add(convolved(x, first), const(bias, "float16"))
+        return convolved(op.nn.relu(y), second)
+
+    wide = [(0, 5), (0, 0), (0, 0), (0, 0)]
+    padded = np.pad(first, wide), np.pad(bias, wide[::-1]), np.pad(second, wide[::-1])
+    return graphs(
+        lambda x: net(x, first, bias, second), lambda x: net(x, *padded),
+        torch.ones(1, 56, 56, 64).half(),
+    )  # fmt: skip
+
+
 @case("narrow")
 def _(_: Target) -> Pair:
     return graphs(

@@ -10,6 +10,7 @@ from tvmscope.cuda.units import (
     Attention,
     Conv2d,
     Epilogue,
+    GroupNorm,
     Heads,
     Matmul,
     Matrix,
@@ -238,6 +239,22 @@ def softmax(seed: int) -> tuple[Softmax, Config]:
         output=rng.choice((None, "float32")),
     )
     return unit, Config(template="softmax", m=rng.choice((1, 2)), n=rng.choice((32, 64)))
+
+
+def group_norm(seed: int) -> tuple[GroupNorm, Config]:
+    rng = Random(seed)
+    groups, width = rng.choice(((1, 5), (3, 4), (4, 10), (7, 1), (12, 1)))
+    unit = GroupNorm(
+        dtype=rng.choice(("float16", "float32")),
+        n=rng.choice((1, 2)),
+        pixels=rng.choice((1, 15, 21, 70)),
+        c=groups * width,
+        groups=groups,
+        epilogue=epilogue(seed),
+    )
+    each = 1 << (width - 1).bit_length()
+    columns = each * rng.choice((1, 2, 4))
+    return unit, Config(template="group_norm", m=rng.choice((16, 32)), n=columns)
 
 
 def _split(rng: Random, k: int, step: int) -> int:

@@ -99,6 +99,7 @@ def test_drawn_configurations_of_the_space_fit_the_gpu(triton: None, arch: str) 
     jobs = []
     for make in (
         draws.conv2d, draws.matmul, draws.attention, draws.depthwise, draws.norm, draws.softmax,
+        draws.group_norm,
     ):  # fmt: skip
         unit = make(3)[0]
         offered = list(configs(unit, gpu_of(arch)))

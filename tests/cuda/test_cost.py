@@ -86,7 +86,7 @@ def test_measured_winners_tiles_are_among_the_candidates_for_most_shapes() -> No
 def units() -> list[Unit]:
     makers = (
         draws.conv2d, draws.matmul, draws.matvec, draws.depthwise, draws.pool, draws.attention,
-        draws.norm, draws.softmax,
+        draws.norm, draws.softmax, draws.group_norm,
     )  # fmt: skip
     return [make(seed)[0] for make in makers for seed in range(4)]
 

@@ -39,6 +39,7 @@ def device(scripts: None) -> ModuleType:
 def drawn() -> list[Unit]:
     makers = (
         draws.conv2d, draws.matmul, draws.matvec, draws.depthwise, draws.attention, draws.norm,
+        draws.group_norm,
     )  # fmt: skip
     units: list[Unit] = [make(seed)[0] for make in makers for seed in range(10)]
     units += [Softmax(dtype="float32", rows=3, columns=7, scale=0.5)]

@@ -12,7 +12,18 @@ from interpreted import draw
 
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.reference import norm_sum, output_values, reference
-from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Matmul, Norm, Pool, Softmax, Unit, View
+from tvmscope.cuda.units import (
+    Attention,
+    Conv2d,
+    Epilogue,
+    GroupNorm,
+    Matmul,
+    Norm,
+    Pool,
+    Softmax,
+    Unit,
+    View,
+)
 from tvmscope.measure.remote import Remote
 from tvmscope.measure.worker import Worker
 
@@ -112,6 +123,21 @@ def test_softmax_of_odd_shapes(interpreter: Worker, seed: int) -> None:
 def test_a_wide_norm_with_a_narrow_result(interpreter: Worker) -> None:
     unit = Norm(dtype="float32", rows=3, columns=33, residual=True, keep_sum=True, output="float16")
     check(interpreter, unit, Config(template="norm", m=1, n=64))
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_group_norms_of_odd_shapes(interpreter: Worker, seed: int) -> None:
+    check(interpreter, *draws.group_norm(seed))
+
+
+@pytest.mark.parametrize("m", [16, 64])
+def test_a_group_norm_keeps_its_digits_beside_a_large_mean(interpreter: Worker, m: int) -> None:
+    unit = GroupNorm(dtype="float32", n=1, pixels=40, c=6, groups=2)
+    arrays = draw(unit)
+    arrays["input"] = arrays["input"] + np.float32(4096)
+    got = interpreter.call(RUN, unit, Config(template="group_norm", m=m, n=8), arrays)["output"]
+    wanted = reference(unit, arrays)
+    assert np.abs(got.reshape(wanted.shape) - wanted).max() < 1e-3 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("log", [False, True])

@@ -368,9 +368,13 @@ FORMS: dict[str, Form] = {
     "layer_norm": Form(layer(nn.LayerNorm, (3, 8)), (X,)),
     "layer_norm without bias": Form(layer(nn.LayerNorm, 8, bias=False), (X,)),
     "group_norm": Form(layer(nn.GroupNorm, 2, 4), (IMG,)),
+    "group_norm without weights": Form(layer(nn.GroupNorm, 2, 4, affine=False), (IMG,)),
     "instance_norm1d": Form(layer(nn.InstanceNorm1d, 3), (X,)),
     "instance_norm2d": Form(layer(nn.InstanceNorm2d, 4, affine=True), (IMG,)),
     "instance_norm3d": Form(layer(nn.InstanceNorm3d, 4), (VOL,)),
+    "instance_norm running": Form(
+        layer(nn.InstanceNorm2d, 4, affine=True, track_running_stats=True), (IMG,)
+    ),
     "rms_norm": Form(layer(nn.RMSNorm, 8), (X,)),
     "local_response_norm": Form(layer(nn.LocalResponseNorm, 3), (IMG,)),
     "normalize": Form(lambda x: (F.normalize(x, dim=1), F.normalize(x, p=1, dim=2)), (X,)),

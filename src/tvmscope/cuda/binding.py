@@ -13,6 +13,7 @@ from tvmscope.cuda.units import (
     ITEM_BYTES,
     Attention,
     Conv2d,
+    GroupNorm,
     Matmul,
     Norm,
     Pool,
@@ -362,6 +363,27 @@ def _norm(unit: Norm, config: Config) -> Binding:
     return _binding("norms:norm", unit, parameters, constants, (_ceil(unit.rows, config.m), 1, 1))
 
 
+def _group_norm(unit: GroupNorm, config: Config) -> Binding:
+    each = width_of_group(unit)
+    constants = {
+        "PIXELS": unit.pixels,
+        "C": unit.c,
+        "GROUPS": unit.groups,
+        "EACH": each,
+        "EPSILON": unit.epsilon,
+        **_epilogue(unit),
+        **_tile(config),
+    }
+    grid = (unit.n * _ceil(unit.groups, config.n // each), 1, 1)
+    parameters = ("x", "scale", "bias", "residual", "y")
+    return _binding("group_norm", unit, parameters, constants, grid)
+
+
+def width_of_group(unit: GroupNorm) -> int:
+    """Return the columns of a tile that a group's channels take: a power of two."""
+    return 1 << (unit.width - 1).bit_length()
+
+
 def _pool(unit: Pool, config: Config) -> Binding:
     constants = {
         "P": unit.p,
@@ -404,7 +426,7 @@ def _precision(math: str) -> str:
     return "tf32" if math == "tensor" else math  # 16-bit products ignore it
 
 
-def _epilogue(unit: Conv2d | Matmul) -> dict[str, Any]:
+def _epilogue(unit: Conv2d | Matmul | GroupNorm) -> dict[str, Any]:
     epilogue = unit.epilogue
     (dtype,) = (t.dtype for t in unit.tensors if t.role == "output")
     narrow = epilogue.activation == "gelu" and ITEM_BYTES[dtype] == 2
@@ -451,6 +473,7 @@ _MAKERS: dict[tuple[str, str], Callable[[Any, Config], Binding]] = {
     ("attention", "attention"): _attention,
     ("softmax", "softmax"): _softmax,
     ("norm", "norm"): _norm,
+    ("group_norm", "group_norm"): _group_norm,
     ("pool", "pool"): _pool,
     ("pool", "mean"): _mean,
 }

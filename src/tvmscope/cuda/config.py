@@ -9,7 +9,7 @@ from tvmscope.storage.codec import decode, encode
 
 Template = Literal[
     "conv2d", "matmul", "persistent", "matvec", "depthwise", "attention", "softmax", "norm",
-    "pool", "mean", "cublaslt", "cudnn",
+    "group_norm", "pool", "mean", "cublaslt", "cudnn",
 ]  # fmt: skip
 LIBRARIES: tuple[Template, ...] = ("cublaslt", "cudnn")
 MATRIX: tuple[Template, ...] = ("conv2d", "matmul", "persistent", "attention")
@@ -17,7 +17,7 @@ MATRIX: tuple[Template, ...] = ("conv2d", "matmul", "persistent", "attention")
 """The template names of calls of NVIDIA's libraries."""
 VERSIONS: dict[Template, int] = {
     "conv2d": 2, "matmul": 2, "persistent": 1, "matvec": 1, "depthwise": 1, "attention": 2,
-    "softmax": 1, "norm": 1, "pool": 1, "mean": 1, "cublaslt": 1, "cudnn": 1,
+    "softmax": 1, "norm": 1, "group_norm": 1, "pool": 1, "mean": 1, "cublaslt": 1, "cudnn": 1,
 }  # fmt: skip
 """Raise a template's version with every change of what its kernels do: its measured winners must
 then be measured again (`cuda_kernels.py prepare --outdated`), those of other templates stay."""

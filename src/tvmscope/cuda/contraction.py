@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import gcd
 
 from tvmscope.cuda.units import ITEM_BYTES, Conv2d, Matmul, Unit
 
@@ -22,6 +23,9 @@ class Contraction:
     """Positions of a convolution's window; 1 for matrix products."""
     channels: int
     """Values per tap."""
+    load_bytes: int
+    """The widest aligned load of a convolution's input; 16 for matrices, whose rows are not
+    considered."""
     residual: bool
     out_bytes: int
     """Bytes of one output value."""
@@ -54,10 +58,11 @@ def contraction_of(unit: Unit) -> Contraction | None:
         groups, output = unit.groups, unit.epilogue.output or unit.dtype
         m, n, k, count = unit.m, unit.oc // groups, unit.k, groups
         taps, channels, free = unit.r * unit.s, unit.c // groups, True
+        load_bytes = gcd(16, channels * ITEM_BYTES[unit.dtype])
     elif isinstance(unit, Matmul):
         output = unit.epilogue.output or unit.dtype
         m, n, k, count = unit.m, unit.n, unit.k, unit.batches
-        taps, channels, free = 1, unit.k, unit.weight
+        taps, channels, free, load_bytes = 1, unit.k, unit.weight, 16
     else:
         return None
     weight = unit.tensor("weight")
@@ -70,6 +75,7 @@ def contraction_of(unit: Unit) -> Contraction | None:
         math=unit.math,
         taps=taps,
         channels=channels,
+        load_bytes=load_bytes,
         residual=unit.epilogue.residual != "none",
         out_bytes=ITEM_BYTES[output],
         weight_bytes=weight.size_bytes if weight else 0,

@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tvmscope.cuda.binding import bind, padded
+from tvmscope.cuda.binding import bind, padded, width_of_group
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.contraction import Contraction, contraction_of
 from tvmscope.cuda.gpus import Gpu
@@ -31,7 +31,7 @@ from tvmscope.cuda.space import (
     sums_per_thread,
     uses_wgmma,
 )
-from tvmscope.cuda.units import ITEM_BYTES, Attention, Conv2d, Matmul, Norm, Pool, Unit
+from tvmscope.cuda.units import ITEM_BYTES, Attention, Conv2d, GroupNorm, Matmul, Norm, Pool, Unit
 
 _WGMMA_SHARE = 0.80
 _MMA_SHARE = 0.62
@@ -56,6 +56,8 @@ _BLOCK_US = 0.0004
 blocks take 1.7, 2.2 and 3.0 us)."""
 _GATHER = 2.0
 """Loads whose taps differ from value to value take more instructions."""
+_LEAST_COPY_BYTES = 4
+"""Narrower loads cannot be asynchronous copies: no stages hide their latency."""
 _LANES_PER_US = 2.2e5
 """Plain instructions of a multiprocessor (128 lanes, 1.7 GHz); as many bytes leave its L1 cache."""
 
@@ -177,6 +179,8 @@ def _work(unit: Unit, config: Config, gpu: Gpu) -> _Work:
         return _attention_work(unit, config, gpu)
     if isinstance(unit, Conv2d | Pool):
         return _window_work(unit, config)
+    if isinstance(unit, GroupNorm):
+        return _group_work(unit, config)
     return _row_work(unit, config)
 
 
@@ -185,7 +189,9 @@ def _contraction_work(c: Contraction, config: Config, gpu: Gpu) -> _Work:
     step_bytes = (
         (config.m + config.n) * config.k * c.item_bytes * _short_rows(config.k * c.item_bytes)
     )
-    loads = step_bytes / 16 / (32 * config.warps) * (_GATHER if c.gathers(config.k) else 1.0)
+    left = config.m * config.k * c.item_bytes * (16 / c.load_bytes - 1)
+    loads = (step_bytes + left) / 16 / (32 * config.warps)
+    loads *= _GATHER if c.gathers(config.k) else 1.0
     wgmma = uses_wgmma(c, config, gpu)
     waits_us = 0.0 if wgmma else _MMA_STEP_US * config.k * c.item_bytes / 32
     return _Work(
@@ -194,7 +200,7 @@ def _contraction_work(c: Contraction, config: Config, gpu: Gpu) -> _Work:
         step_bytes=step_bytes,
         math_us=2 * config.m * config.n * config.k / _math_rate(c.math, config, gpu, wgmma),
         issue_us=_STEP_US + _LOAD_US * loads + waits_us,
-        stages=config.stages,
+        stages=config.stages if c.load_bytes >= _LEAST_COPY_BYTES else 1,
         warps=config.warps,
         registers=sums_per_thread(config) * (1.0 if wgmma else 1.3) + 48,
         shared_bytes=shared_bytes(c, config, gpu),
@@ -290,6 +296,28 @@ def _window_work(unit: Conv2d | Pool, config: Config) -> _Work:
         registers=32 + 2 * values / (32 * config.warps),
         shared_bytes=1024,
         store_bytes=values * item,
+    )
+
+
+def _group_work(unit: GroupNorm, config: Config) -> _Work:
+    """Model group norms; their constants are those of rows and windows, not fitted to any."""
+    item, values = ITEM_BYTES[unit.dtype], config.m * config.n
+    groups = min(unit.groups, config.n // width_of_group(unit))
+    passes = 1 if unit.pixels <= config.m else 2
+    # short rows of channels use part of the memory's 32-byte sectors
+    row_bytes = groups * unit.width * item
+    short = max(1.0, 64 / row_bytes)
+    return _Work(
+        blocks=bind(unit, config).grid[0],
+        steps=-(-unit.pixels // config.m) * passes,
+        step_bytes=min(config.m, unit.pixels) * row_bytes * short,
+        math_us=values * 10 / _LANES_PER_US,
+        issue_us=_STEP_US + _LOAD_US * values * item / 16 / (32 * config.warps) * short,
+        stages=1,
+        warps=config.warps,
+        registers=32 + (2 if passes == 1 else 4) * values / (32 * config.warps),
+        shared_bytes=1024,
+        store_bytes=unit.pixels * row_bytes,
     )
 
 

@@ -16,6 +16,7 @@ from tvmscope.cuda.units import (
     Attention,
     Conv2d,
     Epilogue,
+    GroupNorm,
     Heads,
     Matmul,
     Matrix,
@@ -46,6 +47,8 @@ def reference(unit: Unit, tensors: Tensors) -> Array:
         return _log_softmax(values) if unit.log else softmax(values)
     if isinstance(unit, Norm):
         return _norm(unit, tensors)
+    if isinstance(unit, GroupNorm):
+        return _group_norm(unit, tensors)
     if isinstance(unit, Pool):
         return _pool(unit, tensors)
     raise UsageError(msg("no reference for {kind}", kind=unit.kind))
@@ -183,6 +186,18 @@ def _norm(unit: Norm, tensors: Tensors) -> Array:
     if unit.bias:
         x = x + tensors["bias"].astype(np.float64)
     return np.asarray(x)
+
+
+def _group_norm(unit: GroupNorm, tensors: Tensors) -> Array:
+    shape = (unit.n, unit.pixels, unit.groups, unit.width)
+    x = tensors["input"].astype(np.float64).reshape(shape)
+    x = x - x.mean(axis=(1, 3), keepdims=True)
+    x = x / np.sqrt((x * x).mean(axis=(1, 3), keepdims=True) + unit.epsilon)
+    x = x.reshape(unit.n, unit.pixels, unit.c) * tensors["scale"].astype(np.float64)
+    residual = tensors.get("residual")
+    if residual is not None:
+        residual = residual.astype(np.float64).reshape(x.shape)
+    return _finish(x, unit.epilogue, tensors, residual)
 
 
 def _pool(unit: Pool, tensors: Tensors) -> Array:

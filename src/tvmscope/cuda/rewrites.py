@@ -19,6 +19,11 @@ def with_channels(unit: Conv2d, channels: int) -> Conv2d:
     return replace(unit, c=channels)
 
 
+def with_outputs(unit: Conv2d, outputs: int) -> Conv2d:
+    """Add output channels of zeros, whose weights are zeros."""
+    return replace(unit, oc=outputs)
+
+
 def as_patches(unit: Conv2d) -> Conv2d | None:
     """Rewrite a convolution over patches that do not overlap, with a patch's row as channels: the
     same bytes of input ([n, h, w / s, s * c]) and of weight, but long contiguous taps. None if the

@@ -5,12 +5,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from tvmscope.cuda.binding import as_product, padded
+from tvmscope.cuda.binding import as_product, padded, width_of_group
 from tvmscope.cuda.config import Config, Layout, Template
 from tvmscope.cuda.contraction import Contraction, contraction_of
 from tvmscope.cuda.gpus import Gpu
 from tvmscope.cuda.library.call import why_not
-from tvmscope.cuda.units import ITEM_BYTES, Attention, Conv2d, Matmul, Norm, Pool, Softmax, Unit
+from tvmscope.cuda.units import (
+    ITEM_BYTES,
+    Attention,
+    Conv2d,
+    GroupNorm,
+    Matmul,
+    Norm,
+    Pool,
+    Softmax,
+    Unit,
+)
 
 _SIDES = (16, 32, 64, 128, 256)
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -19,6 +29,8 @@ _MOST_SUMS = 128
 """Accumulators per thread: with operands and addresses about 200 of 255 registers."""
 _MOST_VALUES = 64
 """Values per thread without tensor cores."""
+_MOST_COLUMNS = 256
+"""The most channels of several groups in one block: more blocks are better than wider ones."""
 _MATVEC_ROWS = 4
 """With more rows, tensor cores are faster in spite of their empty rows."""
 
@@ -46,6 +58,8 @@ def _candidates(unit: Unit, gpu: Gpu) -> Iterator[Config]:
         yield from _rows("softmax", unit)
     elif isinstance(unit, Norm):
         yield from _rows("norm", unit)
+    elif isinstance(unit, GroupNorm):
+        yield from _groups(unit)
     elif isinstance(unit, Pool):
         if unit.whole:
             for m, n, warps in itertools.product((8, 16, 32, 64), (8, 16, 32, 64, 128), (2, 4, 8)):
@@ -76,6 +90,8 @@ def why_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
         if not isinstance(unit, Matmul) or unit.matrix_b(config.layout).row != 1:
             return "matvec takes matrix products whose right side is contiguous along the sum"
         return _split_illegal(steps, config.split)
+    if isinstance(unit, GroupNorm) and config.n < width_of_group(unit):
+        return f"{config.n} columns do not hold a group of {unit.width} channels"
     if config.template in ("depthwise", "pool") and config.k > config.m:
         return f"a tile of {config.m} pixels is not {config.k} wide"
     return None
@@ -279,6 +295,17 @@ def _rows(template: Template, unit: Softmax | Norm) -> Iterator[Config]:
     for n, m, warps in itertools.product(widths, (1, 2, 4, 8, 16), (1, 2, 4, 8, 16)):
         if m <= 2 * unit.rows and m * n >= 32 * warps:
             yield Config(template=template, m=m, n=n, warps=warps, stages=1)
+
+
+def _groups(unit: GroupNorm) -> Iterator[Config]:
+    """Yield tiles of pixels and of whole groups: some hold the image, others pass it twice."""
+    each = width_of_group(unit)
+    counts = [g for g in (1, 2, 4, 8, 16, 32, 64) if g == 1 or g < 2 * unit.groups]
+    counts = [g for g in counts if g == 1 or g * each <= _MOST_COLUMNS]
+    rows = [m for m in (16, 32, 64, 128, 256, 512, 1024) if m == 16 or m < 2 * unit.pixels]
+    for m, g, warps in itertools.product(rows, counts, (1, 2, 4, 8, 16)):
+        if m * g * each >= 32 * warps:
+            yield Config(template="group_norm", m=m, n=g * each, warps=warps, stages=1)
 
 
 def _pixel_tiles(template: Template, p: int, q: int, channels: int) -> Iterator[Config]:

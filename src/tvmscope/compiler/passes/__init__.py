@@ -39,6 +39,7 @@ from tvmscope.compiler.passes import (
     norm_rows,
     outside_graph,
     pack_matmul,
+    pad_channels,
     place_units,
     row_kernels,
     scalar_operands,
@@ -48,6 +49,7 @@ from tvmscope.compiler.passes import (
     signals,
     sink_moves,
     sink_reshapes,
+    sink_shuffles,
     split_batch,
     subpixel_transposed,
     tvm_own,
@@ -84,6 +86,7 @@ PASSES = unique(
         fast_scatter.PASS,
         fast_select.PASS,
         subpixel_transposed.PASS,
+        sink_shuffles.PASS,  # those of transposed convolutions too
         fuse_attention.PASS,
         pack_matmul.PASS,
         block_layout.PASS,
@@ -94,6 +97,7 @@ PASSES = unique(
         sink_moves.PASS,
         join_projections.PASS,
         collapse_views.PASS,
+        pad_channels.PASS,
         place_units.PASS,
         # Run again: kernels leave their results narrow and in their own order.
         narrow_results.PASS,

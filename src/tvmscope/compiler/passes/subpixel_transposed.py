@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import tvm
 
 
-def make(_: Context) -> tvm.transform.Pass:
-    from tvmscope.compiler.rewrites.cpu.subpixel_transposed import subpixel_transposed
+def make(context: Context) -> tvm.transform.Pass:
+    from tvmscope.compiler.rewrites.subpixel_transposed import subpixel_transposed
 
-    return subpixel_transposed()
+    return subpixel_transposed(channels_last=context.target.device == "cuda")
 
 
 PASS = Pass(
@@ -26,7 +26,7 @@ PASS = Pass(
         "Turns transposed convolutions into ordinary ones without the zeros between inputs."
     ),
     make=make,
-    ours=("cpu",),
+    ours=("cpu", "cuda"),
     switches=(Switch(name="subpixel-transposed"),),
     shows=Shows(kernels="conv2d_transpose", only_unscheduled=True),
 )

@@ -7,6 +7,7 @@ operator is then left to TVM's own lowering.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -26,7 +27,7 @@ from tvmscope.compiler.units.graph import (
 )
 from tvmscope.compiler.units.views import trace
 from tvmscope.cuda.rewrites import as_patches, with_channels
-from tvmscope.cuda.units import Conv2d, Math, Matmul, Matrix, Pool
+from tvmscope.cuda.units import Conv2d, GroupNorm, Math, Matmul, Matrix, Pool
 from tvmscope.errors import UsageError
 
 MATH: dict[str, dict[str, Math]] = {
@@ -35,7 +36,7 @@ MATH: dict[str, dict[str, Math]] = {
 }
 """How float32 is multiplied: as three products in TF32, whose sum is close to float32."""
 _DTYPES = ("float16", "bfloat16", "float32")
-_FEWEST_CHANNELS = 8
+FEWEST_CHANNELS = 8
 """16 bytes of half precision: the size of one load."""
 
 
@@ -90,14 +91,24 @@ def _operands(tail: Tail, **more: Operand) -> dict[str, Operand]:
 
 
 def _conv2d(call: relax.Call, chain: Chain) -> Found | None:
+    unit, weight = bare_conv2d(call), constant(call.args[1])
+    if unit is None or weight is None:
+        return None
+    tail = follow(chain, unit.dtype)
+    unit, data, weight = _suited(replace(unit, epilogue=tail.epilogue), call.args[0], weight)
+    operands = _operands(tail, input=data, weight=weight)
+    return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
+
+
+def bare_conv2d(call: relax.Call) -> Conv2d | None:
+    """Return the unit of a convolution alone; None if no kernel takes its operands."""
     data, weight = call.args[0], constant(call.args[1])
     dtype, attrs = dtype_of(data), call.attrs
     if weight is None or dtype not in _DTYPES or str(attrs.data_layout) != "NHWC":
         return None
-    tail = follow(chain, dtype)
     n, h, w, c = shape_of(data)
     top, left, bottom, right = (int(p) for p in attrs.padding)
-    unit = Conv2d(
+    return Conv2d(
         dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
         n=n, h=h, w=w, c=c,
         oc=weight.shape[0], r=weight.shape[1], s=weight.shape[2],
@@ -106,24 +117,20 @@ def _conv2d(call: relax.Call, chain: Chain) -> Found | None:
         dilation=(int(attrs.dilation[0]), int(attrs.dilation[1])),
         groups=int(attrs.groups),
         math=_math("conv2d", dtype),
-        epilogue=tail.epilogue,
     )  # fmt: skip
-    unit, data, weight = _suited(unit, data, weight)
-    operands = _operands(tail, input=data, weight=weight)
-    return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
 
 
 def _suited(unit: Conv2d, data: relax.Expr, weight: Array) -> tuple[Conv2d, relax.Expr, Array]:
     """Adapt a convolution to the templates: few channels become a row of a patch, or are padded."""
     patches = as_patches(unit)
-    if patches is not None and unit.c < _FEWEST_CHANNELS:
+    if patches is not None and unit.c < FEWEST_CHANNELS:
         return patches, data, weight.reshape(unit.oc, unit.r, 1, unit.s * unit.c)
-    if unit.groups != 1 or unit.c >= _FEWEST_CHANNELS:
+    if unit.groups != 1 or unit.c >= FEWEST_CHANNELS:
         return unit, data, weight
-    more = _FEWEST_CHANNELS - unit.c
+    more = FEWEST_CHANNELS - unit.c
     padded = relax.op.nn.pad(data, (0, 0, 0, 0, 0, 0, 0, more))
     weight = np.pad(weight, ((0, 0), (0, 0), (0, 0), (0, more)))
-    return with_channels(unit, _FEWEST_CHANNELS), padded, weight
+    return with_channels(unit, FEWEST_CHANNELS), padded, weight
 
 
 def _weighted(call: relax.Call, chain: Chain) -> Found | None:
@@ -181,6 +188,45 @@ def _product(call: relax.Call, chain: Chain) -> Found | None:
 def _matrix(strides: tuple[int, ...], offset: int) -> Matrix:
     outer, inner, row, column = (0,) * (4 - len(strides)) + strides
     return Matrix(row=row, column=column, outer=outer, inner=inner, offset=offset)
+
+
+def _group_norm(call: relax.Call, chain: Chain) -> Found | None:
+    """Match the norm of groups of channels, with a bias that includes the epilogue's."""
+    data, attrs = call.args[0], call.attrs
+    shape, dtype = shape_of(data), dtype_of(data)
+    scale, bias = (constant(a) for a in call.args[1:3])
+    over = [int(attrs.channel_axis), *(int(a) for a in attrs.axes)]
+    if len(shape) != 4 or over != [3, 1, 2] or dtype not in _DTYPES or dtype_of(call) != dtype:
+        return None
+    if scale is None or bias is None or not (attrs.center and attrs.scale):
+        return None
+    chain, factor = _factor(chain, shape[3])
+    scale, own = (a.astype(np.float32) * factor for a in (scale, bias))
+    tail = follow(chain, dtype)
+    unit = GroupNorm(
+        dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
+        n=shape[0],
+        pixels=shape[1] * shape[2],
+        c=shape[3],
+        groups=int(attrs.num_groups),
+        epsilon=float(attrs.epsilon),
+        epilogue=replace(tail.epilogue, bias=True),
+    )
+    tail = replace(tail, bias=own if tail.bias is None else own + tail.bias)
+    operands = _operands(tail, input=data, scale=scale)
+    return Found(unit=unit, operands=operands, last=tail.chain.last, replaced=tail.chain.vars)
+
+
+def _factor(chain: Chain, channels: int) -> tuple[Chain, Array | float]:
+    """Return the chain with a following product with one number per channel, and these numbers."""
+    reader = chain.next() if chain.graph.fused else None
+    call = chain.graph.call(reader, "multiply") if reader is not None else None
+    if reader is None or call is None or shape_of(call) != shape_of(chain.last):
+        return chain, 1.0
+    array = constant(call.args[1] if call.args[0] == chain.last else call.args[0])
+    if array is None or array.shape[-1:] != (channels,) or array.size != channels:
+        return chain, 1.0
+    return chain.then(reader), array.astype(np.float32).reshape(channels)
 
 
 def _max_pool(call: relax.Call, chain: Chain) -> Found | None:
@@ -258,6 +304,7 @@ _SECOND: dict[str, Finder] = {
     "nn.softmax": rows.softmax,
     "rsqrt": rows.rms_norm,
     "sqrt": rows.rms_norm,
+    "nn.group_norm": _group_norm,
     "nn.max_pool2d": _max_pool,
     "nn.avg_pool2d": _mean_pool,
 }

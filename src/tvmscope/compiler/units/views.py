@@ -203,6 +203,8 @@ class _View:
     def slice(self, axis: int, begin: int, step: int, extent: int) -> bool:
         """Keep a part of an axis; False if its elements have no common distance."""
         pieces = _merged(self.axes[axis])
+        if step == 1 and prod(d for d, _ in pieces) == extent:
+            return True
         if len(pieces) > 1:
             return False
         stride = pieces[0][1] if pieces else 0

@@ -13,6 +13,7 @@ from typing import Any
 from tvmscope.cuda.units.attention import Attention, Heads
 from tvmscope.cuda.units.base import ITEM_BYTES, Activation, Dtype, Epilogue, Math, Tensor, Unit
 from tvmscope.cuda.units.conv2d import Conv2d, View
+from tvmscope.cuda.units.group_norm import GroupNorm
 from tvmscope.cuda.units.matmul import Matmul, Matrix
 from tvmscope.cuda.units.norms import Norm, Softmax
 from tvmscope.cuda.units.pool import Pool
@@ -21,12 +22,13 @@ from tvmscope.messages import msg
 from tvmscope.storage.codec import decode
 
 __all__ = [
-    "ITEM_BYTES", "KINDS", "Activation", "Attention", "Conv2d", "Dtype", "Epilogue", "Heads",
-    "Math", "Matmul", "Matrix", "Norm", "Pool", "Softmax", "Tensor", "Unit", "View", "from_json",
+    "ITEM_BYTES", "KINDS", "Activation", "Attention", "Conv2d", "Dtype", "Epilogue", "GroupNorm",
+    "Heads", "Math", "Matmul", "Matrix", "Norm", "Pool", "Softmax", "Tensor", "Unit", "View",
+    "from_json",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Unit]] = {
-    unit.kind: unit for unit in (Conv2d, Matmul, Attention, Softmax, Norm, Pool)
+    unit.kind: unit for unit in (Conv2d, Matmul, Attention, Softmax, Norm, GroupNorm, Pool)
 }
 
 

@@ -24,7 +24,7 @@ class Softmax(Unit):
 
     @property
     def label(self) -> str:
-        name = "log softmax" if self.log else "softmax"
+        name = "log_softmax" if self.log else "softmax"
         return f"{name} {self.rows}x{self.columns} {self.dtype}"
 
     @property

@@ -25,6 +25,18 @@ def conv2d(
     out_layout: str | None = None,
     out_dtype: str | None = None,
 ) -> Call: ...
+def group_norm(
+    data: Expr,
+    gamma: Expr,
+    beta: Expr,
+    num_groups: int,
+    channel_axis: int,
+    axes: Sequence[int],
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Call: ...
+def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Call: ...
 def layer_norm(
     data: Expr,
     gamma: Expr,

@@ -18,10 +18,11 @@ from tvmscope.compiler.graph.rewrite import (
     rewrite_calls,
     static_shape,
 )
-from tvmscope.compiler.rewrites.cuda.nhwc import BINARY, UNARY
+from tvmscope.compiler.rewrites.cuda.nhwc import UNARY
 from tvmscope.compiler.units.graph import constant, name_of
 
 Shape = tuple[int, ...]
+BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
 
 
 def signals() -> tvm.transform.Pass:

@@ -15,13 +15,14 @@ from tvmscope.compiler.frontends.torch.decompositions import (
     convolution,
     elementwise,
     indexing,
+    norms,
     products,
     resampling,
     scans,
     windows,
 )
 
-_FAMILIES = (convolution, elementwise, indexing, products, resampling, scans, windows)
+_FAMILIES = (convolution, elementwise, indexing, norms, products, resampling, scans, windows)
 _OURS: dict[Any, Callable[..., Any]] = {
     operator: decompose
     for family in _FAMILIES

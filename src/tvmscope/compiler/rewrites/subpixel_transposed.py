@@ -8,6 +8,7 @@ the zeros that the textbook definition puts between the inputs.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,14 @@ from tvmscope.compiler.graph.rewrite import Rewriter, rewrite_calls, static_shap
 Array = np.ndarray[Any, Any]
 
 
-def subpixel_transposed() -> tvm.transform.Pass:
-    """Return the pass."""
-    return rewrite_calls("SubpixelTransposed", {"relax.nn.conv2d_transpose": _rewrite})
+def subpixel_transposed(*, channels_last: bool = False) -> tvm.transform.Pass:
+    """Return the pass. With `channels_last`, the channels of each position lie together: a result
+    in NHWC is then spread in whole pixels."""
+    rewrite = partial(_rewrite, channels_last)
+    return rewrite_calls("SubpixelTransposed", {"relax.nn.conv2d_transpose": rewrite})
 
 
-def _rewrite(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+def _rewrite(channels_last: bool, rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     attrs, (data, weight) = call.attrs, call.args
     shape, result = static_shape(data), static_shape(call)
     layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout)
@@ -45,14 +48,25 @@ def _rewrite(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     if min(padding) < 0:
         return None  # it reads more inputs than the outputs need: rare, and not worth a crop
     emit = rewriter.builder_.emit
-    small = emit(relax.op.nn.conv2d(data, relax.const(kernel), padding=padding))
     batch, outputs = shape[0], result[1]
-    parts = emit(relax.op.reshape(small, (batch, outputs, down, across, rows, columns)))
-    turned = emit(relax.op.permute_dims(parts, [0, 1, 4, 2, 5, 3]))
+    pieces, order = (outputs, down, across), [0, 1, 4, 2, 5, 3]
+    if channels_last:
+        kernel = _positions_first(kernel, pieces)
+        pieces, order = (down, across, outputs), [0, 3, 4, 1, 5, 2]
+    weight, wanted = relax.const(kernel), attrs.out_dtype or None
+    small = emit(relax.op.nn.conv2d(data, weight, padding=padding, out_dtype=wanted))
+    parts = emit(relax.op.reshape(small, (batch, *pieces, rows, columns)))
+    turned = emit(relax.op.permute_dims(parts, order))
     whole = emit(relax.op.reshape(turned, (batch, outputs, rows * down, columns * across)))
     return relax.op.strided_slice(
         whole, axes=[2, 3], begin=[top, left], end=[top + result[2], left + result[3]]
     )
+
+
+def _positions_first(kernel: Array, pieces: tuple[int, int, int]) -> Array:
+    """Reorder the kernel's outputs from (O, s, s) to (s, s, O)."""
+    parts = kernel.reshape(*pieces, *kernel.shape[1:]).transpose(1, 2, 0, 3, 4, 5)
+    return np.ascontiguousarray(parts.reshape(kernel.shape))
 
 
 def split_kernel(kernel: Array, strides: tuple[int, int]) -> tuple[Array, tuple[int, int]]:
