@@ -101,7 +101,7 @@ def odd_units(count: int) -> Iterator[dict[str, Any]]:
 
     makers = (
         draws.conv2d, draws.matmul, draws.matvec, draws.persistent, draws.depthwise, draws.pool,
-        draws.attention, draws.norm,
+        draws.attention, draws.norm, draws.softmax,
     )  # fmt: skip
     for make in makers:
         for seed in range(count):

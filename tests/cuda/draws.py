@@ -6,7 +6,18 @@ from random import Random
 from typing import Any
 
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.units import Attention, Conv2d, Epilogue, Heads, Matmul, Matrix, Norm, Pool, View
+from tvmscope.cuda.units import (
+    Attention,
+    Conv2d,
+    Epilogue,
+    Heads,
+    Matmul,
+    Matrix,
+    Norm,
+    Pool,
+    Softmax,
+    View,
+)
 
 _PARAMETERS = {"clip": (-0.5, 1.25), "leaky_relu": (0.1,)}
 _ACTIVATIONS = (
@@ -211,8 +222,22 @@ def norm(seed: int) -> tuple[Norm, Config]:
         bias=rng.random() < 0.7,
         residual=residual,
         keep_sum=residual and rng.random() < 0.5,
+        output=rng.choice((None, "float32")),
     )
     return unit, Config(template="norm", m=rng.choice((1, 2)), n=rng.choice((32, 64)))
+
+
+def softmax(seed: int) -> tuple[Softmax, Config]:
+    rng = Random(seed)
+    unit = Softmax(
+        dtype=rng.choice(("float16", "float32")),
+        rows=rng.choice((1, 5)),
+        columns=rng.choice((3, 33, 64)),
+        scale=rng.choice((1.0, 0.3)),
+        log=rng.random() < 0.5,
+        output=rng.choice((None, "float32")),
+    )
+    return unit, Config(template="softmax", m=rng.choice((1, 2)), n=rng.choice((32, 64)))
 
 
 def _split(rng: Random, k: int, step: int) -> int:

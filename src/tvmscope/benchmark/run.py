@@ -15,7 +15,7 @@ from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.row import Task
 from tvmscope.errors import RunError
-from tvmscope.machine import gpu_state
+from tvmscope.machine import cuda_device, gpu_state
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.confinement import scratch_folder
 from tvmscope.measure.interleave import interleave
@@ -71,7 +71,8 @@ def run(
         return results
 
     on_gpu = any(entry.key.device == "cuda" for entry in entries)
-    state = gpu_state.connect() if on_gpu else None
+    gpu = cuda_device.find() if on_gpu else None
+    state = gpu_state.connect(gpu.pci_bus) if gpu else None
     try:
         for number, row in enumerate(_load(rows, options, log_dir, against, progress)):
             progress.step(number + 1, len(rows), row.label)
