@@ -13,7 +13,7 @@ from support import report_samples, samples
 from tvmscope.core.diagnosis.facts import PassFacts, RuleFacts
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Model
-from tvmscope.core.profile import Resources
+from tvmscope.core.profile import Resources, Roof
 from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.session import Session, from_json, to_json
 from tvmscope.core.tuning import TunedTask
@@ -154,3 +154,10 @@ def test_redaction_keeps_backends_of_a_user_with_such_a_name() -> None:
     clean = redact(private(), user="torch")
     assert clean.results[0].task.variant.backend == "torch"
     assert clean.results[0].measurement == private().results[0].measurement
+
+
+def test_redaction_keeps_the_kind_of_products_of_a_user_with_such_a_name() -> None:
+    roof = Roof(dtype="float32", threads=1, flops_per_s=1.0, bytes_per_s=None, how="mma",
+                products="tf32")  # fmt: skip
+    session = dataclasses.replace(private(), roofs=(roof,))
+    assert redact(session, user="tf32").roofs == (roof,)
