@@ -205,3 +205,44 @@ def test_a_sum_that_other_kernels_compute_is_left(precision: Precision) -> None:
     assert isinstance(unit, Norm)
     assert not unit.residual
     assert sorted(u.epilogue.residual for u in units if u.kind == "matmul") == ["before", "none"]  # type: ignore[attr-defined]
+
+
+class PreNorm(torch.nn.Module):
+    """Blocks as in GPT: sums stay wide, each is read by a norm and by the next sum."""
+
+    def __init__(self, norm: type[torch.nn.Module], blocks: int = 3) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(50, 32)
+        self.norms = torch.nn.ModuleList(norm(32) for _ in range(blocks + 1))
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(32, 32) for _ in range(blocks))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x: Tensor = self.embedding(tokens)
+        for norm, layer in zip(self.norms, self.layers, strict=False):
+            x = x + layer(norm(x))
+        found: Tensor = self.norms[-1](x)
+        return found
+
+
+@pytest.mark.parametrize("norm", [torch.nn.LayerNorm, torch.nn.RMSNorm])
+def test_wide_sums_between_blocks_are_computed_by_their_norms(norm: type[torch.nn.Module]) -> None:
+    torch.manual_seed(0)
+    tokens = torch.arange(14).reshape(2, 7)
+    units, others = placed_units.of_torch(PreNorm(norm), FLOAT16, tokens)
+    norms = {(u.dtype, u.output, u.residual, u.keep_sum) for u in units if isinstance(u, Norm)}
+    assert norms == {
+        ("float32", "float16", False, False),  # of the embedding
+        ("float32", "float16", True, True),
+        ("float32", None, True, False),  # the last one
+    }
+    assert not [n for n in others if "add" in n or "layer_norm" in n or "mean" in n]
+    sums = {u.tensors[-1].dtype for u in units if u.kind == "matmul"}
+    assert sums == {"float32"}
+
+
+def test_a_value_that_is_cast_for_a_norm_alone_is_cast_where_it_is_computed() -> None:
+    units, _ = placed_units.of_torch(
+        Plain(lambda norm, x: norm(x.exp()), 33), FLOAT16, random(3, 33)
+    )
+    (unit,) = rows_of(units)
+    assert unit.dtype == "float16"

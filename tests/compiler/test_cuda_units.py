@@ -222,6 +222,30 @@ def test_pools_and_a_mean_over_pixels() -> None:
     assert {u.form for u in units if isinstance(u, Pool)} == {"max", "mean"}
 
 
+@PRECISIONS
+@pytest.mark.parametrize(
+    ("size", "units", "left"),
+    [((2, 3), 3, 0), ((4, 6), 1, 0), ((3, 4), 2, 1)],
+    ids=["equal-windows", "pixels", "windows-that-differ"],  # equal units are one function
+)
+def test_averages_are_kernels_without_casts(
+    precision: Precision, size: tuple[int, int], units: int, left: int
+) -> None:
+    x, w = random(1, 8, 4, 6), random(8, 8, 1, 1)
+    filters = relax.const(w)
+
+    def build(emit: Any, v: Any) -> Any:
+        y = emit(relax.op.nn.adaptive_avg_pool2d(emit(relax.op.nn.conv2d(v, filters)), size))
+        return relax.op.nn.conv2d(y, filters)
+
+    wanted = nnf.conv2d(nnf.adaptive_avg_pool2d(nnf.conv2d(t(x), t(w)), size), t(w))
+    assert len(check(build, wanted, precision, x)) == units
+    made = placed_units.lowered(module(build, x), CompileOptions(precision=precision)).module
+    assert len([name for name in kernels(made) if "pool" in name]) == left
+    if not left:
+        assert len([name for name in kernels(made) if "cast" in name]) <= 2  # the edges
+
+
 def test_a_value_that_others_read_too_ends_its_kernel() -> None:
     x, w = random(1, 8, 5, 5), random(8, 8, 1, 1)
 

@@ -36,6 +36,13 @@ def test_asymmetric_padding_is_folded_and_right(host: Target) -> None:
     graph.check(output, target=host)
 
 
+def test_padding_by_nothing_is_dropped(host: Target) -> None:
+    graph = Graph()
+    output = graph.conv2d(_padded(graph, [0, 0, 0, 0], 1.0), 5)
+    assert _pads_left(graph, output) == 0
+    graph.check(output, target=host)
+
+
 @pytest.mark.parametrize(("value", "mode"), [(1.0, "constant"), (0.0, "reflect")])
 def test_other_padding_stays(host: Target, value: float, mode: str) -> None:
     graph = Graph()

@@ -25,5 +25,5 @@ PASS = Pass(
     words=marked("Computes convolutions of signals as those of images that are one pixel high."),
     make=make,
     ours=("cuda",),
-    switches=(Switch(name="signals"),),
+    switches=(Switch(name="nhwc"),),  # without NHWC no kernel would compute the images
 )

@@ -2,7 +2,8 @@
 
     conv2d(pad(x, zeros around the image), padding=p)  ->  conv2d(x, padding=p + pad)
 
-Models that came from TensorFlow pad explicitly, since its padding is not symmetric.
+Models that came from TensorFlow pad explicitly, since its padding is not symmetric. Padding by
+nothing, which window attention writes for images that its windows fit, is dropped.
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ def _number(pad: relax.Call) -> float | None:
     return float(pad.attrs.pad_value)
 
 
+def _drop(_: Rewriter, call: relax.Call) -> relax.Expr | None:
+    """Return the value itself where nothing is added around it."""
+    return None if any(int(w) for w in call.attrs.pad_width) else call.args[0]
+
+
 def fold_pads() -> tvm.transform.Pass:
     """Return the pass."""
-    return rewrite_calls("FoldPads", {"relax.nn.conv2d": _fold})
+    return rewrite_calls("FoldPads", {"relax.nn.conv2d": _fold, "relax.nn.pad": _drop})

@@ -234,11 +234,13 @@ def _max_pool(call: relax.Call, chain: Chain) -> Found | None:
 
 
 def _mean_pool(call: relax.Call, chain: Chain) -> Found | None:
+    """Match averages in any precision, with the cast before them: kernels sum in float32."""
     return _pool(call, chain, "mean")
 
 
 def _pool(call: relax.Call, chain: Chain, form: str) -> Found | None:
-    data, attrs = call.args[0], call.attrs
+    attrs = call.attrs
+    data, replaced = _stored(call, chain) if form == "mean" else (call.args[0], chain.vars)
     shape, dtype = shape_of(data), dtype_of(data)
     plain = all(int(d) == 1 for d in attrs.dilation)
     if str(attrs.layout) != "NHWC" or dtype not in _DTYPES or len(shape) != 4 or not plain:
@@ -257,23 +259,12 @@ def _pool(call: relax.Call, chain: Chain, form: str) -> Found | None:
     )  # fmt: skip
     if (n, unit.p, unit.q, c) != shape_of(call):
         return None  # TVM rounds the output's size differently
-    return Found(unit=unit, operands={"input": data}, last=chain.last, replaced=chain.vars)
+    return Found(unit=unit, operands={"input": data}, last=chain.last, replaced=replaced)
 
 
 def _global_mean(call: relax.Call, chain: Chain) -> Found | None:
     """Match a mean over the pixels of an image, in any precision, with the casts around it."""
-    graph = chain.graph
-    data, cast = call.args[0], graph.call(call.args[0], "astype")
-    replaced = list(chain.vars)
-    wide = cast is not None and cast.args[0] not in graph.hidden
-    if cast is not None and wide and dtype_of(cast.args[0]) in _DTYPES:
-        if (
-            isinstance(data, relax.Var)
-            and graph.only_reader(data) == chain.last
-            and data not in chain.taken
-        ):
-            replaced.insert(0, data)
-        data = cast.args[0]
+    data, replaced = _stored(call, chain)
     shape = shape_of(data)
     axes = sorted(int(a) % len(shape) for a in call.attrs.axis) if shape else []
     if len(shape) != 4 or axes != [1, 2] or dtype_of(data) not in _DTYPES:
@@ -284,9 +275,20 @@ def _global_mean(call: relax.Call, chain: Chain) -> Found | None:
         unit=unit,
         operands={"input": data},
         last=chain.last,
-        replaced=tuple(replaced),
+        replaced=replaced,
         written=(n, 1, 1, c),
     )
+
+
+def _stored(call: relax.Call, chain: Chain) -> tuple[relax.Expr, tuple[relax.Var, ...]]:
+    """Return a call's operand as it is stored, before a cast, and the values that are replaced."""
+    graph, data = chain.graph, call.args[0]
+    cast = graph.call(data, "astype")
+    if cast is None or cast.args[0] in graph.hidden or dtype_of(cast.args[0]) not in _DTYPES:
+        return data, chain.vars
+    alone = isinstance(data, relax.Var) and graph.only_reader(data) == chain.last
+    inside = (data,) if alone and data not in chain.taken else ()
+    return cast.args[0], (*inside, *chain.vars)
 
 
 def _attention(call: relax.Call, chain: Chain) -> Found | None:
@@ -294,7 +296,9 @@ def _attention(call: relax.Call, chain: Chain) -> Found | None:
 
 
 Finder = Callable[[relax.Call, Chain], Found | None]
-_FIRST: dict[str, Finder] = {"matmul": _attention, "mean": _global_mean}
+_FIRST: dict[str, Finder] = {
+    "matmul": _attention, "mean": _global_mean, "nn.avg_pool2d": _mean_pool,
+}  # fmt: skip
 """Tried before the products that attention consists of, and before a cast that a mean includes."""
 _SECOND: dict[str, Finder] = {
     "nn.conv2d": _conv2d,
@@ -306,5 +310,4 @@ _SECOND: dict[str, Finder] = {
     "sqrt": rows.rms_norm,
     "nn.group_norm": _group_norm,
     "nn.max_pool2d": _max_pool,
-    "nn.avg_pool2d": _mean_pool,
 }

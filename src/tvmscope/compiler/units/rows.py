@@ -68,7 +68,7 @@ def layer_norm(call: relax.Call, chain: Chain) -> Found | None:
         "bias": bias.astype(np.float32),
     }
     plain = Found(unit=unit, operands=operands, last=chain.last, replaced=chain.vars)
-    return _with_sum(plain, unit, chain)
+    return _with_input(plain, unit, chain)
 
 
 def rms_norm(call: relax.Call, chain: Chain) -> Found | None:
@@ -104,7 +104,7 @@ def rms_norm(call: relax.Call, chain: Chain) -> Found | None:
     if weight is not None:
         operands["scale"] = weight
     plain = Found(unit=unit, operands=operands, last=chain.last, replaced=chain.vars)
-    return _with_sum(plain, unit, chain)
+    return _with_input(plain, unit, chain)
 
 
 def _sources(
@@ -224,53 +224,62 @@ def _weighted(chain: Chain) -> tuple[Chain, Array | None]:
     return _with_cast(moved.then(reader)), weight.astype(np.float32).reshape(-1)
 
 
-def _with_sum(found: Found, unit: Norm, chain: Chain) -> Found:
-    """Return the norm with the sum before it, if that would be a kernel of its own; the sum is
-    stored too where something else reads it."""
+def _with_input(found: Found, unit: Norm, chain: Chain) -> Found:
+    """Return the norm of what its input is made of, if that costs nothing more: the sum before it,
+    which is stored too where something else reads it, and a wider value that was cast for it."""
     graph, value = chain.graph, found.operands["input"]
-    total = _sum_before(graph, value, chain.vars[0]) if isinstance(value, relax.Var) else None
-    terms = _terms(chain, total) if total is not None and graph.fused else None
-    if total is None or terms is None:
+    if isinstance(value, np.ndarray) or not graph.fused:
         return found
-    chain, dtype = _with_cast(chain), next(d for d in _DTYPES if d == dtype_of(total))
-    inside, kept = _between(graph, total, chain.last)
-    unit = replace(unit, dtype=dtype, residual=True, keep_sum=kept, output=_output(chain, dtype))
+    source = _wide(graph, value, chain.vars[0])
+    terms = _terms(chain, source)
+    if terms is None and (source.same_as(value) or not _is_stored(chain, source)):
+        return found
+    chain, dtype = _with_cast(chain), next(d for d in _DTYPES if d == dtype_of(source))
+    unit = replace(unit, dtype=dtype, output=_output(chain, dtype))
+    operands: dict[str, Operand] = {**found.operands, "input": source}
+    replaced, kept = chain.vars, None
+    if terms is not None and isinstance(source, relax.Var):
+        inside, needed = _between(graph, source, chain.last)
+        unit = replace(unit, residual=True, keep_sum=needed)
+        operands |= {"input": terms[0], "residual": terms[1]}
+        replaced = (source, *(v for v in inside if v not in chain.vars), *chain.vars)
+        kept = source if needed else None
     return replace(
-        found,
-        unit=unit,
-        operands={**found.operands, "input": terms[0], "residual": terms[1]},
-        last=chain.last,
-        replaced=(total, *(v for v in inside if v not in chain.vars), *chain.vars),
-        kept=total if kept else None,
+        found, unit=unit, operands=operands, last=chain.last, replaced=replaced, kept=kept
     )
 
 
-def _sum_before(graph: Graph, value: relax.Var, reader: relax.Var) -> relax.Var | None:
-    """Return the sum that is normalised, also one that is cast for this alone."""
+def _wide(graph: Graph, value: relax.Expr, reader: relax.Var) -> relax.Expr:
+    """Return the value before a cast that is made for one reader alone."""
     cast = graph.call(value, "astype")
-    if (
-        cast is not None
-        and graph.only_reader(value) == reader
-        and isinstance(cast.args[0], relax.Var)
-    ):
-        value = cast.args[0]
-    return value if graph.call(value, "add") is not None else None
+    if cast is None or not isinstance(value, relax.Var) or graph.only_reader(value) != reader:
+        return value
+    known = isinstance(cast.args[0], relax.Var) and dtype_of(cast.args[0]) in _DTYPES
+    return cast.args[0] if known else value
 
 
-def _terms(chain: Chain, total: relax.Var) -> tuple[relax.Var, relax.Var] | None:
+def _is_stored(chain: Chain, value: relax.Expr) -> bool:
+    """Whether a value is in memory anyway. One with a single reader is computed with that one, if
+    no unit computes it."""
+    if not isinstance(value, relax.Var) or value in chain.graph.hidden:
+        return False
+    computed = value in chain.graph.values and value not in chain.taken
+    return not computed or len(set(chain.graph.readers[value])) > 1
+
+
+def _terms(chain: Chain, total: relax.Expr) -> tuple[relax.Expr, relax.Expr] | None:
     """Return the terms of a sum if both are in memory anyway: others are computed with the sum."""
-    graph, call = chain.graph, chain.graph.call(total)
+    graph, call = chain.graph, chain.graph.call(total, "add")
     if call is None or total in chain.taken or dtype_of(total) not in _DTYPES:
         return None
     found = []
     for term in call.args:
-        view = trace(graph, term) if shape_of(term) == shape_of(total) else None
-        if view is None or not view.dense or not isinstance(view.base, relax.Var):
+        view = trace(graph, term)
+        dense = [view.base, term] if view is not None and view.dense else [term]
+        stored = [v for v in dense if shape_of(term) == shape_of(total) and _is_stored(chain, v)]
+        if not stored:
             return None
-        computed = view.base in graph.values and view.base not in chain.taken
-        if computed or view.base in graph.hidden:
-            return None
-        found.append(view.base)
+        found.append(stored[0])
     return found[0], found[1]
 
 

@@ -125,9 +125,24 @@ def _pool(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     image = twin(rewriter, call.args[0])
     if image is None or str(call.attrs.layout) != "NCHW":
         return None
+    if name_of(call) == "nn.adaptive_avg_pool2d":
+        plain = _plain_average(image, call)
+        if plain is not None:
+            return back(rewriter, plain)
     build = getattr(relax.op.nn, name_of(call).removeprefix("nn."))
     given = _given(call, _POOL_ATTRIBUTES)
     return back(rewriter, build(image, **given, layout="NHWC", out_layout="NHWC"))
+
+
+def _plain_average(image: relax.Expr, call: relax.Call) -> relax.Expr | None:
+    """Return an adaptive average of equal windows as one of fixed windows; None if they differ."""
+    before, after = static_shape(image), static_shape(call)
+    if before is None or after is None or before[1] % after[2] or before[2] % after[3]:
+        return None
+    window = (before[1] // after[2], before[2] // after[3])
+    if window == (1, 1):
+        return image
+    return relax.op.nn.avg_pool2d(image, window, window, layout="NHWC", out_layout="NHWC")
 
 
 def _given(call: relax.Call, names: Sequence[str]) -> dict[str, Any]:
