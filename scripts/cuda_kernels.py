@@ -2,7 +2,8 @@
 
 python scripts/cuda_kernels.py prepare UNITS.json FOLDER [--best 25] [--arch sm_90] [--limit-mb 55]
     compiles the cost model's best configurations of each unit into FOLDER; needs Triton, no GPU;
-    with --winners FILE those of measured winners alone
+    with --winners FILE those of measured winners alone, with --outdated the ones among them whose
+    template has changed since
 python scripts/cuda_kernels.py run FOLDER... -o OUT [--budget-s 540]
     checks each candidate against PyTorch and times it, beside the first algorithms that cuBLASLt
     and cuDNN propose (where their calls compute the unit) and PyTorch's own kernel; needs torch and
@@ -67,6 +68,7 @@ def main() -> None:
         help="only units that a library computes, or that this one computes",
     )  # fmt: skip
     one.add_argument("--winners", type=Path, help="only these winners, as they are")
+    one.add_argument("--outdated", action="store_true", help="only winners of older templates")
     one = commands.add_parser("run")
     one.add_argument("folders", type=Path, nargs="+")
     one.add_argument("-o", "--output", type=Path, default=Path(os.environ.get("OUT", ".")))
@@ -108,7 +110,7 @@ def prepare(arguments: argparse.Namespace) -> None:
     if arguments.callable is not None:
         wanted = {u: c for u, c in wanted.items() if why_not(u, arguments.callable or None) is None}
     if arguments.winners:
-        known = load_winners(arguments.winners).by_unit
+        known = load_winners(arguments.winners, outdated=arguments.outdated).by_unit
         wanted = {u: [known[u.key].config] for u in wanted if u.key in known}
     chosen: list[tuple[unit_types.Unit, Estimate]] = []
     for unit, given in wanted.items():

@@ -271,7 +271,7 @@ def _draw(unit: Unit) -> Tensors:
 
 def _tolerance_key(unit: Unit) -> str:
     products = getattr(unit, "math", "ieee")
-    output = getattr(getattr(unit, "epilogue", None), "output", None) or unit.dtype
+    (output,) = (t.dtype for t in unit.tensors if t.role == "output")
     if output != "float32":
         return str(output)
     return unit.dtype if products == "tensor" else str(products)
@@ -376,7 +376,8 @@ def _compute(unit: Unit, t: Tensors) -> torch.Tensor:
             scores = scores.masked_fill(hidden, float("-inf"))
         return torch.nan_to_num(scores.softmax(-1), nan=0.0) @ v
     if isinstance(unit, Softmax):
-        return (t["input"] * unit.scale).softmax(-1)
+        scores = t["input"] * unit.scale
+        return scores.log_softmax(-1) if unit.log else scores.softmax(-1)
     if isinstance(unit, Norm):
         x = t["input"] + t["residual"] if unit.residual else t["input"]
         shape = (unit.columns,)

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -54,6 +54,7 @@ from tvmscope.cuda.units import (  # noqa: E402
     Epilogue,
     Matmul,
     Norm,
+    Pool,
     Softmax,
     Tensor,
     Unit,
@@ -101,12 +102,12 @@ def drawn(count: int, arch: str) -> Iterator[tuple[Unit, Config]]:
     gpu = gpu_of(arch)
     makers = (
         draws.conv2d, draws.matmul, draws.matvec, draws.persistent, draws.depthwise, draws.pool,
-        draws.attention, draws.norm, draws.group_norm,
+        draws.attention, draws.norm, draws.softmax, draws.group_norm,
     )  # fmt: skip
     for make in makers:
         for seed in range(count):
             unit, config = make(seed)
-            if config.template == "persistent" and not gpu.has_wgmma:
+            if config.template == "persistent" and not gpu.has_persistent:
                 continue
             pdl = seed % 3 if gpu.has_dependent_launch else 0
             yield typed(unit, seed), replace(config, pdl=pdl)
@@ -143,6 +144,13 @@ def larger(seed: int) -> Iterator[Unit]:
         yield Matmul(**kind, m=1, n=odd(60, 1000), k=8 * odd(10, 60))
         yield Attention(**kind, batch=1, heads=3, queries=odd(60, 200), keys=odd(60, 200), dim=64)
     yield Softmax(dtype="float32", rows=odd(3, 90), columns=odd(3, 900), scale=0.5)
+    forms: tuple[Literal["max", "mean"], ...] = ("max", "mean")
+    for form in forms:  # of whole images, which is a template of its own
+        side = odd(5, 16)
+        yield Pool(
+            dtype="float16", n=odd(1, 4), h=side, w=side + 1, c=odd(20, 300), form=form,
+            r=side, s=side + 1,
+        )  # fmt: skip
 
 
 def prepare(folder: Path, count: int, arch: str) -> int:
@@ -279,9 +287,9 @@ def judge(unit: Unit, out: Tensor, written: bytes, given: dict[str, Array]) -> s
 
 def tolerance_key(unit: Unit) -> str:
     """The type that the unit's values are rounded to, or how float32 is multiplied."""
-    if unit.dtype != "float32":
-        return unit.dtype
-    return str(getattr(unit, "math", "ieee"))
+    narrow = [d for d in (unit.dtype, *(t.dtype for t in unit.tensors if t.role == "output"))
+              if d != "float32"]  # fmt: skip
+    return narrow[0] if narrow else str(getattr(unit, "math", "ieee"))
 
 
 def place(memory: Memory, unit: Unit, config: Config, given: dict[str, Array]) -> None:

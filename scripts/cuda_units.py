@@ -101,7 +101,7 @@ def odd_units(count: int) -> Iterator[dict[str, Any]]:
 
     makers = (
         draws.conv2d, draws.matmul, draws.matvec, draws.persistent, draws.depthwise, draws.pool,
-        draws.attention, draws.norm, draws.group_norm,
+        draws.attention, draws.norm, draws.softmax, draws.group_norm,
     )  # fmt: skip
     for make in makers:
         for seed in range(count):

@@ -18,11 +18,16 @@ __version__ = "0.1.0"
 __all__ = ["analyze", "bench", "compile", "load_artifact"]
 
 
-def load_artifact(path: str | Path, *, threads: int | None = None) -> Any:
-    """Load an artifact folder and return a callable that takes numpy arrays or DLPack tensors."""
+def load_artifact(
+    path: str | Path, *, threads: int | None = None, device: str | None = None
+) -> Any:
+    """Load an artifact folder and return a callable that takes numpy arrays or DLPack tensors.
+
+    `device` chooses among several GPUs: `"cuda:1"`.
+    """
     from tvmscope.runtime.dynamic import load_any
 
-    return load_any(Path(path), threads)
+    return load_any(Path(path), threads, device)
 
 
 def compile(  # noqa: A001 - the name users expect, as in torch.compile

@@ -56,6 +56,19 @@ def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def parse_device(text: str) -> tuple[str, int | None]:
+    """Parse `cpu`, `cuda` or `cuda:1`; PyTorch's and TVM's other words for them are taken too."""
+    match = re.fullmatch(r"(cpu|llvm)|(?:cuda|gpu)(?::(\d+))?", text.strip())
+    if match is None:
+        raise UsageError(
+            msg(
+                "unknown device '{text}'; use cpu, cuda or cuda:1; what to compile for is --target",
+                text=text,
+            )
+        )
+    return "cpu" if match[1] else "cuda", None if match[2] is None else int(match[2])
+
+
 def split_targets(texts: Iterable[str]) -> tuple[str, ...]:
     """Split plain names at commas, but not JSON or old strings (`llvm -mattr=+avx2,+fma`)."""
     found: list[str] = []

@@ -270,6 +270,33 @@ def test_cuda_artifact_without_a_gpu(artifact: Path) -> None:
     refuses(done, 1, "built for cuda:sm_90", "no CUDA device", "compile with --target cpu")
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--device", "cuda:7"], "cuda:7: there is no"),
+        (["--device", "cuda:x"], "cuda:x"),
+        (["--target", "cuda:1"], "use --device cuda:1"),
+        (["--device", "cpu", "--target", "cuda:sm_90"], "--device cpu does not run"),
+    ],
+)
+@pytest.mark.parametrize("command", ["bench", "profile", "tune", "ablate", "suite", "compile"])
+def test_a_device_that_is_not_there(
+    command: str, flags: list[str], words: str, built: Path, tmp_path: Path
+) -> None:
+    net = str(built.parent / "net.onnx")
+    done = run(command, net, *flags, "-q", cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
+    refuses(done, 2, words)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_an_artifact_on_another_device(command: str, artifact: Path) -> None:
+    given = [str(artifact)] * (2 if command == "compare" else 1)
+    refuses(run(command, *given, "--device", "cuda"), 2, "is compiled for cpu, not cuda")
+    done = run(command, *given, "--device", "cuda:7", CUDA_VISIBLE_DEVICES="")
+    refuses(done, 2, "cuda:7: there is no")
+
+
 # ---- nothing is overwritten ---------------------------------------------------------------------
 
 

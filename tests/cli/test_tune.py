@@ -35,14 +35,18 @@ def trials(folder: Path) -> list[str]:
 def test_a_dry_run_says_what_is_worth_tuning_and_what_is_not(folder: Path) -> None:
     done = run(*TUNE, "--dry-run", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "conv2d 1x64x24x24 128x64x1x1" in done.stderr
-    assert "would be tuned" in done.stderr
-    (session,) = [json.loads(done.stdout)]
-    tasks = session["tuning"]
+    tasks = json.loads(done.stdout)["tuning"]
     assert all(t["trials"] == 0 for t in tasks)
     heavy = [t for t in tasks if t["rule"] == "conv2d"]
     assert heavy
     assert all(0 < t["share"] < 1.5 and t["candidates"] > 1 for t in heavy)
+    for task in heavy:
+        if task["note"]:  # beside other work, a roof may be measured as low as the kernel's speed
+            assert task["note"] == "at its roof"
+            assert "not tuned, at its roof" in done.stderr
+        else:
+            assert task["workload"].partition(" stride")[0] in done.stderr
+            assert "would be tuned" in done.stderr
     assert not (folder / "results").exists()
     assert not (folder / "tuning_logs").exists()
 

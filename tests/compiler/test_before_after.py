@@ -110,6 +110,20 @@ def _(_: Target) -> Pair:
     )
 
 
+@case("fold-scales")
+def _(_: Target) -> Pair:
+    weight, bias, scale = const(np.ones((4, 2))), const([1.0, 2.0]), const([[0.5], [0.25]])
+    scaled = const(np.ones((4, 2)) * [0.5, 0.25]), const([[0.5, 0.5]])
+
+    def before(x: relax.Expr) -> relax.Expr:
+        return op.multiply(op.permute_dims(op.add(op.matmul(x, weight), bias)), scale)
+
+    def after(x: relax.Expr) -> relax.Expr:
+        return op.permute_dims(op.add(op.matmul(x, scaled[0]), scaled[1]))
+
+    return graphs(before, after, torch.ones(3, 4))
+
+
 @case("drop-empty-scatters")
 def _(_: Target) -> Pair:
     nothing = const(np.zeros((0, 1)), "int64"), const(np.zeros((0, 5)))
@@ -124,6 +138,21 @@ def _(_: Target) -> Pair:
         lambda x: op.nn.conv2d(x, weight, padding=(1, 3, 2, 4)),
         torch.ones(1, 3, 9, 7),
     )
+
+
+@case("signals")
+def _(_: Target) -> Pair:
+    weight = np.arange(8 * 3 * 5, dtype=np.float32).reshape(8, 3, 5)
+
+    def after(x: relax.Expr) -> relax.Expr:
+        image = op.reshape(x, (2, 3, 1, 9))
+        made = op.nn.conv2d(image, const(weight[:, :, None]), padding=(0, 1, 0, 1))
+        return op.reshape(op.nn.relu(made), (2, 8, 7))
+
+    return graphs(
+        lambda x: op.nn.relu(op.nn.conv1d(x, const(weight), padding=1)), after,
+        torch.ones(2, 3, 9),
+    )  # fmt: skip
 
 
 @case("scalar-operands")

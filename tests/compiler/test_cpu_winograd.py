@@ -199,10 +199,10 @@ def test_every_share_fetches_the_next_weights_and_no_others(host: Target) -> Non
         return call
 
     tvm_ffi.structural_map(func.body, [(tirx.For, enter), (Call, see)])
-    (offset,) = offsets
-    bound, block_bytes = known.const_int_bound(offset), 64 * 16 * 4
-    assert bound.min_value == 0
-    assert bound.max_value < 1.1 * block_bytes  # five parts of whole lines
+    bounds, block_bytes = [known.const_int_bound(offset) for offset in offsets], 64 * 16 * 4
+    assert bounds  # one, or one between each two sums on cores with two 512-bit multiply-adds
+    assert all(bound.min_value == 0 for bound in bounds)
+    assert all(bound.max_value < 1.1 * block_bytes for bound in bounds)  # parts of whole lines
 
 
 @pytest.mark.parametrize(

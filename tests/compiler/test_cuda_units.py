@@ -25,7 +25,6 @@ pytest.importorskip("triton", reason="CUDA kernels are generated where Triton is
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
-TOLERANCE = {FLOAT32: 1e-5, TF32: 1e-5, FLOAT16: 1e-2}
 PRECISIONS = pytest.mark.parametrize("precision", [FLOAT32, FLOAT16], ids=str)
 
 
@@ -54,7 +53,7 @@ def check(
     units = placed_units.placed(made)
     (found,) = placed_units.run(made, *inputs)
     error = np.abs(found - wanted.numpy()).max() / np.abs(wanted.numpy()).max()
-    assert error < TOLERANCE[precision]
+    assert error < placed_units.TOLERANCE[precision]
     return units
 
 
@@ -206,7 +205,7 @@ def test_a_batch_of_attentions_is_moved_nowhere(precision: Precision) -> None:
     assert not [name for name in names if "transpose" in name or "take" in name]
     (found,) = placed_units.run(made, x.numpy())
     wanted = block(x).detach().numpy()
-    assert np.abs(found - wanted).max() / np.abs(wanted).max() < TOLERANCE[precision]
+    assert np.abs(found - wanted).max() / np.abs(wanted).max() < placed_units.TOLERANCE[precision]
 
 
 def test_pools_and_a_mean_over_pixels() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.options import CompileOptions
 from tvmscope.core.profile import Loop
 from tvmscope.core.target import Target
+from tvmscope.cuda.config import Config
+from tvmscope.cuda.units import Matmul
 from tvmscope.errors import SchemaError
 from tvmscope.runtime.artifact import KERNELS, read_kernels
 
@@ -177,3 +180,21 @@ def test_a_damaged_description_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / KERNELS).write_text('[{"name": 3}]')
     with pytest.raises(SchemaError, match="compile the model again"):
         read_kernels(tmp_path)
+
+
+def _config(template: Any) -> Config:
+    return Config(template=template, m=64, n=32, k=32)
+
+
+def test_a_description_says_how_tensor_cores_multiply_float32() -> None:
+    def products(math: Any, template: str) -> str | None:
+        dtype: Any = "float16" if math == "tensor" else "float32"
+        return kernel_ir._products(
+            Matmul(m=64, n=64, k=64, dtype=dtype, math=math), _config(template)
+        )
+
+    assert products("tf32x3", "matmul") == "tf32x3"
+    assert products("tf32", "matmul") == products("tf32", "cublaslt") == "tf32"
+    assert products("tf32x3", "cublaslt") is None  # the library multiplies float32 as it is
+    assert products("tf32x3", "matvec") is None  # on ordinary cores
+    assert products("tensor", "matmul") is None

@@ -241,7 +241,7 @@ def test_a_failing_run_is_an_error_in_words(
     model = Model.__new__(Model)
     model.inputs, model.outputs = {"x": ((1,), "float32")}, {"y": ((1,), "float32")}
     model._tensor, model._device = (lambda value, _device: value), _Failing()
-    model._free = load_model._free_memory
+    model._free = load_model.free_memory
 
     def fail(_x: Any) -> None:
         raise RuntimeError(said)

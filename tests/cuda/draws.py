@@ -16,6 +16,7 @@ from tvmscope.cuda.units import (
     Matrix,
     Norm,
     Pool,
+    Softmax,
     View,
 )
 
@@ -222,8 +223,22 @@ def norm(seed: int) -> tuple[Norm, Config]:
         bias=rng.random() < 0.7,
         residual=residual,
         keep_sum=residual and rng.random() < 0.5,
+        output=rng.choice((None, "float32")),
     )
     return unit, Config(template="norm", m=rng.choice((1, 2)), n=rng.choice((32, 64)))
+
+
+def softmax(seed: int) -> tuple[Softmax, Config]:
+    rng = Random(seed)
+    unit = Softmax(
+        dtype=rng.choice(("float16", "float32")),
+        rows=rng.choice((1, 5)),
+        columns=rng.choice((3, 33, 64)),
+        scale=rng.choice((1.0, 0.3)),
+        log=rng.random() < 0.5,
+        output=rng.choice((None, "float32")),
+    )
+    return unit, Config(template="softmax", m=rng.choice((1, 2)), n=rng.choice((32, 64)))
 
 
 def group_norm(seed: int) -> tuple[GroupNorm, Config]:

@@ -13,7 +13,7 @@ from tvmscope.cuda.config import Config
 from tvmscope.cuda.cubins.compile_pool import Failure, Job, compile_many
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
 from tvmscope.cuda.cubins.cubin import resources
-from tvmscope.cuda.cubins.kernel_compiler import compile_kernel, matrix_instruction
+from tvmscope.cuda.cubins.kernel_compiler import assembles, compile_kernel, matrix_instruction
 from tvmscope.cuda.driver import _Attribute, _LaunchConfig
 from tvmscope.cuda.gpus import gpu_of
 from tvmscope.cuda.shortlist import best
@@ -28,7 +28,7 @@ CONV = Conv2d(
 TILE = Config(template="conv2d", m=64, n=32, k=64, split=4)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_87", "sm_89", "sm_90", "sm_100", "sm_120", "sm_121"])
 def test_first_choices_build(triton: None, arch: str) -> None:
     units: list[Unit] = [
         CONV,
@@ -45,7 +45,8 @@ def test_first_choices_build(triton: None, arch: str) -> None:
         assert kernel.shared_bytes <= gpu_of(arch).block_shared_bytes
         assert kernel.matrix is not None, "no tensor cores"
         wide = gpu_of(arch).has_wgmma and config.m >= 64 and config.warps % 4 == 0
-        assert kernel.matrix.startswith("wgmma m64" if wide else "mma m16n8k16")
+        large = "tcgen05" if arch == "sm_100" else "wgmma m64"
+        assert kernel.matrix.startswith(large if wide else "mma m16n8k16")
 
 
 def test_matrix_instructions_are_read_from_the_code(triton: None) -> None:
@@ -91,26 +92,29 @@ def test_dependent_launch_is_another_kernel_and_needs_sm_90(triton: None) -> Non
         compile_kernel(CONV, Config(template="conv2d", m=64, n=32, k=64, pdl=1), "sm_80")
 
 
-def test_drawn_configurations_of_the_space_fit_the_gpu(triton: None) -> None:
+@pytest.mark.parametrize("arch", ["sm_89", "sm_100", "sm_120"])
+def test_drawn_configurations_of_the_space_fit_the_gpu(triton: None, arch: str) -> None:
     """The space's own estimate of shared memory must not be below the compiler's."""
     rng = random.Random(1)
     jobs = []
     for make in (
-        draws.conv2d,
-        draws.matmul,
-        draws.attention,
-        draws.depthwise,
-        draws.norm,
+        draws.conv2d, draws.matmul, draws.attention, draws.depthwise, draws.norm, draws.softmax,
         draws.group_norm,
-    ):
+    ):  # fmt: skip
         unit = make(3)[0]
-        offered = list(configs(unit, gpu_of("sm_89")))
-        jobs += [Job(unit=unit, config=c, arch="sm_89") for c in rng.sample(offered, 2)]
+        offered = list(configs(unit, gpu_of(arch)))
+        jobs += [Job(unit=unit, config=c, arch=arch) for c in rng.sample(offered, 2)]
     large = Matmul(dtype="float16", m=4096, n=4096, k=4096)
-    offered = sorted(configs(large, gpu_of("sm_89")), key=lambda c: -c.m * c.n * c.k * c.stages)
-    jobs += [Job(unit=large, config=c, arch="sm_89") for c in offered[:2]]
+    offered = sorted(configs(large, gpu_of(arch)), key=lambda c: -c.m * c.n * c.k * c.stages)
+    jobs += [Job(unit=large, config=c, arch=arch) for c in offered[:2]]
     failures = [o.reason for o in compile_many(jobs, workers=1) if isinstance(o, Failure)]
     assert not failures
+
+
+def test_an_architecture_that_the_assembler_does_not_know_is_found(triton: None) -> None:
+    assert assembles("sm_87")
+    assert assembles("sm_103")
+    assert not assembles("sm_999")
 
 
 def test_failed_kernel_is_a_reason_and_costs_no_other(triton: None) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tvmscope.cuda.binding import bind
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cost import estimate, estimates
-from tvmscope.cuda.gpus import GPUS, gpu_of
+from tvmscope.cuda.gpus import GPUS, gpu_of, gpu_with
 from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.space import configs, why_illegal
 from tvmscope.cuda.units import Conv2d, Epilogue, Matmul, Unit
@@ -86,7 +86,7 @@ def test_measured_winners_tiles_are_among_the_candidates_for_most_shapes() -> No
 def units() -> list[Unit]:
     makers = (
         draws.conv2d, draws.matmul, draws.matvec, draws.depthwise, draws.pool, draws.attention,
-        draws.norm, draws.group_norm,
+        draws.norm, draws.softmax, draws.group_norm,
     )  # fmt: skip
     return [make(seed)[0] for make in makers for seed in range(4)]
 
@@ -155,3 +155,62 @@ def test_channels_that_are_no_whole_loads_cost_more_than_padded_ones() -> None:
         return best(unit, H200, 1)[0].us
 
     assert us(32) < us(28) < us(27)
+
+
+@pytest.mark.parametrize(
+    ("arch", "like", "block_kib"),
+    [
+        ("sm_87", "RTX 3090", 99), ("sm_103", "B200", 227), ("sm_121", "RTX 5090", 99),
+        ("sm_130", "RTX 5090", 99), ("sm_90", "H200", 227),
+    ],
+)  # fmt: skip
+def test_an_architecture_that_is_not_in_the_table_is_like_an_older_one(
+    arch: str, like: str, block_kib: int
+) -> None:
+    gpu = gpu_of(arch)
+    assert (gpu.arch, gpu.name, gpu.block_shared_bytes) == (arch, like, block_kib << 10)
+    assert gpu.capability == int(arch[3:])
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a", "znver4"])
+def test_older_ones_and_other_words_are_none(arch: str) -> None:
+    with pytest.raises(UsageError, match="known architectures are"):
+        gpu_of(arch)
+
+
+def test_the_template_for_sm_90_is_left_to_it() -> None:
+    unit = Matmul(dtype="float16", m=4096, n=4096, k=4096)
+    tile = Config(template="persistent", m=128, n=128, k=64)
+    assert why_illegal(unit, tile, H200) is None
+    assert why_illegal(unit, tile, gpu_of("sm_100")) == "persistent is not for sm_100"
+    assert not any(c.template == "persistent" for c in configs(unit, gpu_of("sm_120")))
+
+
+RTX_3060 = {
+    "multiprocessors": 28, "l2_cache_size_bytes": 3 << 20,
+    "max_shared_memory_per_block_optin": 99 << 10,
+}  # fmt: skip
+
+
+def test_a_smaller_gpu_of_an_architecture_is_modelled_as_such() -> None:
+    table, small = gpu_of("sm_86"), gpu_with("sm_86", RTX_3060)
+    assert (small.sms, small.l2_bytes) == (28, 3 << 20)
+    assert small.half_flops_per_us / small.sms == table.half_flops_per_us / table.sms
+    assert small.sm_bytes_per_us == table.sm_bytes_per_us
+    large = Matmul(dtype="float16", m=2048, n=2048, k=2048)
+    config = best(large, table, 1)[0].config
+    assert 2.5 < estimate(large, config, small).us / estimate(large, config, table).us < 3.5
+    short = Matmul(dtype="float16", m=128, n=768, k=768)  # 24 tiles, which fill the smaller one
+    assert best(short, small, 1)[0].blocks <= 28 < best(short, table, 1)[0].blocks <= 82
+
+
+def test_a_target_that_names_only_an_architecture_takes_the_table() -> None:
+    cross = {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152}
+    for arch, gpu in GPUS.items():
+        assert gpu_with(arch, cross) == gpu
+    described = {
+        "multiprocessors": 132, "l2_cache_size_bytes": 60 << 20,
+        "max_shared_memory_per_block_optin": 227 << 10,
+    }  # fmt: skip
+    assert gpu_with("sm_90", described) == H200  # what an H200's driver says
+    assert gpu_with("sm_86", described).block_shared_bytes == 99 << 10  # never more than compiles

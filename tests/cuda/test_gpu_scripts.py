@@ -282,7 +282,33 @@ def test_the_commands_name_what_is_there(gpu_check: ModuleType, tmp_path: Path) 
         command = gpu_check.PARTS[name][1](work)
         scripts = [Path(word) for word in command if word.endswith((".py", ".sh"))]
         assert all(script.is_file() for script in scripts)
-    assert "tests/gpu" in gpu_check.PARTS["tests"][1](work)
+    assert str(SCRIPTS / "gpu_tests.py") in gpu_check.PARTS["tests"][1](work)
+
+
+def test_files_of_gpu_tests_run_side_by_side_and_what_is_cut_off_is_said(
+    gpu_check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    import gpu_tests
+
+    marked = "import pytest, time\npytestmark = pytest.mark.gpu\n"
+    bodies = {
+        "good": "def test_one(): pass\ndef test_two(): pass\n",
+        "bad": "def test_one(): assert 'wrong' == 'right'\n",
+        "slow": "def test_one(): pass\ndef test_two(): time.sleep(60)\n",
+    }
+    for name, body in bodies.items():
+        (tmp_path / f"test_{name}.py").write_text(marked + body)
+    monkeypatch.setattr(gpu_tests, "FOLDER", tmp_path)
+    monkeypatch.setattr(gpu_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["gpu_tests.py", "-o", str(tmp_path), "--limit-s", "12"])
+    assert gpu_tests.main() == 1
+    said = capsys.readouterr().out
+    assert "test_slow: 1 passed, 1 cut off" in said
+    assert "'wrong' == 'right'" in said
+    assert said.splitlines()[-1] == "3 passed, 1 failed, 0 skipped, 1 cut off"
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--only", "good"])
+    assert gpu_tests.main() == 0
 
 
 def test_each_command_of_tvmscope_is_understood(

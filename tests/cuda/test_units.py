@@ -33,8 +33,7 @@ CONV = Conv2d(
 def drawn() -> list[Unit]:
     makers = (
         draws.conv2d, draws.matmul, draws.matvec, draws.depthwise, draws.pool, draws.attention,
-        draws.norm,
-        draws.group_norm,
+        draws.norm, draws.softmax, draws.group_norm,
     )  # fmt: skip
     return [make(seed)[0] for make in makers for seed in range(10)]
 

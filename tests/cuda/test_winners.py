@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tvmscope.cuda.config import Config, to_json
+from tvmscope.cuda.config import VERSIONS, Config, to_json
 from tvmscope.cuda.gpus import gpu_of
 from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.units import Conv2d, Matmul, Matrix, View
@@ -61,6 +61,29 @@ def test_recorded_configuration_that_is_illegal_here_is_not_taken() -> None:
     odd = replace(unit, a=Matrix(row=4097, column=1))  # rows that are no whole 16 bytes
     assert odd.dense == unit
     assert winners.choose(odd, H200) == best(odd, H200, 1)[0].config != config
+
+
+def test_a_changed_template_voids_its_own_winners_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "sm_90.jsonl"
+    product = Matmul(dtype="float16", m=64, n=64, k=64)
+    times: dict[str, Any] = {"cold_us": 1.0, "hot_us": 1.0, "gpu": "H200"}
+    call = Config(template="cublaslt", m=0, n=0)
+    tile = replace(FAST, template="matmul")
+    both = {
+        CONV.key: Winner(config=FAST, **times),
+        product.key: Winner(config=tile, call=call, **times),
+    }
+    Winners(both).save(file)
+    assert load_winners(file).by_unit == both
+    assert not load_winners(file, outdated=True).by_unit
+    monkeypatch.setitem(VERSIONS, "conv2d", VERSIONS["conv2d"] + 1)
+    assert set(load_winners(file).by_unit) == {product.key}
+    assert set(load_winners(file, outdated=True).by_unit) == {CONV.key}
+    monkeypatch.setitem(VERSIONS, "cublaslt", VERSIONS["cublaslt"] + 1)
+    assert load_winners(file).by_unit[product.key].call is None
+    assert set(load_winners(file, outdated=True).by_unit) == set(both)
 
 
 def test_other_schemas_are_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import tvmscope
 from tvmscope.analysis import roofline
 from tvmscope.core.session import Session
 from tvmscope.machine import cuda_device
+from tvmscope.runtime.loaded_artifact import LoadedArtifact
 
 pytestmark = [
     pytest.mark.gpu,
@@ -99,6 +100,58 @@ def test_generated_kernels_say_what_their_code_takes(session: Session) -> None:
     assert codes
     assert all(c.registers > 0 and c.threads >= 32 and c.blocks > 0 for c in codes)
     assert any(c.matrix for c in codes)
+
+
+def test_every_profiled_kernel_says_what_it_takes(session: Session) -> None:
+    for profile in session.profiles:
+        computing = [k for k in profile.kernels if k.kind == "compute"]
+        assert all(k.resources for k in computing), profile.key.name
+        for taken in (k.resources for k in computing if k.resources):
+            assert taken.threads >= 1
+            assert taken.blocks >= 1
+            assert taken.registers is not None
+            assert taken.occupancy is None or 0 <= taken.occupancy <= 1
+
+
+def test_events_time_the_same_kernels_without_pytorchs_records(
+    source: Path, tmp_path: Path
+) -> None:
+    """The profiler of machines without PyTorch, beside the device's own records."""
+    import torch
+
+    from tvmscope.backends.profilers.tvm import VmProfiler
+    from tvmscope.backends.profilers.tvm_device import DeviceProfiler
+    from tvmscope.runtime.loaded_artifact import load_callable
+
+    tvmscope.compile(str(source), tmp_path / "artifact", target="cuda")
+    loaded = load_callable(tmp_path / "artifact")
+    x = np.random.default_rng(0).standard_normal((2, 3, 19, 23)).astype("float32")
+    inputs = loaded.place({loaded.artifact.inputs[0].name: x})
+
+    def run() -> None:
+        loaded.run(inputs)
+        loaded.device.sync()
+
+    for _ in range(20):
+        run()
+    by_events, by_records = VmProfiler(loaded, inputs), DeviceProfiler(torch, run, loaded)
+    for profiler in (by_records, by_events):
+        for _ in range(3):
+            assert profiler.run() > 0
+    events, records = by_events.traces()[-1], by_records.traces()[-1]
+    assert {s.kernel for s in events.spans} == {
+        s.kernel for s in records.spans if s.kernel in loaded_kernels(loaded)
+    }
+    assert all(s.seconds > 0 for s in events.spans)
+    assert events.device is not None
+    times, spent = events.device, sum(s.seconds for s in events.spans)
+    assert spent >= sum(s.seconds for s in records.spans) * 0.9  # a launch may be part of it
+    whole = spent - times.overlap_s + times.gap_s + times.edge_s
+    assert whole == pytest.approx(spent + (events.host_s or 0.0), rel=1e-3)
+
+
+def loaded_kernels(loaded: LoadedArtifact) -> set[str]:
+    return {call.kernel for call in loaded.artifact.kernels}
 
 
 def test_artifact_takes_numpy_and_tensors_that_live_on_the_device(

@@ -65,3 +65,20 @@ def test_tf32_has_its_own_error_for_us_and_for_them(session: Session) -> None:
         assert errors["float32"] < 2e-5
         assert errors["float32/tf32"] is not None
         assert 2e-5 < errors["float32/tf32"] < 1e-2
+
+
+def test_every_peer_has_a_profile_by_the_devices_records(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(NET)
+    session = tvmscope.analyze(
+        str(tmp_path / "net.py"), target="cuda", precision="float16",
+        backends=("tvmscope", *MODES, "onnxruntime"), duration_s=0.3,
+        output=tmp_path / "session",
+    )  # fmt: skip
+    profiled = {p.key: p for p in session.profiles}
+    for row in session.results:
+        if row.status == "unavailable":
+            continue
+        profile = profiled[row.key]
+        assert profile.device is not None, row.key.name
+        assert profile.device.launches >= 2
+        assert any(k.resources for k in profile.kernels), row.key.name

@@ -83,6 +83,23 @@ def test_random_weights_do_not_amplify_rounding(prepare):
     assert (single - double).abs().max() < 5e-6 * double.abs().max()
 
 
+def test_layer_scales_are_no_longer_invisible():
+    from tvmscope.models.loaders.random_weights import raise_layer_scales
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.full((8, 1, 1), 1e-6))
+            self.norm = torch.nn.LayerNorm(8)
+            self.table = torch.nn.Parameter(torch.full((4,), 2.0))
+
+    block = Block()
+    raise_layer_scales(block, seed=0)
+    assert 0.1 <= block.scale.min() < block.scale.max() <= 0.4
+    assert (block.norm.weight == 1).all()
+    assert (block.table == 2).all()
+
+
 def test_a_segmentation_model_downloads_nothing_and_names_its_output(prepare):
     model, _ = prepare("torchvision:lraspp_mobilenet_v3_large", shapes={"input": (1, 3, 64, 64)})
     assert [(s.name, s.shape) for s in model.outputs] == [("out", (1, 21, 64, 64))]

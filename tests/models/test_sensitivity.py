@@ -12,8 +12,10 @@ from onnx import TensorProto, helper
 from tvmscope.benchmark.verify import verify
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.options import LoadOptions
+from tvmscope.errors import RunError
+from tvmscope.models import sensitivity
 from tvmscope.models.prepare import prepare
-from tvmscope.models.sensitivity import estimate
+from tvmscope.models.sensitivity import estimate, write_truth
 from tvmscope.storage.files import map_npz, write_npz
 
 STEPS = 14
@@ -152,3 +154,61 @@ def test_onnx_models(tmp_path: Path) -> None:
 def test_a_model_that_names_float32_needs_no_float64(tmp_path: Path, code: str) -> None:
     folder = prepared(tmp_path, code)
     assert float(map_npz(folder / "noise.npz")["max/output_0"]) > 1e-4
+
+
+WIDE = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(64, 5)
+    def forward(self, x): return {"score": self.fc(x), "best": self.fc(x).argmax(1)}
+def get_inputs(): return [torch.randn(3, 64)]
+"""
+NAMED = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x): return x.to(torch.float32) * 2
+def get_inputs(): return [torch.randn(3, 4)]
+"""
+REFUSES = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x @ torch.ones(4, 2)
+def get_inputs(): return [torch.randn(3, 4)]
+"""
+
+
+def model_folder(folder: Path, code: str) -> Path:
+    (folder / "net.py").write_text(code)
+    prepare(str(folder / "net.py"), str(folder / "model"), LoadOptions(need_onnx=False))
+    return folder / "model"
+
+
+def test_the_outputs_in_float64_are_nearer_than_any_in_float32(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path, WIDE)
+    write_truth(str(folder), str(tmp_path / "truth.npz"))
+    truth, reference = map_npz(tmp_path / "truth.npz"), map_npz(folder / "reference.npz")
+    assert {n: str(a.dtype) for n, a in truth.items()} == {"score": "float64", "best": "int64"}
+    assert np.array_equal(truth["best"], reference["best"])
+    gap = np.abs(truth["score"] - reference["score"]).max()
+    assert 0 < gap < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(NAMED, "stays float32"), (REFUSES, "it cannot run in it")]
+)
+def test_code_that_names_float32_has_no_outputs_in_float64(
+    code: str, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RunError, match=reason):
+        write_truth(str(model_folder(tmp_path, code)), str(tmp_path / "truth.npz"))
+
+
+def test_a_large_model_does_not_run_in_float64(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensitivity, "MOST_WEIGHTS", 1000)
+    with pytest.raises(RunError, match="weights"):
+        write_truth(str(model_folder(tmp_path, WIDE)), str(tmp_path / "truth.npz"))

@@ -6,6 +6,7 @@ import ctypes
 from typing import Any
 
 import numpy as np
+import torch
 import tvm
 import tvm_ffi
 from tvm import relax, tirx
@@ -13,11 +14,13 @@ from tvm import relax, tirx
 from tvmscope.compiler import pipeline, targets
 from tvmscope.compiler.units import emit
 from tvmscope.core.options import CompileOptions
+from tvmscope.core.precision import FLOAT16, FLOAT32, TF32, Precision
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.reference import output_values, reference
-from tvmscope.cuda.units import Conv2d, Tensor, Unit
+from tvmscope.cuda.reference import norm_sum, output_values, reference
+from tvmscope.cuda.units import Conv2d, Norm, Tensor, Unit
 
 GPU = "cuda:sm_90"
+TOLERANCE = {FLOAT32: 1e-5, TF32: 1e-5, FLOAT16: 1e-2}
 Array = np.ndarray[Any, Any]
 
 
@@ -72,6 +75,8 @@ def _register(name: str, unit: Unit, config: Config) -> None:
             given["weight"] = _unpacked(unit, config, given["weight"])
         out = output_values(unit, given["output"])
         out[...] = reference(unit, given).reshape(out.shape)
+        if isinstance(unit, Norm) and unit.keep_sum:
+            given["sum"][...] = norm_sum(unit, given).reshape(given["sum"].shape)
 
     tvm_ffi.register_global_func(name, compute, override=True)
 
@@ -89,3 +94,24 @@ def _unpacked(unit: Unit, config: Config, weight: Array) -> Array:
     flat = weight.reshape(-1)
     n_by_k = flat.reshape(rows, -1) if config.layout == "nk" else flat.reshape(-1, rows).T
     return (n_by_k if isinstance(unit, Conv2d) else n_by_k.T).reshape(tensor.shape)
+
+
+def of_torch(
+    block: torch.nn.Module, precision: Precision, *inputs: torch.Tensor
+) -> tuple[list[Unit], list[str]]:
+    """The units of a PyTorch module, whose results are compared with PyTorch's, and the names of
+    its other kernels."""
+    from tvm.relax.frontend.torch import from_exported_program
+
+    exported = torch.export.export(block.eval(), inputs)
+    module = from_exported_program(exported, unwrap_unit_return_tuple=True)
+    made = lowered(module, CompileOptions(precision=precision)).module
+    outputs = block(*inputs)
+    wanted = [outputs] if isinstance(outputs, torch.Tensor) else outputs
+    for found, tensor in zip(run(made, *(x.numpy() for x in inputs)), wanted, strict=True):
+        right = tensor.detach().numpy()
+        assert found.shape == right.shape
+        assert np.abs(found - right).max() / np.abs(right).max() < TOLERANCE[precision]
+    functions = ((v.name_hint, f) for v, f in made.functions_items())
+    others = [n for n, f in functions if isinstance(f, tirx.PrimFunc) and emit.read(f) is None]
+    return placed(made), others

@@ -17,7 +17,10 @@ from tvmscope.stages.options import Options
 @pytest.mark.parametrize(
     "words",
     [
-        "compile --onnx m --out_dir x --device cuda -> compile m --output x --target cuda",
+        "compile --onnx m --out_dir x --device cuda -> compile m --output x --device cuda",
+        "compile m --device cuda:1 -> compile m --device cuda:1",
+        "compile m --device cuda:sm_90 -> compile m --target cuda:sm_90",
+        "compile m --device=llvm -> compile m --target llvm",
         "compile --out_dir=x --onnx=m.onnx -> compile m.onnx --output=x",
         "compile m.onnx --fast_scatter_nd -> compile m.onnx --fast-scatter",
         "compile m.onnx --fast_scatter_nd 1 -q -> compile m.onnx --fast-scatter -q",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,13 +15,14 @@ import pytest
 from support.fakes import FakeDeviceRunner, FakeProfiler
 from support.profiles import kernel, profile, session
 from tvmscope.analysis.waterfall import waterfall
-from tvmscope.backends.api import Trace
+from tvmscope.backends.api import Span, Trace
 from tvmscope.backends.profilers import cupti, torch_replay, tvm_device
+from tvmscope.backends.profilers import torch as torch_profiler
 from tvmscope.backends.profilers.cupti import Activity, Recording
 from tvmscope.core.artifact import KernelCall
 from tvmscope.core.measurement import Measurement
-from tvmscope.core.profile import DeviceTimes, KernelIR, MachineCode
-from tvmscope.profiling.kernels import profile_runner, summarize
+from tvmscope.core.profile import DeviceTimes, KernelIR, MachineCode, Resources
+from tvmscope.profiling.kernels import merge, profile_runner, summarize
 from tvmscope.report.sections.charts import device_line, strays
 from tvmscope.report.sections.verdict import verdicts
 from tvmscope.stages.profile import as_measured
@@ -289,6 +294,8 @@ def test_a_gpus_profile_takes_plain_runs_from_the_measurement() -> None:
     found = as_measured(traced, result)
     assert (found.end_to_end_s, found.waits_s) == (pytest.approx(7e-3), pytest.approx(5e-4))
     assert as_measured(traced, None) == traced
+    wall = as_measured(traced, replace(result, device_measurement=None))
+    assert (wall.end_to_end_s, wall.device) == (pytest.approx(7e-3), traced.device)
     on_cpu = replace(traced, device=None)
     assert as_measured(on_cpu, result) == on_cpu
 
@@ -299,3 +306,138 @@ def test_kernels_that_take_longer_than_the_measured_run_are_said_to_stray() -> N
     slow = replace(slow, end_to_end_s=4.1e-3)
     assert slow.seen_s == pytest.approx(6e-3)
     assert "6.00 ms while it was profiled and 4.10 ms" in strays(session(slow))[slow.key]
+
+
+def exported(*kernels: tuple[str, float, dict[str, Any]], text: str | None = None) -> Any:
+    """A profile whose trace has these kernels: name, start, what they take."""
+    events = [{"ph": "X", "cat": "kernel", "name": n, "ts": t, "args": a} for n, t, a in kernels]
+    events.append({"ph": "X", "cat": "cpu_op", "name": "aten::conv2d", "ts": 0.0, "args": {}})
+
+    def export(path: str) -> None:
+        Path(path).write_text(text if text is not None else json.dumps({"traceEvents": events}))
+
+    return SimpleNamespace(export_chrome_trace=export)
+
+
+def launch(blocks: int, **more: Any) -> dict[str, Any]:
+    return {
+        "registers per thread": 96, "shared memory": 49152, "grid": [blocks, 2, 1],
+        "block": [128, 1, 1], "est. achieved occupancy %": 25, **more,
+    }  # fmt: skip
+
+
+def test_what_kernels_take_is_read_from_the_profilers_trace() -> None:
+    known = cupti.resources(exported(("gemm", 7.5, launch(5)), ("gemm", 2.25, launch(4))))
+    assert known == {
+        "gemm": [
+            Resources(blocks=n, threads=128, registers=96, shared_bytes=49152, occupancy=0.25)
+            for n in (8, 10)
+        ]
+    }
+
+
+def test_an_older_trace_says_less_and_a_damaged_one_nothing() -> None:
+    old = {"grid": [4, 1, 1], "block": [32, 2, 1]}
+    known = cupti.resources(exported(("gemm", 1.0, old), ("other", 2.0, {"stream": 7})))
+    assert known == {"gemm": [Resources(blocks=4, threads=64)], "other": [None]}
+    assert cupti.resources(exported(text="[{")) == {}
+    assert cupti.resources(exported(text="{}")) == {}
+
+
+def test_the_nth_launch_of_a_name_takes_the_same_in_every_run() -> None:
+    small, large = Resources(blocks=1, threads=32), Resources(blocks=9, threads=32)
+    known: cupti.Taken = {"gemm": [small, large], "relu": [small, small]}
+    assert cupti.taken(known, ["gemm", "copy", "gemm"]) == [small, None, large]
+    assert cupti.taken(known, ["gemm"] * 3) == [None] * 3  # which is which is not known
+    assert cupti.taken(known, ["relu"] * 3) == [small] * 3
+
+
+class Torch:
+    """A profiler that records one kernel, and counts how often its trace is exported."""
+
+    class ProfilerActivity:
+        CPU, CUDA = "cpu", "cuda"
+
+    def __init__(self) -> None:
+        self.profiler, self.exports = self, 0
+
+    @contextmanager
+    def profile(self, activities: Any) -> Iterator[Any]:
+        events = [event(cupti.MARK, 0, 100, "CPU", note=True), event("gemm", 10, 20, "CUDA")]
+        results = SimpleNamespace(events=lambda: events)
+        made = exported(("gemm", 1.0, launch(4)))
+        yield SimpleNamespace(
+            profiler=SimpleNamespace(kineto_results=results),
+            export_chrome_trace=lambda path: self._export(made, path),
+        )
+
+    def _export(self, made: Any, path: str) -> None:
+        self.exports += 1
+        made.export_chrome_trace(path)
+
+    @contextmanager
+    def record_function(self, name: str) -> Iterator[None]:
+        yield
+
+
+def test_only_the_first_run_is_asked_what_its_kernels_take() -> None:
+    torch = Torch()
+    recorder = cupti.Recorder(torch, lambda: None)
+    recorder.run()
+    recorder.run()
+    assert torch.exports == 1
+    taken = [r.activities[0].resources for r in recorder.recordings]
+    assert (
+        taken
+        == [Resources(blocks=8, threads=128, registers=96, shared_bytes=49152, occupancy=0.25)] * 2
+    )
+
+
+def test_spills_of_a_generated_kernel_come_from_its_code() -> None:
+    known = {"conv": ir("conv", "conv2d_ab12")}
+    (call, *_), said = CALLS, Resources(blocks=98, threads=128, registers=96, occupancy=0.5)
+    activity = Activity(name="conv2d_ab12", start=0, end=10, resources=said)
+    (span,) = tvm_device.trace(
+        Recording(start=0, end=10, activities=(activity,)), [call], known
+    ).spans
+    assert span.resources == replace(said, spilled_bytes=0)
+    bare = replace(activity, resources=None)
+    (span,) = tvm_device.trace(Recording(start=0, end=10, activities=(bare,)), [call], known).spans
+    assert span.resources == Resources(
+        blocks=98, threads=128, registers=96, shared_bytes=0, spilled_bytes=0
+    )
+
+
+def test_a_row_of_the_profile_has_the_resources_of_its_longest_launch() -> None:
+    small, large = Resources(blocks=1, threads=32), Resources(blocks=9, threads=32)
+    spans = (
+        Span("gemm", ("fc",), 1e-6, resources=small), Span("gemm", ("fc",), 5e-6, resources=large),
+    )  # fmt: skip
+    (found,) = merge([Trace(spans)])
+    assert found.resources == large
+
+
+def test_an_operator_has_the_resources_of_its_longest_kernel() -> None:
+    def op(*kernels: tuple[str, int], inner: tuple[Any, ...] = ()) -> Any:
+        launched = [SimpleNamespace(name=n, duration=d) for n, d in kernels]
+        return SimpleNamespace(
+            kernels=launched, cpu_children=inner, time_range=SimpleNamespace(start=0)
+        )
+
+    copy, small, large = (Resources(blocks=n, threads=32) for n in (1, 2, 3))
+    calls = [op(("nchwToNhwc", 2), inner=(op(("gemm", 9)),)), op(("gemm", 5)), op()]
+    known: cupti.Taken = {"nchwToNhwc": [copy], "gemm": [large, small]}
+    assert torch_profiler._resources(calls, known) == [large, small, None]
+
+
+def test_a_librarys_kernel_keeps_the_devices_name_of_its_longest_launch() -> None:
+    known = {"dense": ir("dense", rule="cublaslt")}
+    run = activities(("splitKreduce_kernel", 0, 2), ("nvjet_hsh_64x8_TNT", 2, 9))
+    found = tvm_device.trace(Recording(start=0, end=9, activities=run), CALLS[3:], known)
+    (row,) = merge([found])
+    assert (row.name, row.symbol) == ("dense", "nvjet_hsh_64x8_TNT")
+    own = tvm_device.trace(
+        Recording(start=0, end=9, activities=activities(("dense_kernel", 0, 9))), CALLS[3:],
+        {"dense": ir("dense")},
+    )  # fmt: skip
+    assert own.spans[0].symbol is None

@@ -274,7 +274,26 @@ def test_a_librarys_call_is_not_said_to_miss_tensor_cores() -> None:
     nest = gpu_nest(MATMUL.name, *HALF)
     assert findings(on_gpu(MATMUL, irs=(nest,)), "tensor-cores-unused")
     called = replace(nest, rule="cublaslt")
-    assert findings(on_gpu(MATMUL, irs=(called,)), "tensor-cores-unused") == []
+    for symbol in (None, "nvjet_hsh_128x64_64x8_2x1_v_bz_TNT", "gemvNSP_kernel"):
+        heavy = replace(MATMUL, symbol=symbol)
+        assert findings(on_gpu(heavy, irs=(called,)), "tensor-cores-unused") == []
+
+
+@pytest.mark.parametrize(
+    ("buffers", "cause", "fix"),
+    [
+        ((buffer((512, 512), "float32"),), "the data is float32", {"precision": "float16"}),
+        (HALF, "the library's kernel multiplies on the ordinary cores", {}),
+    ],
+)
+def test_a_librarys_kernel_whose_symbol_names_ordinary_cores_misses_them(
+    buffers, cause: str, fix: dict
+) -> None:
+    called = replace(gpu_nest(MATMUL.name, *buffers), rule="cublaslt")
+    heavy = replace(MATMUL, symbol="ampere_sgemm_32x128_tn")
+    (found,) = findings(on_gpu(heavy, irs=(called,)), "tensor-cores-unused")
+    assert cause in found.title
+    assert found.fix == fix
 
 
 def test_a_gpu_kernel_with_few_blocks_leaves_multiprocessors_idle() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support import fake_cuda
 from tvmscope import extras
 from tvmscope.errors import RunError
 from tvmscope.runtime import tvm_compat
@@ -88,6 +89,30 @@ def test_what_tvm_has_of_cuda(
     assert check.status == status
     assert words in check.detail
     assert bool(check.fix) == (status == "warn")
+
+
+def test_every_gpu_is_a_line_and_what_was_never_measured_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake_cuda.install(monkeypatch, fake_cuda.LARGE, fake_cuda.SMALL, fake_cuda.SMALL)
+    monkeypatch.setattr(doctor.choose, "unavailable", lambda _target: None)
+    lines = [(c.name, c.status, str(c.detail)) for c in doctor._gpu()][:5]
+    names = [(name, status) for name, status, _ in lines]
+    kernels = "generated kernels"
+    assert names == [
+        ("cuda:0", "ok"), ("cuda:1", "ok"), ("cuda:2", "ok"), (kernels, "ok"), (kernels, "info"),
+    ]  # fmt: skip
+    assert lines[1][2].startswith("RTX 3060, sm_86, ")
+    assert lines[3][2] == "measured winners for sm_90 come with the package"
+    assert "sm_86 have been compiled, but never run or timed" in lines[4][2]
+
+
+def test_a_gpu_without_generated_kernels_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_cuda.install(monkeypatch, fake_cuda.FakeGpu(name="T4", arch=75))
+    gpu, kernels = list(doctor._gpu())[:2]
+    assert (gpu.name, gpu.status) == ("gpu", "ok")
+    assert kernels.status == "warn"
+    assert "no CUDA kernel was generated" in kernels.detail
 
 
 def test_fewer_threads_than_cores_are_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ class Nvml:
     def nvmlInit_v2(self) -> int:  # noqa: N802
         return 0
 
-    def nvmlDeviceGetHandleByIndex_v2(self, index: Any, _out: Any) -> int:  # noqa: N802
-        return 0 if index.value < self.gpus else 2
+    def nvmlDeviceGetHandleByPciBusId_v2(self, _bus: bytes, _out: Any) -> int:  # noqa: N802
+        return 0 if self.gpus else 2
 
     def nvmlDeviceGetClockInfo(self, _handle: Any, kind: int, out: Any) -> int:  # noqa: N802
         out._obj.value = self.mhz if kind == 1 else 1
@@ -61,13 +61,13 @@ def test_clocks_and_what_holds_them_down_are_read() -> None:
 
 def test_a_machine_without_a_gpu_has_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: Nvml(gpus=0))
-    assert gpu_state.connect() is None
+    assert gpu_state.connect("0000:01:00.0") is None
 
     def missing(_name: str) -> Any:
         raise OSError("no such file")
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    assert gpu_state.connect() is None
+    assert gpu_state.connect("0000:01:00.0") is None
 
 
 def test_a_row_keeps_clocks_by_round_and_the_memory_that_came_back() -> None:

@@ -223,3 +223,16 @@ def test_hostile_names_reach_no_terminal() -> None:
     page += text(explain.findings(hostile, (tried,)))
     assert "\x1b" not in page
     assert len(page) < 12_000
+
+
+@pytest.mark.parametrize(
+    ("symbol", "said"),
+    [("nvjet_hsh_64x8_TNT", "wgmma"), ("some_kernel", "a library's kernel, not read")],
+)
+def test_a_librarys_kernel_has_its_symbol_and_what_it_tells(symbol: str, said: str) -> None:
+    ir = ours(rule="cublaslt")
+    timed = kernel("fused_dense", 1e-3, "fc", symbol=symbol)
+    found = session(profile("tvmscope", timed), kernel_ir=(ir,))
+    view = text(explain.KernelView((explain.Titled("path", found, ir),)), 200)
+    assert f"the library's kernel: {symbol}; matrix instruction: {said}" in view
+    assert "matrix instruction" not in shown(ours())

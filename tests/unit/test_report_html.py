@@ -16,7 +16,8 @@ import pytest
 from support import report_samples, samples
 from support.rows import key
 from tvmscope.analysis.waterfall import Bar, Waterfall
-from tvmscope.core.session import to_json
+from tvmscope.core.profile import Resources
+from tvmscope.core.session import from_json, to_json
 from tvmscope.report.formats import html
 from tvmscope.report.sections import verdict
 from tvmscope.report.sections.page import Part
@@ -122,6 +123,23 @@ def test_calls_of_one_kernel_for_several_operators_keep_their_own_points() -> No
     said = Page(html.render([samples.replace(session, profiles=(first,))])).section("kernels")
     assert "60 GFLOP/s 30% neither" in said
     assert "140 GFLOP/s 70% arithmetic" in said
+
+
+def test_the_table_of_a_gpus_kernels_says_what_they_take() -> None:
+    session = report_samples.profiled()
+    assert "registers" not in Page(html.render([session])).section("kernels")
+    first, *others = session.profiles[0].kernels
+    first = samples.replace(first, symbol="ampere_fp16_s16816gemm_fp16_64x64_tn")
+    taken = Resources(
+        blocks=98, threads=128, registers=96, shared_bytes=49152, spilled_bytes=16, occupancy=0.25
+    )
+    kernels = (samples.replace(first, resources=taken), *others)
+    one = samples.replace(session.profiles[0], kernels=kernels)
+    session = samples.replace(session, profiles=(one,))
+    said = Page(html.render([session])).section("kernels")
+    assert "blocks x threads registers shared memory occupancy matrix instruction" in said
+    assert "98 x 128 96, 16 B spilled 48 KiB 25% mma m16n8k16" in said
+    assert from_json(json.loads(json.dumps(to_json(session)))).profiles == (one,)
 
 
 def test_an_explanation_never_contradicts_the_verdict() -> None:

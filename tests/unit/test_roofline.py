@@ -9,7 +9,8 @@ import pytest
 from support import profiles, samples
 from support.rows import key
 from tvmscope.analysis import roofline
-from tvmscope.core.profile import KernelTime
+from tvmscope.core.profile import KernelTime, Roof
+from tvmscope.report.sections import charts
 
 
 def point(kernel: KernelTime, **more) -> roofline.Point:
@@ -102,3 +103,60 @@ def test_a_precision_without_a_roof_has_no_points() -> None:
     row = samples.result("tvmscope", 0.01, precision="float16")
     found = roofline.points(samples.session(row, profiles=(half,), roofs=profiles.ROOFS))
     assert found == ()
+
+
+GPU_ROOFS = (
+    Roof(dtype="float32", threads=1, flops_per_s=50e12, bytes_per_s=None, how="fma", device="cuda"),
+    Roof(
+        dtype="float32", threads=1, flops_per_s=300e12, bytes_per_s=None, how="mma", device="cuda",
+        products="tf32",
+    ),
+    Roof(
+        dtype="bfloat16", threads=1, flops_per_s=700e12, bytes_per_s=None, how="mma", device="cuda",
+    ),
+    Roof(
+        dtype="float32", threads=1, flops_per_s=None, bytes_per_s=4e12, how="read", device="cuda",
+        level="DRAM",
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("products", "rate"), [(None, 50e12), ("tf32", 300e12), ("tf32x3", 100e12)]
+)
+def test_a_float32_kernel_is_held_against_the_roof_of_its_products(products, rate: float) -> None:
+    one = replace(kernel(1e-3, 40e9, 1e6), products=products)
+    on_gpu = profiles.profile("tvmscope", one, target="cuda:sm_90")
+    (found,) = roofline.points(profiles.session(on_gpu, roofs=GPU_ROOFS))
+    assert found.share == pytest.approx(40e12 / rate)
+
+
+def test_three_products_are_not_held_against_multiply_adds_if_nothing_else_is_known() -> None:
+    one = replace(kernel(1e-3, 90e9, 1e6), products="tf32x3")  # over the roof of multiply-adds
+    on_gpu = profiles.profile("tvmscope", one, target="cuda:sm_90")
+    old = (GPU_ROOFS[0], GPU_ROOFS[-1])
+    assert roofline.points(profiles.session(on_gpu, roofs=old)) == ()
+    (found,) = roofline.points(profiles.session(on_gpu, roofs=GPU_ROOFS))
+    assert not found.above
+
+
+def test_bfloat16_has_its_own_roof() -> None:
+    half = profiles.profile(
+        key("tvmscope", "cuda:sm_90", precision="bfloat16"), kernel(1e-3, 70e9, 1e6)
+    )
+    (found,) = roofline.points(profiles.session(half, roofs=GPU_ROOFS))
+    assert found.share == pytest.approx(0.1)
+
+
+def test_the_figure_has_a_flat_roof_for_each_way_to_multiply() -> None:
+    kernels = [replace(kernel(1e-3, 40e9, 1e6), products=products) for products in (None, "tf32x3")]
+    on_gpu = profiles.profile("tvmscope", *kernels, target="cuda:sm_90")
+    (figure,) = charts.rooflines(profiles.session(on_gpu, roofs=GPU_ROOFS))
+    assert [line.label for line in figure.lines] == [
+        "DRAM 4 TB/s", "three TF32 products 100 TFLOP/s", "arithmetic 50 TFLOP/s",
+    ]  # fmt: skip
+    slope, *flats = figure.lines
+    assert slope.end[1] == 100e12  # up to the highest
+    assert [(flat.start, flat.end[1]) for flat in flats] == [
+        ((25.0, 100e12), 100e12), ((12.5, 50e12), 50e12),
+    ]  # fmt: skip

@@ -12,8 +12,9 @@ import pytest
 
 from tvmscope.core.profile import Roof
 from tvmscope.core.target import Target
+from tvmscope.errors import RunError
 from tvmscope.machine import cpu_features
-from tvmscope.profiling import roofs
+from tvmscope.profiling import gpu_roofs, roofs
 
 
 @pytest.fixture(autouse=True)
@@ -130,3 +131,48 @@ def test_roofs_of_a_target_without_avx512_are_built_without_it(tmp_path: Path) -
     assert "%ymm" in done.stdout
     # registers that only AVX-512 has
     assert not {"%zmm0", "%ymm16", "%ymm31", "%xmm16"} & set(done.stdout.replace(",", " ").split())
+
+
+class Library:
+    """The kernels of roofs.cu on a GPU of which these rates are known."""
+
+    def __init__(self, **rates: float) -> None:
+        for name, rate in rates.items():
+            setattr(self, name, lambda *_, rate=rate: rate)
+
+
+def gpu_roofs_of(library: Library, monkeypatch, product: float | None = None) -> list[Roof]:
+    monkeypatch.setattr(gpu_roofs, "_torch_product", lambda kind: product)
+    monkeypatch.setattr(gpu_roofs, "find", lambda: None)
+    return [roof for roof in gpu_roofs._measure(library) if roof.flops_per_s is not None]
+
+
+def test_each_type_of_tensor_core_product_has_a_roof(monkeypatch) -> None:
+    library = Library(
+        fma_float32=5e13, mma_float16=6e14, mma_bfloat16=5e14, mma_tf32=3e14, read_bytes=4e12
+    )
+    found = gpu_roofs_of(library, monkeypatch, product=5.5e14)
+    assert [(r.dtype, r.products, r.flops_per_s) for r in found] == [
+        ("float32", None, 5e13), ("float16", None, 6e14), ("bfloat16", None, 5.5e14),
+        ("float32", "tf32", 5.5e14),
+    ]  # fmt: skip
+    assert "PyTorch's product" in found[2].how
+
+
+def test_older_tensor_cores_have_only_float16(monkeypatch) -> None:
+    found = gpu_roofs_of(Library(fma_float32=8e12, mma_float16=6e13, read_bytes=3e11), monkeypatch)
+    assert [r.dtype for r in found] == ["float32", "float16"]
+
+
+def test_a_tensor_core_kernel_that_fails_is_no_roof(monkeypatch) -> None:
+    library = Library(fma_float32=5e13, mma_float16=6e14, mma_bfloat16=-700.0, read_bytes=4e12)
+    with pytest.raises(RunError, match="700"):
+        gpu_roofs_of(library, monkeypatch)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.parametrize(("arch", "newer"), [("sm_75", False), ("sm_90", True)])
+def test_the_gpu_kernels_compile(arch: str, newer: bool, tmp_path: Path) -> None:
+    library = gpu_roofs._build(Target(kind="cuda", arch=arch), tmp_path)
+    assert hasattr(library, "mma_float16")
+    assert hasattr(library, "mma_bfloat16") == hasattr(library, "mma_tf32") == newer

@@ -13,6 +13,7 @@ from support import report_samples, samples
 from tvmscope.core.diagnosis.facts import PassFacts, RuleFacts
 from tvmscope.core.measurement import Accuracy
 from tvmscope.core.model import Model
+from tvmscope.core.profile import Resources, Roof
 from tvmscope.core.row import RowKey, Variant
 from tvmscope.core.session import Session, from_json, to_json
 from tvmscope.core.tuning import TunedTask
@@ -30,6 +31,21 @@ def problems(data: Any) -> list[str]:
 
 def test_schema_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_a_gpus_kernels_and_roofs_are_valid() -> None:
+    session = report_samples.profiled()
+    taken = Resources(blocks=98, threads=128, registers=96, shared_bytes=0, occupancy=0.5)
+    profile = session.profiles[0]
+    kernels = tuple(
+        dataclasses.replace(k, products="tf32x3", resources=taken) for k in profile.kernels
+    )
+    session = dataclasses.replace(
+        session,
+        profiles=(dataclasses.replace(profile, kernels=kernels),),
+        roofs=tuple(dataclasses.replace(roof, products="tf32") for roof in session.roofs),
+    )
+    assert problems(to_json(session)) == []
 
 
 @pytest.mark.parametrize("name", samples.ALL)
@@ -138,3 +154,10 @@ def test_redaction_keeps_backends_of_a_user_with_such_a_name() -> None:
     clean = redact(private(), user="torch")
     assert clean.results[0].task.variant.backend == "torch"
     assert clean.results[0].measurement == private().results[0].measurement
+
+
+def test_redaction_keeps_the_kind_of_products_of_a_user_with_such_a_name() -> None:
+    roof = Roof(dtype="float32", threads=1, flops_per_s=1.0, bytes_per_s=None, how="mma",
+                products="tf32")  # fmt: skip
+    session = dataclasses.replace(private(), roofs=(roof,))
+    assert redact(session, user="tf32").roofs == (roof,)

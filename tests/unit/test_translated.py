@@ -55,6 +55,8 @@ KNOWN = frozenset(
         "{}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
         "\\nThe pattern attempting to be matched:",
         "{}, alone or with one of /{}",
+        # what the profiler's trace calls a kernel's resources
+        "registers per thread", "shared memory", "est. achieved occupancy %",
     }
 )  # fmt: skip
 """Texts with words in them that nobody translates."""

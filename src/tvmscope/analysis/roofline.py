@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from tvmscope.core.profile import KernelTime, Profile, Roof
+from tvmscope.core.profile import KernelTime, Products, Profile, Roof
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
 
@@ -24,6 +24,8 @@ NEAR = 0.5
 """Below half of the limiting roof, a kernel is limited by something other than the roof."""
 TOLERANCE = 1.05
 """Roofs and kernel times repeat within a few percent; only a larger excess is an error."""
+_TF32_PRODUCTS: dict[Products, int] = {"tf32": 1, "tf32x3": 3}
+"""How many products of TF32 a product of float32 numbers takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,8 @@ class Limits:
     flops_per_s: float | None
     levels: tuple[Level, ...]
     """From the slowest memory to the fastest cache."""
+    tf32_per_s: float | None = None
+    """The rate of tensor cores that round float32 numbers to TF32."""
 
     def least_s(self, kernel: KernelTime) -> float | None:
         """Return the least time that the roofs allow for all calls; None if nothing is known."""
@@ -66,9 +70,14 @@ class Limits:
 
     def compute_s(self, kernel: KernelTime) -> float | None:
         """Return the time that its flops take at the compute roof."""
-        if self.flops_per_s is None or kernel.flops is None:
-            return None
-        return kernel.flops / self.flops_per_s
+        rate = self.rate(kernel.products)
+        return None if rate is None or kernel.flops is None else kernel.flops / rate
+
+    def rate(self, products: Products | None) -> float | None:
+        """Return the compute roof of kernels that form products in this way."""
+        if products is None:
+            return self.flops_per_s
+        return None if self.tf32_per_s is None else self.tf32_per_s / _TF32_PRODUCTS[products]
 
     def memory_s(self, kernel: KernelTime) -> float | None:
         """Return the time that its bytes take from the memory they must have come from."""
@@ -104,8 +113,13 @@ def limits(session: Session, profile: Profile, threads: int | None = None) -> Li
 def limits_of(roofs: Iterable[Roof], dtype: str, threads: int, device: str = "cpu") -> Limits:
     """Return the same limits for a machine's roofs alone."""
     fitting = [r for r in roofs if r.device == device and (device != "cpu" or r.threads <= threads)]
-    rates = [r.flops_per_s for r in fitting if r.flops_per_s is not None and r.dtype == dtype]
-    return Limits(max(rates, default=None), _levels(fitting))
+    of_type = [r for r in fitting if r.flops_per_s is not None and r.dtype == dtype]
+
+    def best(products: str | None) -> float | None:
+        rates = (r.flops_per_s for r in of_type if r.products == products)
+        return max((rate for rate in rates if rate is not None), default=None)
+
+    return Limits(best(None), _levels(fitting), best("tf32"))
 
 
 def _levels(roofs: list[Roof]) -> tuple[Level, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tvmscope.core.precision import FLOAT32, Precision
-from tvmscope.core.profile import DeviceTimes
+from tvmscope.core.profile import DeviceTimes, Products, Resources
 from tvmscope.core.row import Family
 from tvmscope.errors import ImportModelError
 from tvmscope.measure.remote import Remote
@@ -45,6 +45,9 @@ class Span:
     kind: str = "compute"
     flops: float | None = None
     bytes: float | None = None
+    products: Products | None = None
+    resources: Resources | None = None
+    symbol: str | None = None
 
 
 @dataclass(frozen=True)

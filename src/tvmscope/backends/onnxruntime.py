@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tvmscope import extras
+from tvmscope.backends import onnxruntime_libraries
 from tvmscope.backends.api import Backend, LoadRequest, Profiler, read_inputs, require_onnx
 from tvmscope.core.precision import FLOAT16, FLOAT32, TF32
 from tvmscope.errors import BackendUnavailable, RunError, one_line
@@ -86,11 +87,12 @@ class _CudaRunner(_Runner):
         model = require_onnx(Path(self.request.folder))
         given: Any = _in_half(model) if self.request.precision == FLOAT16 else str(model)
         options = _options(self.request)
+        missing = onnxruntime_libraries.load(ort)
         session = ort.InferenceSession(
             given, options, providers=[(provider, _cuda_options(self.request))]
         )
         if provider not in session.get_providers():  # it falls back to the CPU without a message
-            raise BackendUnavailable(msg("ONNX Runtime's CUDA provider cannot be loaded here"))
+            raise BackendUnavailable(_not_loaded(missing))
         return session
 
     def _bind_fixed_outputs(self, ort: Any) -> None:
@@ -116,7 +118,29 @@ class _CudaRunner(_Runner):
         return {name: np.asarray(v) for name, v in zip(self.names, values, strict=True)}
 
     def profiler(self) -> Profiler:
-        raise RunError(msg("ONNX Runtime's profiler times launches on a GPU, not kernels"))
+        """Use the device's own records, which PyTorch collects of any library in the process."""
+        from tvmscope.backends.profilers import torch_replay
+
+        if extras.missing("torch") is not None:
+            raise RunError(
+                msg(
+                    "ONNX Runtime's profiler times launches on a GPU, not kernels; PyTorch's, "
+                    "which would time them, is not installed"
+                )
+            )
+        import torch
+
+        return torch_replay.by_order(torch, self.run, Path(self.request.folder))
+
+
+def _not_loaded(missing: list[str]) -> Text:
+    if not missing:
+        return msg("ONNX Runtime's CUDA provider cannot be loaded here")
+    return msg(
+        "ONNX Runtime's CUDA provider cannot be loaded here; not found: {missing} (pip's nvidia "
+        "packages have them)",
+        missing=", ".join(missing),
+    )
 
 
 _NUMPY = {
@@ -180,8 +204,14 @@ def unavailable(device: str) -> Text | None:
     if device == "cuda":
         import onnxruntime as ort
 
-        if "CUDAExecutionProvider" not in ort.get_available_providers():
+        provider = _PROVIDERS["cuda"]
+        if provider in ort.get_available_providers():
+            return None
+        if not any(onnxruntime_libraries.names(ort)):
             return msg("this onnxruntime is a CPU build: pip install onnxruntime-gpu")
+        missing = onnxruntime_libraries.load(ort)
+        if provider not in ort.get_available_providers():
+            return _not_loaded(missing)
     return None
 
 
@@ -194,6 +224,7 @@ BACKENDS = (
         graphs=True,
         needs_onnx=True,
         profiles=True,
+        profiles_cuda=True,
         load=here(load),
         unavailable=unavailable,
         env=lambda threads: {"OMP_NUM_THREADS": str(threads)},

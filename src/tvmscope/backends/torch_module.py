@@ -96,6 +96,14 @@ class TorchRunner:
         module, args, kwargs = self.prepare(channels_last)
         return lambda: module(*args, **kwargs)
 
+    @property
+    def has_images(self) -> bool:
+        """Whether the memory format may matter: it has images and windows that slide over them."""
+        given = (*self.loaded.args, *self.loaded.kwargs.values())
+        return any(p.dim() == 4 for p in self.loaded.module.parameters()) and any(
+            isinstance(v, self.torch.Tensor) and v.dim() == 4 for v in given
+        )
+
     def prefers_channels_last(self) -> bool:
         """Whether the model runs faster with images laid out channels-last, by trying both."""
         if not any(p.dim() == 4 for p in self.loaded.module.parameters()):

@@ -56,7 +56,7 @@ class _Runner:
     def run(self) -> None:
         self.loaded.run(self.inputs)
         if self.loaded.artifact.target.kind == "cuda":
-            self.loaded.device.sync()
+            self.loaded.wait()
 
     def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
         return self.loaded.name_outputs(self.loaded.run(self.inputs))
@@ -97,7 +97,8 @@ class _CudaRunner(_Runner):
         evaluate = self.loaded.machine.time_evaluator(
             "main", self.loaded.device, number=1, repeat=n
         )
-        return [float(s) for s in evaluate(*self.inputs).results]
+        with self.loaded.explained():
+            return [float(s) for s in evaluate(*self.inputs).results]
 
 
 def load(request: LoadRequest) -> _Runner:

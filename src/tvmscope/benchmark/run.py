@@ -15,7 +15,7 @@ from tvmscope.core.measurement import Result
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.row import Task
 from tvmscope.errors import RunError
-from tvmscope.machine import gpu_state
+from tvmscope.machine import cuda_device, gpu_state
 from tvmscope.machine.load import disturbances, snapshot
 from tvmscope.measure.confinement import scratch_folder
 from tvmscope.measure.interleave import interleave
@@ -38,6 +38,7 @@ def run(
     tolerances: Callable[[Task], float],
     atol: float = 0.0,
     noise: Callable[[Task], Path | None] = lambda task: None,
+    exact: Callable[[Task], Path | None] = lambda task: None,
     progress: Progress,
     on_update: Callable[[Results], None],
     log_dir: Path | None = None,
@@ -55,7 +56,14 @@ def run(
 
     def against(row: RunningRow) -> Reference:
         task = row.entry.task
-        return Reference(reference, reference_name, tolerances(task), atol, lambda: noise(task))
+        return Reference(
+            reference,
+            reference_name,
+            tolerances(task),
+            atol,
+            lambda: noise(task),
+            lambda: exact(task),
+        )
 
     def publish() -> Results:
         results = tuple(row.result() for row in rows)
@@ -63,7 +71,8 @@ def run(
         return results
 
     on_gpu = any(entry.key.device == "cuda" for entry in entries)
-    state = gpu_state.connect() if on_gpu else None
+    gpu = cuda_device.find() if on_gpu else None
+    state = gpu_state.connect(gpu.pci_bus) if gpu else None
     try:
         for number, row in enumerate(_load(rows, options, log_dir, against, progress)):
             progress.step(number + 1, len(rows), row.label)

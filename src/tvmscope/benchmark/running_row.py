@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tvmscope.benchmark.entry import Entry
-from tvmscope.benchmark.verify import verify
+from tvmscope.benchmark.verify import FLOAT64, verify
 from tvmscope.core.measurement import Accuracy, Cause, GpuUse, Measurement, Result, Status
 from tvmscope.core.options import MeasureOptions
 from tvmscope.core.prepared.sensitivity import UNIT
@@ -64,14 +64,7 @@ class RunningRow:
             self.worker.must_fit(self.entry.need_bytes)
             self.info = self.worker.load(self.entry.load, self.entry.request)
             self.worker.outputs(outputs)
-            self.accuracy = verify(
-                outputs,
-                against.path,
-                against.tolerance,
-                against.name,
-                atol=against.atol,
-                noise=against.noise,
-            )
+            self.accuracy = against.judge(outputs)
             if self.accuracy.within_noise:
                 self.warnings.append(_by_noise(self.accuracy))
             self.peak_memory_bytes = self.worker.peak_memory_bytes()
@@ -174,6 +167,19 @@ class Reference:
     atol: float = 0.0
     noise: Callable[[], Path | None] = lambda: None
     """Estimates the model's own rounding noise; see `verify`."""
+    exact: Callable[[], Path | None] = lambda: None
+    """Gives the outputs in float64, if there are any."""
+
+    def judge(self, outputs: Path) -> Accuracy:
+        """Compare with float64; what is over the tolerance then, with the framework's own outputs,
+        and with the model's noise."""
+        if (exact := self.exact()) is not None:
+            found = verify(outputs, exact, self.tolerance, FLOAT64, atol=self.atol)
+            if found.passed:
+                return found
+        return verify(
+            outputs, self.path, self.tolerance, self.name, atol=self.atol, noise=self.noise
+        )
 
 
 def _by_noise(accuracy: Accuracy) -> Text:

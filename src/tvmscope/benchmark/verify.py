@@ -16,6 +16,9 @@ from tvmscope.errors import RunError
 from tvmscope.messages import Text, clauses, msg
 from tvmscope.storage.files import map_npz
 
+FLOAT64 = "float64"
+"""The name of a reference that the framework computed in float64."""
+
 
 @dataclass(frozen=True)
 class _Judged:

@@ -12,7 +12,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 
 _RENAMED = {
-    "compile": {"--out-dir": "--output", "--device": "--target"},
+    "compile": {"--out-dir": "--output"},
     "run": {
         "--out-dir": "--output",
         "--iters": "--iterations",
@@ -22,6 +22,7 @@ _RENAMED = {
 _POSITIONAL = {"compile": "--onnx", "run": "--artifact-dir"}
 """The flag whose value is the command's first argument."""
 _SWITCH = re.compile(r"0|1|true|false|on|off|yes|no", re.IGNORECASE)
+_DEVICE = re.compile(r"cpu|(cuda|gpu)(:\d+)?")
 _OFF = ("0", "false", "off", "no")
 _USUAL = "10m"
 _NUMBER = re.compile(r"\d*\.?\d+")
@@ -83,6 +84,13 @@ def _profile_top(command: str, words: Words) -> Words:
     return ["--profile", "--top", *([words.pop(0)] if words else [])]
 
 
+def _device(command: str, words: Words) -> Words:
+    """Take another word than a device's as a target: older scripts name targets by this flag."""
+    value = words.pop(0) if words else ""
+    is_target = command == "compile" and not _DEVICE.fullmatch(value)
+    return ["--target" if is_target else "--device", value]
+
+
 def _tune(command: str, words: Words) -> Words:
     """Translate the switch: compiling tunes for the given time; a bare switch means the usual
     one."""
@@ -104,5 +112,6 @@ _SPECIAL: dict[str, Callable[[str, Words], Words]] = {
     "--nms": _nms,
     "--fast-scatter-nd": _fast_scatter,
     "--profile-topk": _profile_top,
+    "--device": _device,
     "--tune": _tune,
 }

@@ -22,6 +22,7 @@ from tvmscope.compiler.describe.machine_code import with_code
 from tvmscope.compiler.frontends import preflight
 from tvmscope.compiler.rewrites.cuda.outside_graph import captured_parts
 from tvmscope.compiler.targets import to_tvm
+from tvmscope.compiler.units import choose
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import Prepared, TensorSpec
 from tvmscope.core.options import CompileOptions
@@ -30,7 +31,7 @@ from tvmscope.core.vision import vision_of
 from tvmscope.cuda.library.call import FILES, needs
 from tvmscope.errors import BuildError, one_line
 from tvmscope.machine import cpu_features
-from tvmscope.messages import msg
+from tvmscope.messages import Text, msg
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import cubins, cuda_code, fallback, load_model, tvm_compat, weights
 from tvmscope.storage.files import digest_file
@@ -105,17 +106,27 @@ def build(
                 *imported.warnings,
                 *preflight.on_device([part for part, _ in imported.fallbacks], target.device),
                 *lowered.remarks,
+                *_unmeasured(lowered, target, options),
             ),
             vision=vision_of(prepared),
             weights=prepared.model.weights,
             format=prepared.model.format,
         )
-        described_code = with_code(lowered.kernels, lowered.generated.values())
+        described_code = with_code(lowered.kernels, lowered.generated.values(), target)
         artifacts.save_kernels(described_code, Path(scratch))
         kernel_code.save(lowered.module, Path(scratch))
         artifacts.save(described, Path(scratch))
         _replace_folder(Path(scratch), output)
     return described
+
+
+def _unmeasured(
+    lowered: pipeline.Lowered, target: Target, options: CompileOptions
+) -> tuple[Text, ...]:
+    """Say that the artifact's kernels are for an architecture on which none was ever measured, by
+    this project or by the user's tuning."""
+    remark = choose.unmeasured(target.arch) if lowered.generated and not options.choices else None
+    return () if remark is None else (remark,)
 
 
 def _cubins(lowered: pipeline.Lowered) -> dict[str, tuple[cubins.Cubin, bytes]]:

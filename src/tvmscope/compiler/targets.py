@@ -69,6 +69,13 @@ def resolve(text: str, *, cores: int | None = None, cache: Path | None = None) -
         target = Target(kind="cuda", arch=match[1], attrs=_cuda_limits(match[1]))
     elif match := re.fullmatch(r"(cpu|llvm|arm64):([\w.-]+)", text):
         target = cpu_target(match[2], ARM64_TRIPLE if match[1] == "arm64" else None)
+    elif re.fullmatch(r"(cuda|gpu):\d+", text):
+        raise UsageError(
+            msg(
+                "'{text}' names one of several GPUs, not what to compile for: use --device {text}",
+                text=text,
+            )
+        )
     else:
         raise UsageError(
             msg(
@@ -172,17 +179,12 @@ def _detect_host() -> Target:
 
 
 def cuda_target() -> Target:
-    """Return the first GPU of this machine; without one, an architecture to cross-compile for."""
+    """Return this machine's GPU: the chosen one, or the first; without any, an architecture to
+    cross-compile for."""
     device = cuda_device.find()
     if device is None:
         return Target(kind="cuda", arch=CROSS_ARCH, attrs=_cuda_limits(CROSS_ARCH))
     return Target(kind="cuda", arch=device.arch, attrs=device.attrs)
-
-
-def describe_cuda() -> dict[str, Any] | None:
-    """Return the first GPU's data for `doctor`, or None."""
-    device = cuda_device.find()
-    return encode(device) if device else None
 
 
 def _cuda_limits(arch: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ from tvmscope.errors import SchemaError, UsageError
 from tvmscope.messages import msg
 
 Dtype = Literal["float32", "float16", "bfloat16"]
-Math = Literal["default", "strict", "tf32"]
+Math = Literal["default", "tf32"]
 
 _DTYPES: tuple[str, ...] = get_args(Dtype)
 _MATHS: tuple[str, ...] = get_args(Math)
@@ -34,8 +34,8 @@ class Precision:
     dtype: Dtype = "float32"
     math: Math = "default"
     """`tf32` multiplies float32 numbers on tensor cores with ten bits of mantissa where PyTorch's
-    defaults do: in convolutions, not in matrix products. `strict` rounds no product to fewer bits
-    than `dtype` has. `default` is strict too: every backend is configured not to use TF32."""
+    defaults do: in convolutions, not in matrix products. `default` rounds no product to fewer bits
+    than `dtype` has: every backend is configured not to use TF32."""
 
     def __post_init__(self) -> None:
         if self.math == "tf32" and self.dtype != "float32":

@@ -9,6 +9,28 @@ from tvmscope.core.row import RowKey
 from tvmscope.core.tuning import Choice
 from tvmscope.messages import Text
 
+Products = Literal["tf32", "tf32x3"]
+"""How tensor cores multiply float32: rounded to TF32, or as three products of TF32."""
+_FRAGMENTS = ("wmma.", "m16n8k", "metal.simdgroup")
+"""The scopes of buffers that hold operands of matrix instructions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What a launch of a GPU kernel takes of a multiprocessor; unknown values are None."""
+
+    blocks: int
+    threads: int
+    """Threads per block."""
+    registers: int | None = None
+    """Registers per thread."""
+    shared_bytes: int | None = None
+    """Shared memory per block."""
+    spilled_bytes: int | None = None
+    """Local memory per thread for spilled registers."""
+    occupancy: float | None = None
+    """The estimated share of a multiprocessor's warps that its blocks fill at once."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelTime:
@@ -26,6 +48,12 @@ class KernelTime:
     """The flops of all its calls in one run, and the least bytes: inputs once, outputs once."""
     kind: str = "compute"
     """`compute`, or `layout` for a kernel that only moves data: transposes, casts, copies."""
+    products: Products | None = None
+    """Set if it multiplies float32 on tensor cores; None if not, or if it is not known."""
+    resources: Resources | None = None
+    """On a GPU, those of its longest launch."""
+    symbol: str | None = None
+    """The name under which the device ran that launch, where it is a library's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +173,17 @@ class MachineCode:
     matrix: str | None = None
     """Its matrix instructions, such as `wgmma`; None if there are none."""
 
+    @property
+    def resources(self) -> Resources:
+        """What it takes of a multiprocessor, as far as the code shows it."""
+        return Resources(
+            blocks=self.blocks,
+            threads=self.threads,
+            registers=self.registers,
+            shared_bytes=self.shared_bytes,
+            spilled_bytes=self.spilled_bytes,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelIR:
@@ -171,6 +210,13 @@ class KernelIR:
     """The work and the traffic of one call."""
     code: MachineCode | None = None
     """Set for a generated GPU kernel."""
+    products: Products | None = None
+    """As in `KernelTime`."""
+
+    @property
+    def has_fragments(self) -> bool:
+        """Whether a buffer lies in fragments, which only tensor cores multiply."""
+        return any(b.scope.startswith(_FRAGMENTS) for b in self.buffers)
 
     def is_of(self, key: RowKey) -> bool:
         """Whether it describes a kernel of this row; an artifact's own description has no row."""
@@ -196,3 +242,5 @@ class Roof:
     """The memory that a bandwidth was read from: `L1` ... `DRAM`."""
     size_bytes: int | None = None
     """The amount of data read by all threads: the level holds at least this much."""
+    products: Literal["tf32"] | None = None
+    """Set if the rate is that of float32 numbers on tensor cores, which round them to TF32."""

@@ -340,6 +340,7 @@ def _softmax(unit: Softmax, config: Config) -> Binding:
         "ROWS": unit.rows,
         "COLUMNS": unit.columns,
         "SCALE": unit.scale,
+        "LOG": unit.log,
         **_tile(config),
     }
     grid = (_ceil(unit.rows, config.m), 1, 1)

@@ -12,7 +12,15 @@ Template = Literal[
     "group_norm", "pool", "mean", "cublaslt", "cudnn",
 ]  # fmt: skip
 LIBRARIES: tuple[Template, ...] = ("cublaslt", "cudnn")
+MATRIX: tuple[Template, ...] = ("conv2d", "matmul", "persistent", "attention")
+"""Generated kernels that multiply matrices: where the type allows it, on tensor cores."""
 """The template names of calls of NVIDIA's libraries."""
+VERSIONS: dict[Template, int] = {
+    "conv2d": 2, "matmul": 2, "persistent": 1, "matvec": 1, "depthwise": 1, "attention": 2,
+    "softmax": 1, "norm": 1, "group_norm": 1, "pool": 1, "mean": 1, "cublaslt": 1, "cudnn": 1,
+}  # fmt: skip
+"""Raise a template's version with every change of what its kernels do: its measured winners must
+then be measured again (`cuda_kernels.py prepare --outdated`), those of other templates stay."""
 Layout = Literal["kn", "nk"]
 RULE = "triton"
 """The name of generated kernels in profiles and tuning records."""

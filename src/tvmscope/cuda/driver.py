@@ -71,6 +71,32 @@ def fill(pointer: int, size_bytes: int, byte: int) -> None:
     call("cuCtxSynchronize")  # it returns before the bytes are written
 
 
+class Event:
+    """A time on a stream of the current context; the default one is that of TVM's kernels."""
+
+    def __init__(self) -> None:
+        self._handle = ctypes.c_void_p()
+        call("cuEventCreate", ctypes.byref(self._handle), ctypes.c_uint(0))
+
+    def record(self, stream: int = 0) -> None:
+        """Queue it behind everything that the stream was given."""
+        call("cuEventRecord", self._handle, ctypes.c_void_p(stream))
+
+    def wait(self) -> None:
+        """Return once the device has reached it."""
+        call("cuEventSynchronize", self._handle)
+
+    def since_s(self, earlier: Event) -> float:
+        """Return the seconds on the device from another event to this one."""
+        elapsed_ms = ctypes.c_float()
+        call("cuEventElapsedTime", ctypes.byref(elapsed_ms), earlier._handle, self._handle)
+        return elapsed_ms.value * 1e-3
+
+    def close(self) -> None:
+        """Free it."""
+        call("cuEventDestroy_v2", self._handle)
+
+
 class Kernel:
     """A loaded kernel and its launch arguments, which it keeps alive."""
 

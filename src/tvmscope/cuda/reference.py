@@ -43,7 +43,8 @@ def reference(unit: Unit, tensors: Tensors) -> Array:
     if isinstance(unit, Attention):
         return _attention(unit, tensors)
     if isinstance(unit, Softmax):
-        return softmax(tensors["input"].astype(np.float64) * unit.scale)
+        values = tensors["input"].astype(np.float64) * unit.scale
+        return _log_softmax(values) if unit.log else softmax(values)
     if isinstance(unit, Norm):
         return _norm(unit, tensors)
     if isinstance(unit, GroupNorm):
@@ -92,6 +93,13 @@ def softmax(x: Array) -> Array:
     e = np.exp(x - np.where(np.isfinite(top), top, 0.0))
     total = e.sum(axis=-1, keepdims=True)
     return np.asarray(e / np.where(total == 0, 1.0, total))
+
+
+def _log_softmax(x: Array) -> Array:
+    top = np.max(x, axis=-1, keepdims=True)
+    x = x - np.where(np.isfinite(top), top, 0.0)
+    total = np.exp(x).sum(axis=-1, keepdims=True)
+    return np.asarray(x - np.log(np.where(total == 0, 1.0, total)))
 
 
 def _finish(x: Array, epilogue: Epilogue, tensors: Tensors, residual: Array | None) -> Array:

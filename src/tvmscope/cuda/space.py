@@ -50,7 +50,7 @@ def _candidates(unit: Unit, gpu: Gpu) -> Iterator[Config]:
         yield from _tiles(unit, contraction, gpu)
         if isinstance(unit, Matmul) and unit.m <= _MATVEC_ROWS:
             yield from _stretches(unit, gpu)
-        if gpu.has_wgmma and isinstance(unit, Conv2d | Matmul) and as_product(unit):
+        if gpu.has_persistent and isinstance(unit, Conv2d | Matmul) and as_product(unit):
             yield from _persistent(contraction, gpu)
     elif isinstance(unit, Attention):
         yield from _attention(unit)
@@ -114,7 +114,7 @@ def _tile_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
     if config.template == "persistent":
         if not isinstance(unit, Conv2d | Matmul) or as_product(unit) is None:
             return f"persistent does not compute {unit.label}"
-        return None if gpu.has_wgmma else f"{gpu.arch} has no tensor memory accelerator"
+        return None if gpu.has_persistent else f"persistent is not for {gpu.arch}"
     return _split_illegal(c.steps(config.k), config.split)
 
 

@@ -1,7 +1,9 @@
 """Measured winners: the configuration that a GPU ran fastest, and the library's time.
 
-A file of winners belongs to one architecture. A unit with another memory layout (a slice of a wider
-tensor, another pitch) uses the winner of its dense form if that configuration is legal.
+A file of winners belongs to one architecture. Its first line has the version of each template that
+was measured; winners of another version are void, and those of other templates stay. A unit with
+another memory layout (a slice of a wider tensor, another pitch) uses the winner of its dense form
+if that configuration is legal.
 """
 
 from __future__ import annotations
@@ -9,12 +11,12 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tvmscope.cuda import units
-from tvmscope.cuda.config import Config, from_json
+from tvmscope.cuda.config import VERSIONS, Config, from_json
 from tvmscope.cuda.gpus import Gpu
 from tvmscope.cuda.shortlist import best
 from tvmscope.cuda.space import why_illegal
@@ -64,7 +66,7 @@ class Winners:
 
     def save(self, path: Path) -> None:
         """Write one line per unit, sorted, so that differences between versions can be read."""
-        head = json.dumps({"schema_version": SCHEMA_VERSION})
+        head = json.dumps({"schema_version": SCHEMA_VERSION, "templates": VERSIONS})
         lines = [
             json.dumps({"key": key, **encode(winner)}, separators=(",", ":"))
             for key, winner in sorted(self.by_unit.items())
@@ -72,10 +74,12 @@ class Winners:
         path.write_text("\n".join([head, *lines]) + "\n")
 
 
-def load_winners(path: Path) -> Winners:
-    """Return the winners of a file; raise if it has another schema."""
+def load_winners(path: Path, *, outdated: bool = False) -> Winners:
+    """Return the winners of a file's current templates, or only the `outdated` ones; raise if the
+    file has another schema."""
     head, *lines = path.read_text().splitlines() or [""]
-    version = json.loads(head or "{}").get("schema_version")
+    known = json.loads(head or "{}")
+    version = known.get("schema_version")
     if version != SCHEMA_VERSION:
         raise SchemaError(
             msg(
@@ -85,8 +89,20 @@ def load_winners(path: Path) -> Winners:
                 newest=SCHEMA_VERSION,
             )
         )
-    rows = (json.loads(line) for line in lines)
-    return Winners({row["key"]: decode(Winner, row) for row in rows})
+    measured = known.get("templates", {})
+
+    def is_current(config: Config) -> bool:
+        return bool(measured.get(config.template, 1) == VERSIONS[config.template])
+
+    found: dict[str, Winner] = {}
+    for row in map(json.loads, lines):
+        winner = decode(Winner, row)
+        old_call = winner.call is not None and not is_current(winner.call)
+        if outdated and (old_call or not is_current(winner.config)):
+            found[row["key"]] = winner
+        elif not outdated and is_current(winner.config):
+            found[row["key"]] = replace(winner, call=None) if old_call else winner
+    return Winners(found)
 
 
 def distil(measured: Iterable[Mapping[str, Any]]) -> Winners:

@@ -9,7 +9,6 @@ from tvmscope.core.profile import KernelIR, Loop
 
 Path = tuple[Loop, ...]
 _BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
-_TENSOR_SCOPES = ("wmma.", "m16n8k", "metal.simdgroup")
 _TENSOR_WORDS = ("wmma", "mma_sync", "ptx_mma", "ldmatrix", "tensorize")
 
 
@@ -57,7 +56,7 @@ def uses_tensor_cores(ir: KernelIR) -> bool:
     fragments, or the schedule says so."""
     if ir.code is not None:
         return ir.code.matrix is not None
-    if any(b.scope.startswith(_TENSOR_SCOPES) for b in ir.buffers):
+    if ir.has_fragments:
         return True
     lines = [*ir.trace, *(node.text for _, node in statements(ir.tree))]
     return any(word in line.lower() for line in lines for word in _TENSOR_WORDS)

@@ -65,15 +65,19 @@ class GpuState:
         return None if failed else int(memory.used)
 
 
-def connect(index: int = 0) -> GpuState | None:
-    """Connect to the GPU number `index`; None if NVML or the GPU is missing."""
+def connect(pci_bus: str) -> GpuState | None:
+    """Connect to the GPU at a place on the PCI bus; None if NVML or the GPU is missing.
+
+    NVML numbers all GPUs of the machine by their places; CUDA numbers those that it may see, by
+    default the fastest first.
+    """
     try:
         library = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return None
     handle = ctypes.c_void_p()
-    if library.nvmlInit_v2() or library.nvmlDeviceGetHandleByIndex_v2(
-        ctypes.c_uint(index), ctypes.byref(handle)
+    if library.nvmlInit_v2() or library.nvmlDeviceGetHandleByPciBusId_v2(
+        pci_bus.encode(), ctypes.byref(handle)
     ):
         return None
     return GpuState(library, handle)

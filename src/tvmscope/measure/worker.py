@@ -19,6 +19,7 @@ from typing import IO, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from tvmscope import errors, plugins
 from tvmscope.errors import RunError, TvmscopeError, one_line
+from tvmscope.machine import cuda_device
 from tvmscope.measure import confinement
 from tvmscope.measure.child_progress import Listener
 from tvmscope.measure.confinement import Limits
@@ -72,7 +73,7 @@ class Worker:
     Linux kills the child when the thread that made the worker ends, so make it in a thread that
     outlives it. No answer for `timeout_s` counts as a hang. The limits of `confinement.current()`
     apply to it; `fork=False` spawns it even if there is a fork server (CUDA does not survive a
-    fork).
+    fork). If a GPU was chosen (`machine.cuda_device.chosen`), it sees that one alone.
     """
 
     def __init__(
@@ -96,7 +97,8 @@ class Worker:
         self._limits = limits = confinement.current()
         ours, theirs = socket.socketpair()
         try:
-            self._process = self._start(theirs, env or {}, fork=fork)
+            given = {**cuda_device.environment(), **(env or {})}
+            self._process = self._start(theirs, given, fork=fork)
         except OSError as e:
             ours.close()
             self._log.close()

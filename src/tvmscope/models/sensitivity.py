@@ -1,4 +1,4 @@
-"""Estimates how far rounding alone changes a model's outputs.
+"""Estimates how far rounding alone changes a model's outputs, and computes them in float64.
 
 It runs in a child process. The framework runs the model again with inputs and weights changed by
 one unit in the last place, and in float64 if possible; the results differ from the reference by the
@@ -10,19 +10,26 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tvmscope.core.prepared.outside_weights import is_outside
 from tvmscope.core.prepared.sensitivity import MASK, MAX, RMS, RUNS, TRUTH, jumping
+from tvmscope.errors import RunError, one_line
+from tvmscope.messages import msg
 from tvmscope.models.folder import read_prepared
 from tvmscope.storage.files import map_npz, write_npz
+
+if TYPE_CHECKING:
+    from tvmscope.models.torch_module import LoadedModule
 
 Array = np.ndarray[Any, Any]
 Outputs = dict[str, Array]
 DRAWS = 4
 """Perturbed runs; more would find a larger maximum, but hardly by a factor."""
+MOST_WEIGHTS = 2 << 30
+"""Bytes of weights in float32, above which a run in float64 would take too much memory and time."""
 _MOST = 1 << 24
 """Elements of an output whose results are kept; boxes and masks of detected objects have fewer."""
 
@@ -44,6 +51,39 @@ def estimate(folder: str, output: str, unit: float) -> None:
         if any(jumping(np.abs(each - reference[name])).any() for each in seen):
             found[f"{RUNS}{name}"] = np.stack(seen)
     write_npz(Path(output), found)
+
+
+def write_truth(folder: str, output: str) -> None:
+    """Write the outputs of a PyTorch model in float64; raise if it cannot run in it."""
+    import torch
+
+    from tvmscope.models.torch_module import load_module
+
+    loaded = load_module(folder)
+    weights = (*loaded.module.parameters(), *loaded.module.buffers())
+    if (size := sum(t.numel() * t.element_size() for t in weights)) > MOST_WEIGHTS:
+        raise RunError(msg("its weights have {size} MiB", size=size >> 20))
+    try:
+        with torch.no_grad():
+            outputs = _in_float64(loaded)
+    except Exception as e:  # the model's own code may raise anything
+        raise RunError(msg("it cannot run in it: {reason}", reason=one_line(e))) from e
+    narrow = [name for name, value in outputs.items() if value.dtype in (np.float32, np.float16)]
+    if narrow:  # the code converts to a type that it names
+        raise RunError(
+            msg(
+                "its output '{name}' stays {dtype}",
+                name=narrow[0],
+                dtype=str(outputs[narrow[0]].dtype),
+            )
+        )
+    write_npz(Path(output), outputs)
+
+
+def _in_float64(loaded: LoadedModule) -> Outputs:
+    module = loaded.module.double()
+    args = (a.double() if a.is_floating_point() else a for a in loaded.args)
+    return {n: t.detach().numpy() for n, t in loaded.flatten(module(*args)).items()}
 
 
 def _note(found: Outputs, name: str, expected: Array, seen: Array, *, is_truth: bool) -> None:
@@ -93,9 +133,8 @@ def _torch_runs(folder: Path, unit: float) -> Iterator[tuple[str, Outputs]]:
     with torch.no_grad():
         for tensor, weight in zip(tensors, weights, strict=True):
             tensor.copy_(weight)
-    with contextlib.suppress(Exception):  # code that names float32 cannot run in float64
-        module.double()
-        yield TRUTH, outputs(tuple(a.double() if a.is_floating_point() else a for a in args))
+    with contextlib.suppress(Exception), torch.no_grad():  # code that names float32 cannot run so
+        yield TRUTH, _in_float64(loaded)
 
 
 def _onnx_runs(folder: Path, unit: float) -> Iterator[tuple[str, Outputs]]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import re
 import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +27,8 @@ from tvmscope.messages import Text, msg
 
 _MATMUL_SIDE = 8192
 _REPEATS = 9
+_NEWER_TYPES = 80
+"""The first architecture whose tensor cores multiply bfloat16 and TF32."""
 
 
 def measure(target: Target) -> tuple[Roof, ...]:
@@ -36,11 +40,7 @@ def measure(target: Target) -> tuple[Roof, ...]:
 
 def _measure(library: ctypes.CDLL) -> Iterator[Roof]:
     yield _flops("float32", _rate(library.fma_float32), msg("chains of multiply-adds"))
-    tensor, how = _rate(library.mma_float16), msg("chains of tensor-core products (WMMA)")
-    product = _torch_product()
-    if product is not None and product > tensor:
-        tensor, how = product, msg("PyTorch's product of {side}x{side} matrices", side=_MATMUL_SIDE)
-    yield _flops("float16", tensor, how)
+    yield from _tensor_cores(library)
     device = find()
     cache = device.attrs.get("l2_cache_size_bytes", 0) if device else 0
     sizes = {"L2": cache // 4, "DRAM": 2 << 30}
@@ -60,6 +60,20 @@ def _measure(library: ctypes.CDLL) -> Iterator[Roof]:
             )
 
 
+def _tensor_cores(library: ctypes.CDLL) -> Iterator[Roof]:
+    for kind in ("float16", "bfloat16", "tf32"):
+        if not hasattr(library, f"mma_{kind}"):  # only newer tensor cores have it
+            continue
+        rate = _rate(getattr(library, f"mma_{kind}"))
+        how = msg("chains of tensor-core products (WMMA)")
+        product = _torch_product(kind)
+        if product is not None and product > rate:
+            rate = product
+            how = msg("PyTorch's product of {side}x{side} matrices", side=_MATMUL_SIDE)
+        roof = _flops(kind, rate, how)
+        yield replace(roof, dtype="float32", products="tf32") if kind == "tf32" else roof
+
+
 def _flops(dtype: str, rate: float, how: Text) -> Roof:
     return Roof(dtype=dtype, threads=1, flops_per_s=rate, bytes_per_s=None, how=how, device="cuda")
 
@@ -71,6 +85,8 @@ def _build(target: Target, folder: Path) -> ctypes.CDLL:
     source, library = folder / "roofs.cu", folder / "roofs.so"
     source.write_text(resources.files("tvmscope.profiling").joinpath("roofs.cu").read_text())
     command = [nvcc, "-O3", f"-arch={target.arch}", "-shared", "-Xcompiler", "-fPIC"]
+    if int("".join(re.findall(r"\d+", target.arch))) >= _NEWER_TYPES:
+        command.append("-DNEWER_TYPES")
     command += ["-o", str(library), str(source)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     if built.returncode:
@@ -88,20 +104,25 @@ def _rate(function: ctypes._NamedFuncPointer, *args: ctypes._SimpleCData[int]) -
     return found
 
 
-def _torch_product() -> float | None:
-    """Return the rate of a large half-precision product; None without PyTorch for this GPU."""
+def _torch_product(kind: str) -> float | None:
+    """Return the rate of a large product; None without PyTorch for this GPU."""
     if importlib.util.find_spec("torch") is None:
         return None
     import torch
 
     if not torch.cuda.is_available():
         return None
-    a = torch.randn(_MATMUL_SIDE, _MATMUL_SIDE, device="cuda", dtype=torch.float16)
-    best = float("inf")
-    for _ in range(_REPEATS + 1):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        torch.matmul(a, a)
-        torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - start)
+    dtypes = {"float16": torch.float16, "bfloat16": torch.bfloat16, "tf32": torch.float32}
+    a = torch.randn(_MATMUL_SIDE, _MATMUL_SIDE, device="cuda", dtype=dtypes[kind])
+    allowed, best = torch.backends.cuda.matmul.allow_tf32, float("inf")
+    torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
+    try:
+        for _ in range(_REPEATS + 1):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            torch.matmul(a, a)
+            torch.cuda.synchronize()
+            best = min(best, time.perf_counter() - start)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = allowed
     return 2.0 * _MATMUL_SIDE**3 / best

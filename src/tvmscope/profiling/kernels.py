@@ -174,8 +174,12 @@ def merge(traces: Sequence[Trace]) -> tuple[KernelTime, ...]:
             flops=_total((s.flops for s in spans), runs),
             bytes=_total((s.bytes for s in spans), runs),
             kind=kind,
+            products=spans[0].products,
+            resources=longest.resources,
+            symbol=longest.symbol,
         )
         for (name, source_ops, kind), spans in grouped.items()
+        for longest in (max(spans, key=lambda s: s.seconds),)
     )
 
 

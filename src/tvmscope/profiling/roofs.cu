@@ -1,5 +1,6 @@
 // Kernels that do nothing but multiply and add, or read: what they reach is the GPU's roof.
 // Each function gives a rate per second, or minus a CUDA error code.
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <mma.h>
 
@@ -18,12 +19,33 @@ __global__ void multiply_add(float* out, float x) {
   if (total == 42.5f) out[0] = total;  // never: keeps the work from being removed
 }
 
+// What a tensor core multiplies: the type, the sum's length of one product, and how a value is made.
+struct Float16 {
+  using type = half;
+  static constexpr int k = 16;
+  __device__ static half of(float x) { return __float2half(x); }
+};
+#ifdef NEWER_TYPES  // sm_80 and newer
+struct Bfloat16 {
+  using type = __nv_bfloat16;
+  static constexpr int k = 16;
+  __device__ static __nv_bfloat16 of(float x) { return __float2bfloat16(x); }
+};
+struct Tf32 {
+  using type = wmma::precision::tf32;
+  static constexpr int k = 8;
+  __device__ static float of(float x) { return wmma::__float_to_tf32(x); }
+};
+#endif
+
+template <typename Kind>
 __global__ void tensor_cores(float* out, float x) {
-  wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
-  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> b;
-  wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums[kTiles];
-  wmma::fill_fragment(a, __float2half(x));
-  wmma::fill_fragment(b, __float2half(x));
+  using T = typename Kind::type;
+  wmma::fragment<wmma::matrix_a, 16, 16, Kind::k, T, wmma::row_major> a;
+  wmma::fragment<wmma::matrix_b, 16, 16, Kind::k, T, wmma::col_major> b;
+  wmma::fragment<wmma::accumulator, 16, 16, Kind::k, float> sums[kTiles];
+  wmma::fill_fragment(a, Kind::of(x));
+  wmma::fill_fragment(b, Kind::of(x));
   for (int i = 0; i < kTiles; ++i) wmma::fill_fragment(sums[i], (float)i);  // equal ones would be one
   for (int step = 0; step < kSteps; ++step)
 #pragma unroll
@@ -39,7 +61,7 @@ __global__ void read_all(const float4* data, size_t count, int passes, float* ou
   size_t step = (size_t)gridDim.x * blockDim.x;
   for (int pass = 0; pass < passes; ++pass)
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
-      float4 v = data[i];
+      float4 v = __ldcg(&data[i]);  // not from the L1 caches, which together hold 33 MiB
       total += v.x + v.y + v.z + v.w;
     }
   if (total == 42.5f) out[0] = total;
@@ -85,14 +107,21 @@ extern "C" double fma_float32() {
   return rate(2.0 * kChains * kSteps * kThreads * n, seconds);
 }
 
-extern "C" double mma_float16() {
+template <typename Kind>
+static double mma() {
   float* out = nullptr;
   cudaMalloc(&out, 4);
   int n = blocks();
-  double seconds = best_s([&] { tensor_cores<<<n, kThreads>>>(out, 0.5f); });
+  double seconds = best_s([&] { tensor_cores<Kind><<<n, kThreads>>>(out, 0.5f); });
   cudaFree(out);
-  return rate(2.0 * 16 * 16 * 16 * kTiles * kSteps * (kThreads / 32) * n, seconds);
+  return rate(2.0 * 16 * 16 * Kind::k * kTiles * kSteps * (kThreads / 32) * n, seconds);
 }
+
+extern "C" double mma_float16() { return mma<Float16>(); }
+#ifdef NEWER_TYPES
+extern "C" double mma_bfloat16() { return mma<Bfloat16>(); }
+extern "C" double mma_tf32() { return mma<Tf32>(); }
+#endif
 
 extern "C" double read_bytes(long long size, int passes) {
   float4* data = nullptr;

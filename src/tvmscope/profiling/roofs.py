@@ -41,7 +41,7 @@ _STEPS = 2_000_000
 _READ_BYTES = 256 << 20
 _MOST_TRIES = 4
 """On a machine that is never quiet, measuring again would cost seconds for ever."""
-_FORM = 4  # of the kept file; roofs kept in another form are measured again
+_FORM = 5  # of the kept file; roofs kept in another form are measured again
 LEVELS = {"L1": 16 << 10, "L2": 256 << 10, "L3": 4 << 20, "DRAM": 256 << 20}
 """Bytes per thread of a read; each fits the level it is named after."""
 
@@ -82,8 +82,8 @@ def _again(disturbed: int) -> bool:
 def _best(roofs: tuple[Roof, ...], others: tuple[Roof, ...]) -> tuple[Roof, ...]:
     """Each roof, or that of the same kind that is higher."""
 
-    def kind(roof: Roof) -> tuple[str, str, int, str | None]:
-        return roof.device, roof.dtype, roof.threads, roof.level
+    def kind(roof: Roof) -> tuple[str, str, int, str | None, str | None]:
+        return roof.device, roof.dtype, roof.threads, roof.level, roof.products
 
     known = {kind(roof): roof for roof in others}
     return tuple(max(roof, known.get(kind(roof), roof), key=_height) for roof in roofs)

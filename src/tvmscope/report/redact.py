@@ -26,6 +26,7 @@ _FIXED = frozenset(
         "severity",
         "effort",
         "started",
+        "products",
     }
     | {"id", "plural"}
 )

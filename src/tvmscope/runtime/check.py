@@ -7,9 +7,10 @@ from pathlib import Path
 
 from tvmscope.core.artifact import Artifact
 from tvmscope.core.target import Target
-from tvmscope.errors import RunError, SchemaError
+from tvmscope.errors import RunError, SchemaError, UsageError
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import Text, msg
+from tvmscope.parsing import parse_device
 from tvmscope.runtime import cubins, cuda_code
 from tvmscope.runtime.artifact import LIBRARY, META, WEIGHTS
 from tvmscope.storage.files import digest_file
@@ -22,6 +23,38 @@ def check(artifact: Artifact, *, weights_apart: bool = False) -> None:
         _check_gpu(artifact)
     else:
         _check_cpu(artifact)
+
+
+def check_kind(artifact: Artifact, device: str | None) -> None:
+    """Raise if an artifact was not compiled for the requested kind of device."""
+    kind, built = device and parse_device(device)[0], artifact.target.device
+    if kind and kind != built:
+        raise UsageError(
+            msg(
+                "{path} is compiled for {built}, not {device}; compile with --target {named}",
+                path=artifact.path,
+                built=built,
+                device=str(device),
+                named=kind,
+            )
+        )
+
+
+def gpu_number(device: str | None) -> int | None:
+    """Return the number of the GPU that a device names, if it names one; raise if there is no such
+    GPU."""
+    number = None if device is None else parse_device(device)[1]
+    if number is None or number < len(found := cuda_device.find_all()):
+        return number
+    if not found:
+        raise UsageError(msg("cuda:{number}: there is no CUDA device here", number=number))
+    raise UsageError(
+        msg(
+            "cuda:{number}: there is no such GPU here; there are {gpus}",
+            number=number,
+            gpus=[f"cuda:{index} ({gpu.name})" for index, gpu in enumerate(found)],
+        )
+    )
 
 
 def check_files(artifact: Artifact, *, weights_apart: bool = False) -> None:

@@ -87,11 +87,11 @@ def read(folder: Path) -> tuple[Cubin, ...]:
     return read_table(Cubin, folder / TABLE)
 
 
-def register(tvm: Any, folder: Path) -> None:
+def register(tvm: Any, folder: Path, gpu: int = 0) -> None:
     """Let the artifact's library find its kernels, as the artifact's own loader does."""
     if not read(folder):
         return
     try:
-        load_model.register_cubins(tvm, folder)
+        load_model.register_cubins(tvm, folder, gpu)
     except load_model.LoadError as e:
         raise RunError(msg("{folder}: {reason}", folder=folder, reason=str(e))) from e

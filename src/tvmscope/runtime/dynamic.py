@@ -21,6 +21,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.runtime import weights
+from tvmscope.runtime.check import check_kind, gpu_number
 from tvmscope.runtime.loaded_artifact import LoadedArtifact, load_callable
 from tvmscope.storage.codec import decode, encode
 from tvmscope.storage.files import digest_file, write_text_atomic
@@ -168,11 +169,15 @@ class LoadedDynamic:
         }
 
 
-def load_any(folder: Path, threads: int | None = None) -> LoadedArtifact | LoadedDynamic:
-    """Load an artifact of one size or of several."""
+def load_any(
+    folder: Path, threads: int | None = None, device: str | None = None
+) -> LoadedArtifact | LoadedDynamic:
+    """Load an artifact of one size (on the GPU that `device` names) or of several, for a CPU."""
+    if device is not None:
+        check_kind(artifacts.read(folder), device)
     if (folder / DYNAMIC).is_file():
         return load(folder, threads)
-    return load_callable(folder, threads=threads)
+    return load_callable(folder, threads=threads, gpu=gpu_number(device))
 
 
 def load(folder: Path, threads: int | None = None) -> LoadedDynamic:

@@ -56,6 +56,10 @@ _CAUSES = (
         "the NVIDIA driver is too old for these kernels; update it",
     ),
     (
+        "allowed dynamic shared memory",
+        "a kernel needs more shared memory than this GPU has; compile the model for this one",
+    ),
+    (
         "launch error|launch_failed|launchfailure|launch_out_of_resources|invalid_value"
         "|invalid_config|illegal_address|illegal memory|illegaladdress|misaligned|launch_timeout",
         "a CUDA kernel failed; its result is lost and this process cannot use the GPU any more",
@@ -99,7 +103,7 @@ class Model:
 
         self._tensor = tvm.runtime.tensor
         self._device = tvm.cuda(device) if self.gpu else tvm.cpu()
-        self._free = _free_memory if self.gpu else None
+        self._free = free_memory if self.gpu else None
         with _explained(self._free):
             register_cubins(tvm, self.folder, device)
             library = tvm.runtime.load_module(str(self.folder / LIBRARY))
@@ -439,15 +443,23 @@ class _explained:  # noqa: N801 - used as a `with` block
 
 def explain(error: Exception, free: Any = None) -> str:
     """Explain an error of TVM or CUDA, with its own last line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = next((x for x in lines if "CUDA" in x), lines[-1] if lines else type(error).__name__)
+    return cause(error, free) or _essence(error)
+
+
+def cause(error: Exception, free: Any = None) -> str | None:
+    """Return what an error of CUDA means, with its own line; None for any other error."""
     for pattern, meaning in _CAUSES:
         if re.search(pattern, str(error), re.IGNORECASE):
-            return f"{meaning.format(free=free() if free else '')} ({said})"
-    return said
+            return f"{meaning.format(free=free() if free else '')} ({_essence(error)})"
+    return None
 
 
-def _free_memory() -> str:
+def _essence(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((x for x in lines if "CUDA" in x), lines[-1] if lines else type(error).__name__)
+
+
+def free_memory() -> str:
     """Return ` (1.2 of 80.0 GiB are free)` from the driver; nothing if it does not say."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")

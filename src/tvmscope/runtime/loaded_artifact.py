@@ -10,6 +10,7 @@ import ctypes
 import gc
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from math import ceil, prod
 from pathlib import Path
@@ -21,9 +22,9 @@ from tvmscope.core.artifact import Artifact
 from tvmscope.core.model import TensorSpec
 from tvmscope.cuda import driver
 from tvmscope.errors import RunError, TvmscopeError, UsageError, one_line
-from tvmscope.machine import cpu_features
+from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import msg
-from tvmscope.runtime import cubins, fallback, load_model, tvm_compat, weights
+from tvmscope.runtime import cubins, cuda_errors, fallback, load_model, tvm_compat, weights
 from tvmscope.runtime.artifact import LIBRARY, WEIGHTS, read
 from tvmscope.runtime.check import check
 
@@ -74,7 +75,8 @@ class LoadedArtifact:
                     wanted=wanted,
                 )
             )
-        return [self._place_one(spec, arrays[spec.name]) for spec in specs]
+        with self.explained():
+            return [self._place_one(spec, arrays[spec.name]) for spec in specs]
 
     def _place_one(self, spec: TensorSpec, value: Any) -> Any:
         tensor = self._import(spec, value) if hasattr(value, "__dlpack__") else np.asarray(value)
@@ -117,7 +119,21 @@ class LoadedArtifact:
 
     def run(self, placed: list[Any]) -> Any:
         """Run once on placed inputs; return TVM tensors without waiting for a GPU."""
-        return self._main(*placed)
+        try:
+            return self._main(*placed)
+        except Exception as e:  # TVM raises its own types, and those of parts in a framework
+            if (meaning := cuda_errors.meaning(e, self.artifact)) is None:
+                raise
+            raise meaning from e
+
+    def wait(self) -> None:
+        """Wait for the device; a kernel that failed reports its error here at the latest."""
+        with self.explained():
+            self.device.sync()
+
+    def explained(self) -> AbstractContextManager[None]:
+        """Return a block whose CUDA errors say what they mean and what to do."""
+        return cuda_errors.explained(self.artifact)
 
     def run_and_spoil(self, placed: list[Any]) -> int:
         """Run once, then fill with NaN all memory that the run has allocated; return the bytes.
@@ -142,17 +158,16 @@ class LoadedArtifact:
             gc.enable()
             self.machine.set_instrument(None)
         if self.artifact.target.kind == "cuda":
-            self.device.sync()
+            self.wait()
             load_model.use_device(self.device.index)
         return sum(_spoil(tensor) for tensor in tensors)
 
     def name_outputs(self, result: Any) -> dict[str, np.ndarray[Any, Any]]:
         """Return results as numpy arrays by output name."""
         values = [result] if hasattr(result, "numpy") else list(result)
-        return {
-            spec.name: value.numpy()
-            for spec, value in zip(self.artifact.outputs, values, strict=True)
-        }
+        pairs = zip(self.artifact.outputs, values, strict=True)
+        with self.explained():
+            return {spec.name: value.numpy() for spec, value in pairs}
 
     def __call__(self, *args: Any, **kwargs: Any) -> dict[str, np.ndarray[Any, Any]]:
         """Run with inputs by position or by name."""
@@ -187,14 +202,19 @@ def _spoil(tensor: Any) -> int:
 
 
 def load_callable(
-    folder: Path, *, threads: int | None = None, arrays: Sequence[Any] | None = None
+    folder: Path,
+    *,
+    threads: int | None = None,
+    arrays: Sequence[Any] | None = None,
+    gpu: int | None = None,
 ) -> LoadedArtifact:
     """Check an artifact and load it; `threads` defaults to all usable cores.
 
-    `arrays` are its weights, if they are already loaded.
+    `arrays` are its weights, if they are already loaded; `gpu` is the number of one of several.
     """
     artifact = read(folder)
-    check(artifact, weights_apart=arrays is not None)
+    with cuda_device.chosen(gpu):
+        check(artifact, weights_apart=arrays is not None)
     tvm_compat.import_tvm(torch=False)
     import tvm
     from tvm.runtime.vm import VirtualMachine  # tvm.relax would need the compiler
@@ -216,18 +236,18 @@ def load_callable(
     device = tvm.cpu(0)
     if artifact.target.kind == "cuda":
         load_model.choose_cuda_compiler()
-        device = tvm.cuda(0)
+        device = tvm.cuda(gpu or 0)
     used = threads or cpu_features.usable_cores()
     parts = [(part, (folder / part.file).read_bytes()) for part in artifact.fallbacks]
     ways = fallback.register(parts, used, None if artifact.target.kind == "llvm" else device)
     try:
-        cubins.register(tvm, folder)
+        cubins.register(tvm, folder, gpu or 0)
         library = tvm.runtime.load_module(str(folder / LIBRARY))
         machine = VirtualMachine(library, device)
     except TvmscopeError:
         raise
     except Exception as e:  # the loader raises RuntimeError and its own error types
-        raise RunError(
+        raise cuda_errors.meaning(e, artifact) or RunError(
             msg(
                 "{file} cannot be loaded: {reason}; compile the model again",
                 file=folder / LIBRARY,
@@ -250,7 +270,7 @@ def _bind_weights(
         tensors = [runtime.from_dlpack(array) for array in found]
         machine.save_function("main", "main", *tensors)
     except Exception as e:  # numpy and TVM have their own types for a mismatch
-        raise RunError(
+        raise cuda_errors.meaning(e, artifact) or RunError(
             msg(
                 "{file} cannot be loaded: {reason}; compile the model again",
                 file=file,

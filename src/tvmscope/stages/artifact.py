@@ -20,7 +20,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.models.inputs import seeded
 from tvmscope.runtime import artifact as artifacts
-from tvmscope.runtime.check import check
+from tvmscope.runtime.check import check, check_kind
 from tvmscope.stages.job import begin
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.rows import items_per_run
@@ -28,9 +28,11 @@ from tvmscope.stages.targets import threads_of
 from tvmscope.storage.files import write_npz
 
 
-def read_checked(path: Path) -> Artifact:
-    """Return the artifact in a folder; raise if it cannot run here."""
+def read_checked(path: Path, options: Options) -> Artifact:
+    """Return the artifact in a folder; raise if it cannot run here, or not on the requested
+    device."""
     artifact = artifacts.read(path)
+    check_kind(artifact, options.device)
     check(artifact)
     return artifact
 

@@ -15,6 +15,7 @@ from tvmscope.core.model import Prepared
 from tvmscope.core.row import Task
 from tvmscope.measure.worker import Worker
 from tvmscope.progress import Progress
+from tvmscope.stages.exact_reference import ExactReference
 from tvmscope.stages.options import Options
 from tvmscope.stages.sensitivity import Sensitivity
 
@@ -32,6 +33,8 @@ class Expected:
     name: str
     prepared: Path | None = None
     """The model's folder, if the framework can estimate the model's sensitivity to rounding."""
+    truth_of: Path | None = None
+    """The same folder, if the framework can run the model in float64."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ def measure_rows(
         tolerances=partial(tolerance, options),
         atol=options.atol,
         noise=Sensitivity(expected.prepared, options.measure.timeout_s).of,
+        exact=ExactReference(expected.truth_of, expected.outputs, progress).of,
         progress=progress,
         on_update=tell,
         log_dir=log_dir,
@@ -87,7 +91,9 @@ def unmeasured(entries: Sequence[Entry]) -> MeasuredRows:
 
 def framework_outputs(ready: Prepared) -> Expected:
     """Return the outputs of the framework that the model came from."""
-    return Expected(ready.reference_path, REFERENCES[ready.model.format], ready.folder)
+    framework = REFERENCES[ready.model.format]
+    truth_of = ready.folder if framework == "torch" else None
+    return Expected(ready.reference_path, framework, ready.folder, truth_of)
 
 
 def own_outputs(entry: Entry, options: Options, name: str, outputs: Path) -> Expected:

@@ -20,7 +20,10 @@ from tvmscope.cuda.config import LIBRARIES
 from tvmscope.cuda.library import call as library_calls
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
-from tvmscope.parsing import split_targets
+from tvmscope.parsing import parse_device, split_targets
+
+NO_RECORDS = "none"
+"""In place of a database: no records, neither the user's nor those of the package."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,9 @@ class Options:
     backends: tuple[str, ...] = ()
     """Names of backends to measure; empty means all."""
     targets: tuple[str, ...] = ("auto",)
+    device: str | None = None
+    """Where to run: `cpu`, `cuda`, or one of several GPUs as `cuda:1`; without targets, also what
+    to compile for."""
     precisions: tuple[Precision, ...] = (FLOAT32,)
     graph: bool | None = None
     """Use CUDA graphs: with, without, or (None) both as separate rows."""
@@ -99,6 +105,8 @@ class Options:
             tune=TuneOptions(**parts["tune"]),
             example_inputs=inputs,
         )
+        if made.db == NO_RECORDS:  # measured winners for a GPU are records too
+            made.compile.overrides.setdefault("records", False)
         for part in (made.compile, made.measure):
             _check_words(part)
         _check_numbers(made.measure)
@@ -133,6 +141,10 @@ def _normal(flat: dict[str, Any]) -> dict[str, Any]:
             texts = (given,) if isinstance(given, str) else given
             split = split_targets if key == "targets" else _split
             values[key] = split(texts)
+    if values.get("device") == "auto":
+        del values["device"]
+    if values.get("device") is not None:
+        values.setdefault("targets", (parse_device(values["device"])[0],))
     if "precisions" in values:
         values["precisions"] = tuple(dict.fromkeys(map(Precision.parse, values["precisions"])))
     for key, kind in (("output", Path), ("inputs_file", str), ("dump_ir", str)):

@@ -94,16 +94,12 @@ def as_measured(profile: Profile, result: Result | None) -> Profile:
     Kernel times are those of the device's own clock, but the host is slower after every traced run,
     so plain runs in the profiler's process are not those that the table shows.
     """
-    if profile.device is None or result is None:
+    if profile.device is None or result is None or not _has_values(result.measurement):
         return profile
-    if not _has_values(result.measurement) or not _has_values(result.device_measurement):
-        return profile
-    plain_s = stats.median_s(result.device_measurement)
-    return replace(
-        profile,
-        end_to_end_s=stats.median_s(result.measurement),
-        device=replace(profile.device, plain_s=plain_s),
-    )
+    device = profile.device
+    if _has_values(result.device_measurement):  # not every runtime lets one record events
+        device = replace(device, plain_s=stats.median_s(result.device_measurement))
+    return replace(profile, end_to_end_s=stats.median_s(result.measurement), device=device)
 
 
 def _has_values(measurement: Measurement | None) -> TypeGuard[Measurement]:

@@ -7,6 +7,7 @@ from tvmscope.core.target import Target, distinct
 from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features
 from tvmscope.messages import msg
+from tvmscope.stages.device import check_device
 from tvmscope.stages.options import Options
 from tvmscope.stages.places import cache_folder
 
@@ -21,6 +22,8 @@ def threads_of(options: Options) -> int:
 def resolve_targets(options: Options) -> tuple[Target, ...]:
     """Return all requested targets, each once and with a unique label."""
     cores = threads_of(options)
-    return distinct(
+    found = distinct(
         targets.resolve(text, cores=cores, cache=cache_folder()) for text in options.targets
     )
+    check_device(options, found)
+    return found

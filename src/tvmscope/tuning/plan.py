@@ -12,7 +12,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from tvmscope.analysis.roofline import TOLERANCE, Limits
-from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.profile import KernelTime, Products, Profile
 from tvmscope.core.row import RowKey
 from tvmscope.core.tuning import Candidate, Trial, TuningTask, because
 from tvmscope.messages import Text, msg
@@ -178,7 +178,8 @@ def _planned(
     ran = kernels.get(task.kernel)
     total_s = ran.total_s / max(1, ran.calls) * task.calls if ran else 0.0
     works = [(task.flops, task.bytes), *((x.flops, x.bytes) for x in task.lowerings[1:])]
-    floors = tuple(_floor(task, total_s, *work, limits) for work in works)
+    products = ran.products if ran else None
+    floors = tuple(_floor(task, total_s, *work, products, limits) for work in works)
     least_s = floors[0].least_s
     if least_s > total_s * TOLERANCE:  # impossible: roofs measured on a busy machine mean nothing
         least_s, floors = 0.0, ()
@@ -193,7 +194,12 @@ def _planned(
 
 
 def _floor(
-    task: TuningTask, total_s: float, flops: float | None, size: float | None, limits: Limits
+    task: TuningTask,
+    total_s: float,
+    flops: float | None,
+    size: float | None,
+    products: Products | None,
+    limits: Limits,
 ) -> Floor:
     """Return the limit of every schedule: arithmetic at the compute roof, data from the fastest
     memory that holds it all. (A profile compares a kernel with the memory that its time suggests,
@@ -205,6 +211,7 @@ def _floor(
         total_s=total_s,
         flops=None if flops is None else flops * task.calls,
         bytes=None if size is None else size * task.calls,
+        products=products,
     )
     memory_s, compute_s = 0.0, limits.compute_s(work) or 0.0
     if work.bytes is not None and limits.levels:

@@ -25,6 +25,7 @@ from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages.build import build_rows
+from tvmscope.stages.device import on_device
 from tvmscope.stages.diagnose import diagnose_session
 from tvmscope.stages.job import Job, loaded_job
 from tvmscope.stages.measure_rows import framework_outputs, measure_rows, unmeasured
@@ -40,6 +41,7 @@ from tvmscope.workflow.bisecting.bisect import explain_wrong_rows
 from tvmscope.workflow.fixing.fix import fix_rows
 
 
+@on_device
 def analyze(model: Any, options: Options, progress: Progress | None = None) -> Session:
     """Compile, verify and measure a model, and save the session in its own folder."""
     progress = progress or Silent()

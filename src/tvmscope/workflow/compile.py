@@ -17,6 +17,7 @@ from tvmscope.progress import Progress, Silent
 from tvmscope.runtime.artifact import META, read_kernels
 from tvmscope.stages import places
 from tvmscope.stages.builder import Builder, known_artifact, remember_source
+from tvmscope.stages.device import on_device
 from tvmscope.stages.load import loaded
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import with_export
@@ -26,6 +27,7 @@ from tvmscope.tuning.records.lookup import find_choices
 from tvmscope.workflow.sizing.compile_sizes import compile_sizes
 
 
+@on_device
 def compile_model(
     model: Any, output: Path, options: Options, progress: Progress | None = None
 ) -> Artifact:

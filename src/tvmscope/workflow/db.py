@@ -12,6 +12,7 @@ from tvmscope.errors import TuneError, UsageError
 from tvmscope.measure.remote import here
 from tvmscope.measure.worker import run_isolated
 from tvmscope.messages import msg
+from tvmscope.stages.options import NO_RECORDS
 from tvmscope.tuning.records import functions, trace_export, upkeep
 from tvmscope.tuning.records import lookup as records
 from tvmscope.tuning.records.database import Database, read
@@ -34,7 +35,7 @@ class Selection:
 
     def databases(self) -> list[Database]:
         """Return the files; a named one must exist."""
-        if self.db not in (None, records.OFF) and not Path(str(self.db)).exists():
+        if self.db not in (None, NO_RECORDS) and not Path(str(self.db)).exists():
             raise UsageError(msg("there is no database {db}", db=self.db))
         return records.databases(self.db)
 

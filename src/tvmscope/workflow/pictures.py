@@ -25,6 +25,7 @@ from tvmscope.models.darknet import cfg
 from tvmscope.models.inputs import Array, read_npz
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages.artifact import read_checked
+from tvmscope.stages.device import on_device
 from tvmscope.stages.options import Options
 from tvmscope.stages.targets import threads_of
 from tvmscope.storage.files import write_npz
@@ -49,6 +50,7 @@ class Shown:
     session: Session | None = None
 
 
+@on_device
 def show_pictures(
     path: Path,
     options: Options,
@@ -63,7 +65,7 @@ def show_pictures(
         raise UsageError(msg("no image was given"))
     if options.load.inputs_file is not None:
         raise UsageError(msg("give --image or --inputs, not both"))
-    artifact = read_checked(path)
+    artifact = read_checked(path, options)
     vision = vision_for(artifact, asked)
     answer.picture_input(artifact)
     answer.task_of(artifact, vision)

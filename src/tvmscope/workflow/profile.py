@@ -16,6 +16,7 @@ from tvmscope.progress import Progress, Silent
 from tvmscope.runtime.artifact import META
 from tvmscope.stages.artifact import read_checked, session_of, with_inputs
 from tvmscope.stages.build import build_rows
+from tvmscope.stages.device import on_device
 from tvmscope.stages.job import begin
 from tvmscope.stages.load import loaded
 from tvmscope.stages.options import Options
@@ -25,6 +26,7 @@ from tvmscope.stages.targets import resolve_targets
 from tvmscope.tuning.records.lookup import records_of
 
 
+@on_device
 def profile(model: Any, options: Options, progress: Progress | None = None) -> Session:
     """Profile a model's backends (ours, unless others are requested), or an artifact folder."""
     progress = progress or Silent()
@@ -61,11 +63,12 @@ def _loadable(
     return session, entries
 
 
+@on_device
 def profile_artifact(
     path: Path, options: Options, progress: Progress, session: Session | None = None
 ) -> Session:
     """Profile an artifact, in a separate session or added to the one that measured it."""
-    artifact = read_checked(path)
+    artifact = read_checked(path, options)
     if options.backends:
         raise UsageError(msg("an artifact runs on TVM alone; --backends needs the model itself"))
     session = session or session_of(artifact, options)

@@ -11,12 +11,13 @@ from tvmscope.core.session import Session
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 from tvmscope.progress import Progress, Silent
-from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages.artifact import read_checked, session_of, with_inputs
+from tvmscope.stages.device import on_device
 from tvmscope.stages.measure_rows import measure_rows, own_outputs
 from tvmscope.stages.options import Options
 
 
+@on_device
 def run_artifact(
     path: Path,
     options: Options,
@@ -26,7 +27,7 @@ def run_artifact(
 ) -> Session:
     """Check, load and time an artifact; the reference of its accuracy is its own first run."""
     progress = progress or Silent()
-    artifact = read_checked(path)
+    artifact = read_checked(path, options)
     if save_outputs is not None and save_outputs.exists() and not options.force:
         raise UsageError(
             msg(
@@ -42,19 +43,3 @@ def run_artifact(
             shutil.copyfile(expected.outputs, save_outputs)
         measured = measure_rows([entry], options, expected, progress)
     return replace(session_of(artifact, options), results=measured.results)
-
-
-def check_device(path: Path, device: str) -> None:
-    """Refuse a device that the artifact was not compiled for."""
-    built = artifacts.read(path).target.device
-    named = device.split(":")[0].replace("gpu", "cuda").replace("llvm", "cpu")
-    if named not in ("auto", built):
-        raise UsageError(
-            msg(
-                "{path} is compiled for {built}, not {device}; compile with --target {named}",
-                path=path,
-                built=built,
-                device=device,
-                named=named,
-            )
-        )

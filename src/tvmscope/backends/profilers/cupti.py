@@ -6,15 +6,20 @@ graph.
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tvmscope.backends.api import idle_s
-from tvmscope.core.profile import DeviceTimes
+from tvmscope.core.profile import DeviceTimes, Resources
 from tvmscope.messages import msg
 
 MARK = "tvmscope:"
@@ -24,6 +29,8 @@ _MOVES = re.compile(
     re.IGNORECASE,
 )
 
+Taken = dict[str, list[Resources | None]]
+"""What the launches of each kernel take, by name and in order."""
 _WAITS = re.compile(r"\bSync(hronize)?$|\bWait Event$")
 
 
@@ -40,6 +47,8 @@ class Activity:
     end: int
     launches: int = 1
     """What the device was given for it."""
+    resources: Resources | None = None
+    """Set for a kernel, if the profiler says it."""
 
     @property
     def moves_only(self) -> bool:
@@ -71,15 +80,81 @@ class Recording:
         )
 
 
-def record(torch: Any, run: Callable[[], Any]) -> tuple[float, Recording]:
-    """Run once and wait for the end; return the seconds without the profiler's start."""
+class Recorder:
+    """Records runs of one call; the first says what its kernels take."""
+
+    def __init__(self, torch: Any, run: Callable[[], Any]) -> None:
+        self._torch, self._run = torch, run
+        self._known: Taken | None = None
+        self.recordings: list[Recording] = []
+
+    def run(self) -> float:
+        """Record one run; return its seconds without the profiler's start."""
+        seconds, recorded = _record(self._torch, self._run)
+        recording = read(recorded.profiler.kineto_results.events())
+        if self._known is None:
+            self._known = resources(recorded)
+        found = taken(self._known, [a.name for a in recording.activities])
+        activities = (
+            replace(a, resources=r) for a, r in zip(recording.activities, found, strict=True)
+        )
+        self.recordings.append(replace(recording, activities=tuple(activities)))
+        return seconds
+
+
+def _record(torch: Any, run: Callable[[], Any]) -> tuple[float, Any]:
     profiler = torch.profiler
     kinds = [profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.CUDA]
     with profiler.profile(activities=kinds) as recorded, profiler.record_function(MARK):
         start = time.perf_counter()
         run()
         seconds = time.perf_counter() - start
-    return seconds, read(recorded.profiler.kineto_results.events())
+    return seconds, recorded
+
+
+def resources(recorded: Any) -> Taken:
+    """Return what each kernel of a profile takes: the launches of a name in order.
+
+    Only the exported trace has it in all of PyTorch's versions; without it nothing is known.
+    """
+    with TemporaryDirectory(prefix="tvmscope-") as folder:
+        file = Path(folder) / "trace.json"
+        try:
+            recorded.export_chrome_trace(str(file))
+            events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+        except (OSError, RuntimeError, ValueError, LookupError):
+            return {}
+    kernels = [e for e in events if str(e.get("cat")).lower() == "kernel" and e.get("args")]
+    found: Taken = {}
+    for event in sorted(kernels, key=lambda e: float(e["ts"])):
+        found.setdefault(event["name"], []).append(_resources(event["args"]))
+    return found
+
+
+def _resources(said: Mapping[str, Any]) -> Resources | None:
+    if "grid" not in said or "block" not in said:
+        return None
+    occupancy = said.get("est. achieved occupancy %")
+    return Resources(
+        blocks=math.prod(said["grid"]),
+        threads=math.prod(said["block"]),
+        registers=said.get("registers per thread"),
+        shared_bytes=said.get("shared memory"),
+        occupancy=None if occupancy is None else occupancy / 100,
+    )
+
+
+def taken(known: Taken, names: Sequence[str]) -> list[Resources | None]:
+    """Return what the kernels of another run take: the n-th launch of a name takes the same in
+    every run."""
+    counts, seen = Counter(names), Counter[str]()
+    found: list[Resources | None] = []
+    for name in names:
+        launches = known.get(name, [])
+        same = len(launches) == counts[name] or len(set(launches)) == 1
+        found.append(launches[seen[name] % len(launches)] if same else None)
+        seen[name] += 1
+    return found
 
 
 def read(events: Sequence[Any]) -> Recording:
@@ -126,5 +201,5 @@ def is_readable(torch: Any, run: Callable[[], Any]) -> bool:
     # CUPTI taken down and set up again between runs would lose graphs that were recorded before
     os.environ.setdefault("TEARDOWN_CUPTI", "0")
     os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
-    _, recording = record(torch, run)
-    return bool(recording.activities)
+    _, recorded = _record(torch, run)
+    return bool(read(recorded.profiler.kineto_results.events()).activities)

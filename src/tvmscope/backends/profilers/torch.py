@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvmscope.backends.api import Span, Trace, idle_s
+from tvmscope.backends.profilers import cupti
 from tvmscope.backends.profilers.cupti import Activity, Recording
 from tvmscope.core.prepared import operators
+from tvmscope.core.profile import Resources
 from tvmscope.messages import Text, msg
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class TorchProfiler:
             self.how = msg("torch.profiler, kernel times")
         self._names = operators.read(folder).names
         self._events: list[Any] = []
+        self._taken: cupti.Taken | None = None
 
     def run(self) -> float:
         """Run once under the profiler; starting and reading it is not part of the time."""
@@ -50,6 +53,8 @@ class TorchProfiler:
                 self.runner.run()
             seconds = time.perf_counter() - start
         self._events.append(recorded.events())
+        if self._taken is None and self.runner.device == "cuda":
+            self._taken = cupti.resources(recorded)
         return seconds
 
     def traces(self) -> list[Trace]:
@@ -61,7 +66,7 @@ class TorchProfiler:
         calls = _outermost(self._events[-1])
         sources = find_sources([(path, op) for path, op, _ in calls], self._names)
         return [
-            (kernel, source_ops)
+            (kernel.name, source_ops)
             for (_, _, event), source_ops in zip(calls, sources, strict=True)
             for kernel in _kernels(event)
         ]
@@ -105,14 +110,16 @@ class TorchProfiler:
         calls = _outermost(events)
         sources = find_sources([(path, op) for path, op, _ in calls], self._names)
         on_gpu = self.runner.device == "cuda"
+        resources = _resources([event for _, _, event in calls], self._taken or {})
         spans = tuple(
             Span(
                 f"aten::{op}",
                 source_ops,
                 (event.device_time_total if on_gpu else event.cpu_time_total) * 1e-6,
                 "layout" if op in _MOVES else "compute",
+                resources=taken,
             )
-            for (_, op, event), source_ops in zip(calls, sources, strict=True)
+            for (_, op, event), source_ops, taken in zip(calls, sources, resources, strict=True)
         )
         if whole is None or (on_gpu and not busy):  # the profiler may not access the device
             return Trace(spans)
@@ -134,9 +141,22 @@ def _outermost(events: Iterable[Any]) -> list[tuple[str, str, Any]]:
     return sorted(calls, key=lambda call: call[2].time_range.start)
 
 
-def _kernels(event: Any) -> Iterator[str]:
+def _resources(calls: Sequence[Any], known: cupti.Taken) -> list[Resources | None]:
+    """Return what the longest kernel of each operator takes."""
+    if not known:
+        return [None] * len(calls)
+    launched = [list(_kernels(event)) for event in calls]
+    each = iter(cupti.taken(known, [kernel.name for kernels in launched for kernel in kernels]))
+    found: list[Resources | None] = []
+    for kernels in launched:
+        mine = [(kernel.duration, next(each)) for kernel in kernels]
+        found.append(max(mine, key=lambda k: k[0], default=(0, None))[1])
+    return found
+
+
+def _kernels(event: Any) -> Iterator[Any]:
     """Return the kernels that an operator and those inside it launched, in order."""
-    yield from (kernel.name for kernel in event.kernels)
+    yield from event.kernels
     for child in sorted(event.cpu_children, key=lambda e: e.time_range.start):
         yield from _kernels(child)
 

@@ -1,7 +1,7 @@
-"""Kernel times of PyTorch's graphs and compiled code, which run no operators of the model.
+"""Kernel times of graphs, compiled code and other libraries, which run no operators of the model.
 
 The device's records name kernels only. A recorded graph repeats the kernels of the eager run from
-which it was recorded, and the operators of that run are known. Compiled code keeps the order of
+which it was recorded, and the operators of that run are known. Other code keeps the order of
 convolutions and matrix products: each is found by its position among them, and the kernels after it
 belong to it.
 """
@@ -28,10 +28,14 @@ if TYPE_CHECKING:
 Sources = list[tuple[str, ...]]
 Attribute = Callable[[Sequence[str]], Sources]
 """The source operators of each kernel of a run, by all their names in order."""
-_CONVOLUTIONS = frozenset({"conv1d", "conv2d", "conv3d", "convolution", "conv_transpose2d"})
+_CONVOLUTIONS = frozenset(
+    {"conv1d", "conv2d", "conv3d", "convolution", "conv_transpose2d", "Conv", "ConvTranspose"}
+)
 _PRODUCTS = frozenset(
     {"linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention"}
+    | {"MatMul", "Gemm"}
 )
+"""PyTorch's operators and ONNX's."""
 _POINTWISE = re.compile(
     r"^triton_(poi|red|per)|split_?k_?reduce|nchwtonhwc|nhwctonchw|offsets", re.IGNORECASE
 )
@@ -42,31 +46,35 @@ _MULTIPLIES = re.compile(
 
 
 class ReplayProfiler:
-    """The runner's own call, recorded by the device."""
+    """A runner's own call, recorded by the device."""
 
     how = cupti.HOW
 
-    def __init__(self, runner: TorchRunner, attribute: Attribute) -> None:
-        self._runner, self._attribute = runner, attribute
-        self._recordings: list[cupti.Recording] = []
-        if not cupti.is_readable(runner.torch, runner.run):
+    def __init__(self, torch: Any, run: Callable[[], Any], attribute: Attribute) -> None:
+        self._attribute = attribute
+        self._recorder = cupti.Recorder(torch, run)
+        if not cupti.is_readable(torch, run):
             raise RunError(msg("PyTorch's profiler sees no kernels here: CUPTI cannot be used"))
 
     def run(self) -> float:
         """Run once under the profiler."""
-        seconds, recording = cupti.record(self._runner.torch, self._runner.run)
-        self._recordings.append(recording)
-        return seconds
+        return self._recorder.run()
 
     def traces(self) -> list[Trace]:
         """Return a trace per run."""
-        return [self._trace(recording) for recording in self._recordings]
+        return [self._trace(recording) for recording in self._recorder.recordings]
 
     def _trace(self, recording: cupti.Recording) -> Trace:
         found = recording.activities
         sources = self._attribute([a.name for a in found])
         spans = tuple(
-            Span(a.name, ops, (a.end - a.start) * 1e-9, "layout" if a.moves_only else "compute")
+            Span(
+                a.name,
+                ops,
+                (a.end - a.start) * 1e-9,
+                "layout" if a.moves_only else "compute",
+                resources=a.resources,
+            )
             for a, ops in zip(found, sources, strict=True)
         )
         times = recording.times
@@ -86,13 +94,13 @@ def of_graph(runner: TorchRunner, folder: Path, eager: Callable[[], Any]) -> Rep
         launched = profiler.launches()
     finally:
         runner.use(replay)
-    return ReplayProfiler(runner, attribute)
+    return ReplayProfiler(runner.torch, runner.run, attribute)
 
 
-def of_compiled(runner: TorchRunner, folder: Path) -> ReplayProfiler:
-    """Find the operators of code that torch.compile made."""
+def by_order(torch: Any, run: Callable[[], Any], folder: Path) -> ReplayProfiler:
+    """Find the operators of code that keeps their order: of torch.compile, of ONNX Runtime."""
     names = operators.read(folder).names
-    return ReplayProfiler(runner, lambda kernels: by_anchors(kernels, names))
+    return ReplayProfiler(torch, run, lambda kernels: by_anchors(kernels, names))
 
 
 def like(known: Sequence[tuple[str, tuple[str, ...]]], names: Sequence[str]) -> Sources:

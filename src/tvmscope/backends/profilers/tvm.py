@@ -1,21 +1,29 @@
-"""Kernel times on TVM's virtual machine, through its instrument: a call before and after each."""
+"""Kernel times on TVM's virtual machine, through its instrument: a call before and after each.
+
+On a GPU the instrument records CUDA events, so that no call waits for the one before it.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 from tvmscope.backends.api import Span, Trace, idle_s
+from tvmscope.backends.profilers.cupti import Activity, Recording
+from tvmscope.cuda import driver
 from tvmscope.errors import RunError
 from tvmscope.messages import msg
+from tvmscope.runtime import load_model
 from tvmscope.runtime.artifact import read_kernels
 from tvmscope.runtime.loaded_artifact import LoadedArtifact
 
+Mark = tuple[str, bool, Any]
+"""A function's name, whether it is about to run, and what the clock gave then."""
 Event = tuple[str, bool, int]
-"""A function's name, whether it is about to run, and the clock in nanoseconds."""
+"""The same with the time in nanoseconds."""
 _KEEP_RUNNING = 0
 _BUILT_IN = "vm.builtin."
 """The VM's own functions: allocation, shapes, views. Their time is host time."""
@@ -35,11 +43,11 @@ class VmProfiler:
             )
         self._run: Callable[[], Any] = lambda: loaded.run(inputs)
         self._machine = loaded.machine
-        on_gpu = artifact.target.kind == "cuda"
-        self._wait: Callable[[], None] | None = loaded.device.sync if on_gpu else None
+        self._on_gpu = artifact.target.kind == "cuda"
+        self._clock: Clock = DeviceClock(loaded.device.index) if self._on_gpu else HostClock()
         self.how = (
-            msg("TVM's VM instrument, synchronised around each kernel")
-            if on_gpu
+            msg("TVM's VM instrument, with CUDA events around each kernel")
+            if self._on_gpu
             else msg("TVM's VM instrument")
         )
         self._work = {kernel.name: kernel for kernel in read_kernels(artifact.path)}
@@ -50,19 +58,19 @@ class VmProfiler:
 
     def run(self) -> float:
         """Run once; the instrument only records names and clock readings."""
-        events: list[Event] = []
-        clock = time.perf_counter_ns
-        self._machine.set_instrument(_instrument(events, self._wait))
+        marks: list[Mark] = []
+        now = self._clock.now
+        self._machine.set_instrument(_instrument(marks, now))
         try:
-            start = clock()
+            start = now()
             self._run()
-            if self._wait is not None:
-                self._wait()
-            end = clock()
+            end = now()
         finally:
             self._machine.set_instrument(None)
-        self._runs.append((events, start, end))
-        return (end - start) * 1e-9
+        times = self._clock.times([start, *(at for _, _, at in marks), end])
+        events = [(n, b, t) for (n, b, _), t in zip(marks, times[1:-1], strict=True)]
+        self._runs.append((events, times[0], times[-1]))
+        return (times[-1] - times[0]) * 1e-9
 
     def traces(self) -> list[Trace]:
         """Return a trace per run."""
@@ -84,7 +92,11 @@ class VmProfiler:
             spans.append(self._span(name, source_ops, (last - first) * 1e-9))
             seen[name] += 1
         idle = idle_s(((first, last) for _, first, last in calls), start, end)
-        return Trace(tuple(spans), idle * 1e-9)
+        times = None
+        if self._on_gpu:
+            ran = tuple(Activity(name=n, start=first, end=last) for n, first, last in calls)
+            times = Recording(start=start, end=end, activities=ran).times
+        return Trace(tuple(spans), idle * 1e-9, times)
 
     def _source_ops(self, name: str, index: int, count: int) -> tuple[str, ...]:
         """Return the operators of this call; of all calls if some were optimised away after the
@@ -101,23 +113,76 @@ class VmProfiler:
         work = self._work.get(name)
         if work is None:
             return Span(name, source_ops, seconds)
-        return Span(name, source_ops, seconds, work.kind, work.flops, work.bytes)
+        return Span(
+            name,
+            source_ops,
+            seconds,
+            work.kind,
+            work.flops,
+            work.bytes,
+            work.products,
+            work.code.resources if work.code else None,
+        )
 
 
-def _instrument(events: list[Event], wait: Callable[[], None] | None) -> Callable[..., int]:
-    note, clock = events.append, time.perf_counter_ns
+class Clock(Protocol):
+    """What the instrument reads before and after each call."""
 
-    def on_cpu(_function: Any, name: str, before: bool, _result: Any, *_: Any) -> int:
-        note((name, before, clock()))
+    def now(self) -> Any:
+        """Return a reading, at once."""
+
+    def times(self, readings: Sequence[Any]) -> list[int]:
+        """Wait for what was read, and return the nanoseconds of each; None is the one before."""
+
+
+class HostClock:
+    """The processor's clock."""
+
+    now = staticmethod(time.perf_counter_ns)
+
+    def times(self, readings: Sequence[Any]) -> list[int]:
+        """Return the readings, which are times already."""
+        return _filled(readings)
+
+
+class DeviceClock:
+    """A GPU's clock: events on the stream of TVM's kernels, from the first of a run on."""
+
+    def __init__(self, device: int) -> None:
+        load_model.use_device(device)
+
+    def now(self) -> driver.Event:
+        """Queue an event behind the kernels that were launched."""
+        event = driver.Event()
+        event.record()
+        return event
+
+    def times(self, readings: Sequence[Any]) -> list[int]:
+        """Wait for the last event; return the times since the first one."""
+        first, last = readings[0], readings[-1]
+        last.wait()
+        found = [None if e is None else round(e.since_s(first) * 1e9) for e in readings]
+        for event in readings:
+            if event is not None:
+                event.close()
+        return _filled(found)
+
+
+def _filled(times: Sequence[int | None]) -> list[int]:
+    found: list[int] = []
+    for at in times:
+        found.append(found[-1] if at is None else at)
+    return found
+
+
+def _instrument(marks: list[Mark], now: Callable[[], Any]) -> Callable[..., int]:
+    note = marks.append
+
+    def on_call(_function: Any, name: str, before: bool, _result: Any, *_: Any) -> int:
+        note((name, before, None if name.startswith(_BUILT_IN) else now()))
         return _KEEP_RUNNING
 
-    def on_gpu(_function: Any, name: str, before: bool, _result: Any, *_: Any) -> int:
-        assert wait is not None
-        wait()  # before: earlier queued work is not this kernel's; after: the kernel runs alone
-        note((name, before, clock()))
-        return _KEEP_RUNNING
-
-    return on_cpu if wait is None else on_gpu
+    return on_call
 
 
 def _kernels(events: list[Event]) -> Iterator[tuple[str, int, int]]:

@@ -10,14 +10,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvmscope.backends.api import Span, Trace
 from tvmscope.backends.profilers import cupti
-from tvmscope.backends.profilers.cupti import Recording
+from tvmscope.backends.profilers.cupti import Activity, Recording
 from tvmscope.core.artifact import KernelCall
-from tvmscope.core.profile import KernelIR
+from tvmscope.core.profile import KernelIR, Resources
+from tvmscope.cuda.config import LIBRARIES
 from tvmscope.runtime import fallback_gpu
 from tvmscope.runtime.artifact import read_kernels
 from tvmscope.runtime.loaded_artifact import LoadedArtifact
@@ -32,21 +33,18 @@ class DeviceProfiler:
     how = cupti.HOW
 
     def __init__(self, torch: Any, run: Callable[[], Any], loaded: LoadedArtifact) -> None:
-        self._torch, self._run = torch, run
+        self._torch, self._recorder = torch, cupti.Recorder(torch, run)
         self._calls = loaded.artifact.kernels
         self._described = {k.name: k for k in read_kernels(loaded.artifact.path)}
-        self._recordings: list[Recording] = []
 
     def run(self) -> float:
         """One run under the profiler."""
         with _parts_on_host(self._torch):
-            seconds, recording = cupti.record(self._torch, self._run)
-        self._recordings.append(recording)
-        return seconds
+            return self._recorder.run()
 
     def traces(self) -> list[Trace]:
         """Return a trace per run."""
-        return [trace(r, self._calls, self._described) for r in self._recordings]
+        return [trace(r, self._calls, self._described) for r in self._recorder.recordings]
 
 
 @contextmanager
@@ -78,10 +76,23 @@ def trace(
                 kind,
                 None if flops is None else flops / of.kernels,
                 None if moved is None else moved / of.kernels,
+                known.products if known else None,
+                _resources(activity, known),
+                activity.name if known is not None and known.rule in LIBRARIES else None,
             )
         )
     times = recording.times
     return Trace(tuple(spans), times.gap_s + times.edge_s, times)
+
+
+def _resources(activity: Activity, known: KernelIR | None) -> Resources | None:
+    """Return what the device says of a launch, with what only the machine code shows."""
+    if known is None or known.code is None:
+        return activity.resources
+    of_code = known.code.resources
+    if activity.resources is None:
+        return of_code
+    return replace(activity.resources, spilled_bytes=of_code.spilled_bytes)
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,7 @@ COMMAND = Command(
     compare,
     (
         both_sides,
+        flags.device,
         flags.cores,
         flags.inputs,
         flags.measurement,

@@ -9,7 +9,8 @@ import typer
 from tvmscope.cli.command import START, Command
 from tvmscope.cli.flags import groups as flags
 from tvmscope.cli.show import Show
-from tvmscope.messages import _, marked, render
+from tvmscope.errors import UsageError
+from tvmscope.messages import _, marked, msg, render
 from tvmscope.quantities import format_bytes
 from tvmscope.runtime.tvm_compat import require
 
@@ -44,10 +45,19 @@ def doctor(
             help=_("Compile, run and check two tiny graphs on each target of this machine."),
         ),
     ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="DEVICE",
+            help=_("With --roofs or --smoke: the GPU, as cuda:1 for the second."),
+        ),
+    ] = None,
     *,
     show: Show,
 ) -> int:
     """Examine the installation and the machine; say what to fix and how."""
+    from tvmscope.stages.device import using
     from tvmscope.stages.places import cache_folder
     from tvmscope.storage.codec import encode
     from tvmscope.workflow.examining import doctor as examination
@@ -60,9 +70,11 @@ def doctor(
     if roofs or smoke:
         flag = "--roofs" if roofs else "--smoke"
         require("tvm", "onnx", why=f"tvmscope doctor {flag}")
+    if device is not None and not (roofs or smoke):
+        raise UsageError(msg("--device goes with --roofs or --smoke: doctor shows every GPU"))
     if roofs:
-        return _roofs(show)
-    with show.working() as progress:
+        return _roofs(show, device)
+    with show.working() as progress, using(device):
         if smoke:
             from tvmscope.workflow.examining.smoke import smoke as test
 
@@ -77,13 +89,14 @@ def doctor(
     return (1 if smoke else 5) if failed else 0
 
 
-def _roofs(show: Show) -> int:
+def _roofs(show: Show, device: str | None) -> int:
     from rich.table import Table
 
+    from tvmscope.stages.device import using
     from tvmscope.storage.codec import encode
     from tvmscope.workflow.examining.doctor import measure_roofs
 
-    with show.working() as progress:
+    with show.working() as progress, using(device):
         progress.stage(_("measuring the roofs"))
         found = measure_roofs()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")

@@ -55,24 +55,16 @@ def run(
             default="20",
         ),
     ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device", hidden=True, help=_("Check that the artifact was compiled for this target.")
-        ),
-    ] = None,
     *,
     options: Options,
     show: Show,
 ) -> int:
     """Run a compiled artifact: time it, save its outputs, classify or detect in images."""
     from tvmscope.stages.places import claim
-    from tvmscope.workflow.run import check_device, run_artifact
+    from tvmscope.workflow.run import run_artifact
 
     if top is not None and not profile:
         raise UsageError(msg("--top sets how many kernels --profile shows; give both"))
-    if device is not None:
-        check_device(artifact, device)
     if options.output is not None:
         claim(options.output, force=options.force)
     refuse_overwrite(show.export_times, options.force)
@@ -151,6 +143,7 @@ COMMAND = Command(
     run,
     (
         pictures,
+        flags.device,
         flags.cores,
         flags.inputs,
         flags.measurement,

@@ -122,9 +122,9 @@ def exit_code(rows: Sequence[SuiteRow]) -> int:
 COMMAND = Command(
     suite,
     (
-        flags.target, flags.cores, flags.shapes, flags.network, flags.inputs, flags.compilation,
-        flags.database, own.brief, flags.comparison, flags.tolerances, flags.place, flags.speech,
-        flags.planning,
+        flags.target, flags.device, flags.cores, flags.shapes, flags.network, flags.inputs,
+        flags.compilation, flags.database, own.brief, flags.comparison, flags.tolerances,
+        flags.place, flags.speech, flags.planning,
     ),
     panel=MEASURE,
     needs=("tvm",),

@@ -19,6 +19,7 @@ from tvmscope.cli.flags.subject import Models as Models
 from tvmscope.cli.flags.subject import backends as backends
 from tvmscope.cli.flags.subject import comparison as comparison
 from tvmscope.cli.flags.subject import cores as cores
+from tvmscope.cli.flags.subject import device as device
 from tvmscope.cli.flags.subject import inputs as inputs
 from tvmscope.cli.flags.subject import network as network
 from tvmscope.cli.flags.subject import shapes as shapes
@@ -26,7 +27,7 @@ from tvmscope.cli.flags.subject import target as target
 from tvmscope.cli.flags.subject import varying as varying
 from tvmscope.cli.flags.tuning import database as database
 
-SUBJECT = (target, cores, shapes, network, inputs)
+SUBJECT = (target, device, cores, shapes, network, inputs)
 """The flags of every command that compiles a model: which model, and for which machine."""
 MEASURING = (
     *SUBJECT,

@@ -69,6 +69,21 @@ def target(
     return given(targets=split_targets(target or []), precisions=names(precision))
 
 
+def device(
+    device: Annotated[
+        str | None,
+        option(
+            _WHAT,
+            "--device",
+            metavar="DEVICE",
+            help=_("Run on this device: cpu, cuda, or cuda:1 for the second GPU."),
+            default=_("what the target runs on"),
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    return given(device=device)
+
+
 def cores(
     threads: Annotated[
         int | None,

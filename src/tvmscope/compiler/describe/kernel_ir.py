@@ -12,7 +12,7 @@ from tvm import s_tir, tirx
 from tvmscope.compiler.describe import kernel_work
 from tvmscope.compiler.tunable.knobs import workload_of
 from tvmscope.compiler.units import emit
-from tvmscope.core.profile import Buffer, KernelIR, Loop
+from tvmscope.core.profile import Buffer, KernelIR, Loop, Products
 from tvmscope.core.tuning import Choice
 from tvmscope.cuda import config as configs
 from tvmscope.cuda.config import Config
@@ -98,7 +98,16 @@ def _generated(
         tuned=_taken(choices.get(unit.key), config),
         flops=float(unit.flops),
         bytes=float(unit.moved_bytes),
+        products=_products(unit, config),
     )
+
+
+def _products(unit: Unit, config: Config) -> Products | None:
+    """Return how tensor cores multiply float32 in it; a library forms no triple products."""
+    math = getattr(unit, "math", None)
+    if math == "tf32" and (config.of_library or config.template in configs.MATRIX):
+        return "tf32"
+    return "tf32x3" if math == "tf32x3" and config.template in configs.MATRIX else None
 
 
 def _taken(choice: Choice | None, config: Config) -> Choice | None:

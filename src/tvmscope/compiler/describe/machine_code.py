@@ -6,12 +6,13 @@ made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tvmscope.core.profile import KernelIR, Loop, MachineCode
+from tvmscope.core.target import Target
 from tvmscope.cuda.cubins.compiled_kernel import CompiledKernel
-from tvmscope.cuda.gpus import GPUS, Gpu
+from tvmscope.cuda.gpus import Gpu, gpu_with
 
 _WARP = 32
 _SM_REGISTERS = 65536
@@ -31,25 +32,26 @@ _NO_MATRIX = {
 
 
 def with_code(
-    kernels: Iterable[KernelIR], generated: Iterable[CompiledKernel]
+    kernels: Iterable[KernelIR], generated: Iterable[CompiledKernel], target: Target
 ) -> tuple[KernelIR, ...]:
     """Return the descriptions; those of generated kernels include their machine code."""
     compiled = {kernel.unit_key: kernel for kernel in generated}
     return tuple(
-        _described(kernel, compiled[kernel.workload]) if kernel.workload in compiled else kernel
+        _described(kernel, compiled[kernel.workload], target.attrs)
+        if kernel.workload in compiled
+        else kernel
         for kernel in kernels
     )
 
 
-def _described(kernel: KernelIR, compiled: CompiledKernel) -> KernelIR:
-    code = _code(compiled)
+def _described(kernel: KernelIR, compiled: CompiledKernel, attrs: Mapping[str, int]) -> KernelIR:
+    code = _code(compiled, gpu_with(compiled.arch, attrs))
     lines = (Loop(text=line) for line in _lines(code))
     (unit,) = kernel.tree
     return replace(kernel, code=code, tree=(replace(unit, body=(*unit.body, *lines)),))
 
 
-def _code(kernel: CompiledKernel) -> MachineCode:
-    gpu = GPUS.get(kernel.arch)
+def _code(kernel: CompiledKernel, gpu: Gpu) -> MachineCode:
     return MachineCode(
         symbol=kernel.name,
         template=kernel.config.template,
@@ -59,15 +61,13 @@ def _code(kernel: CompiledKernel) -> MachineCode:
         shared_bytes=kernel.shared_bytes,
         spilled_bytes=kernel.local_bytes,
         resident=resident(kernel.registers, kernel.shared_bytes, kernel.threads, gpu),
-        multiprocessors=gpu.sms if gpu else None,
+        multiprocessors=gpu.sms,
         matrix=kernel.matrix,
     )
 
 
-def resident(registers: int, shared_bytes: int, threads: int, gpu: Gpu | None) -> int | None:
+def resident(registers: int, shared_bytes: int, threads: int, gpu: Gpu) -> int:
     """Return how many blocks fit a multiprocessor, by registers, shared memory and warps."""
-    if gpu is None:
-        return None
     warps = -(-threads // _WARP)
     per_warp = -(-registers * _WARP // _REGISTERS_STEP) * _REGISTERS_STEP
     limits = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Protocol
 
 import numpy as np
 import tvm
@@ -17,27 +18,34 @@ from tvm.tirx import FloatImm, IntImm
 
 from tvmscope.compiler.graph import arithmetic
 from tvmscope.compiler.graph.arithmetic import Array, Evaluate
-from tvmscope.compiler.graph.rewrite import Rewriter, static_shape
+from tvmscope.compiler.graph.rewrite import static_shape
 
 _MOST_ELEMENTS = 1 << 26
 """Larger index tensors than this are not evaluated."""
 
 
-def value(rewriter: Rewriter, expr: relax.Expr) -> Array | None:
+class Bindings(Protocol):
+    """What knows the definitions of variables: a rewriting pass, or a graph of units."""
+
+    def lookup_binding(self, var: relax.Var, /) -> relax.Expr | None:
+        """Return what a variable is bound to; None for a function's parameter."""
+
+
+def value(bindings: Bindings, expr: relax.Expr) -> Array | None:
     """Return the array that an expression always evaluates to, or None."""
-    return _Evaluator(rewriter).array(expr)
+    return _Evaluator(bindings).array(expr)
 
 
-def fields(rewriter: Rewriter, expr: relax.Expr) -> list[relax.Expr]:
+def fields(bindings: Bindings, expr: relax.Expr) -> list[relax.Expr]:
     """Return the fields of a tuple that the graph builds; else nothing."""
-    bound = rewriter.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
+    bound = bindings.lookup_binding(expr) if isinstance(expr, relax.Var) else expr
     return list(bound.fields) if isinstance(bound, relax.Tuple) else []
 
 
-def origin(rewriter: Rewriter, expr: relax.Expr) -> relax.Expr:
+def origin(bindings: Bindings, expr: relax.Expr) -> relax.Expr:
     """Return the variable that a chain of aliases refers to."""
     while isinstance(expr, relax.Var):
-        bound = rewriter.lookup_binding(expr)
+        bound = bindings.lookup_binding(expr)
         if not isinstance(bound, relax.Var):
             break
         expr = bound
@@ -45,8 +53,8 @@ def origin(rewriter: Rewriter, expr: relax.Expr) -> relax.Expr:
 
 
 class _Evaluator:
-    def __init__(self, rewriter: Rewriter) -> None:
-        self.rewriter = rewriter
+    def __init__(self, bindings: Bindings) -> None:
+        self.bindings = bindings
         self.seen: dict[relax.Var, Array | None] = {}
 
     def array(self, expr: relax.Expr) -> Array | None:
@@ -56,7 +64,7 @@ class _Evaluator:
             return np.asarray(expr.value, dtype=str(expr.ty.dtype))
         if isinstance(expr, relax.Var):
             if expr not in self.seen:
-                bound = self.rewriter.lookup_binding(expr)
+                bound = self.bindings.lookup_binding(expr)
                 self.seen[expr] = None if bound is None else self.array(bound)
             return self.seen[expr]
         return self._call(expr) if isinstance(expr, relax.Call) else None
@@ -84,7 +92,7 @@ class _Evaluator:
         type."""
         found: list[relax.Expr] = []
         for arg in args:
-            bound = self.rewriter.lookup_binding(arg) if isinstance(arg, relax.Var) else arg
+            bound = self.bindings.lookup_binding(arg) if isinstance(arg, relax.Var) else arg
             if isinstance(bound, relax.Tuple):
                 found += bound.fields
             elif not isinstance(bound, relax.ShapeExpr):
@@ -125,6 +133,8 @@ def _filled(args: Sequence[Array], call: relax.Call) -> Array:
 
 
 _INDEXING: dict[str, Evaluate] = {
+    "relax.tril": lambda a, c: np.tril(a[0], int(a[1])),
+    "relax.triu": lambda a, c: np.triu(a[0], int(a[1])),
     "relax.shape_to_tensor": lambda a, c: a[0],
     "relax.strided_slice": _slice,
     "relax.concat": _joined,

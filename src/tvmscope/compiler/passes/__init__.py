@@ -28,6 +28,7 @@ from tvmscope.compiler.passes import (
     fold_arithmetic,
     fold_casts,
     fold_pads,
+    fold_scales,
     fuse_attention,
     gpu_rules,
     join_batch,
@@ -45,6 +46,7 @@ from tvmscope.compiler.passes import (
     searched_schedules,
     share_buffers,
     share_weights,
+    signals,
     sink_moves,
     sink_reshapes,
     sink_shuffles,
@@ -59,6 +61,7 @@ from tvmscope.plugins import Found, outside
 
 PASSES = unique(
     (
+        signals.PASS,  # before batch norms are folded into convolutions of images
         tvm_own.FOLD_BATCH_NORM,
         tvm_own.DECOMPOSE,
         tvm_own.CANONICALIZE,
@@ -68,6 +71,7 @@ PASSES = unique(
         drop_empty_scatters.PASS,
         tvm_own.FOLD_GRAPH_CONSTANTS,
         fold_affine.PASS,
+        fold_scales.PASS,
         fold_pads.PASS,
         scalar_operands.PASS,
         tvm_own.MIXED_PRECISION,

@@ -24,6 +24,5 @@ PASS = Pass(
     phase="graph",
     words=marked("Joins additions and multiplications with constants into one of each."),
     make=make,
-    ours=("cpu",),
     switches=(Switch(name="fold-affine"),),
 )

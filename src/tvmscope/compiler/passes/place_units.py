@@ -24,7 +24,9 @@ def make(context: Context) -> tvm.transform.Pass:
         context.remarks.append(reason)
         return tvm.transform.Sequential([])
     said = context.options.overrides
-    target = replace(context.target, arch=said.get("portable", context.target.arch))
+    target = context.target
+    if portable := said.get("portable"):  # with the limits of that architecture, not this device's
+        target = replace(target, arch=portable, attrs={})
     chooser = Chooser(
         target,
         context.options.choices,

@@ -10,10 +10,11 @@ from pathlib import Path
 from tvm import tirx
 
 from tvmscope.compiler.units import emit
+from tvmscope.compiler.units.choose import gpu_for
 from tvmscope.core.target import Target
 from tvmscope.core.tuning import Candidate, Lowering, TuningTask
 from tvmscope.cuda import config as configs
-from tvmscope.cuda import gpus, shortlist, units
+from tvmscope.cuda import shortlist, units
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.cubins import kernel_file
 from tvmscope.cuda.cubins.kernel_compiler import compile_kernel
@@ -47,7 +48,7 @@ def task_of(
     unit, own = placed
     file = folder / f"{hashlib.sha256(unit.key.encode()).hexdigest()[:12]}-unit.json"
     file.write_text(json.dumps({"unit": unit.to_json(), "config": configs.to_json(own)}))
-    ranked = shortlist.best(unit, gpus.gpu_of(target.arch), MOST_CANDIDATES)
+    ranked = shortlist.best(unit, gpu_for(target), MOST_CANDIDATES)
     others = [e.config for e in ranked if e.config != own]
     tried = [c for c in library_configs(unit) if c != own and c.is_allowed(library)]
     others = [*others[:_BEFORE_LIBRARY], *tried, *others[_BEFORE_LIBRARY:]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -10,6 +10,7 @@ from tvm import relax
 
 from tvmscope.compiler.units.found import Chain, Found, Operand
 from tvmscope.compiler.units.graph import Graph, constant, dtype_of, name_of, scalar, shape_of
+from tvmscope.compiler.units.masks import Shape, Step, join, step_of
 from tvmscope.compiler.units.views import Strided, trace
 from tvmscope.cuda.units import Attention, Heads
 
@@ -17,9 +18,9 @@ from tvmscope.cuda.units import Attention, Heads
 @dataclass(frozen=True, kw_only=True)
 class _Scores:
     product: relax.Call
-    mask: relax.Expr | None
+    masks: tuple[Step, ...]
     scale: float
-    shape: tuple[int, ...]
+    shape: Shape
 
 
 def match(call: relax.Call, chain: Chain) -> Found | None:
@@ -28,53 +29,79 @@ def match(call: relax.Call, chain: Chain) -> Found | None:
     scores = _scores(graph, call.args[0])
     if scores is None or dtype_of(call.args[1]) != dtype:
         return None
-    batch, heads, queries, keys = scores.shape
+    batch, heads, queries, _ = scores.shape
     dim, value_dim = shape_of(scores.product.args[0])[-1], shape_of(call)[-1]
     if prod(shape_of(call)) != batch * heads * queries * value_dim:
         return None
-    views = (
-        _view(graph, scores.product.args[0], (batch, heads, queries, dim), dtype),
-        _view(graph, scores.product.args[1], (batch, heads, dim, keys), dtype),
-        _view(graph, call.args[1], (batch, heads, keys, value_dim), dtype),
-    )
-    if any(view is None for view in views):
+    views = _views(graph, scores, call.args[1], dtype)
+    mask = join(graph, scores.masks, scores.shape, dtype)
+    if views is None or mask is None:
         return None
-    q, k, v = (view for view in views if view is not None)
-    if q.strides[3] != 1 or k.strides[2] != 1 or v.strides[3] != 1 or v.scale != 1.0:
-        return None
-    mask = _mask(scores, (batch, heads, queries, keys))
-    if scores.mask is not None and mask is None:
-        return None
+    q, k, v = views
     unit = Attention(
         dtype=dtype,  # type: ignore[arg-type]  # checked by the unit
         batch=batch,
         heads=heads,
         queries=queries,
-        keys=keys,
+        keys=mask.keys,
         dim=dim,
         value_dim=None if value_dim == dim else value_dim,
         scale=scores.scale * q.scale * k.scale,
+        causal=mask.causal,
         q=_heads(q, 2),
         k=_heads(k, 3),
         v=_heads(v, 2),
-        mask=mask,
+        mask=mask.strides,
         math="tensor" if dtype != "float32" else "tf32x3",
     )
-    operands: dict[str, Operand] = {"query": q.base, "key": k.base, "value": v.base}
-    if scores.mask is not None:
-        operands["mask"] = relax.op.astype(scores.mask, dtype)
+    operands: dict[str, Operand] = {
+        role: view.base if dtype_of(view.base) == dtype else relax.op.astype(view.base, dtype)
+        for role, view in zip(("query", "key", "value"), views, strict=True)
+    }
+    if mask.operand is not None:
+        operands["mask"] = mask.operand
+    moved = _is_moved(graph, chain.last)
+    if not moved:
+        rows = Heads(batch=heads * queries * value_dim, head=queries * value_dim, row=value_dim)
+        unit = replace(unit, y=rows)
     return Found(
         unit=unit,
         operands=operands,
         last=chain.last,
         replaced=chain.vars,
-        written=(batch, queries, heads, value_dim),
-        permuted=(0, 2, 1, 3),
+        written=(batch, queries, heads, value_dim) if moved else (batch, heads, queries, value_dim),
+        permuted=(0, 2, 1, 3) if moved else None,
     )
 
 
-def _view(graph: Graph, value: relax.Expr, shape: tuple[int, ...], dtype: str) -> Strided | None:
-    return trace(graph, value, shape, dtype=dtype, scaled=True)
+def _is_moved(graph: Graph, value: relax.Var) -> bool:
+    """Whether the program brings the rows of all heads together, as a kernel can write them."""
+    reader = graph.only_reader(value)
+    while reader is not None and graph.call(reader, "reshape", "astype") is not None:
+        reader = graph.only_reader(reader)
+    return reader is not None and graph.call(reader, "permute_dims") is not None
+
+
+def _views(
+    graph: Graph, scores: _Scores, values: relax.Expr, dtype: str
+) -> tuple[Strided, Strided, Strided] | None:
+    """Return query, key and value: of narrow values where kernels can read those in place, else of
+    wider ones, each of which has to be cast first."""
+    (q, k), batch = scores.product.args, scores.shape[:2]
+    given = [(x, (*batch, *shape_of(x)[-2:])) for x in (q, k, values)]
+    for wider in (False, True):
+        found = [
+            trace(graph, x, shape, dtype=dtype, wider=wider, scaled=True) for x, shape in given
+        ]
+        views = [view for view in found if view is not None]
+        if len(views) == 3 and _rows_are_dense(*views):
+            return views[0], views[1], views[2]
+    return None
+
+
+def _rows_are_dense(q: Strided, k: Strided, v: Strided) -> bool:
+    dense = q.strides[3] == 1 and k.strides[2] == 1 and v.strides[3] == 1
+    return dense and v.scale == 1.0
 
 
 def _heads(view: Strided, row: int) -> Heads:
@@ -100,7 +127,7 @@ def _scores(graph: Graph, weights: relax.Expr) -> _Scores | None:
     shape = shape_of(softmax)
     if int(softmax.attrs.axis) not in (-1, len(shape) - 1) or len(shape) not in (3, 4):
         return None
-    value, mask, scale = softmax.args[0], None, 1.0
+    value, masks, scale = softmax.args[0], [], 1.0
     while True:
         value = _through(graph, value)
         call = graph.call(value)
@@ -112,16 +139,15 @@ def _scores(graph: Graph, weights: relax.Expr) -> _Scores | None:
         if factor is not None:
             scale *= factor
             value = call.args[0] if scalar(call.args[0]) is None else call.args[1]
-        elif name_of(call) == "add" and mask is None and scale == 1.0:
-            left, right = call.args
-            value, mask = (left, right) if shape_of(left) == shape_of(call) else (right, left)
-            if constant(value) is not None:
-                return None
+        elif (masked := step_of(call)) is not None and scale == 1.0:
+            value = masked[0]
+            masks.append(masked[1])
         else:
             return None
-    if len(shape) == 3:
-        shape = (1, *shape)
-    return _Scores(product=call, mask=mask, scale=scale, shape=shape)
+    batch, heads, queries, keys = shape if len(shape) == 4 else (1, *shape)
+    return _Scores(
+        product=call, masks=tuple(masks), scale=scale, shape=(batch, heads, queries, keys)
+    )
 
 
 def _factor(call: relax.Call) -> float | None:
@@ -158,21 +184,3 @@ def _asks_for_empty_rows(graph: Graph, value: relax.Expr, scores: relax.Expr) ->
         value = call.args[0]
     equal = graph.call(value, "equal")
     return equal is not None and equal.args[0] == scores and scalar(equal.args[1]) == -np.inf
-
-
-def _mask(scores: _Scores, shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """Return strides of the mask over batch, heads and queries; None if it is not over the keys."""
-    if scores.mask is None:
-        return None
-    given = shape_of(scores.mask)
-    given = (1,) * (4 - len(given)) + given
-    if len(given) != 4 or given[3] != shape[3]:
-        return None
-    strides, step = [], given[3]
-    for own, full in zip(reversed(given[:3]), reversed(shape[:3]), strict=True):
-        if own not in (1, full):
-            return None
-        strides.append(0 if own == 1 else step)
-        step *= own
-    head_first = tuple(reversed(strides))
-    return head_first[0], head_first[1], head_first[2]

@@ -13,6 +13,8 @@ from tvmscope.core.tuning import Choice
 from tvmscope.cuda import config as configs
 from tvmscope.cuda import gpus, shortlist, space, units, winners
 from tvmscope.cuda.config import Config
+from tvmscope.cuda.cubins import kernel_compiler
+from tvmscope.cuda.gpus import Gpu
 from tvmscope.cuda.units import Unit
 from tvmscope.errors import TvmscopeError
 from tvmscope.messages import Text, msg
@@ -28,11 +30,36 @@ def unavailable(target: Target) -> Text | None:
         gpus.gpu_of(target.arch)
     except TvmscopeError as e:
         return msg("no CUDA kernel was generated: {reason}", reason=e.message)
+    if target.arch not in gpus.GPUS and not kernel_compiler.assembles(target.arch):
+        return msg(
+            "no CUDA kernel was generated: this Triton does not assemble code for {arch}",
+            arch=target.arch,
+        )
     return None
+
+
+def gpu_for(target: Target) -> Gpu:
+    """Return the GPU for which a target's kernels are chosen: the device itself where the target
+    describes one, else the table's of its architecture."""
+    return gpus.gpu_with(target.arch, target.attrs)
 
 
 SHIPPED = Path(gpus.__file__).parent / "shipped_winners"
 """Measured winners that come with the package, one file per architecture."""
+
+
+def unmeasured(arch: str) -> Text | None:
+    """Say that nothing was measured on an architecture; None if winners for it are shipped."""
+    measured = sorted(file.stem for file in SHIPPED.glob("sm_*.jsonl"))
+    if arch in measured:
+        return None
+    return msg(
+        "generated kernels for {arch} have been compiled, but never run or timed by this project, "
+        "which measures on {measured}: a cost model alone chooses them; tvmscope tune measures "
+        "them on your GPU",
+        arch=arch,
+        measured=measured,
+    )
 
 
 class Chooser:
@@ -50,7 +77,7 @@ class Chooser:
         """`recorded` uses measured configurations, `dependent` allows programmatic dependent
         launch, `library` a library's call if that was measured to be the fastest: of all
         libraries, of none, or of these."""
-        self.gpu = gpus.gpu_of(target.arch)
+        self.gpu = gpu_for(target)
         file = SHIPPED / f"{target.arch}.jsonl"
         known = recorded and file.is_file()
         self.shipped = winners.load_winners(file) if known else winners.Winners()

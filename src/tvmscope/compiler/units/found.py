@@ -15,17 +15,29 @@ Operand = relax.Expr | Array
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """`unit` replaces `replaced`; `last` is the variable of its result."""
+    """`unit` replaces `replaced`; `last` is the variable of its result, `kept` that of a sum which
+    it stores too."""
 
     unit: Unit
     operands: dict[str, Operand] = field(default_factory=dict)
     """Operands by the role of the unit's tensors, without the output."""
     last: relax.Var
     replaced: tuple[relax.Var, ...]
+    kept: relax.Var | None = None
     written: tuple[int, ...] | None = None
     """The shape of the kernel's output, if it differs from that of `last`."""
     permuted: tuple[int, ...] | None = None
     """Axes that bring `written` into the order of `last`, up to a reshape."""
+
+    @property
+    def first(self) -> relax.Var:
+        """The first variable that the kernel computes."""
+        return self.last if self.kept is None else self.kept
+
+    @property
+    def hidden(self) -> tuple[relax.Var, ...]:
+        """The values inside the unit, which are never stored."""
+        return tuple(v for v in self.replaced if v not in (self.last, self.kept))
 
 
 @dataclass(frozen=True, kw_only=True)

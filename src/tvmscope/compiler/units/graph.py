@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,20 @@ class Graph:
             name = bound.op.name.removeprefix("relax.")
             return bound if not names or name in names else None
         return None
+
+    def live(self, units: Mapping[relax.Var, Iterable[relax.Var]]) -> set[relax.Var]:
+        """Return the variables whose values are needed, if each key of `units` is computed from its
+        values instead of as it is written."""
+        found: set[relax.Var] = set()
+        for b in reversed(self.bindings):
+            if b.var in found or None in self.readers[b.var]:
+                found.add(b.var)
+                found.update(units.get(b.var) or variables(b.value))
+        return found
+
+    def lookup_binding(self, var: relax.Var) -> relax.Expr | None:
+        """Return what a variable is bound to; None for a parameter."""
+        return self.values.get(var)
 
     def only_reader(self, var: relax.Var) -> relax.Var | None:
         """Return the one variable that is computed from `var`; None if there is not exactly one."""

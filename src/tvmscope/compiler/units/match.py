@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 from tvm import relax
 
-from tvmscope.compiler.units import attention
+from tvmscope.compiler.units import attention, rows
 from tvmscope.compiler.units.epilogues import Tail, follow
 from tvmscope.compiler.units.found import Chain, Found, Operand
 from tvmscope.compiler.units.graph import (
@@ -27,7 +27,7 @@ from tvmscope.compiler.units.graph import (
 )
 from tvmscope.compiler.units.views import trace
 from tvmscope.cuda.rewrites import as_patches, with_channels
-from tvmscope.cuda.units import Conv2d, GroupNorm, Math, Matmul, Matrix, Norm, Pool
+from tvmscope.cuda.units import Conv2d, GroupNorm, Math, Matmul, Matrix, Pool
 from tvmscope.errors import UsageError
 
 MATH: dict[str, dict[str, Math]] = {
@@ -44,21 +44,25 @@ def find(function: relax.Function, *, fused: bool = True) -> list[Found]:
     """Return all units of a function, which share no value; with their epilogues, if `fused`."""
     graph = Graph(function, fused=fused)
     taken: set[relax.Var] = set()
-    found = []
+    found: list[Found] = []
     for finders in (_FIRST, _SECOND):
-        for unit in _offer(graph, finders, taken):
+        live = graph.live({u.last: [v for o in u.operands.values() for v in _read(o)]
+                           for u in found})  # fmt: skip
+        for unit in _offer(graph, finders, taken, live):
             taken.update(unit.replaced)
-            graph.hidden.update(v for v in unit.replaced if v != unit.last)
+            graph.hidden.update(unit.hidden)
             graph.needed.update(v for o in unit.operands.values() for v in _read(o))
             found.append(unit)
     return found
 
 
-def _offer(graph: Graph, finders: dict[str, Finder], taken: set[relax.Var]) -> Iterator[Found]:
+def _offer(
+    graph: Graph, finders: dict[str, Finder], taken: set[relax.Var], live: set[relax.Var]
+) -> Iterator[Found]:
     for binding in graph.bindings:
         call = graph.call(binding.var)
         finder = finders.get(name_of(call)) if call is not None else None
-        if finder is None or call is None or binding.var in taken:
+        if finder is None or call is None or binding.var in taken or binding.var not in live:
             continue
         chain = Chain(graph=graph, taken=frozenset(taken), vars=(binding.var,))
         try:
@@ -186,27 +190,6 @@ def _matrix(strides: tuple[int, ...], offset: int) -> Matrix:
     return Matrix(row=row, column=column, outer=outer, inner=inner, offset=offset)
 
 
-def _norm(call: relax.Call, chain: Chain) -> Found | None:
-    data = call.args[0]
-    shape, dtype = shape_of(data), dtype_of(data)
-    axes = [int(a) % len(shape) for a in call.attrs.axes] if shape else []
-    scale, bias = (constant(a) for a in call.args[1:3])
-    if axes != [len(shape) - 1] or dtype not in _DTYPES or scale is None or bias is None:
-        return None
-    unit = Norm(
-        dtype=dtype,  # type: ignore[arg-type]  # one of _DTYPES
-        rows=prod(shape[:-1]),
-        columns=shape[-1],
-        epsilon=float(call.attrs.epsilon),
-    )
-    operands: dict[str, Operand] = {
-        "input": data,
-        "scale": scale.astype(np.float32),
-        "bias": bias.astype(np.float32),
-    }
-    return Found(unit=unit, operands=operands, last=chain.last, replaced=chain.vars)
-
-
 def _group_norm(call: relax.Call, chain: Chain) -> Found | None:
     """Match the norm of groups of channels, with a bias that includes the epilogue's."""
     data, attrs = call.args[0], call.attrs
@@ -316,7 +299,11 @@ _FIRST: dict[str, Finder] = {"matmul": _attention, "mean": _global_mean}
 _SECOND: dict[str, Finder] = {
     "nn.conv2d": _conv2d,
     "matmul": _product,
-    "nn.layer_norm": _norm,
+    "nn.layer_norm": rows.layer_norm,
+    "nn.log_softmax": rows.softmax,
+    "nn.softmax": rows.softmax,
+    "rsqrt": rows.rms_norm,
+    "sqrt": rows.rms_norm,
     "nn.group_norm": _group_norm,
     "nn.max_pool2d": _max_pool,
     "nn.avg_pool2d": _mean_pool,

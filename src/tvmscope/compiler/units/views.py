@@ -11,12 +11,13 @@ from math import prod
 
 from tvm import relax
 
-from tvmscope.compiler.graph.rewrite import flat
 from tvmscope.compiler.units.graph import Graph, constant, dtype_of, name_of, scalar, shape_of
 
 _RESHAPES = ("reshape", "expand_dims", "squeeze", "flatten")
-_MOVES = ("permute_dims", "take", "strided_slice")
 _CASTS = ("astype",)
+_FLOATS = ("float16", "bfloat16", "float32")
+"""Types that a value may have had in between: an integer would have been rounded."""
+_SLICE = "strided_slice"
 _SCALES = ("multiply", "divide")
 
 
@@ -29,6 +30,11 @@ class Strided:
     strides: tuple[int, ...]
     offset: int = 0
     scale: float = 1.0
+
+    @classmethod
+    def of(cls, value: relax.Expr) -> Strided:
+        """Return all of a value."""
+        return cls(base=value, shape=shape_of(value), strides=dense(shape_of(value)))
 
     @property
     def dense(self) -> bool:
@@ -54,35 +60,40 @@ def trace(
     shape: tuple[int, ...] | None = None,
     *,
     dtype: str | None = None,
+    wider: bool = False,
     scaled: bool = False,
 ) -> Strided | None:
-    """Return `value` (as `shape`) as a view of the earliest value of type `dtype` that allows it.
+    """Return `value` (as `shape`) as a view of the earliest value of type `dtype` that allows it;
+    of that type or float32, if `wider`.
 
     Casts are passed if `dtype` is given, since a wider value in between began narrow; factors if
     `scaled`. None if not even `value` itself has the type.
     """
     steps: list[relax.Call] = []
-    best = _through(graph, value, steps, shape, dtype)
+    types = () if dtype is None else (dtype, "float32") if wider else (dtype,)
+    best = _through(graph, value, steps, shape, types)
     at = value
     while (call := _step(graph, at, casts=dtype is not None, scaled=scaled)) is not None:
         steps.insert(0, call)
         at = _source(call)
-        best = _through(graph, at, steps, shape, dtype) or best
+        best = _through(graph, at, steps, shape, types) or best
     return best
 
 
 def _step(graph: Graph, value: relax.Expr, *, casts: bool, scaled: bool) -> relax.Call | None:
-    call = graph.call(value, *_RESHAPES, *_MOVES, *_CASTS, *_SCALES)
+    call = graph.call(value, *_RESHAPES, "permute_dims", "take", _SLICE, *_CASTS, *_SCALES)
     if call is None or not shape_of(call):
         return None
     name = name_of(call)
-    if name in _CASTS and not casts:
+    if name in _CASTS and (not casts or dtype_of(call) not in _FLOATS):
+        return None
+    if name == _SLICE and _slices(call) is None:
         return None
     if name in _SCALES and (not scaled or _factor(call) is None):
         return None
     if name == "take" and (_index(call) is None or not shape_of(call.args[0])):
         return None
-    return None if name == "strided_slice" and _part(call) is None else call
+    return call
 
 
 def _source(call: relax.Call) -> relax.Expr:
@@ -107,17 +118,26 @@ def _index(call: relax.Call) -> int | None:
     return int(index)
 
 
-def _part(call: relax.Call) -> list[tuple[int, int]] | None:
-    """Return the first element and the extent of a slice along each axis; None if it has steps."""
-    given = [[scalar(n) for n in flat([a])] for a in call.args[1:]]
-    before, after = shape_of(call.args[0]), shape_of(call)
-    if any(None in numbers for numbers in given) or any(n != 1 for s in given[3:] for n in s):
+def _slices(call: relax.Call) -> list[tuple[int, int, int, int]] | None:
+    """Return axis, begin, step and extent of each slice; None if they are not numbers, or if it
+    goes backwards."""
+    whole, left = shape_of(call.args[0]), shape_of(call)
+    parts = [_numbers(a) for a in call.args[1:]]
+    if len(parts) < 3 or None in parts or not whole:
         return None
-    part = [(0, extent) for extent in before]
-    for axis, begin in zip(given[0], given[1], strict=True):
-        at, first = int(axis or 0) % len(before), int(begin or 0)
-        part[at] = (max(0, first + before[at] if first < 0 else first), after[at])
-    return part
+    axes, begins, _, *given = (part or [] for part in parts)
+    found = []
+    for axis, begin, step in zip(axes, begins, given[0] if given else [1] * len(axes), strict=True):
+        if step < 1:
+            return None
+        axis %= len(whole)
+        found.append((axis, begin + whole[axis] * (begin < 0), step, left[axis]))
+    return found
+
+
+def _numbers(value: relax.Expr) -> list[int] | None:
+    found = [scalar(field) for field in value.fields] if isinstance(value, relax.Tuple) else [None]
+    return None if None in found else [int(n) for n in found if n is not None]
 
 
 def _through(
@@ -125,11 +145,11 @@ def _through(
     base: relax.Expr,
     steps: list[relax.Call],
     shape: tuple[int, ...] | None,
-    dtype: str | None,
+    types: tuple[str, ...],
 ) -> Strided | None:
     if not isinstance(base, relax.Var) or base in graph.hidden:
         return None
-    if dtype is not None and dtype_of(base) != dtype:
+    if types and dtype_of(base) not in types:
         return None
     own = shape_of(base)
     view = _View([_axis(d, s) for d, s in zip(own, dense(own), strict=True)])
@@ -141,7 +161,7 @@ def _through(
             view.permute(call.attrs.axes)
         elif name == "take":
             view.take(int(call.attrs.axis), _index(call) or 0)
-        elif name == "strided_slice" and not view.cut(_part(call) or []):
+        elif name == _SLICE and not all(view.slice(*s) for s in _slices(call) or ()):
             return None
         elif name in _SCALES:
             view.scale *= _factor(call) or 1.0
@@ -180,16 +200,16 @@ class _View:
             self.offset += index % extent * stride
             index //= extent
 
-    def cut(self, part: Sequence[tuple[int, int]]) -> bool:
-        """Keep a part of each axis; False if that would cut several pieces."""
-        for axis, (first, extent) in enumerate(part):
-            pieces = _merged(self.axes[axis])
-            if prod(d for d, _ in pieces) == extent:
-                continue
-            if len(pieces) != 1 or first + extent > pieces[0][0]:
-                return False
-            self.offset += first * pieces[0][1]
-            self.axes[axis] = _axis(extent, pieces[0][1])
+    def slice(self, axis: int, begin: int, step: int, extent: int) -> bool:
+        """Keep a part of an axis; False if its elements have no common distance."""
+        pieces = _merged(self.axes[axis])
+        if step == 1 and prod(d for d, _ in pieces) == extent:
+            return True
+        if len(pieces) > 1:
+            return False
+        stride = pieces[0][1] if pieces else 0
+        self.offset += begin * stride
+        self.axes[axis] = _axis(extent, stride * step)
         return True
 
     def reshape(self, shape: tuple[int, ...]) -> bool:

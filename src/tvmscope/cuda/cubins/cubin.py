@@ -30,10 +30,10 @@ class Resources:
 
 def resources(cubin: bytes, kernel: str) -> Resources:
     """Return the resources of `kernel`; raise if the file does not contain them."""
-    sections = _sections(cubin)
-    names = _symbols(cubin, sections)
+    parts = sections(cubin)
+    names = _symbols(cubin, parts)
     found: dict[int, int] = {}
-    for section in sections:
+    for section in parts:
         if section.name == ".nv.info":
             body = cubin[section.offset : section.offset + section.size]
             for number, symbol, value in _attributes(body):
@@ -47,7 +47,9 @@ def resources(cubin: bytes, kernel: str) -> Resources:
 
 
 @dataclass(frozen=True)
-class _Section:
+class Section:
+    """A part of an ELF file."""
+
     name: str
     kind: int
     offset: int
@@ -56,7 +58,8 @@ class _Section:
     entry: int
 
 
-def _sections(data: bytes) -> list[_Section]:
+def sections(data: bytes) -> list[Section]:
+    """Return the parts of a 64-bit ELF file; raise if it is none."""
     if data[:5] != b"\x7fELF\x02":
         raise SchemaError(msg("not a cubin: no 64-bit ELF header"))
     (start,) = struct.unpack_from("<Q", data, 0x28)
@@ -64,17 +67,17 @@ def _sections(data: bytes) -> list[_Section]:
     raw = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * entry) for i in range(count)]
     text = raw[names][4]
     return [
-        _Section(
+        Section(
             _string(data, text + s[0]), kind=s[1], offset=s[4], size=s[5], link=s[6], entry=s[9]
         )
         for s in raw
     ]
 
 
-def _symbols(data: bytes, sections: list[_Section]) -> dict[int, str]:
-    for section in sections:
+def _symbols(data: bytes, parts: list[Section]) -> dict[int, str]:
+    for section in parts:
         if section.kind == 2:  # SHT_SYMTAB
-            text = sections[section.link].offset
+            text = parts[section.link].offset
             starts = range(section.offset, section.offset + section.size, section.entry)
             names = (struct.unpack_from("<I", data, start)[0] for start in starts)
             return {i: _string(data, text + name) for i, name in enumerate(names)}

@@ -164,6 +164,17 @@ def _assemble(ptx: str, arch: str) -> bytes:
         return output.read_bytes()
 
 
+def assembles(arch: str) -> bool:
+    """Whether the assemblers that come with Triton know an architecture."""
+    knobs: Any = importlib.import_module("triton.knobs")
+    compiler: Any = importlib.import_module("triton.backends.nvidia.compiler")
+    capability = gpu_of(arch).capability
+    tool = knobs.nvidia.ptxas_blackwell if capability >= 100 else knobs.nvidia.ptxas
+    name = compiler.sm_arch_from_capability(capability)
+    command = [tool.path, f"--gpu-name={name}", "--version"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def matrix_instruction(ptx: str) -> str | None:
     """Return the first matrix product in a kernel, by its kind and shape."""
     found = re.search(r"\b(wgmma|mma|tcgen05)\.(?:mma_async|sync|mma)\b[\w.:]*", ptx)

@@ -37,15 +37,18 @@ def attention(
     n = tl.arange(0, TILE_N)
     d = tl.arange(0, TILE_D)
     dv = tl.arange(0, TILE_V)
-    row = tl.minimum(m, QUERIES - 1)
-    q_at = q + (batch * Q_BATCH + head * Q_HEAD + Q_OFFSET) + row[:, None] * Q_ROW + d[None, :]
+    # rows past the end are masked: blocks that repeat the last one wait for the same cache line
+    FULL_M: tl.constexpr = QUERIES % TILE_M == 0
+    FULL_N: tl.constexpr = KEYS % TILE_N == 0
+    row_ok = m < QUERIES
+    q_at = q + (batch * Q_BATCH + head * Q_HEAD + Q_OFFSET) + m[:, None] * Q_ROW + d[None, :]
     k_at = k + (batch * K_BATCH + head * K_HEAD + K_OFFSET)
     v_at = v + (batch * V_BATCH + head * V_HEAD + V_OFFSET)
     wait(PDL)
-    if DIM == TILE_D:
+    if DIM == TILE_D and FULL_M:
         query = tl.load(q_at)
     else:
-        query = tl.load(q_at, mask=(d < DIM)[None, :], other=0.0)
+        query = tl.load(q_at, mask=row_ok[:, None] & (d < DIM)[None, :], other=0.0)
 
     top = tl.full((TILE_M,), float("-inf"), tl.float32)
     sums = tl.zeros((TILE_M,), tl.float32)
@@ -57,36 +60,37 @@ def attention(
         end = KEYS
     for start in tl.range(0, end, TILE_N):
         at = start + n
-        seen = tl.minimum(at, KEYS - 1)
-        key_at = k_at + seen[None, :] * K_ROW + d[:, None]
-        value_at = v_at + seen[:, None] * V_ROW + dv[None, :]
-        if DIM == TILE_D:
+        seen = at < KEYS
+        key_at = k_at + at[None, :] * K_ROW + d[:, None]
+        value_at = v_at + at[:, None] * V_ROW + dv[None, :]
+        if DIM == TILE_D and FULL_N:
             key = tl.load(key_at)
         else:
-            key = tl.load(key_at, mask=(d < DIM)[:, None], other=0.0)
+            key = tl.load(key_at, mask=seen[None, :] & (d < DIM)[:, None], other=0.0)
         scores = product(query, key, None, PRECISION) * (SCALE * LOG2_E)
         if MASKED:
-            place = batch * MASK_BATCH + head * MASK_HEAD + row[:, None] * MASK_ROW + seen[None, :]
-            scores += tl.load(mask + place).to(tl.float32) * LOG2_E
+            place = batch * MASK_BATCH + head * MASK_HEAD + m[:, None] * MASK_ROW + at[None, :]
+            there = row_ok[:, None] & seen[None, :]
+            scores += tl.load(mask + place, mask=there, other=0.0).to(tl.float32) * LOG2_E
         if CAUSAL:
             ok = at[None, :] <= m[:, None] + (KEYS - QUERIES)
-            scores = tl.where(ok & (at < KEYS)[None, :], scores, float("-inf"))
-        elif KEYS % TILE_N != 0:
-            scores = tl.where((at < KEYS)[None, :], scores, float("-inf"))
+            scores = tl.where(ok & seen[None, :], scores, float("-inf"))
+        elif not FULL_N:
+            scores = tl.where(seen[None, :], scores, float("-inf"))
         higher = tl.maximum(top, tl.max(scores, 1))
         base = tl.where(higher == float("-inf"), 0.0, higher)
         weights = tl.exp2(scores - base[:, None])
         correct = tl.exp2(top - base)
         sums = sums * correct + tl.sum(weights, 1)
         total = total * correct[:, None]
-        if DIM_V == TILE_V:
+        if DIM_V == TILE_V and FULL_N:
             value = tl.load(value_at)
         else:
-            value = tl.load(value_at, mask=(dv < DIM_V)[None, :], other=0.0)
+            value = tl.load(value_at, mask=seen[:, None] & (dv < DIM_V)[None, :], other=0.0)
         total = product(weights.to(value.dtype), value, total, PRECISION)
         top = higher
     release(PDL)
     total = total / tl.where(sums == 0.0, 1.0, sums)[:, None]
     y_at = y + (batch * Y_BATCH + head * Y_HEAD + Y_OFFSET) + m[:, None] * Y_ROW + dv[None, :]
-    ok = (m < QUERIES)[:, None] & (dv < DIM_V)[None, :]
+    ok = row_ok[:, None] & (dv < DIM_V)[None, :]
     tl.store(y_at, total.to(y.dtype.element_ty), mask=ok)

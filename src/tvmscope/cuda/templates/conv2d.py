@@ -53,7 +53,7 @@ def conv2d(
     if KN:
         w_column = channel
     else:
-        w_column = (g * OC + tl.minimum(n, OC - 1)) * K
+        w_column = (g * OC + n) * K
     first = part * EACH
     row_bias = tl.zeros((1, TILE_N), tl.float32)
     if BIAS:
@@ -68,19 +68,22 @@ def conv2d(
                     start = tl.minimum((column % TILES_N) * TILE_N + line * LINE, OC - 1)
                     prefetch(w + rows * (G * OC) + g * OC + start)
             else:
+                rows = (g * OC + tl.minimum(n, OC - 1)) * K
                 for line in tl.static_range((TILE_K + LINE - 1) // LINE):
                     start = tl.minimum((first + i) * TILE_K + line * LINE, K - 1)
-                    prefetch(w + w_column + start)
+                    prefetch(w + rows + start)
     wait(PDL)
 
-    pixel = tl.minimum(m, M - 1)  # rows beyond the end repeat the last one and are not stored
+    # rows past the end are masked: if they repeated the last one, all blocks of the edge would ask
+    # one slice of the L2 cache for the same line, which took up to three times as long
+    FULL_M: tl.constexpr = M % TILE_M == 0
     if FLAT:
-        top = pixel * 0
+        top = m * 0
         left = top
-        x_row = pixel * X_PITCH + (X_OFFSET + g * C)
+        x_row = m * X_PITCH + (X_OFFSET + g * C)
     else:
-        row = pixel // Q
-        left = (pixel - row * Q) * STRIDE_W - PAD_W
+        row = m // Q
+        left = (m - row * Q) * STRIDE_W - PAD_W
         if N == 1:
             top = row * STRIDE_H - PAD_H
             x_row = (top * W + left) * X_PITCH + (X_OFFSET + g * C)
@@ -106,12 +109,16 @@ def conv2d(
         if R * S == 1 and not PADDED:
             a_at = x_row[:, None] + e[None, :]
             if K % TILE_K == 0:
-                if TILES_K % SPLIT == 0:
+                if FULL_M and TILES_K % SPLIT == 0:
                     a = tl.load(x + a_at)
-                else:
+                elif FULL_M:
                     a = tl.load(x + a_at, mask=inside, other=0.0)
-            else:
+                else:
+                    a = tl.load(x + a_at, mask=(m_ok & inside)[:, None], other=0.0)
+            elif FULL_M:
                 a = tl.load(x + a_at, mask=(e < K)[None, :], other=0.0)
+            else:
+                a = tl.load(x + a_at, mask=m_ok[:, None] & (e < K)[None, :], other=0.0)
         elif C % TILE_K == 0:
             tap = tile_k // (C // TILE_K)
             down = tap // S * DILATE_H
@@ -121,7 +128,11 @@ def conv2d(
             if PADDED:
                 seen = (top + down >= 0) & (top + down < H)
                 seen = seen & (left + right >= 0) & (left + right < W) & inside
+                if N > 1 and not FULL_M:  # past the end of one image, the window has left it
+                    seen = seen & m_ok
                 a = tl.load(x + a_at, mask=seen[:, None], other=0.0)
+            elif not FULL_M:
+                a = tl.load(x + a_at, mask=(m_ok & inside)[:, None], other=0.0)
             elif TILES_K % SPLIT == 0:
                 a = tl.load(x + a_at)
             else:
@@ -133,6 +144,8 @@ def conv2d(
             move = (down * W + right) * X_PITCH + e % C
             a_at = x_row[:, None] + move[None, :]
             seen = (e < K)[None, :]
+            if not FULL_M and (N > 1 or not PADDED):
+                seen = seen & m_ok[:, None]
             if PADDED:
                 seen_row = top[:, None] + down[None, :]
                 seen_col = left[:, None] + right[None, :]
@@ -150,10 +163,15 @@ def conv2d(
                 b = tl.load(w + b_at, mask=b_ok, other=0.0)
         else:
             b_at = e[:, None] + w_column[None, :]
-            if K % TILE_K == 0 and TILES_K % SPLIT == 0:
+            FULL_K: tl.constexpr = K % TILE_K == 0 and TILES_K % SPLIT == 0
+            if FULL_K and OC % TILE_N == 0:
                 b = tl.load(w + b_at)
-            else:
+            elif FULL_K:
+                b = tl.load(w + b_at, mask=n_ok[None, :], other=0.0)
+            elif OC % TILE_N == 0:
                 b = tl.load(w + b_at, mask=(e < K)[:, None], other=0.0)
+            else:
+                b = tl.load(w + b_at, mask=(e < K)[:, None] & n_ok[None, :], other=0.0)
         total = product(a, b, total, PRECISION)
     release(PDL)
 

@@ -13,9 +13,20 @@ from tvmscope.cuda.templates.launch import release, wait
 
 
 @triton.jit
+def _weights(value, sums, LOG: tl.constexpr):
+    """Powers of two over the sums of their rows, or the natural logarithm of that."""
+    sums = tl.where(sums == 0.0, 1.0, sums)[:, None]
+    if LOG:
+        out = (value - tl.log2(sums)) * 0.6931471805599453
+    else:
+        out = tl.exp2(value) / sums
+    return out
+
+
+@triton.jit
 def softmax(
     x, y,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, SCALE: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, SCALE: tl.constexpr, LOG: tl.constexpr,
     TILE_M: tl.constexpr, TILE_N: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     LOG2_E: tl.constexpr = 1.4426950408889634
@@ -30,9 +41,8 @@ def softmax(
         release(PDL)
         top = tl.max(value, 1)
         base = tl.where(top == float("-inf"), 0.0, top)
-        e = tl.exp2(value - base[:, None])
-        sums = tl.sum(e, 1)
-        out = e / tl.where(sums == 0.0, 1.0, sums)[:, None]
+        sums = tl.sum(tl.exp2(value - base[:, None]), 1)
+        out = _weights(value - base[:, None], sums, LOG)
         tl.store(y + at, out.to(y.dtype.element_ty), mask=ok)
     else:
         top = tl.full((TILE_M,), float("-inf"), tl.float32)
@@ -47,12 +57,11 @@ def softmax(
             top = higher
         release(PDL)
         base = tl.where(top == float("-inf"), 0.0, top)
-        sums = tl.where(sums == 0.0, 1.0, sums)
         for start in range(0, COLUMNS, TILE_N):
             ok = m_ok & (start + n < COLUMNS)[None, :]
             value = tl.load(x + at + start, mask=ok, other=float("-inf")).to(tl.float32)
-            e = tl.exp2(value * (SCALE * LOG2_E) - base[:, None])
-            tl.store(y + at + start, (e / sums[:, None]).to(y.dtype.element_ty), mask=ok)
+            out = _weights(value * (SCALE * LOG2_E) - base[:, None], sums, LOG)
+            tl.store(y + at + start, out.to(y.dtype.element_ty), mask=ok)
 
 
 @triton.jit

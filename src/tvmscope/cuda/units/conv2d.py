@@ -129,7 +129,9 @@ class Conv2d(Unit):
     @property
     def label(self) -> str:
         groups = "" if self.groups == 1 else f" g{self.groups}"
-        stride = "" if self.stride == (1, 1) else f"/{self.stride[0]}"
+        down, across = self.stride
+        stride = f"/{down}" if down == across else f"/{down}x{across}"
+        stride = "" if self.stride == (1, 1) else stride
         return (
             f"{self.r}x{self.s} {self.c}->{self.oc}{groups} @{self.h}x{self.w}{stride}"
             f" b{self.n} {type_label(self.dtype, self.math)}{tail_label(self.epilogue)}"

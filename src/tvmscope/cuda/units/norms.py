@@ -5,23 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tvmscope.cuda.units.base import Tensor, Unit
+from tvmscope.cuda.units.base import Dtype, Tensor, Unit
 from tvmscope.errors import UsageError
 from tvmscope.messages import msg
 
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax(Unit):
-    """Softmax of scaled values over the last axis of [rows, columns]."""
+    """Softmax of scaled values over the last axis of [rows, columns], or its logarithm."""
 
     kind: ClassVar[str] = "softmax"
     rows: int
     columns: int
     scale: float = 1.0
+    log: bool = False
+    output: Dtype | None = None
+    """None means the unit's type."""
 
     @property
     def label(self) -> str:
-        return f"softmax {self.rows}x{self.columns} {self.dtype}"
+        name = "log_softmax" if self.log else "softmax"
+        return f"{name} {self.rows}x{self.columns} {self.dtype}"
 
     @property
     def flops(self) -> int:
@@ -32,7 +36,7 @@ class Softmax(Unit):
         shape = (self.rows, self.columns)
         return (
             Tensor(role="input", dtype=self.dtype, shape=shape),
-            Tensor(role="output", dtype=self.dtype, shape=shape),
+            Tensor(role="output", dtype=self.output or self.dtype, shape=shape),
         )
 
 
@@ -52,6 +56,8 @@ class Norm(Unit):
     """Add a second input first."""
     keep_sum: bool = False
     """Also store that sum, in the unit's type."""
+    output: Dtype | None = None
+    """None means the unit's type."""
 
     def __post_init__(self) -> None:
         if self.keep_sum and not self.residual:
@@ -77,7 +83,7 @@ class Norm(Unit):
             out.append(Tensor(role="bias", dtype="float32", shape=(self.columns,)))
         if self.residual:
             out.append(Tensor(role="residual", dtype=self.dtype, shape=shape))
-        out.append(Tensor(role="output", dtype=self.dtype, shape=shape))
+        out.append(Tensor(role="output", dtype=self.output or self.dtype, shape=shape))
         if self.keep_sum:
             out.append(Tensor(role="sum", dtype=self.dtype, shape=shape))
         return tuple(out)

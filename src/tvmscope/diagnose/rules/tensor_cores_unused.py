@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from tvmscope.core.diagnosis.findings import Finding
-from tvmscope.core.profile import Buffer, KernelIR
+from tvmscope.core.profile import Buffer
 from tvmscope.core.session import Session
 from tvmscope.cuda import config as configs
+from tvmscope.cuda.library import symbols
 from tvmscope.diagnose import loops
 from tvmscope.diagnose.rule import Rule
 from tvmscope.diagnose.view import Kernel, Subject, listed, names, sources, subjects
@@ -19,8 +20,6 @@ _MATRIX = re.compile(r"conv|matmul|dense|gemm|einsum|attention", re.IGNORECASE)
 _HALVES = ("float16", "bfloat16")
 _STEP = 8
 """Tensor-core instructions take operands in steps of eight halves."""
-_MATRIX_TEMPLATES = ("conv2d", "matmul", "persistent", "attention")
-"""Templates of generated kernels with matrix products; a kernel's name says less than these."""
 GAIN = 3.0
 """The assumed gain of fp16 tensor cores over CUDA cores, limited by memory and epilogue."""
 
@@ -30,7 +29,7 @@ def check(session: Session) -> Iterator[Finding]:
         causes: dict[str, list[Kernel]] = {}
         for kernel in subject.heavy:
             if kernel.ir is not None and misses_tensor_cores(subject, kernel):
-                causes.setdefault(_cause(kernel.ir), []).append(kernel)
+                causes.setdefault(_cause(kernel), []).append(kernel)
         for cause, found in causes.items():
             yield _finding(subject, cause, found)
 
@@ -39,9 +38,11 @@ def misses_tensor_cores(subject: Subject, kernel: Kernel) -> bool:
     """Whether a matrix kernel runs on a GPU's ordinary cores although it has tensor cores."""
     if subject.device != "cuda" or _arch(subject) < _FIRST_ARCH or kernel.ir is None:
         return False
-    if kernel.ir.rule in (configs.RULE, *configs.LIBRARIES) and kernel.ir.code is None:
-        return False  # generated or a library's, and its instructions were not read
-    if kernel.ir.code is not None and kernel.ir.code.template not in _MATRIX_TEMPLATES:
+    if kernel.ir.rule in configs.LIBRARIES:  # where the symbol does not tell, nothing is claimed
+        return symbols.instruction(kernel.time.symbol or "") == symbols.ORDINARY
+    if kernel.ir.rule == configs.RULE and kernel.ir.code is None:
+        return False  # generated, and its instructions were not read
+    if kernel.ir.code is not None and kernel.ir.code.template not in configs.MATRIX:
         return False  # a single row, or separate channels: there is no matrix to multiply
     multiplies = kernel.ir.code is not None or bool(_MATRIX.search(kernel.name))
     return multiplies and not loops.uses_tensor_cores(kernel.ir)
@@ -52,11 +53,15 @@ def _arch(subject: Subject) -> int:
     return int("".join(re.findall(r"\d+", arch)) or 0)
 
 
-def _cause(ir: KernelIR) -> str:
+def _cause(kernel: Kernel) -> str:
     """Return the first obstacle, in the order in which one would remove them."""
+    ir = kernel.ir
+    assert ir is not None  # a kernel without loops is not said to miss anything
     given = [b for b in ir.buffers if b.scope == "global" and len(b.shape) >= 2]
     if given and not any(b.dtype in _HALVES for b in given):
         return "dtype"
+    if ir.rule in configs.LIBRARIES:
+        return "library"
     images = [b for b in given if len(b.shape) == 4 and "conv" in ir.name]
     if any(_is_channels_first(b) for b in images):
         return "layout"
@@ -115,6 +120,12 @@ _CAUSES: dict[str, tuple[str, str, dict[str, str], str]] = {
         msg("Pad the channels or features to a multiple of eight."),
         {},
         "hours",
+    ),
+    "library": (
+        msg("the library's kernel multiplies on the ordinary cores"),
+        msg("Tune the model: generated kernels and the library's other algorithms are compared."),
+        {},
+        "retune",
     ),
     "intrinsic": (
         msg("no rule with matrix instructions took the kernel"),

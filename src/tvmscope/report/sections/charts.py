@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tvmscope.analysis.alignment import align
-from tvmscope.analysis.roofline import Point, limits, points
+from tvmscope.analysis.roofline import Limits, Point, limits, points
 from tvmscope.analysis.waterfall import Waterfall
-from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.profile import KernelIR, KernelTime, Profile, Resources
 from tvmscope.core.row import RowKey
 from tvmscope.core.session import Session
+from tvmscope.cuda.config import LIBRARIES
+from tvmscope.cuda.library import symbols
 from tvmscope.messages import _, plural
-from tvmscope.quantities import format_s
+from tvmscope.quantities import format_bytes, format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
 from tvmscope.report.sections import view
 
@@ -76,6 +78,44 @@ def percent(share: float | None) -> str:
     return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
 
 
+def launch(taken: Resources | None) -> str:
+    """Format `98 x 128`: blocks of threads."""
+    return "-" if taken is None else f"{taken.blocks} x {taken.threads}"
+
+
+def registers(taken: Resources | None) -> str:
+    """Format `96` or `255, 48 B spilled`."""
+    if taken is None or taken.registers is None:
+        return "-"
+    if not taken.spilled_bytes:
+        return str(taken.registers)
+    return _("{registers}, {bytes} spilled").format(
+        registers=taken.registers, bytes=format_bytes(taken.spilled_bytes)
+    )
+
+
+def shared(taken: Resources | None) -> str:
+    """Format shared memory per block."""
+    return format_bytes(None if taken is None else taken.shared_bytes)
+
+
+def occupancy(taken: Resources | None) -> str:
+    """Format the share of a multiprocessor's warps that the blocks fill."""
+    return percent(None if taken is None else taken.occupancy)
+
+
+def matrix(kernel: KernelTime, ir: KernelIR | None) -> str:
+    """Return the instruction that multiplies in a GPU kernel: by its code, or by its symbol."""
+    if ir is not None and ir.code is not None:
+        return ir.code.matrix or "-"
+    if ir is not None and ir.has_fragments:
+        return "mma"
+    said = symbols.instruction(kernel.symbol or kernel.name)
+    if said is None and ir is not None and ir.rule in LIBRARIES:
+        return _("a library's kernel, not read")
+    return said or "-"
+
+
 @dataclass(frozen=True)
 class KernelRow:
     """A kernel of a profile with its position under the roofs."""
@@ -84,6 +124,10 @@ class KernelRow:
     share: float
     """The share of the run without the profiler."""
     point: Point | None
+    resources: Resources | None = None
+    """On a GPU, what it takes of a multiprocessor."""
+    matrix: str = "-"
+    """The instruction that multiplies in it."""
 
     @property
     def name(self) -> str:
@@ -130,11 +174,25 @@ def kernel_rows(session: Session, profile: Profile) -> list[KernelRow]:
     mine = points(replace(session, profiles=(profile,)))
     found = {(p.kernel, p.total_s): p for p in mine}
     whole = profile.end_to_end_s
+    generated = codes(session, profile)
+    described = {ir.name: ir for ir in session.kernel_ir if ir.is_of(profile.key)}
     rows = [
-        KernelRow(k, k.total_s / whole if whole else 0.0, found.get((k.name, k.total_s)))
+        KernelRow(
+            k,
+            k.total_s / whole if whole else 0.0,
+            found.get((k.name, k.total_s)),
+            k.resources or generated.get(k.name),
+            matrix(k, described.get(k.name)),
+        )
         for k in profile.kernels
     ]
     return sorted(rows, key=lambda r: -r.kernel.total_s)
+
+
+def codes(session: Session, profile: Profile) -> dict[str, Resources]:
+    """Return what generated kernels take by their code: older profiles do not say it."""
+    known = (ir for ir in session.kernel_ir if ir.is_of(profile.key))
+    return {ir.name: ir.code.resources for ir in known if ir.code is not None}
 
 
 def scale_s(rows: Sequence[view.ResultLine]) -> float:
@@ -238,15 +296,34 @@ def rooflines(session: Session) -> list[Roofline]:
         rows = [(p.key, r) for p in profiles for r in kernel_rows(session, p) if r.point]
         if rows:
             places = [r.point.intensity for _key, r in rows if r.point]
-            lines = _roof_lines(session, profiles[0], min(places) / 2, max(places) * 2)
+            roofs = limits(session, profiles[0])
+            peaks = _peaks(session, profiles)
+            lines = _roof_lines(session, roofs, peaks, min(places) / 2, max(places) * 2)
             found.append(Roofline(target, tuple(lines), tuple(rows)))
     return found
 
 
-def _roof_lines(session: Session, profile: Profile, low: float, high: float) -> list[RoofLine]:
-    """Return the slopes of the memories up to the flat roof of the arithmetic."""
-    roofs = limits(session, profile)
-    peak, levels = roofs.flops_per_s, roofs.levels
+def _peaks(session: Session, profiles: Iterable[Profile]) -> dict[float, str]:
+    """Return the flat roofs over the kernels with known work, the highest first, each with its
+    name."""
+    found = {}
+    for profile in profiles:
+        roofs = limits(session, profile)
+        for products in {k.products for k in profile.kernels if k.flops}:
+            if rate := roofs.rate(products):
+                found[rate] = {
+                    None: _("arithmetic {rate}"),
+                    "tf32": _("TF32 {rate}"),
+                    "tf32x3": _("three TF32 products {rate}"),
+                }[products].format(rate=si(rate, "FLOP/s"))
+    return dict(sorted(found.items(), reverse=True))
+
+
+def _roof_lines(
+    session: Session, roofs: Limits, peaks: Mapping[float, str], low: float, high: float
+) -> list[RoofLine]:
+    """Return the slopes of the memories up to the flat roofs of the arithmetic."""
+    peak, levels = max(peaks, default=None), roofs.levels
     if peak is None or not levels:
         return []
     names = {r.bytes_per_s: r.level or r.how for r in session.roofs if r.bytes_per_s}
@@ -260,10 +337,9 @@ def _roof_lines(session: Session, profile: Profile, low: float, high: float) -> 
         )
         for level, ridge in zip(levels, ridges, strict=True)
     ]
-    flat = RoofLine(
-        _("arithmetic {rate}").format(rate=si(peak, "FLOP/s")), (min(ridges), peak), (high, peak)
-    )
-    return [*lines, flat]
+    fastest = levels[-1].bytes_per_s
+    flats = [RoofLine(name, (rate / fastest, rate), (high, rate)) for rate, name in peaks.items()]
+    return [*lines, *flats]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from tvmscope.core.session import Session
 from tvmscope.messages import _, plural
 from tvmscope.quantities import format_bytes, format_rate, format_s, format_shape
 from tvmscope.report.escape import NAME_LIMIT, clean
+from tvmscope.report.sections import charts
 from tvmscope.report.sections import fixes as _fixes
 from tvmscope.report.sections.schedule import in_words
 
@@ -177,6 +178,11 @@ def _facts(titled: Titled) -> Iterator[Text]:
                 share=point.share, bound=_(point.bound)
             )
         yield Text(clean(text))
+        if symbol := next((k.symbol for k in found if k.symbol), None):
+            text = _("the library's kernel: {symbol}; matrix instruction: {instruction}").format(
+                symbol=symbol, instruction=charts.matrix(found[0], ir)
+            )
+            yield Text(clean(text, 240))
         sources = dict.fromkeys(op for k in found for op in k.source_ops)
         if sources:
             yield Text(_("computes {ops}").format(ops=clean(", ".join(sources))), style="dim")

@@ -2,34 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from tvmscope.analysis.roofline import Limits, limits
-from tvmscope.core.profile import KernelTime, Profile
+from tvmscope.core.profile import KernelTime, Profile, Resources
 from tvmscope.core.session import Session
-from tvmscope.messages import _, plural
+from tvmscope.messages import _, msg, plural
 from tvmscope.quantities import format_rate, format_s
 from tvmscope.report.escape import NAME_LIMIT, clean
-from tvmscope.report.sections.charts import device_line
+from tvmscope.report.sections import charts
 
 _OPS_WIDTH = 60
 _KERNEL_WIDTH = 40
 _LONGEST_NAME = 120
+_WIDE = 150
+"""From this width on names keep their room beside the columns of what a kernel takes."""
+_TAKEN: dict[str, Callable[[Resources | None], str]] = {
+    msg("blocks x threads"): charts.launch,
+    msg("registers"): charts.registers,
+    msg("shared memory"): charts.shared,
+    msg("occupancy"): charts.occupancy,
+}
+"""The columns of a wide table about GPU kernels."""
 
 
 def render(session: Session, top: int) -> RenderableType:
     """Render every profile of a session, and why others could not be made."""
     parts: list[RenderableType] = []
     for profile in session.profiles:
-        table = _table(profile, top, limits(session, profile))
+        table = _Kernels(profile, top, limits(session, profile), charts.codes(session, profile))
         parts += [_heading(session, profile), table, *_lines(profile, top), Text("")]
     parts += [Text(_("warning: "), style="yellow").append(clean(text)) for text in session.warnings]
     return Group(*parts)
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """The table of one profile; what a GPU's kernels take is shown where there is room for it."""
+
+    profile: Profile
+    top: int
+    roofs: Limits
+    codes: Mapping[str, Resources]
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        kernels = [
+            replace(k, resources=k.resources or self.codes.get(k.name))
+            for k in by_kernel(self.profile.kernels)
+        ]
+        wide = options.max_width >= _WIDE and any(k.resources for k in kernels)
+        yield _table(self.profile, kernels, self.top, self.roofs, _TAKEN if wide else {})
 
 
 def by_kernel(kernels: Sequence[KernelTime]) -> list[KernelTime]:
@@ -46,8 +74,12 @@ def by_kernel(kernels: Sequence[KernelTime]) -> list[KernelTime]:
             flops=_sum([k.flops for k in same]),
             bytes=_sum([k.bytes for k in same]),
             kind=same[0].kind,
+            products=same[0].products,
+            resources=longest.resources,
+            symbol=longest.symbol,
         )
         for name, same in merged.items()
+        for longest in (max(same, key=lambda k: k.total_s / max(1, k.calls)),)
     ]
     return sorted(found, key=lambda k: -k.total_s)
 
@@ -65,18 +97,24 @@ def _heading(session: Session, profile: Profile) -> Text:
     return title.append(row).append(f" · {clean(profile.how)}, {runs}", style="dim")
 
 
-def _table(profile: Profile, top: int, roofs: Limits) -> Table:
+def _table(
+    profile: Profile,
+    kernels: Sequence[KernelTime],
+    top: int,
+    roofs: Limits,
+    taken: Mapping[str, Callable[[Resources | None], str]],
+) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     # Names are shortened before numbers: a table of times without times says nothing. `explain
     # --kernel` needs a kernel's name: it is folded, never cut.
     table.add_column(_("kernel"), max_width=_KERNEL_WIDTH, overflow="fold", ratio=1)
     table.add_column(_("computes"), max_width=_OPS_WIDTH, overflow="ellipsis", ratio=1)
     numbers = (_("calls"), _("time"), _("share"), _("GFLOP/s"), _("GB/s"), _("of roof"))
-    for title in numbers:
+    for title in (*numbers, *map(_, taken)):
         table.add_column(title, justify="right", no_wrap=True, min_width=cell_len(title))
-    kernels = by_kernel(profile.kernels)
     for kernel in kernels[:top]:
-        table.add_row(*_cells(kernel, profile, roofs))
+        said = (show(kernel.resources) for show in taken.values())
+        table.add_row(*_cells(kernel, profile, roofs), *said)
     if rest := kernels[top:]:
         text = plural("{n} more kernel", "{n} more kernels", len(rest)).format(n=len(rest))
         spent = sum(k.total_s for k in rest)
@@ -132,6 +170,6 @@ def _lines(profile: Profile, top: int) -> list[Text]:
         cost = _("; without the profiler {plain}: it costs less than the noise")
     cost = cost.format(plain=plain, overhead=overhead)
     lines = [Text(text + cost, style="dim")]
-    if said := device_line(profile):
+    if said := charts.device_line(profile):
         lines.append(Text(said, style="dim"))
     return lines

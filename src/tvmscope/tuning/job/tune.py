@@ -20,6 +20,7 @@ from tvmscope.core.target import Target
 from tvmscope.errors import UsageError
 from tvmscope.messages import Text, msg, msgn
 from tvmscope.progress import Progress, Silent
+from tvmscope.stages.device import on_device
 from tvmscope.stages.facts import informed
 from tvmscope.stages.job import loaded_job
 from tvmscope.stages.options import Options
@@ -55,6 +56,7 @@ _AGAIN_LEAST_S = 6.0
 """The same for short budgets: time for a few batches of candidates and their validation."""
 
 
+@on_device
 def tune(
     model: Any, options: Options, progress: Progress | None = None, *, dry_run: bool = False
 ) -> Session:

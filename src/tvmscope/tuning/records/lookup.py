@@ -13,12 +13,12 @@ from tvmscope.errors import UsageError
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.messages import msg
 from tvmscope.runtime import tvm_compat
+from tvmscope.stages.options import NO_RECORDS
 from tvmscope.stages.places import TUNING_LOGS
 from tvmscope.stages.planning.tuned_rows import Records
 from tvmscope.tuning.records.database import SHIPPED, Database
 from tvmscope.tuning.records.matching import Found, Host, choose
 
-OFF = "none"
 FILE_NAME = "records.jsonl"
 _PATTERN = "*.jsonl"
 
@@ -29,7 +29,7 @@ def databases(db: str | None, target: Target | None = None) -> list[Database]:
     Of the user's folders the target's own comes first; others may have records for a CPU whose
     features this one all has.
     """
-    if db == OFF:
+    if db == NO_RECORDS:
         return []
     if db is not None:
         path = Path(db)
@@ -56,7 +56,7 @@ def target_folder(target: Target) -> Path:
 
 def file_to_write(db: str | None, target: Target) -> Path:
     """Return the file to which trials are added."""
-    if db == OFF:
+    if db == NO_RECORDS:
         raise UsageError(msg("--db none stores no records; give a file, or omit --db"))
     if db is None:
         return target_folder(target) / FILE_NAME

@@ -21,6 +21,7 @@ from tvmscope.progress import Progress, Silent
 from tvmscope.runtime import artifact as artifacts
 from tvmscope.stages.build import build_row
 from tvmscope.stages.builder import Builder
+from tvmscope.stages.device import on_device
 from tvmscope.stages.job import Job, loaded_job
 from tvmscope.stages.measure_rows import framework_outputs, measure_rows, unmeasured
 from tvmscope.stages.options import Options
@@ -38,6 +39,7 @@ CHEAP_RUN_S, LONGEST_RUN_S = 0.5, 20.0
 alone, and all of them off."""
 
 
+@on_device
 def ablate(
     model: Any,
     options: Options,

@@ -21,6 +21,7 @@ from tvmscope.messages import Text, msg
 from tvmscope.profiling.kernels import profile_row
 from tvmscope.progress import Progress
 from tvmscope.stages.artifact import read_checked, with_inputs
+from tvmscope.stages.device import on_device
 from tvmscope.stages.measure_rows import measure_rows, own_outputs
 from tvmscope.stages.options import Options
 from tvmscope.workflow import pictures
@@ -30,9 +31,10 @@ _SCATTERS = re.compile(r"scatter|index_put|/copy(_\d+)?$", re.IGNORECASE)
 """Operators that the fix applies to, by their names in ONNX and in exported PyTorch programs."""
 
 
+@on_device
 def compare_artifacts(before: Path, after: Path, options: Options, progress: Progress) -> Changes:
     """Return the changes by the second; it is verified against the outputs of the first."""
-    found = [read_checked(path) for path in (before, after)]
+    found = [read_checked(path, options) for path in (before, after)]
     if found[0].model_digest != found[1].model_digest or found[0].inputs != found[1].inputs:
         raise Incomparable(
             msg(

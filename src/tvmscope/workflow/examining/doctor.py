@@ -18,11 +18,13 @@ import psutil
 
 from tvmscope import extras, plugins
 from tvmscope.compiler import targets, tvm_facts
+from tvmscope.compiler.units import choose
 from tvmscope.core.profile import Roof
+from tvmscope.core.target import Target
 from tvmscope.errors import TvmscopeError, one_line
 from tvmscope.machine import cpu_features, cuda_device
 from tvmscope.measure.remote import here
-from tvmscope.measure.worker import run_within
+from tvmscope.measure.worker import run_isolated, run_within
 from tvmscope.messages import Text, clauses, msg, sentences
 from tvmscope.profiling import roofs
 from tvmscope.quantities import format_bytes
@@ -35,6 +37,7 @@ _PINS = {"apache-tvm": tvm_compat.TVM_PIN, "apache-tvm-ffi": tvm_compat.FFI_PIN}
 _ALTERNATIVES = {"xgboost-cpu": "xgboost", "onnxruntime": "onnxruntime-gpu"}
 """Distributions that provide the same module."""
 _TVM_FACTS = here(tvm_facts.tvm_facts)
+_ROOFS = here(roofs.measure)
 _PROBE_S = 120.0
 _NOTABLE = ("avx", "avx2", "fma", "f16c", "avx512f", "avx512vnni", "avx512bf16", "amx-bf16",
             "neon", "dotprod", "fullfp16", "sve")  # fmt: skip
@@ -213,14 +216,27 @@ def _cpu() -> Iterator[Check]:
 
 
 def _gpu() -> Iterator[Check]:
-    device = targets.describe_cuda()
-    if device is None:
+    devices = cuda_device.find_all()
+    if not devices:
         yield Check(msg("gpu"), "info", msg("no CUDA device: only cpu targets run here"))
-    else:
-        memory = format_bytes(device["memory_bytes"])
-        detail = f"{device['name']}, {device['arch']}, {memory}, {device['driver']}"
-        yield Check(msg("gpu"), "ok", detail)
-    yield from _cuda_compiler(needed=device is not None)
+    for number, device in enumerate(devices):
+        memory = format_bytes(device.memory_bytes)
+        detail = f"{device.name}, {device.arch}, {memory}, {device.driver}"
+        name = msg("gpu") if len(devices) == 1 else f"cuda:{number}"
+        yield Check(name, "ok", detail)
+    for arch in dict.fromkeys(device.arch for device in devices):
+        yield _kernels(arch)
+    yield from _cuda_compiler(needed=bool(devices))
+
+
+def _kernels(arch: str) -> Check:
+    """Report whether kernels are generated for a GPU, and whether they were measured on one."""
+    name = msg("generated kernels")
+    if reason := choose.unavailable(Target(kind="cuda", arch=arch)):
+        return Check(name, "warn", reason)
+    if remark := choose.unmeasured(arch):
+        return Check(name, "info", remark)
+    return Check(name, "ok", msg("measured winners for {arch} come with the package", arch=arch))
 
 
 def _cuda_compiler(*, needed: bool) -> Iterator[Check]:
@@ -298,4 +314,6 @@ def measure_roofs() -> tuple[Roof, ...]:
     found = roofs.measure(targets.host_target(cache=cache_folder()), cache_folder(), fresh=True)
     if cuda_device.find() is None:
         return found
-    return (*found, *roofs.measure(targets.resolve("cuda"), cache_folder(), fresh=True))
+    # in a worker, which sees the chosen GPU alone
+    gpu = run_isolated(_ROOFS, targets.resolve("cuda"), cache_folder(), fresh=True)
+    return (*found, *gpu)

@@ -9,6 +9,7 @@ from typing import Any
 from tvmscope.core.options import MeasureOptions
 from tvmscope.messages import Text, msg, word
 from tvmscope.models.resolve import classify
+from tvmscope.stages.device import on_device
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import plan_rows
 from tvmscope.stages.planning.rows import PlannedRow
@@ -61,6 +62,7 @@ def _why(row: PlannedRow) -> Text:
     return msg(": unavailable, {why}", why=row.unavailable) if row.unavailable else ""
 
 
+@on_device
 def plan(model: Any, options: Options) -> Plan:
     """Resolve everything that can be resolved without loading the model."""
     source = classify(str(model))
@@ -76,6 +78,7 @@ def plan(model: Any, options: Options) -> Plan:
     )
 
 
+@on_device
 def compile_lines(model: Any, output: Path, options: Options) -> list[Text]:
     """Describe what `compile` would do: one artifact, no measurement, no other backend."""
     check_one(options)

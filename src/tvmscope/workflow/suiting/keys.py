@@ -38,7 +38,7 @@ def key_of(
         "options": encode(asked),
         "limits": limits,
         "threads": options.threads if any_machine else threads_of(options),
-        "machine": package_versions() if any_machine else _machine(),
+        "machine": package_versions() if any_machine else _machine(_gpu()),
     }
     return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -50,12 +50,16 @@ def _digest(file: Path) -> str | None:
         return None
 
 
-@cache
-def _machine() -> dict[str, object]:
+def _gpu() -> str | None:
     gpu = cuda_device.find()
+    return gpu.name if gpu else None
+
+
+@cache
+def _machine(gpu: str | None) -> dict[str, object]:
     return {
         "versions": package_versions(),
         "cpu": cpu_features.model_name(),
         "features": sorted(cpu_features.reported()),
-        "gpu": gpu.name if gpu else None,
+        "gpu": gpu,
     }

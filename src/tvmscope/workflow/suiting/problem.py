@@ -15,6 +15,7 @@ from tvmscope.machine import environment
 from tvmscope.measure.confinement import Confinement, confined
 from tvmscope.measure.fork_server import ForkServer
 from tvmscope.progress import Progress, Silent
+from tvmscope.stages.device import on_device
 from tvmscope.stages.diagnose import diagnose_session
 from tvmscope.stages.job import loaded_job
 from tvmscope.stages.options import Options
@@ -104,6 +105,7 @@ def _limits(how: SuiteOptions, scratch: Path, server: ForkServer | None) -> Conf
     )
 
 
+@on_device
 def examine(profile: bool, source: str, options: Options, progress: Progress) -> Examined:
     """Compile, verify, time and compare; with `profile`, time kernels if another backend is
     faster."""

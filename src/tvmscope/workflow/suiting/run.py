@@ -17,6 +17,7 @@ from tvmscope.measure.fork_server import ForkServer
 from tvmscope.messages import msg, word
 from tvmscope.progress import Progress, Silent
 from tvmscope.stages import places
+from tvmscope.stages.device import using
 from tvmscope.stages.options import Options
 from tvmscope.stages.planning.plan import candidates
 from tvmscope.stages.preload import fork_server
@@ -41,10 +42,12 @@ def run_suite(
     """Measure what is missing or changed; return the rows of all problems of this shard."""
     progress = progress or Silent()
     examiner = examiner or partial(examine, how.profile)
+    here = None if cluster else options.device
     if cluster is None:
-        candidates(options, resolve_targets(options))  # raises if no problem could run on them
+        with using(here):
+            candidates(options, resolve_targets(options))  # raises if no problem could run on them
     mine = problems[how.shard.number - 1 :: how.shard.count]
-    with opened(folder) as store:
+    with using(here), opened(folder) as store:
         plans = [planned(problem, options, how, any_machine=bool(cluster)) for problem in mine]
         todo = [plan for plan in plans if not is_done(plan, store, how)]
         if len(todo) < len(plans):

@@ -67,8 +67,11 @@ def _multiplied(found: Found, convolve: Math | None, multiply: Math | None) -> F
 class _Placer(PyExprMutator):
     def __init__(self, module: tvm.IRModule, chosen: list[tuple[Found, Config]]) -> None:
         super().__init__(module)
-        self.ends = {found.last: (found, config) for found, config in chosen}
-        self.inside = {v for found, _ in chosen for v in found.replaced if v != found.last}
+        # a kept sum may be read before the rest of its unit: all of it is computed in its place
+        self.ends = {found.first: (found, config) for found, config in chosen}
+        self.inside = {v for found, _ in chosen for v in found.hidden}
+        self.results: dict[relax.Var, relax.Expr] = {}
+        """Results of units whose kept sum came first."""
         self.emitted: list[tuple[relax.Call, relax.Var]] = []
         """Operands that are computed for units, such as a cast mask: several may read one."""
 
@@ -78,16 +81,20 @@ class _Placer(PyExprMutator):
             return
         if binding.var in self.ends:
             found, config = self.ends[binding.var]
-            replace_binding(self, binding.var, self._place(found, config, binding.var))
+            self.results |= self._place(found, config)
+        if binding.var in self.results:
+            replace_binding(self, binding.var, self.results.pop(binding.var))
             return
         super().visit_var_binding_(binding)
 
-    def _place(self, found: Found, config: Config, var: relax.Var) -> relax.Expr:
-        """Return the kernel's call, followed by the operators that give its result `var`'s form."""
+    def _place(self, found: Found, config: Config) -> dict[relax.Var, relax.Expr]:
+        """Return the kernel's results by the variables that they replace, in their form."""
         tensors = emit.arguments(found.unit, config)
-        wanted = static_shape(var) or ()
+        wanted = static_shape(found.last) or ()
         written = found.written or wanted
         shapes: emit.Shapes = {"output": written}
+        if found.kept is not None:
+            shapes["sum"] = static_shape(found.kept) or ()
         given = []
         for tensor in tensors:
             if tensor.role in emit.OUTPUTS:
@@ -104,9 +111,15 @@ class _Placer(PyExprMutator):
         name = _name(found)
         call = relax.op.call_tir(function, given, types if len(types) > 1 else types[0])
         result = self.builder_.emit(call, name)
+        results: dict[relax.Var, relax.Expr] = {}
+        if found.kept is not None:
+            at = [t.role for t in outputs].index("sum")
+            results[found.kept] = self.builder_.emit(relax.TupleGetItem(result, at), name)
         if len(types) > 1:
             result = self.builder_.emit(relax.TupleGetItem(result, 0), name)
-        return self._as_before(found, result, wanted, str(var.ty.dtype), name)
+        dtype = str(found.last.ty.dtype)
+        results[found.last] = self._as_before(found, result, wanted, dtype, name)
+        return results
 
     def _as_before(
         self, found: Found, result: relax.Var, wanted: tuple[int, ...], dtype: str, name: str

@@ -1,0 +1,163 @@
+"""Runs convolutions of signals as those of images that are one pixel high.
+
+    conv1d(x) -> squeeze(conv2d(expand(x)))        and what follows on the image, before the squeeze
+
+A generated kernel then computes them with what follows, and batch norms are folded into them.
+"""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from tvmscope.compiler.graph.rewrite import (
+    Handler,
+    Rewriter,
+    bound_call,
+    is_scalar,
+    rewrite_calls,
+    static_shape,
+)
+from tvmscope.compiler.rewrites.cuda.nhwc import UNARY
+from tvmscope.compiler.units.graph import constant, name_of
+
+Shape = tuple[int, ...]
+BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
+
+
+def signals() -> tvm.transform.Pass:
+    """Return the pass; the second time, what follows batch norms is reached."""
+    handlers: dict[str, Handler] = {
+        "relax.nn.conv1d": _conv1d,
+        "relax.nn.batch_norm": _batch_norm,
+        "relax.nn.max_pool1d": _pool,
+        "relax.nn.avg_pool1d": _pool,
+        "relax.mean": _mean,
+        "relax.expand_dims": _expand,
+        "relax.reshape": _expand,
+    }
+    handlers |= {f"relax.{name}": _unary for name in UNARY}
+    handlers |= {f"relax.{name}": _binary for name in BINARY}
+    tidy = relax.transform.CanonicalizeBindings()
+    rewrite = rewrite_calls("Signals", handlers)
+    return tvm.transform.Sequential([rewrite, tidy, rewrite, tidy], name="Signals")
+
+
+def _image(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
+    """Return the image that was squeezed to `value`."""
+    call = bound_call(rewriter, value, "reshape")
+    call = bound_call(rewriter, value, "squeeze") if call is None else call
+    after = static_shape(value)
+    before = static_shape(call.args[0]) if call is not None else None
+    if call is None or after is None or before is None or len(after) != 3:
+        return None
+    return call.args[0] if before == _high(after) else None
+
+
+def _high(shape: Shape) -> Shape:
+    """Return a signal's shape as that of an image, also of one that is broadcast to signals."""
+    whole = (1,) * (3 - len(shape)) + shape
+    return (*whole[:2], 1, whole[2])
+
+
+def _expanded(rewriter: Rewriter, value: relax.Expr) -> relax.Expr | None:
+    """Return a value as an image, which it may have been before."""
+    if is_scalar(value):
+        return value
+    shape = static_shape(value)
+    if shape is None or len(shape) > 3:
+        return None
+    image = _image(rewriter, value)
+    return rewriter.emit(relax.op.reshape(value, _high(shape))) if image is None else image
+
+
+def _squeezed(rewriter: Rewriter, image: relax.Expr, shape: Shape | None) -> relax.Expr | None:
+    return None if shape is None else relax.op.reshape(rewriter.emit(image), shape)
+
+
+def _conv1d(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    attrs, weight = call.attrs, static_shape(call.args[1])
+    layouts = (str(attrs.data_layout), str(attrs.kernel_layout), str(attrs.out_layout))
+    data = _expanded(rewriter, call.args[0])
+    if layouts != ("NCW", "OIW", "NCW") or weight is None or data is None:
+        return None
+    left, right = (int(p) for p in attrs.padding)
+    image = relax.op.nn.conv2d(
+        data,
+        _weight(rewriter, call.args[1], _high(weight)),
+        strides=(1, int(attrs.strides[0])),
+        padding=(0, left, 0, right),
+        dilation=(1, int(attrs.dilation[0])),
+        groups=attrs.groups,
+        out_dtype=attrs.out_dtype,
+    )
+    return _squeezed(rewriter, image, static_shape(call))
+
+
+def _weight(rewriter: Rewriter, weight: relax.Expr, shape: Shape) -> relax.Expr:
+    array = constant(weight)
+    if array is not None:
+        return relax.const(array.reshape(shape), str(array.dtype))
+    return rewriter.emit(relax.op.reshape(weight, shape))
+
+
+def _expand(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    """Replace the image of a squeezed image by that one: PyTorch's own pools are made so."""
+    image = _image(rewriter, call.args[0])
+    return image if image is not None and static_shape(image) == static_shape(call) else None
+
+
+def _unary(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    image = _image(rewriter, call.args[0])
+    if image is None:
+        return None
+    moved = relax.Call(call.op, [image, *call.args[1:]], call.attrs)
+    return _squeezed(rewriter, moved, static_shape(call))
+
+
+def _binary(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    shape = static_shape(call)
+    images = [i for a in call.args if (i := _image(rewriter, a)) is not None]
+    if shape is None or _high(shape) not in (static_shape(image) for image in images):
+        return None
+    args = [a for given in call.args if (a := _expanded(rewriter, given)) is not None]
+    if len(args) < len(call.args):
+        return None
+    return _squeezed(rewriter, relax.Call(call.op, args, call.attrs), shape)
+
+
+def _batch_norm(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    image, shape = _image(rewriter, call.args[0]), static_shape(call.args[0])
+    if image is None or shape is None or int(call.attrs.axis) != 1:
+        return None
+    norm = rewriter.emit(relax.Call(call.op, [image, *call.args[1:]], call.attrs))
+    fields = [rewriter.emit(relax.TupleGetItem(norm, i)) for i in range(3)]
+    fields[0] = rewriter.emit(relax.op.reshape(fields[0], shape))
+    return relax.Tuple(fields)
+
+
+def _pool(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    image, attrs = _image(rewriter, call.args[0]), call.attrs
+    if image is None or str(attrs.layout) != "NCW":
+        return None
+    left, right = (int(p) for p in attrs.padding)
+    build = getattr(relax.op.nn, name_of(call).removeprefix("nn.").replace("1d", "2d"))
+    pooled = build(
+        image,
+        (1, int(attrs.pool_size[0])),
+        strides=(1, int(attrs.strides[0])),
+        padding=(0, left, 0, right),
+        dilation=(1, int(attrs.dilation[0])),
+        ceil_mode=attrs.ceil_mode,
+        count_include_pad=attrs.count_include_pad,
+    )
+    return _squeezed(rewriter, pooled, static_shape(call))
+
+
+def _mean(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    """Rewrite a mean over a signal's length as one over pixels."""
+    image, axes = _image(rewriter, call.args[0]), call.attrs.axis
+    if image is None or axes is None or [int(a) % 3 for a in axes] != [2]:
+        return None
+    mean = relax.op.mean(image, [2, 3])
+    return _squeezed(rewriter, mean, static_shape(call)) if call.attrs.keepdims else mean

@@ -1,0 +1,154 @@
+"""Multiplies a constant factor per channel into the weights that made the channels.
+
+    (x @ w + b) * g                  ->  x @ (w * g) + b * g
+    permute(reshape(x @ w + b)) * g  ->  permute(reshape(x @ (w * g) + b * g))
+
+Such factors are layer scales, as in ConvNeXt and CaiT. They stand between a product and the sum
+with the residual, which a kernel can then compute together. A factor stays where the weights of a
+channel would become too small for half precision.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.ir.expr import GenericConst
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvmscope.compiler.describe.sources import bindings
+from tvmscope.compiler.graph.rewrite import flat, operator_name, replace_binding, static_shape
+
+Array = np.ndarray[Any, Any]
+SMALLEST_HALF = 2.0**-12
+"""The least root mean square of a channel's weights in half precision: float16 keeps ten bits down
+to 2^-14."""
+
+
+@mutator
+class _Fold(PyExprMutator):
+    def __init__(self, module: tvm.IRModule, function: relax.Function, smallest: float) -> None:
+        super().__init__(module)
+        made = list(bindings(function))
+        self.uses = Counter(v for b in made for v in _vars(b.value))
+        self.made = {b.var: b.value for b in made}
+        self.smallest = smallest
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        found = self._product(binding.value)
+        if found is None:
+            super().visit_var_binding_(binding)
+        else:
+            replace_binding(self, binding.var, found)
+
+    def _product(self, value: relax.Expr) -> relax.Expr | None:
+        """Return a multiplication without its factor, if the weights can take it."""
+        if not isinstance(value, relax.Call) or operator_name(value) != "relax.multiply":
+            return None
+        for data, other in (value.args, reversed(value.args)):
+            found = _per_channel(other, static_shape(value))
+            if found is not None and static_shape(data) == static_shape(value):
+                return self._scaled(data, *found)
+        return None
+
+    def _scaled(self, value: relax.Expr, axis: int, factor: Array) -> relax.Expr | None:
+        """Return `value` times a factor along an axis, without a multiplication."""
+        if not isinstance(value, relax.DataflowVar) or self.uses[value] != 1:
+            return None
+        call, shape = self.made.get(value), static_shape(value)
+        if not isinstance(call, relax.Call) or shape is None:
+            return None
+        name = operator_name(call)
+        if name in ("relax.matmul", "relax.nn.conv2d"):
+            return self._weighted(call, name, axis, factor)
+        if name in ("relax.permute_dims", "relax.reshape"):
+            return self._moved(call, name, axis, factor)
+        if name != "relax.add":
+            return None
+        for data, other in (call.args, reversed(call.args)):
+            if isinstance(other, GenericConst) and static_shape(data) == shape:
+                inner = self._scaled(data, axis, factor)
+                sides = [1] * len(shape)
+                sides[axis] = len(factor)
+                term = other.value.numpy() * factor.reshape(sides)
+                if inner is None or term.size > np.prod(shape):
+                    return None
+                return relax.op.add(self.builder_.emit(inner), _like(term, other))
+        return None
+
+    def _moved(self, call: relax.Call, name: str, axis: int, factor: Array) -> relax.Expr | None:
+        given, shape = static_shape(call.args[0]), static_shape(call)
+        if given is None or shape is None:
+            return None
+        if name == "relax.permute_dims":
+            axes = call.attrs.axes
+            order = [int(a) for a in axes] if axes is not None else list(range(len(shape)))[::-1]
+            axis = order[axis]
+        elif axis == len(shape) - 1 and given[-1] == shape[-1]:
+            axis = len(given) - 1
+        else:
+            return None
+        inner = self._scaled(call.args[0], axis, factor)
+        if inner is None:
+            return None
+        return relax.Call(call.op, [self.builder_.emit(inner), *call.args[1:]], call.attrs)
+
+    def _weighted(self, call: relax.Call, name: str, axis: int, factor: Array) -> relax.Expr | None:
+        data, weight = call.args
+        if not isinstance(weight, GenericConst):
+            return None
+        array = weight.value.numpy()
+        if name == "relax.matmul":
+            taken = array.ndim == 2 and axis == len(static_shape(call) or ()) - 1
+            sides: tuple[int, ...] = (1, len(factor))
+        else:
+            layouts = (str(call.attrs.data_layout), str(call.attrs.kernel_layout))
+            taken = layouts == ("NCHW", "OIHW") and axis == 1
+            sides = (len(factor), 1, 1, 1)
+        if not taken or array.dtype != np.float32:
+            return None
+        scaled = array.astype(np.float64) * factor.reshape(sides)
+        others = tuple(i for i, side in enumerate(sides) if side == 1)
+        size = np.sqrt(np.mean(scaled**2, axis=others))
+        if (size[factor != 0] < self.smallest).any() or not np.isfinite(scaled).all():
+            return None
+        return relax.Call(call.op, [self.visit_expr(data), _like(scaled, weight)], call.attrs)
+
+
+def _per_channel(value: relax.Expr, shape: tuple[int, ...] | None) -> tuple[int, Array] | None:
+    """Return the axis and the values of a constant that has one value for each channel."""
+    if not isinstance(value, GenericConst) or shape is None:
+        return None
+    array = value.value.numpy()
+    sides = (1,) * (len(shape) - array.ndim) + array.shape
+    axes = [axis for axis, side in enumerate(sides) if side != 1]
+    if len(axes) != 1 or len(sides) != len(shape):
+        return None
+    return axes[0], array.reshape(-1).astype(np.float64)
+
+
+def _like(array: Array, constant: GenericConst) -> relax.Expr:
+    dtype = str(constant.ty.dtype)
+    return relax.const(np.ascontiguousarray(array.astype(dtype)), dtype)
+
+
+def _vars(value: relax.Expr) -> list[relax.Expr]:
+    given = flat(value.args) if isinstance(value, relax.Call) else flat([value])
+    return [a for a in given if isinstance(a, relax.Var)]
+
+
+def fold_scales(*, half: bool) -> tvm.transform.Pass:
+    """Return the pass; `half` for a model that will be computed in half precision."""
+
+    @tvm.transform.module_pass(opt_level=0, name="FoldScales")
+    def transform(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        smallest = SMALLEST_HALF if half else 0.0
+        for var, function in module.functions_items():
+            if isinstance(function, relax.Function):
+                module.update_func(var, _Fold(module, function, smallest).visit_expr(function))
+        return relax.transform.DeadCodeElimination()(module)
+
+    return transform

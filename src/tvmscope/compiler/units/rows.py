@@ -1,0 +1,289 @@
+"""Finds what is computed row by row: softmax, layer norm and RMS norm, with a sum before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+from tvm import relax
+
+from tvmscope.compiler.units.found import Chain, Found, Operand
+from tvmscope.compiler.units.graph import (
+    Array,
+    Graph,
+    constant,
+    dtype_of,
+    name_of,
+    scalar,
+    shape_of,
+    variables,
+)
+from tvmscope.compiler.units.views import Strided, trace
+from tvmscope.cuda.units import Dtype, Norm, Softmax
+
+_DTYPES: tuple[Dtype, ...] = ("float16", "bfloat16", "float32")
+"""Types of units, the narrowest first."""
+
+
+def softmax(call: relax.Call, chain: Chain) -> Found | None:
+    """Match a softmax or its logarithm over the last axis, with a factor and casts around it."""
+    shape = shape_of(call)
+    if not shape or int(call.attrs.axis) % len(shape) != len(shape) - 1:
+        return None
+    found = next(_sources(chain.graph, call.args[0], scaled=True), None)
+    if found is None:
+        return None
+    dtype, rows = found
+    chain = _with_cast(chain)
+    unit = Softmax(
+        dtype=dtype,
+        rows=prod(shape[:-1]),
+        columns=shape[-1],
+        scale=rows.scale,
+        log=name_of(call) == "nn.log_softmax",
+        output=_output(chain, dtype),
+    )
+    return Found(unit=unit, operands={"input": rows.base}, last=chain.last, replaced=chain.vars)
+
+
+def layer_norm(call: relax.Call, chain: Chain) -> Found | None:
+    """Match a layer norm over the last axis, with the sum before it if that is a kernel."""
+    data = call.args[0]
+    shape, dtype = shape_of(data), dtype_of(data)
+    axes = [int(a) % len(shape) for a in call.attrs.axes] if shape else []
+    scale, bias = (constant(a) for a in call.args[1:3])
+    if axes != [len(shape) - 1] or dtype not in _DTYPES or scale is None or bias is None:
+        return None
+    unit = Norm(
+        dtype=dtype,
+        rows=prod(shape[:-1]),
+        columns=shape[-1],
+        epsilon=float(call.attrs.epsilon),
+    )
+    operands: dict[str, Operand] = {
+        "input": data,
+        "scale": scale.astype(np.float32),
+        "bias": bias.astype(np.float32),
+    }
+    plain = Found(unit=unit, operands=operands, last=chain.last, replaced=chain.vars)
+    return _with_sum(plain, unit, chain)
+
+
+def rms_norm(call: relax.Call, chain: Chain) -> Found | None:
+    """Match x * rsqrt(mean(x * x) + epsilon) over the last axis, with a weight and casts; `call`
+    is the root, which may also divide."""
+    graph = chain.graph
+    squared = _mean_square(graph, call.args[0])
+    if squared is None:
+        return None
+    values, epsilon = squared
+    normed = _normed(chain, divides=name_of(call) == "sqrt")
+    if normed is None:
+        return None
+    chain, value = normed
+    sources = dict(_sources(graph, values))
+    same = [(d, s) for d, s in _sources(graph, value) if d in sources and _same(s, sources[d])]
+    shape = shape_of(chain.last)
+    if not same or shape != shape_of(values):
+        return None
+    dtype, rows = same[0]
+    chain, weight = _weighted(chain)
+    unit = Norm(
+        dtype=dtype,
+        rows=prod(shape[:-1]),
+        columns=shape[-1],
+        form="rms",
+        epsilon=epsilon,
+        scale=weight is not None,
+        bias=False,
+        output=_output(chain, dtype),
+    )
+    operands: dict[str, Operand] = {"input": rows.base}
+    if weight is not None:
+        operands["scale"] = weight
+    plain = Found(unit=unit, operands=operands, last=chain.last, replaced=chain.vars)
+    return _with_sum(plain, unit, chain)
+
+
+def _sources(
+    graph: Graph, value: relax.Expr, *, scaled: bool = False
+) -> Iterator[tuple[Dtype, Strided]]:
+    """Yield the earliest dense values that `value` is made of by casts and reshapes, by type."""
+    for dtype in _DTYPES:
+        view = trace(graph, value, dtype=dtype, scaled=scaled)
+        if view is not None and not replace(view, scale=1.0).dense:
+            own = dtype_of(value) == dtype  # it is a part of something, or moved
+            view = Strided.of(value) if own else None
+        if view is not None:
+            yield dtype, view
+
+
+def _same(one: Strided, other: Strided) -> bool:
+    return bool(one.base.same_as(other.base))
+
+
+def _output(chain: Chain, dtype: Dtype) -> Dtype | None:
+    """Return the type of a chain's result, if it is not the unit's own."""
+    found = dtype_of(chain.last)
+    return None if found == dtype else next(d for d in _DTYPES if d == found)
+
+
+def _moved(chain: Chain) -> Chain:
+    """Return the chain with the casts and reshapes of whole rows after it."""
+    graph = chain.graph
+    while graph.fused and (reader := chain.next()) is not None:
+        call = graph.call(reader, "astype", "reshape")
+        same = shape_of(reader)[-1:] == shape_of(chain.last)[-1:]
+        if call is None or not same or dtype_of(reader) not in _DTYPES:
+            break
+        chain = chain.then(reader)
+    return chain
+
+
+def _with_cast(chain: Chain) -> Chain:
+    """Return the chain with the casts after it, also after reshapes."""
+    whole = _moved(chain)
+    count = len(whole.vars)
+    while count > len(chain.vars) and chain.graph.call(whole.vars[count - 1], "astype") is None:
+        count -= 1
+    return replace(chain, vars=whole.vars[:count])
+
+
+def _uncast(graph: Graph, value: relax.Expr) -> relax.Expr:
+    while (cast := graph.call(value, "astype")) is not None and dtype_of(value) in _DTYPES:
+        value = cast.args[0]
+    return value
+
+
+def _mean_square(graph: Graph, value: relax.Expr) -> tuple[relax.Expr, float] | None:
+    """Return x and epsilon of mean(x * x) + epsilon over the last axis."""
+    total = graph.call(_uncast(graph, value), "add")
+    if total is None:
+        return None
+    numbers = [scalar(a) for a in total.args]
+    epsilon = numbers[1] if numbers[0] is None else numbers[0]
+    mean = graph.call(_uncast(graph, total.args[0 if numbers[0] is None else 1]), "mean")
+    if epsilon is None or mean is None or mean.attrs.axis is None or not mean.attrs.keepdims:
+        return None
+    rank = len(shape_of(mean.args[0]))
+    if not rank or [int(a) % rank for a in mean.attrs.axis] != [rank - 1]:
+        return None
+    squared = _square_of(graph, _uncast(graph, mean.args[0]))
+    return None if squared is None else (squared, epsilon)
+
+
+def _square_of(graph: Graph, value: relax.Expr) -> relax.Expr | None:
+    call = graph.call(value, "power", "multiply", "square")
+    if call is None:
+        return None
+    if name_of(call) == "power" and scalar(call.args[1]) != 2.0:
+        return None
+    if name_of(call) == "multiply" and not call.args[0].same_as(call.args[1]):
+        return None
+    found: relax.Expr = call.args[0]
+    return found
+
+
+def _normed(chain: Chain, *, divides: bool) -> tuple[Chain, relax.Expr] | None:
+    """Return the chain up to the product with the reciprocal root, and the product's other side."""
+    chain = _moved(chain)
+    reader = chain.next()
+    if reader is None:
+        return None
+    call = chain.graph.call(reader, "divide" if divides else "multiply")
+    if call is None:
+        return None
+    if divides:
+        if not call.args[1].same_as(chain.last):
+            return None
+        if scalar(call.args[0]) == 1.0:
+            return _normed(chain.then(reader), divides=False)
+        return chain.then(reader), call.args[0]
+    first, second = call.args
+    value = second if first.same_as(chain.last) else first
+    if value.same_as(chain.last):
+        return None
+    if scalar(value) == 1.0:  # PyTorch's 1 / x is a reciprocal times 1
+        return _normed(chain.then(reader), divides=False)
+    return chain.then(reader), value
+
+
+def _weighted(chain: Chain) -> tuple[Chain, Array | None]:
+    """Return the chain with a product with a constant per column, and casts; and that constant."""
+    moved = _moved(chain)
+    reader = moved.next()
+    call = moved.graph.call(reader, "multiply") if reader is not None else None
+    if reader is None or call is None:
+        return _with_cast(chain), None
+    weight = next((w for a in call.args if (w := constant(a)) is not None), None)
+    columns = shape_of(moved.last)[-1]
+    if weight is None or weight.shape[-1:] != (columns,) or weight.size != columns:
+        return _with_cast(chain), None
+    return _with_cast(moved.then(reader)), weight.astype(np.float32).reshape(-1)
+
+
+def _with_sum(found: Found, unit: Norm, chain: Chain) -> Found:
+    """Return the norm with the sum before it, if that would be a kernel of its own; the sum is
+    stored too where something else reads it."""
+    graph, value = chain.graph, found.operands["input"]
+    total = _sum_before(graph, value, chain.vars[0]) if isinstance(value, relax.Var) else None
+    terms = _terms(chain, total) if total is not None and graph.fused else None
+    if total is None or terms is None:
+        return found
+    chain, dtype = _with_cast(chain), next(d for d in _DTYPES if d == dtype_of(total))
+    inside, kept = _between(graph, total, chain.last)
+    unit = replace(unit, dtype=dtype, residual=True, keep_sum=kept, output=_output(chain, dtype))
+    return replace(
+        found,
+        unit=unit,
+        operands={**found.operands, "input": terms[0], "residual": terms[1]},
+        last=chain.last,
+        replaced=(total, *(v for v in inside if v not in chain.vars), *chain.vars),
+        kept=total if kept else None,
+    )
+
+
+def _sum_before(graph: Graph, value: relax.Var, reader: relax.Var) -> relax.Var | None:
+    """Return the sum that is normalised, also one that is cast for this alone."""
+    cast = graph.call(value, "astype")
+    if (
+        cast is not None
+        and graph.only_reader(value) == reader
+        and isinstance(cast.args[0], relax.Var)
+    ):
+        value = cast.args[0]
+    return value if graph.call(value, "add") is not None else None
+
+
+def _terms(chain: Chain, total: relax.Var) -> tuple[relax.Var, relax.Var] | None:
+    """Return the terms of a sum if both are in memory anyway: others are computed with the sum."""
+    graph, call = chain.graph, chain.graph.call(total)
+    if call is None or total in chain.taken or dtype_of(total) not in _DTYPES:
+        return None
+    found = []
+    for term in call.args:
+        view = trace(graph, term) if shape_of(term) == shape_of(total) else None
+        if view is None or not view.dense or not isinstance(view.base, relax.Var):
+            return None
+        computed = view.base in graph.values and view.base not in chain.taken
+        if computed or view.base in graph.hidden:
+            return None
+        found.append(view.base)
+    return found[0], found[1]
+
+
+def _between(graph: Graph, first: relax.Var, last: relax.Var) -> tuple[set[relax.Var], bool]:
+    """Return the values on the ways from `first` to `last`, and whether others need `first`."""
+    found: set[relax.Var] = set()
+    ahead = [last]
+    while ahead:
+        var = ahead.pop()
+        if graph.order.get(var, -1) > graph.order[first] and var not in found:
+            found.add(var)
+            ahead.extend(variables(graph.values[var]))
+    readers = {var: set(graph.readers[var]) for var in found if var != last}
+    on_the_way = {var for var, after in readers.items() if after <= found}
+    needed = not set(graph.readers[first]) <= on_the_way | {last}
+    return on_the_way - {last}, needed

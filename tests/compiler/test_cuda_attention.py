@@ -1,0 +1,171 @@
+"""Attention as one generated CUDA kernel, in the forms in which models write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as nnf
+
+from support import placed_units
+from tvmscope.core.precision import FLOAT16, FLOAT32, Precision
+from tvmscope.cuda.units import Attention, Heads
+
+pytest.importorskip("triton", reason="CUDA kernels are generated where Triton is installed")
+
+Tensor = torch.Tensor
+Mask = Callable[[Tensor], Tensor]
+PRECISIONS = pytest.mark.parametrize("precision", [FLOAT32, FLOAT16], ids=str)
+GENERATOR = torch.Generator().manual_seed(0)
+LEAST = torch.finfo(torch.float32).min
+
+
+class Scores(torch.nn.Module):
+    """Attention as it is written by hand: `mask` takes and returns the scores."""
+
+    def __init__(self, mask: Callable[..., Tensor], scale: float = 0.2) -> None:
+        super().__init__()
+        self.mask, self.scale = mask, scale
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, *given: Tensor) -> Tensor:
+        scores = q @ k.transpose(-1, -2) * self.scale
+        return self.mask(scores, *given).softmax(-1) @ v
+
+
+class Projected(torch.nn.Module):
+    """A layer as nanoGPT writes it: query, key and value are parts of one product."""
+
+    def __init__(self, mask: Mask | None, heads: int = 2, width: int = 32) -> None:
+        super().__init__()
+        self.heads, self.mask = heads, mask
+        self.qkv = torch.nn.Linear(width, 3 * width)
+        self.out = torch.nn.Linear(width, width)
+        self.register_buffer("seen", torch.tril(torch.ones(40, 40)).view(1, 1, 40, 40))
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, rows, width = x.shape
+        q, k, v = (
+            part.view(batch, rows, self.heads, width // self.heads).transpose(1, 2)
+            for part in self.qkv(x).split(width, 2)
+        )
+        if self.mask is None:
+            y = nnf.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            y = Scores(self.mask)(q, k, v, self.seen[:, :, :rows, :rows])
+        return self.out(y.transpose(1, 2).reshape(batch, rows, width))
+
+
+CAUSAL: dict[str, Callable[[Tensor, Tensor], Tensor] | None] = {
+    "pytorch's": None,
+    "masked_fill": lambda s, seen: s.masked_fill(seen == 0, float("-inf")),
+    "where": lambda s, seen: torch.where(seen.bool(), s, torch.full([], LEAST)),
+    "added": lambda s, seen: s + (1 - seen) * -10000.0,
+    "triangle": lambda s, seen: s.masked_fill(
+        torch.ones(seen.shape[-2:]).triu(1).bool(), float("-inf")
+    ),
+}
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=GENERATOR)
+
+
+def attentions(units: list[Any]) -> list[Attention]:
+    return [unit for unit in units if isinstance(unit, Attention)]
+
+
+@PRECISIONS
+@pytest.mark.parametrize("form", CAUSAL)
+def test_causal_attention_reads_no_mask(form: str, precision: Precision) -> None:
+    torch.manual_seed(0)
+    units, others = placed_units.of_torch(Projected(CAUSAL[form]), precision, random(3, 17, 32))
+    assert sorted(unit.kind for unit in units) == ["attention", "matmul", "matmul"]
+    (unit,) = attentions(units)
+    assert (unit.causal, unit.mask, unit.keys) == (True, None, 17)
+    assert unit.q == Heads(batch=17 * 96, head=16, row=96)
+    assert unit.v == Heads(batch=17 * 96, head=16, row=96, offset=64)
+    assert not [n for n in others if "slice" in n or "transpose" in n or "where" in n]
+
+
+def shifted(diagonal: int, fill: float = float("-inf")) -> Mask:
+    def mask(scores: Tensor) -> Tensor:
+        seen = torch.ones(scores.shape[-2:]).tril(diagonal)
+        return scores.masked_fill(seen == 0, fill)
+
+    return mask
+
+
+@pytest.mark.parametrize(
+    ("diagonal", "causal", "keys", "masked"),
+    [(4, True, 9, False), (0, True, 5, False), (2, True, 7, False), (9, False, 9, False),
+     (6, False, 9, True)],
+)  # fmt: skip
+def test_the_diagonal_of_a_mask(diagonal: int, causal: bool, keys: int, masked: bool) -> None:
+    """Keys that no query sees are not read; a kernel's last query sees its last key."""
+    inputs = random(2, 3, 5, 16), random(2, 3, 9, 16), random(2, 3, 9, 8)
+    units, _ = placed_units.of_torch(Scores(shifted(diagonal)), FLOAT32, *inputs)
+    (unit,) = attentions(units)
+    assert (unit.causal, unit.keys, unit.mask is not None) == (causal, keys, masked)
+
+
+def test_a_window_and_a_bias_of_distances_are_read() -> None:
+    def window(scores: Tensor) -> Tensor:
+        ones = torch.ones(scores.shape[-2:])
+        return scores.masked_fill((ones.tril(1) * ones.triu(-1)) == 0, -1e9)
+
+    def distances(scores: Tensor) -> Tensor:
+        at = torch.arange(float(scores.shape[-1]))
+        return scores + (at[:, None] - at[None, :]).abs() * -0.1
+
+    inputs = random(1, 2, 11, 16), random(1, 2, 11, 16), random(1, 2, 11, 16)
+    for mask in (window, distances):
+        units, _ = placed_units.of_torch(Scores(mask), FLOAT32, *inputs)
+        (unit,) = attentions(units)
+        assert (unit.causal, unit.mask) == (False, (0, 0, 11))
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        shifted(-1, -1e9),  # the first query sees nothing: all keys have the same weight
+        shifted(0, -5.0),  # what is filled in keeps a weight
+        lambda scores: (scores + 1.0).relu(),
+    ],
+    ids=["no key", "not hidden", "no mask"],
+)
+def test_scores_that_no_kernel_computes(mask: Mask) -> None:
+    inputs = random(1, 2, 7, 16), random(1, 2, 7, 16), random(1, 2, 7, 16)
+    units, _ = placed_units.of_torch(Scores(mask), FLOAT32, *inputs)
+    assert not attentions(units)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_mask_of_the_program_is_read(causal: bool, precision: Precision) -> None:
+    def mask(scores: Tensor, given: Tensor) -> Tensor:
+        scores = shifted(0)(scores) if causal else scores
+        return scores.masked_fill(given[:, None, None, :], float("-inf"))
+
+    hidden = torch.arange(13)[None] >= torch.tensor([[13], [6]])
+    inputs = random(2, 2, 13, 16), random(2, 2, 13, 16), random(2, 2, 13, 16)
+    units, _ = placed_units.of_torch(Scores(mask), precision, *inputs, hidden)
+    (unit,) = attentions(units)
+    assert (unit.causal, unit.mask) == (causal, (13, 0, 0))
+
+
+@PRECISIONS
+def test_attention_of_the_models_inputs(precision: Precision) -> None:
+    """Nothing is moved: neither a transposed key nor the result."""
+
+    class Direct(torch.nn.Module):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return nnf.scaled_dot_product_attention(q, k, v)
+
+    inputs = random(2, 3, 7, 24), random(2, 3, 9, 24), random(2, 3, 9, 16)
+    units, others = placed_units.of_torch(Direct(), precision, *inputs)
+    (unit,) = units
+    assert isinstance(unit, Attention)
+    assert unit.y == Heads(batch=3 * 7 * 16, head=7 * 16, row=16)
+    assert not [name for name in others if "transpose" in name or "multiply" in name]

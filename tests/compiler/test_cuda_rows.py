@@ -1,0 +1,207 @@
+"""Softmax, RMS norm and sums before norms as generated CUDA kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from support import placed_units
+from tvmscope.core.precision import FLOAT16, FLOAT32, Precision
+from tvmscope.cuda.units import Norm, Softmax, Unit
+
+pytest.importorskip("triton", reason="CUDA kernels are generated where Triton is installed")
+
+Tensor = torch.Tensor
+PRECISIONS = pytest.mark.parametrize("precision", [FLOAT32, FLOAT16], ids=str)
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=GENERATOR)
+
+
+class Between(torch.nn.Module):
+    """An operator between two products, which keep its values in the model's precision."""
+
+    def __init__(self, inner: Callable[[Tensor], Tensor], width: int = 24) -> None:
+        super().__init__()
+        self.inner = inner
+        self.first, self.second = torch.nn.Linear(16, width), torch.nn.Linear(width, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.inner(self.first(x)))
+
+
+class Plain(torch.nn.Module):
+    def __init__(
+        self, function: Callable[..., Tensor | tuple[Tensor, ...]], width: int = 0
+    ) -> None:
+        super().__init__()
+        self.function = function
+        self.norm = torch.nn.LayerNorm(width) if width else None
+
+    def forward(self, *given: Tensor) -> Tensor | tuple[Tensor, ...]:
+        return self.function(*given) if self.norm is None else self.function(self.norm, *given)
+
+
+def rows_of(units: list[Unit]) -> list[Softmax | Norm]:
+    return [unit for unit in units if isinstance(unit, Softmax | Norm)]
+
+
+@PRECISIONS
+@pytest.mark.parametrize("log", [False, True])
+def test_softmax_with_its_factor(log: bool, precision: Precision) -> None:
+    operator = torch.log_softmax if log else torch.softmax
+    block = Between(lambda x: operator(x * 0.5, -1))
+    units, others = placed_units.of_torch(block, precision, random(2, 5, 16))
+    (unit,) = rows_of(units)
+    assert isinstance(unit, Softmax)
+    assert (unit.rows, unit.columns, unit.log) == (10, 24, log)
+    assert (unit.dtype, unit.output) == (precision.dtype, None)
+    assert unit.scale == pytest.approx(0.5)
+    assert len(units) == 3
+    assert not [name for name in others if "softmax" in name or "multiply" in name]
+
+
+def test_a_wide_softmax_of_narrow_values_is_not_rounded() -> None:
+    head = torch.nn.Sequential(torch.nn.Linear(16, 33), torch.nn.Softmax(-1))
+    units, others = placed_units.of_torch(head, FLOAT16, random(3, 16))
+    (unit,) = rows_of(units)
+    assert unit.tensors[-1].dtype == "float32"
+    assert [name for name in others if "cast" in name] in ([], ["cast"])  # the model's input
+
+
+def test_softmax_over_another_axis_is_left() -> None:
+    units, _ = placed_units.of_torch(Plain(lambda x: x.softmax(1)), FLOAT32, random(2, 5, 7))
+    assert not units
+
+
+def mean_square(x: Tensor) -> Tensor:
+    return x.float().pow(2).mean(-1, keepdim=True)
+
+
+WEIGHT = random(24)
+RMS: dict[str, tuple[bool, Callable[[Tensor], Tensor]]] = {
+    "llama": (True, lambda x: WEIGHT * (x.float() * torch.rsqrt(mean_square(x) + 1e-6)).to(x)),
+    "pytorch": (True, lambda x: torch.rms_norm(x, (24,), WEIGHT, 1e-6)),
+    "divided": (True, lambda x: x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-6) * WEIGHT),
+    "reciprocal": (True, lambda x: x * (1 / (mean_square(x) + 1e-6).sqrt()) * WEIGHT),
+    "bare": (False, lambda x: x * torch.rsqrt(mean_square(x) + 1e-6)),
+}
+
+
+@PRECISIONS
+@pytest.mark.parametrize("form", RMS)
+def test_rms_norm_in_its_usual_forms(form: str, precision: Precision) -> None:
+    scaled, inner = RMS[form]
+    units, others = placed_units.of_torch(Between(inner), precision, random(2, 5, 16))
+    (unit,) = rows_of(units)
+    assert isinstance(unit, Norm)
+    assert (unit.form, unit.rows, unit.columns) == ("rms", 10, 24)
+    assert (unit.dtype, unit.output, unit.scale) == (precision.dtype, None, scaled)
+    assert not [name for name in others if "mean" in name or "power" in name]
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        lambda x: x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + 1e-6),
+        lambda x: x * torch.rsqrt(x.pow(3).mean(-1, keepdim=True).abs() + 1e-6),
+        lambda x: x.exp() * torch.rsqrt(mean_square(x) + 1e-6),
+        lambda x: x * torch.rsqrt(mean_square(x) + x[..., :1].abs() + 1.0),
+    ],
+    ids=["other axis", "cubes", "other values", "no number"],
+)
+def test_what_is_no_rms_norm(inner: Callable[[Tensor], Tensor]) -> None:
+    units, _ = placed_units.of_torch(Between(inner), FLOAT32, random(2, 5, 16))
+    assert not rows_of(units)
+
+
+def test_a_weight_of_the_rows_is_multiplied_later() -> None:
+    weight = random(5, 1)
+    units, _ = placed_units.of_torch(
+        Between(lambda x: x * torch.rsqrt(mean_square(x) + 1e-6) * weight),
+        FLOAT32,
+        random(2, 5, 16),
+    )
+    (unit,) = rows_of(units)
+    assert isinstance(unit, Norm)
+    assert not unit.scale
+
+
+Layer = Callable[[Tensor], Tensor]
+
+
+@PRECISIONS
+def test_a_sum_before_a_norm(precision: Precision) -> None:
+    inputs = random(3, 33), random(3, 33)
+    units, others = placed_units.of_torch(
+        Plain(lambda norm, x, y: norm(x + y), 33), precision, *inputs
+    )
+    (unit,) = rows_of(units)
+    assert isinstance(unit, Norm)
+    assert (unit.residual, unit.keep_sum) == (True, False)
+    assert not others
+
+
+@PRECISIONS
+def test_a_sum_that_is_read_before_and_after_its_norm(precision: Precision) -> None:
+    def function(norm: Layer, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        total = x + y
+        early = total.exp()
+        return norm(total) * early, total
+
+    inputs = random(2, 3, 33), random(2, 3, 33)
+    units, others = placed_units.of_torch(Plain(function, 33), precision, *inputs)
+    (unit,) = rows_of(units)
+    assert isinstance(unit, Norm)
+    assert (unit.residual, unit.keep_sum) == (True, True)
+    assert not [name for name in others if "add" in name]
+
+
+@PRECISIONS
+def test_an_rms_norm_of_a_sum_that_is_kept(precision: Precision) -> None:
+    weight = random(21)
+
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        total = x + y
+        return torch.rms_norm(total, (21,), weight, 1e-5), total
+
+    inputs = random(3, 21), random(3, 21)
+    units, others = placed_units.of_torch(Plain(function), precision, *inputs)
+    (unit,) = rows_of(units)
+    assert isinstance(unit, Norm)
+    assert (unit.form, unit.residual, unit.keep_sum) == ("rms", True, True)
+    assert not others
+
+
+@PRECISIONS
+def test_a_sum_that_other_kernels_compute_is_left(precision: Precision) -> None:
+    """Of an elementwise kernel or a product's it costs no launch."""
+
+    def function(norm: Layer, x: Tensor, y: Tensor) -> Tensor:
+        return norm(x.exp() + y)
+
+    inputs = random(3, 33), random(3, 33)
+    units, _ = placed_units.of_torch(Plain(function, 33), precision, *inputs)
+    (unit,) = rows_of(units)
+    assert isinstance(unit, Norm)
+    assert not unit.residual
+
+    class After(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.linear = torch.nn.LayerNorm(16), torch.nn.Linear(16, 16)
+            self.first = torch.nn.Linear(16, 16)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.first(x)
+            return self.norm(x + self.linear(x))
+
+    units, _ = placed_units.of_torch(After(), precision, random(3, 16))
+    (unit,) = rows_of(units)
+    assert isinstance(unit, Norm)
+    assert not unit.residual
+    assert sorted(u.epilogue.residual for u in units if u.kind == "matmul") == ["before", "none"]  # type: ignore[attr-defined]
