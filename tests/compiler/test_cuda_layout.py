@@ -257,6 +257,33 @@ def test_instance_norm_with_running_statistics_is_no_norm_of_groups() -> None:
     assert not [u for u in found.units if isinstance(u, GroupNorm)]
 
 
+@pytest.mark.parametrize("groups", [4, 16, 16 * 9])
+def test_a_norm_of_rows_is_one_of_groups_where_the_rows_are_groups(groups: int) -> None:
+    """As ONNX's norms are imported; with 144 rows per image they are rows of pixels."""
+    x, weight = image(), torch.randn(16, 16, 1, 1)
+    gain, bias = torch.randn(16, 1, 1), torch.randn(16, 1, 1)
+    rows = (2 * groups, 16 * 63 // groups)
+    ones, zeros = np.ones(rows[1], np.float32), np.zeros(rows[1], np.float32)
+    builder, given = relax.BlockBuilder(), relax.Var("x", relax.TensorType(SHAPE, "float32"))
+    op, emit_ = relax.op, builder.emit
+    with builder.function("main", [given]):
+        with builder.dataflow():
+            y = emit_(op.nn.conv2d(given, relax.const(weight.numpy())))
+            y = emit_(op.reshape(y, rows))
+            y = emit_(op.nn.layer_norm(y, relax.const(ones), relax.const(zeros), [-1]))
+            y = emit_(op.multiply(emit_(op.reshape(y, SHAPE)), relax.const(gain.numpy())))
+            y = emit_(op.nn.relu(emit_(op.add(y, relax.const(bias.numpy())))))
+            out = builder.emit_output(op.nn.conv2d(y, relax.const(weight.numpy())))
+        builder.emit_func_output(out)
+    normal = nnf.layer_norm(nnf.conv2d(x, weight).reshape(rows), rows[1:]).reshape(SHAPE)
+    wanted = nnf.conv2d(nnf.relu(normal * gain + bias), weight).numpy()
+    lowered = placed_units.lowered(builder.get(), CompileOptions()).module
+    kinds = [u.kind for u in launched(lowered)[0]]
+    assert kinds == ["conv2d", "group_norm" if groups <= 16 else "norm", "conv2d"]
+    (found,) = placed_units.run(lowered, x.numpy())
+    assert np.abs(found - wanted).max() / np.abs(wanted).max() < TOLERANCE[FLOAT32]
+
+
 class Attended(nn.Module):
     """Attention over pixels, as a diffusion model's autoencoder has it."""
 

@@ -147,6 +147,16 @@ def test_unknown_architectures_are_refused() -> None:
         gpu_of("sm_35")
 
 
+def test_channels_that_are_no_whole_loads_cost_more_than_padded_ones() -> None:
+    def us(channels: int) -> float:
+        unit = Conv2d(
+            dtype="float16", n=1, h=40, w=40, c=channels, oc=64, r=3, s=3, padding=(1, 1, 1, 1)
+        )
+        return best(unit, H200, 1)[0].us
+
+    assert us(32) < us(28) < us(27)
+
+
 @pytest.mark.parametrize(
     ("arch", "like", "block_kib"),
     [

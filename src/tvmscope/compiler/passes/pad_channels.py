@@ -18,11 +18,11 @@ def make(context: Context) -> tvm.transform.Pass:
 
     from tvmscope.compiler.rewrites.cuda.pad_channels import pad_channels
     from tvmscope.compiler.units.choose import unavailable
-    from tvmscope.cuda.gpus import gpu_of
+    from tvmscope.cuda.gpus import gpu_with
 
     if unavailable(context.target):  # place-units says so
         return tvm.transform.Sequential([])
-    return pad_channels(gpu_of(context.target.arch))
+    return pad_channels(gpu_with(context.target.arch, context.target.attrs))
 
 
 PASS = Pass(

@@ -42,7 +42,7 @@ class GroupNorm(Unit):
     @property
     def label(self) -> str:
         return (
-            f"group norm {self.c} g{self.groups} @{self.pixels} b{self.n} {self.dtype}"
+            f"{self.kind} {self.c} g{self.groups} @{self.pixels} b{self.n} {self.dtype}"
             f"{tail_label(self.epilogue)}"
         )
 
