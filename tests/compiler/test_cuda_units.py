@@ -235,10 +235,11 @@ def test_averages_are_kernels_without_casts(
     filters = relax.const(w)
 
     def build(emit: Any, v: Any) -> Any:
-        y = emit(relax.op.nn.adaptive_avg_pool2d(emit(relax.op.nn.conv2d(v, filters)), size))
-        return relax.op.nn.conv2d(y, filters)
+        y = emit(relax.op.nn.relu(emit(relax.op.nn.conv2d(v, filters))))
+        return relax.op.nn.conv2d(emit(relax.op.nn.adaptive_avg_pool2d(y, size)), filters)
 
-    wanted = nnf.conv2d(nnf.adaptive_avg_pool2d(nnf.conv2d(t(x), t(w)), size), t(w))
+    y = nnf.adaptive_avg_pool2d(nnf.relu(nnf.conv2d(t(x), t(w))), size)
+    wanted = nnf.conv2d(y, t(w))
     units = check(build, wanted, precision, x)
     assert [type(u) for u in units].count(Pool) == pools
     made = placed_units.lowered(module(build, x), CompileOptions(precision=precision)).module
