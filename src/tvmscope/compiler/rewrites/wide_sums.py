@@ -17,7 +17,13 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from tvmscope.compiler.graph.rewrite import Rewriter, operator_name, rewrite_calls
+from tvmscope.compiler.graph.rewrite import (
+    Handler,
+    Rewriter,
+    operator_name,
+    rewrite_calls,
+    static_shape,
+)
 from tvmscope.core.target import Target
 
 AVERAGES = tuple(
@@ -43,6 +49,13 @@ def _in_float32(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     return relax.op.astype(result, narrow)
 
 
+def _average(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
+    adaptive = "adaptive" in operator_name(call)
+    if adaptive and static_shape(call) == static_shape(call.args[0]) is not None:
+        return call.args[0]  # averages of single values
+    return _in_float32(rewriter, call)
+
+
 def _convolution(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
     narrow = _narrow(call)
     if narrow is None:
@@ -64,7 +77,7 @@ def _matmul(rewriter: Rewriter, call: relax.Call) -> relax.Expr | None:
 
 def wide_sums(target: Target) -> tvm.transform.Pass:
     """The pass for `target`."""
-    handlers = dict.fromkeys(AVERAGES, _in_float32)
+    handlers: dict[str, Handler] = dict.fromkeys(AVERAGES, _average)
     if target.device == "cpu":
         handlers |= {f"relax.nn.{name}": _convolution for name in CONVOLUTIONS}
         handlers |= dict.fromkeys(ROWS, _in_float32)
