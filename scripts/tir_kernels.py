@@ -56,6 +56,7 @@ def main() -> int:
     prepared.add_argument("--models", default="resnet50,mobilenet_v2,vit_b_16")
     prepared.add_argument("--batches", default="1")
     prepared.add_argument("--odd", type=int, default=40)
+    prepared.add_argument("--tiles", type=int, default=0, help="other tiles of each product")
     prepared.add_argument("--target", default="cuda:sm_90")
     prepared.set_defaults(do=prepare)
     ran = parts.add_parser("run")
@@ -79,7 +80,8 @@ def prepare(arguments: argparse.Namespace) -> int:
     with tarfile.open(arguments.folder / "kernels.tar.xz", "w:xz", preset=6) as archive:
         for number, (label, calls, func) in enumerate(functions(arguments, target)):
             started = time.perf_counter()
-            entry = compiled(f"{number}", func, target, archive)
+            tiles = arguments.tiles if calls else 0
+            entry = compiled(f"{number}", func, target, archive, tiles)
             entry |= {"label": label, "calls": calls, "seed": number}
             entry |= {"params": parameters(func)}
             wanted = reference(func, number)
@@ -138,8 +140,10 @@ def model_kernels(
             yield var.name_hint, calls[var.name_hint], func
 
 
-def compiled(name: str, func: Any, target: Any, archive: tarfile.TarFile) -> dict[str, Any]:
-    """Compile a function with our rules and with DLight's."""
+def compiled(
+    name: str, func: Any, target: Any, archive: tarfile.TarFile, tiles: int
+) -> dict[str, Any]:
+    """Compile a function with our rules and with DLight's, and perhaps with other tiles."""
     import tvm
 
     from tvmscope.compiler import targets
@@ -152,7 +156,8 @@ def compiled(name: str, func: Any, target: Any, archive: tarfile.TarFile) -> dic
     ours = [rule for rule in cuda.RULES if rule not in theirs]
     tvm_target = tvm.target.Target(targets.to_tvm(target), host={"kind": "llvm"})
     sides: dict[str, Any] = {}
-    for side, offered in (("ours", ours), ("dlight", theirs)):
+    others = {label: [rule] for label, rule in other_tiles(func, target, tiles)}
+    for side, offered in {"ours": ours, "dlight": theirs, **others}.items():
         remarks: list[str] = []
         with tvm_target:
             found = take(offered, func, name, target, remarks)
@@ -168,7 +173,37 @@ def compiled(name: str, func: Any, target: Any, archive: tarfile.TarFile) -> dic
         add(archive, f"{name}.{side}.cubin", cubin)
         remarked = {"remarks": [str(r) for r in remarks]} if remarks else {}
         sides[side] = {"rule": rule, "launches": launches, **remarked}
+        if side in others:
+            sides[side]["estimate_us"] = float(others[side][0].words)
     return {"sides": sides}
+
+
+def other_tiles(func: Any, target: Any, count: int) -> Iterator[tuple[str, Any]]:
+    """Return rules that give a product other tiles, those first that the model finds good."""
+    from tvmscope.compiler.manifest.rule import ScheduleRule
+    from tvmscope.compiler.schedules.cuda import gemm, tiles
+    from tvmscope.compiler.schedules.cuda.products import find_product
+    from tvmscope.cuda.gpus import gpu_of
+
+    product = find_product(func) if count else None
+    if product is None or product.dtype != "float16":
+        return
+    work, gpu = gemm.work_of(product), gpu_of(target.arch)
+    ranked = sorted(tiles.legal(work, gpu), key=lambda tile: tiles.estimate_us(work, tile, gpu))
+    seen = Counter[tuple[int, int]]()
+    for tile in ranked:
+        seen[tile.rows, tile.columns] += 1
+        if seen[tile.rows, tile.columns] > count:
+            continue
+        down, across = tile.warps
+        label = f"{tile.rows}x{tile.columns}x{tile.terms} w{down}x{across} s{tile.stages} p{tile.parts}"
+        yield label, ScheduleRule(
+            name="tir-gemm",
+            devices=("cuda",),
+            version=1,
+            words=f"{tiles.estimate_us(work, tile, gpu):.2f}",
+            schedule=lambda _, __, tile=tile: gemm.schedule_tile(product, tile),
+        )
 
 
 def kernels(func: Any, target: Any, arch: str) -> tuple[list[dict[str, Any]], bytes]:
@@ -365,7 +400,7 @@ def one(
     wanted: Array | None,
 ) -> dict[str, Any]:
     """Run one side's kernels of a function: their error and their time."""
-    result = {k: made[k] for k in ("rule", "error") if k in made}
+    result = {k: made[k] for k in ("rule", "error", "estimate_us") if k in made}
     if cubin is None:
         return result
     params = entry["params"]
@@ -465,6 +500,11 @@ def line(result: dict[str, Any]) -> str:
         problem = f" WRONG: {each['problem']}" if "problem" in each else ""
         spilled = f" spills {each['spilled']}" if each.get("spilled") else ""
         parts.append(f"{each.get('rule', side)} {us}{problem}{spilled};")
+    tried = {k: v for k, v in result.items() if isinstance(v, dict) and "us" in v and " p" in k}
+    for name in sorted(tried, key=lambda name: float(tried[name]["us"])):
+        each = tried[name]
+        problem = " WRONG" if "problem" in each else ""
+        parts.append(f"\n    {name}: {each['us']:.2f} us, model {each['estimate_us']}{problem}")
     return " ".join(parts)
 
 

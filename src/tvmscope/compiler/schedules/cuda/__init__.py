@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tvmscope.compiler.manifest.names import unique
-from tvmscope.compiler.schedules.cuda import dlight, gemm, generated
+from tvmscope.compiler.schedules.cuda import dlight, elements, gemm, generated
 
-RULES = unique((generated.RULE, gemm.RULE, *dlight.RULES), __name__)
+RULES = unique((generated.RULE, gemm.RULE, elements.RULE, *dlight.RULES), __name__)

@@ -16,6 +16,7 @@ from tvmscope.compiler.manifest.switch import Switch
 from tvmscope.compiler.schedules.cuda import fragments, normal_form, tiles
 from tvmscope.compiler.schedules.cuda.products import Product, find_product
 from tvmscope.compiler.schedules.cuda.tiles import EDGE, PAD, Tile, Work
+from tvmscope.compiler.schedules.cuda.vectors import WIDEST_BITS, can_be_vectors, most_lanes
 from tvmscope.core.target import Target
 from tvmscope.cuda.gpus import GPUS, Gpu
 from tvmscope.messages import marked
@@ -39,12 +40,17 @@ def schedule_gemm(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     product = find_product(func) if device is not None else None
     if product is None or product.dtype not in _HALF:
         return None
-    batch, rows, columns, terms = product.sizes
+    _, _, columns, terms = product.sizes
     if terms < _LEAST_TERMS or columns < EDGE // 2:
         return None
+    return schedule_tile(product, tiles.choose(work_of(product), device))
+
+
+def work_of(product: Product) -> Work:
+    """Return the sizes that decide on the tile."""
+    batch, rows, columns, terms = product.sizes
     lanes = (product.left.lanes, product.right.lanes)
-    work = Work(batch=batch, rows=rows, columns=columns, terms=terms, lanes=lanes)
-    return schedule_tile(product, tiles.choose(work, device))
+    return Work(batch=batch, rows=rows, columns=columns, terms=terms, lanes=lanes)
 
 
 def _gpu(target: Target) -> Gpu | None:
@@ -110,8 +116,8 @@ def _tile(
 
 def _stage(sch: s_tir.Schedule, block: Block, step: LoopRV, tile: Tile, lanes: int) -> None:
     """Copy a step's operand to shared memory with all threads."""
+    sch.set_scope(block, 0, "shared.dyn")  # first: so that it is the whole tile, not a warp's part
     sch.compute_at(block, step, preserve_unit_loops=True)
-    sch.set_scope(block, 0, "shared.dyn")
     _spread(sch, sch.fuse(*sch.get_loops(block)[-3:]), tile, lanes)
     sch.storage_align(block, 0, axis=-2, factor=2 * PAD, offset=PAD)
 
@@ -133,7 +139,6 @@ def _finish(
     lanes = _lanes(product)
     if tile.parts == 1:
         sch.set_scope(stored, 0, "shared.dyn")
-        sch.storage_align(stored, 0, axis=-2, factor=2 * PAD, offset=PAD)
         sch.reverse_compute_at(result, block, preserve_unit_loops=True)
         _spread(sch, sch.fuse(*sch.get_loops(result)[-3:]), tile, lanes)
         return
@@ -160,8 +165,8 @@ def _lanes(product: Product) -> int:
     )
     if place is None or not place.same_as(store.indices[-1]):
         return 1
-    widest = 128 // int(store.buffer.dtype.bits)
-    return gcd(widest, int(wide[-1].dom.extent))
+    widest = min(WIDEST_BITS // int(store.buffer.dtype.bits), most_lanes(store.value))
+    return gcd(widest, int(wide[-1].dom.extent)) if can_be_vectors(store) else 1
 
 
 def _in_tiles(sch: s_tir.Schedule, block: Block) -> LoopRV:
@@ -203,9 +208,12 @@ def _tensorize(
     sch.transform_layout(right, ("write", 0), operand)
     sch.transform_layout(stored, ("read", 0), sums)
     scope = "shared.dyn" if tile.parts == 1 else "global"
+    name = sch.get(stored).name_hint
     sch.tensorize(at[0], fragments.name("left", product.dtype))
     sch.tensorize(at[1], fragments.name("right", product.dtype, _way(product)))
     sch.tensorize(at[2], fragments.name("store", "float32", scope))
+    if tile.parts == 1:
+        sch.storage_align(sch.get_sblock(f"{name}_o"), 0, axis=-2, factor=2 * PAD, offset=PAD)
 
 
 RULE = ScheduleRule(

@@ -82,10 +82,11 @@ class Work:
 
 def choose(work: Work, gpu: Gpu) -> Tile:
     """Return the tile that the model expects to be fastest."""
-    return min(_tiles(work, gpu), key=lambda tile: estimate_us(work, tile, gpu))
+    return min(legal(work, gpu), key=lambda tile: estimate_us(work, tile, gpu))
 
 
-def _tiles(work: Work, gpu: Gpu) -> Iterator[Tile]:
+def legal(work: Work, gpu: Gpu) -> Iterator[Tile]:
+    """Return every tile that a block of the GPU can hold."""
     for rows, columns, warps in _SHAPES:
         for terms in _TERMS:
             if terms > 32 and terms >= 2 * work.terms:
