@@ -87,8 +87,9 @@ def _convolution(rng: np.random.Generator) -> tirx.PrimFunc:
     dilation = _some(rng, 1, 1, 2)
     side = int(rng.integers(9, 30))
     padding = [int(p) for p in rng.integers(0, 3, 4)]
+    batch, wider = _some(rng, 1, 1, 2, 3), int(rng.integers(0, 5))
     return convolution(
-        (_some(rng, 1, 1, 2, 3), side, side + int(rng.integers(0, 5)), _some(rng, 3, 7, 8, 16, 20, 33, 64, 100)),
+        (batch, side, side + wider, _some(rng, 3, 7, 8, 16, 20, 33, 64, 100)),
         _some(rng, 8, 17, 24, 33, 64, 70, 130),
         kernel,
         stride=_some(rng, 1, 1, 2, 3),
@@ -109,7 +110,38 @@ def _product(rng: np.random.Generator) -> tirx.PrimFunc:
     )
 
 
+def _elements(rng: np.random.Generator) -> tirx.PrimFunc:
+    """A transpose, a sum and a concatenation with what is beside it."""
+    a, b, c = _some(rng, 1, 2, 3), _some(rng, 5, 8, 33), _some(rng, 7, 16, 40, 64)
+    x = te.placeholder((a, c, b), "float32", name="x")
+    y = te.placeholder((a, b, c), "float16", name="y")
+    moved = topi.cast(topi.transpose(x, (0, 2, 1)), "float16")
+    if rng.integers(0, 2):
+        return te.create_prim_func([x, y, topi.nn.leaky_relu(topi.add(moved, y), 0.1)])
+    return te.create_prim_func([x, y, topi.concatenate([y, moved], int(rng.integers(1, 3)))])
+
+
+def _window(rng: np.random.Generator) -> tirx.PrimFunc:
+    size = (_some(rng, 1, 2), _some(rng, 9, 14), _some(rng, 8, 13), _some(rng, 8, 24, 40, 64))
+    x = te.placeholder(size, "float16", name="x")
+    return te.create_prim_func([x, topi.nn.pool2d(
+        x, (3, 2), (_some(rng, 1, 2), 2), (1, 1), (1, 0, 0, 1),
+        "max" if rng.integers(0, 2) else "avg", layout="NHWC",
+    )])  # fmt: skip
+
+
+def _rows(rng: np.random.Generator) -> tirx.PrimFunc:
+    shape = (_some(rng, 1, 3, 12), _some(rng, 1, 7, 64), _some(rng, 17, 128, 197, 1500))
+    x = te.placeholder(shape, "float32", name="x")
+    if rng.integers(0, 2):
+        return te.create_prim_func([x, topi.nn.softmax(x, -1)])
+    return te.create_prim_func([x, topi.max(topi.abs(x), -1, keepdims=True)])
+
+
 KINDS: dict[str, Callable[[np.random.Generator], tirx.PrimFunc]] = {
     "convolution": _convolution,
     "product": _product,
+    "elements": _elements,
+    "window": _window,
+    "rows": _rows,
 }

@@ -6,7 +6,7 @@ blocks, threads   all elements of a result, neighbours on neighbouring threads
 
 from __future__ import annotations
 
-from math import gcd, prod
+from math import gcd
 from typing import TYPE_CHECKING
 
 from tvmscope.compiler.manifest.rule import ScheduleRule
@@ -18,6 +18,7 @@ from tvmscope.messages import marked
 
 if TYPE_CHECKING:
     from tvm import s_tir, tirx
+    from tvm.s_tir.schedule import LoopRV
 
 _THREADS = 256
 _FEWEST_THREADS = 64
@@ -73,16 +74,28 @@ def spread(sch: s_tir.Schedule, block: Block) -> None:
         loops = [sch.add_unit_loop(block)]
         extents = [1]
     lanes = gcd(widest_vector(sch.get(block)), extents[-1])
-    fused = sch.fuse(*loops)
-    vectors = prod(extents) // lanes
-    threads = _THREADS
-    while threads > _FEWEST_THREADS and vectors < _BLOCKS * threads:
-        threads //= 2
-    x, y, vector = sch.split(fused, [None, threads, lanes])
-    sch.bind(x, "blockIdx.x")
-    sch.bind(y, "threadIdx.x")
+    _, vector = distribute(sch, loops, lanes)
     if lanes > 1:
         sch.vectorize(vector)
+
+
+def distribute(sch: s_tir.Schedule, loops: list[LoopRV], lanes: int) -> tuple[LoopRV, LoopRV]:
+    """Bind loops to blocks and threads but for vectors of the last; return the threads' loop and
+    the vectors'."""
+    rest, vector = sch.split(loops[-1], [None, lanes])
+    fused = sch.fuse(*loops[:-1], rest)
+    x, y = sch.split(fused, [None, threads_for(int(sch.get(fused).extent))])
+    sch.bind(x, "blockIdx.x")
+    sch.bind(y, "threadIdx.x")
+    return y, vector
+
+
+def threads_for(count: int) -> int:
+    """Return the size of blocks for so many independent threads."""
+    threads = _THREADS
+    while threads > _FEWEST_THREADS and count < _BLOCKS * threads:
+        threads //= 2
+    return threads
 
 
 RULE = ScheduleRule(

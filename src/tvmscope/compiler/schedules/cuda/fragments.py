@@ -150,7 +150,7 @@ def _multiply(dtype: str, *, by_sum: bool) -> tuple[Any, Any]:
         with T.sblock("root"):
             T.reads(total[0:32, 0:8], left[0:32, 0:8], right[0:32, 0:8])
             T.writes(total[0:32, 0:8])
-            for lane in T.thread_binding(0, 32, "threadIdx.x"):
+            for _lane in T.thread_binding(0, 32, "threadIdx.x"):
                 for half in T.unroll(2):
                     T.evaluate(
                         T.ptx_legacy.mma(
@@ -197,7 +197,7 @@ def _clear() -> tuple[Any, Any]:
         with T.sblock("root"):
             T.reads()
             T.writes(total[0:32, 0:8])
-            for lane in T.thread_binding(0, 32, "threadIdx.x"):
+            for _lane in T.thread_binding(0, 32, "threadIdx.x"):
                 for i in T.unroll(8):
                     total[0, i] = T.float32(0)
 

@@ -37,7 +37,9 @@ _ADDING_THREADS = 128
 def schedule_gemm(func: tirx.PrimFunc, target: Target) -> s_tir.Schedule | None:
     """Takes products of half-precision numbers with a sum that fills a tensor-core tile."""
     device = _gpu(target)
-    product = find_product(func) if device is not None else None
+    if device is None:
+        return None
+    product = find_product(func)
     if product is None or product.dtype not in _HALF:
         return None
     _, _, columns, terms = product.sizes
@@ -151,7 +153,7 @@ def _finish(
 
 def _lanes(product: Product) -> int:
     """Return how many columns of the result lie beside each other in memory, in whole vectors."""
-    store = product.result.body
+    store = product.result_store
     wide = [v for v in product.columns if int(v.dom.extent) > 1]
     if not wide or not store.indices:
         return 1

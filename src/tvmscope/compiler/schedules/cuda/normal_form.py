@@ -16,7 +16,7 @@ import tvm_ffi
 from tvmscope.compiler.schedules.cuda.products import Kind, Operand, Product
 
 if TYPE_CHECKING:
-    from tvm import ir, tirx
+    from tvm import s_tir, tirx
 
 LEFT, RIGHT, SUM, RESULT = "left", "right", "sum", "result"
 """The names of the blocks."""
@@ -26,14 +26,14 @@ def normal_form(
     product: Product, tile: tuple[int, int, int], parts: int, sums: str = "float32"
 ) -> tirx.PrimFunc:
     """Return the function with sizes that are multiples of a tile of rows, columns and terms."""
-    from tvm import ir, tirx
+    from tvm import tirx
 
     batch, m, n, k = product.sizes
     height, width, depth = tile
     rows, columns = _up(m, height), _up(n, width)
     terms = _up(k, depth * parts)
 
-    def index(value: int) -> tirx.Expr:
+    def index(value: int) -> tirx.IntImm:
         return tirx.IntImm(product.index, value)
 
     left = _buffer(LEFT, map(index, (batch, rows, terms)), product.dtype)
@@ -82,7 +82,7 @@ def _operand(
 def _sum(
     total: tirx.Buffer, left: tirx.Buffer, right: tirx.Buffer, terms: tirx.IntImm, by_sum: bool
 ) -> tirx.Stmt:
-    from tvm import ir, tirx
+    from tvm import tirx
 
     parts = int(total.shape[0])
     dtype = str(total.dtype)
@@ -99,12 +99,11 @@ def _sum(
     return _nest(SUM, [*total.shape, terms], body, init=init)
 
 
-def _result(product: Product, total: tirx.Buffer, index: Callable[[int], tirx.Expr]) -> tirx.Stmt:
+def _result(product: Product, total: tirx.Buffer, index: Callable[[int], tirx.IntImm]) -> tirx.Stmt:
     """Compute what follows the sums at the places of their result."""
     from tvm import ir, tirx
 
-    store = product.result.body
-    names = {v.var: i for i, v in enumerate(product.result.iter_vars)}
+    store = product.result_store
 
     def body(b: tirx.Var, m: tirx.Var, n: tirx.Var) -> tirx.Stmt:
         places = unflattened(b, product.batch)
@@ -115,7 +114,7 @@ def _result(product: Product, total: tirx.Buffer, index: Callable[[int], tirx.Ex
             if int(v.dom.extent) == 1
         }
         for read, own in zip(product.sum_read, product.indices, strict=True):
-            if read in names:
+            if isinstance(read, tirx.Var):
                 at[read] = replaced(own, places)
         parts = [total[index(s), b, m, n] for s in range(int(total.shape[0]))]
         whole = tirx.Cast(str(product.sums.dtype), _added(parts))
@@ -134,10 +133,10 @@ def _result(product: Product, total: tirx.Buffer, index: Callable[[int], tirx.Ex
 
 def unflattened(place: tirx.Expr, axes: Kind) -> dict[tirx.Var, tirx.Expr]:
     """Return the values of several axes at one place in all of them, the last axis fastest."""
-    from tvm import ir, tirx
+    from tvm import tirx
 
     found: dict[tirx.Var, tirx.Expr] = {}
-    behind, first = 1, True
+    behind = 1
     for axis in reversed(axes):
         extent = int(axis.dom.extent)
         if extent == 1:
@@ -158,7 +157,7 @@ def count(axes: Kind) -> int:
 
 def replaced(value: tirx.Expr, values: Mapping[tirx.Var, tirx.Expr]) -> tirx.Expr:
     """Return an expression with other expressions in place of variables."""
-    from tvm import ir, tirx
+    from tvm import tirx
 
     result: tirx.Expr = tvm_ffi.structural_map(value, (tirx.Var, lambda v: values.get(v, v)))
     return result
@@ -166,7 +165,7 @@ def replaced(value: tirx.Expr, values: Mapping[tirx.Var, tirx.Expr]) -> tirx.Exp
 
 def _nest(
     name: str,
-    extents: Sequence[tirx.IntImm],
+    extents: Sequence[tirx.Expr],
     body: Callable[..., tirx.Stmt],
     *,
     init: Callable[..., tirx.Stmt] | None = None,
@@ -197,8 +196,9 @@ def _block(
     *,
     init: tirx.Stmt | None = None,
     allocated: Sequence[tirx.Buffer] = (),
-) -> tirx.Stmt:
+) -> s_tir.SBlock:
     from tvm import ir, s_tir, tirx
+    from tvm.s_tir.analysis import get_sblock_read_write_region
 
     block = s_tir.SBlock(
         list(variables), [], [], name, body, init=init, alloc_buffers=list(allocated)
@@ -213,11 +213,11 @@ def _block(
             (tirx.BufferStore, lambda store: used.update({store.buffer: store.buffer})),
         ],
     )
-    reads, writes = s_tir.analysis.get_sblock_read_write_region(block, used)
+    reads, writes = get_sblock_read_write_region(block, used)
     return s_tir.SBlock(list(variables), reads, writes, name, body, init=init)
 
 
-def _realize(block: tirx.Stmt, values: Iterable[tirx.Expr]) -> tirx.Stmt:
+def _realize(block: s_tir.SBlock, values: Iterable[tirx.Expr]) -> tirx.Stmt:
     from tvm import s_tir
 
     return s_tir.SBlockRealize(list(values), True, block)
@@ -229,7 +229,7 @@ def _buffer(name: str, shape: Iterable[tirx.Expr], dtype: str) -> tirx.Buffer:
     return tirx.decl_buffer(list(shape), dtype, name)
 
 
-def _zero(like: tirx.IntImm) -> tirx.IntImm:
+def _zero(like: tirx.Expr) -> tirx.IntImm:
     from tvm import tirx
 
     return tirx.IntImm(str(like.ty.dtype), 0)

@@ -11,13 +11,14 @@ result                 everything behind the sum, in its own order
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
-from tvmscope.compiler.schedules.blocks import Block, all_blocks, new_schedule
-
 import tvm_ffi
+
+from tvmscope.compiler.schedules.blocks import Block, all_blocks, new_schedule
 
 if TYPE_CHECKING:
     from tvm import ir, s_tir, tirx
@@ -57,6 +58,14 @@ class Product:
     """What is computed of the sums."""
     sum_read: tuple[tirx.Expr, ...]
     """Where it reads a sum, in its own variables."""
+
+    @property
+    def result_store(self) -> tirx.BufferStore:
+        """Return the statement that stores a result; there is no other in the block."""
+        from tvm import tirx
+
+        assert isinstance(self.result.body, tirx.BufferStore)  # or this is no product
+        return self.result.body
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -112,7 +121,7 @@ def _only_reduction(sch: s_tir.Schedule) -> Block | None:
 
 
 def _product(func: tirx.PrimFunc, main: s_tir.SBlock, result: s_tir.SBlock) -> Product | None:
-    from tvm import ir, tirx
+    from tvm import tirx
 
     factors = _factors(main)
     if factors is None or not isinstance(result.body, tirx.BufferStore):
@@ -144,7 +153,7 @@ def _product(func: tirx.PrimFunc, main: s_tir.SBlock, result: s_tir.SBlock) -> P
         left=made[0],
         right=made[1],
         sums=main.writes[0].source,
-        indices=tuple(main.body.indices),
+        indices=tuple(_places(main)),
         result=result,
         sum_read=read,
     )
@@ -152,7 +161,7 @@ def _product(func: tirx.PrimFunc, main: s_tir.SBlock, result: s_tir.SBlock) -> P
 
 def _sum_read(main: s_tir.SBlock, result: s_tir.SBlock) -> tuple[tirx.Expr, ...] | None:
     """Return where the result reads sums, if each of its places has a sum of its own."""
-    from tvm import ir, tirx
+    from tvm import ir
 
     loads = list[ir.TensorLoad]()
     sums = main.writes[0].source
@@ -160,7 +169,7 @@ def _sum_read(main: s_tir.SBlock, result: s_tir.SBlock) -> tuple[tirx.Expr, ...]
     reads = [tuple(load.indices) for load in loads if load.source.same_as(sums)]
     axes = {v.var for v in result.iter_vars if int(v.dom.extent) > 1}
     own = {v.var for v in main.iter_vars}
-    if not reads or any(i not in own for i in main.body.indices):
+    if not reads or any(i not in own for i in _places(main)):
         return None
     for read in reads:
         used = [i for i in read if i in axes]
@@ -169,6 +178,12 @@ def _sum_read(main: s_tir.SBlock, result: s_tir.SBlock) -> tuple[tirx.Expr, ...]
         if not same or not plain or len(used) != len(axes):
             return None
     return reads[0]
+
+
+def _places(main: s_tir.SBlock) -> Sequence[tirx.Expr]:
+    from tvm import tirx
+
+    return main.body.indices if isinstance(main.body, tirx.BufferStore) else ()
 
 
 def _factors(main: s_tir.SBlock) -> tuple[tirx.Expr, tirx.Expr] | None:
@@ -224,7 +239,7 @@ def _variables(value: tirx.Expr) -> set[tirx.Var]:
 
 def _operand(value: tirx.Expr, outer: Kind, terms: Kind) -> Operand:
     """Find out along which axis an operand's neighbours lie, and how many can be loaded at once."""
-    from tvm import ir, tirx
+    from tvm import ir
 
     loads = list[ir.TensorLoad]()
     tvm_ffi.structural_walk(value, (ir.TensorLoad, loads.append))
@@ -238,7 +253,7 @@ def _operand(value: tirx.Expr, outer: Kind, terms: Kind) -> Operand:
 
 def _neighbours(load: ir.TensorLoad, axes: Kind) -> int:
     """Return how many neighbours in memory the last of the axes steps through, in whole vectors."""
-    from tvm import ir, sym
+    from tvm import sym
 
     shape = [int(d) for d in load.source.shape]
     inner = next((v for v in reversed(axes) if int(v.dom.extent) > 1), None)

@@ -1,8 +1,8 @@
 """Chooses the tile of a product on tensor cores with a small model of its time.
 
 A block of threads runs steps of the sum. A step takes as long as the slowest of: its bytes through
-the multiprocessor's share of the L2 cache, its arithmetic, and a load's latency over the stages that
-hide it. `tvmscope.cuda.cost` has the same model for generated kernels, with what was measured.
+the multiprocessor's share of the L2 cache, its arithmetic, and a load's latency over the stages
+that hide it. `tvmscope.cuda.cost` has the same model for generated kernels, with what was measured.
 """
 
 from __future__ import annotations

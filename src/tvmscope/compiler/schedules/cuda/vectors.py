@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import tvm_ffi
@@ -15,38 +16,45 @@ _TYPES = ("float16", "bfloat16", "float32", "int32")
 """Types whose vectors TVM's CUDA generator can compute with."""
 
 
-def widest_vector(block: s_tir.SBlock, most_bits: int = WIDEST_BITS) -> int:
-    """Return the length of vectors along a block's last axis; 1 if it has none.
+def widest_vector(
+    block: s_tir.SBlock, axis: tirx.IterVar | None = None, *, gathers: bool = False
+) -> int:
+    """Return the length of vectors along an axis of a block, by default its last; 1 if none fits.
 
-    What is stored, and everything that is read, must lie beside each other along that axis or not
-    depend on it, and no condition may.
+    What is stored, and everything that is read, must lie beside each other along the axis or not
+    depend on it, and a condition must hold for whole vectors. With `gathers`, one operand that lies
+    so is enough: others, such as weights in another order, are read element by element.
     """
     from tvm import ir, sym, tirx
 
     store = block.body
-    if not isinstance(store, tirx.BufferStore) or not block.iter_vars:
+    if not isinstance(store, tirx.BufferStore) or not block.iter_vars or not can_be_vectors(store):
         return 1
-    axis = block.iter_vars[-1]
-    if not can_be_vectors(store):
-        return 1
+    axis = block.iter_vars[-1] if axis is None else axis
     loads = loads_of(store.value)
     calls = list[ir.Call]()
     tvm_ffi.structural_walk(store.value, (ir.Call, calls.append))
-    for call in calls:
-        if "if_then_else" in str(getattr(call.op, "name", "")) and depends(call.args[0], axis.var):
-            return 1
-    bits = [int(store.buffer.dtype.bits), *(int(load.ty.dtype.bits) for load in loads)]
-    lanes = min(most_bits // max(bits), most_lanes(store.value))
+    tests = [c.args[0] for c in calls if "if_then_else" in str(getattr(c.op, "name", ""))]
     analyzer = sym.Analyzer()
-    bound = {v.var: v.dom for v in block.iter_vars}
-    for var, domain in bound.items():
-        analyzer.bind(var, domain)
-    for buffer, indices, must in (
-        (store.buffer, store.indices, True),
-        *((load.source, load.indices, False) for load in loads),
-    ):
-        lanes = _contiguous(buffer, indices, axis, lanes, analyzer, must)
-    return lanes
+    for each in block.iter_vars:
+        analyzer.bind(each.var, each.dom)
+    bits = max(int(store.buffer.dtype.bits), *(int(v.ty.dtype.bits) for v in loads), 1)
+    widest = min(WIDEST_BITS // bits, most_lanes(store.value))
+    widest = _contiguous(store.buffer, store.indices, axis, widest, analyzer)
+    while widest > 1 and not all(_holds(test, axis, widest, analyzer) for test in tests):
+        widest //= 2
+    moving = [v for v in loads if any(depends(i, axis.var) for i in v.indices)]
+    moving = [v for v in moving if not v.source.same_as(store.buffer)]
+    found = [_contiguous(v.source, v.indices, axis, widest, analyzer) for v in moving]
+    return min([widest, max(found) if gathers and found else min(found, default=widest)])
+
+
+def _holds(test: tirx.Expr, axis: tirx.IterVar, lanes: int, analyzer: sym.Analyzer) -> bool:
+    """Whether a condition has one value in a whole vector."""
+    if not depends(test, axis.var):
+        return True
+    inner, here, _ = _in_vectors(test, axis, lanes, analyzer)
+    return not depends(analyzer.simplify(here), inner)
 
 
 def can_be_vectors(store: tirx.BufferStore) -> bool:
@@ -83,17 +91,14 @@ def depends(value: tirx.Expr, var: tirx.Var) -> bool:
 
 def _contiguous(
     buffer: tirx.Buffer,
-    indices: list[tirx.Expr],
+    indices: Sequence[tirx.Expr],
     axis: tirx.IterVar,
     lanes: int,
     analyzer: sym.Analyzer,
-    must: bool,
 ) -> int:
     """Return how many neighbours along the axis lie in one aligned vector of the buffer."""
     from tvm import tirx
 
-    if not any(depends(i, axis.var) for i in indices):
-        return 1 if must else lanes
     offset: tirx.Expr = tirx.const(0, str(axis.var.ty.dtype))
     for index, size in zip(indices, buffer.shape, strict=True):
         offset = offset * size + index
@@ -101,25 +106,34 @@ def _contiguous(
         if int(axis.dom.extent) % lanes == 0 and _is_vector(offset, axis, lanes, analyzer):
             return lanes
         lanes //= 2
-    return lanes
+    return 1
 
 
-def _is_vector(
-    offset: tirx.Expr, axis: tirx.IterVar, lanes: int, analyzer: sym.Analyzer
-) -> bool:
+def _is_vector(offset: tirx.Expr, axis: tirx.IterVar, lanes: int, analyzer: sym.Analyzer) -> bool:
     """Whether the offset's value is a multiple of the lanes, plus the place in the vector."""
-    from tvm import ir, tirx
-
-    dtype = str(axis.var.ty.dtype)
-    outer, inner = tirx.Var("vector", dtype), tirx.Var("lane", dtype)
-    analyzer.bind(outer, ir.Range(0, axis.dom.extent // lanes))
-    analyzer.bind(inner, ir.Range(0, tirx.const(lanes, dtype)))
-    at = {axis.var: outer * lanes + inner}
-    here: tirx.Expr = tvm_ffi.structural_map(offset, (tirx.Var, lambda v: at.get(v, v)))
-    first: tirx.Expr = tvm_ffi.structural_map(
-        offset, (tirx.Var, lambda v: outer * lanes if v.same_as(axis.var) else v)
-    )
+    inner, here, first = _in_vectors(offset, axis, lanes, analyzer)
     step = analyzer.simplify(here - first)
     return bool(
         analyzer.can_prove_equal(step, inner) and analyzer.can_prove_equal(first % lanes, 0)
     )
+
+
+def _in_vectors(
+    value: tirx.Expr, axis: tirx.IterVar, lanes: int, analyzer: sym.Analyzer
+) -> tuple[tirx.Var, tirx.Expr, tirx.Expr]:
+    """Return the place in a vector, an expression there, and the same at the vector's first."""
+    from tvm import ir, tirx
+
+    dtype = str(axis.var.ty.dtype)
+    outer, inner = tirx.Var("vector", dtype), tirx.Var("lane", dtype)
+    zero = tirx.const(0, dtype)
+    analyzer.bind(outer, ir.Range(zero, tirx.const(int(axis.dom.extent) // lanes, dtype)))
+    analyzer.bind(inner, ir.Range(zero, tirx.const(lanes, dtype)))
+
+    def at(place: tirx.Expr) -> tirx.Expr:
+        found: tirx.Expr = tvm_ffi.structural_map(
+            value, (tirx.Var, lambda v: place if v.same_as(axis.var) else v)
+        )
+        return found
+
+    return inner, at(outer * lanes + inner), at(outer * lanes)
