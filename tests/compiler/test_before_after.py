@@ -651,7 +651,7 @@ def _(target: Target) -> Pair:
 
 @case("gpu-rules")
 def _(target: Target) -> Pair:
-    return _scheduled(target, "dlight-fallback")
+    return _scheduled(target, "tir-elementwise")
 
 
 @case("outside-graph")

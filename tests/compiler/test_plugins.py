@@ -63,7 +63,7 @@ def test_a_cuda_rule_from_elsewhere_takes_a_kernel_without_a_gpu() -> None:
     (kernel,) = done.kernels
     assert any("threadIdx.x" in line for line in kernel.trace)
     plugins.allow(False)
-    assert rules(lowered(SM_90, activation, X)) == {"dlight-fallback"}
+    assert rules(lowered(SM_90, activation, X)) == {"tir-elementwise"}
 
 
 @pytest.mark.usefixtures("_elsewhere")

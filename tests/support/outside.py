@@ -85,7 +85,7 @@ def space(func, target):
 RULE = ScheduleRule(
     name="elsewhere-cuda", devices=("cuda",), version=1, words="Gives each element a thread.",
     schedule=schedule, space=space, parameters={"threads": "{value} threads share a block"},
-    before="dlight-fallback",
+    before="tir-elementwise",
 )
 """,
     "step": """

@@ -106,7 +106,7 @@ class Kernel:
         name: str,
         *,
         grid: tuple[int, int, int],
-        threads: int,
+        threads: int | tuple[int, int, int],
         shared_bytes: int,
         dependent: bool = False,
     ) -> None:
@@ -121,7 +121,7 @@ class Kernel:
         self._attribute.value[0] = 1
         self._config = _LaunchConfig(
             grid=grid,
-            block=(threads, 1, 1),
+            block=(threads, 1, 1) if isinstance(threads, int) else threads,
             shared_bytes=shared_bytes,
             attributes=ctypes.pointer(self._attribute) if dependent else None,
             attribute_count=1 if dependent else 0,

@@ -113,12 +113,13 @@ def import_tensor_intrinsics() -> None:
     Each of the module's 248 `prim_func`s calls `inspect.stack()`, which looks up the source of
     every frame and for that walks every loaded module. The parser only needs the frames.
     """
-    with _light_inspect():
+    with light_inspect():
         import tvm.s_tir.tensor_intrin  # noqa: F401 - imported for what it registers
 
 
 @contextmanager
-def _light_inspect() -> Iterator[None]:
+def light_inspect() -> Iterator[None]:
+    """Let TVMScript functions be parsed without a search through every loaded module."""
     stack, getmodule = inspect.stack, inspect.getmodule
 
     def light_stack(context: int = 1) -> list[inspect.FrameInfo]:

@@ -25,6 +25,8 @@ class SBlock(Stmt):
         writes: Sequence[TensorRegion],
         name_hint: str,
         body: Stmt,
+        init: Stmt | None = None,
+        alloc_buffers: Sequence[Buffer] | None = None,
     ) -> None: ...
 
 class SBlockRealize(Stmt):

@@ -29,6 +29,7 @@ class IterVar(Expr, Scriptable):
     var: Var
     iter_type: int
     thread_tag: str
+    def __init__(self, dom: Range, var: Var, iter_type: int, thread_tag: str = "") -> None: ...
 
 class PrimFunc(BaseFunc, Scriptable):
     ret_type: Type
@@ -192,6 +193,9 @@ class BufferStore(Stmt):
     buffer: Buffer
     value: Expr
     indices: Sequence[Expr]
+    def __init__(
+        self, buffer: Buffer, value: Expr, indices: Sequence[Expr], span: None = None
+    ) -> None: ...
 
 class SeqStmt(Stmt):
     seq: Sequence[Stmt]

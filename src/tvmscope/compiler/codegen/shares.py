@@ -28,7 +28,9 @@ LEAST_KERNELS = 4
 SHARES_PER_CORE = 4
 """Kernels differ in compile time; small shares balance it."""
 
-UNCHECKED = {"tirx.disable_assert": True}
+ASYNCHRONOUS = {"tirx.use_async_copy": True}
+"""Schedules of GPU kernels ask for asynchronous copies; without this they become plain ones."""
+UNCHECKED = {"tirx.disable_assert": True, **ASYNCHRONOUS}
 """Kernels do not check their arguments: the virtual machine creates them from checked inputs. A
 concatenation of seventy tensors would spend 2 % of its time copying and 98 % checking."""
 

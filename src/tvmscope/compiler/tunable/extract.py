@@ -21,6 +21,7 @@ from tvm import s_tir, tirx
 
 from tvmscope.compiler import frontends, pipeline
 from tvmscope.compiler.codegen.linkers import link, linker_for
+from tvmscope.compiler.codegen.shares import ASYNCHRONOUS
 from tvmscope.compiler.describe import kernel_work, sources
 from tvmscope.compiler.describe.kernel_ir import RULE
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
@@ -348,7 +349,8 @@ def build_plain(function: Path, target: Target, output: Path) -> None:
 def _write_library(func: tirx.PrimFunc, target: Target, output: Path) -> None:
     tvm_target, linker = _tvm_target(target), partial(link, linker_for(target))
     output.parent.mkdir(parents=True, exist_ok=True)
-    with tvm_target:  # a CUDA compiler reads the architecture from it
+    # a CUDA compiler reads the architecture from the target
+    with tvm_target, tvm.transform.PassContext(opt_level=3, config=ASYNCHRONOUS):
         built = tvm.tirx.build(tvm.IRModule({"main": func}), target=tvm_target)
         built.export_library(str(output), fcompile=linker)
 

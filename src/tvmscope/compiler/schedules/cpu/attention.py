@@ -16,11 +16,10 @@ from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
 from tvmscope.compiler.kernels.marks import OP
 from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.compiler.schedules.blocks import Block, new_schedule
 from tvmscope.compiler.schedules.cpu.blocks import (
-    Block,
     find_op,
     inline_epilogue,
-    new_schedule,
     schedule_copies,
     vectorize_last,
 )

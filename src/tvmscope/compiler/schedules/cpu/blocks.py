@@ -4,38 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from tvmscope.compiler.kernels.marks import OP
+from tvmscope.compiler.schedules.blocks import Block, all_blocks
 
 if TYPE_CHECKING:
-    from tvm import s_tir, tirx
-    from tvm.s_tir.schedule import SBlockRV
-
-Block: TypeAlias = "SBlockRV"
-"""A schedule's handle for a block."""
-
-
-def new_schedule(func: tirx.PrimFunc) -> s_tir.Schedule:
-    """Return a schedule of a function, without any primitive applied."""
-    from tvm.s_tir import Schedule
-
-    return Schedule(func)
+    from tvm import s_tir
 
 
 def default_first(default: int | str, values: Iterable[int | str]) -> tuple[int | str, ...]:
     """Return the values without repetition, `default` first."""
     return tuple(dict.fromkeys((default, *values)))
-
-
-def all_blocks(sch: s_tir.Schedule) -> list[Block]:
-    """Return the function's blocks, producers first; a scan or a library call has none."""
-    from tvm.s_tir import SBlockRealize
-
-    body = sch.mod["main"].body
-    if not isinstance(body, SBlockRealize) or body.block.name_hint != "root":
-        return []
-    return list(sch.get_child_blocks(sch.get_sblock("root")))
 
 
 def find_op(sch: s_tir.Schedule, op: str) -> Block | None:
@@ -74,14 +54,6 @@ def find_reduction(sch: s_tir.Schedule) -> tuple[Block, int] | None:
     if kinds[-axes:] != [IterVar.CommReduce] * axes:
         return None
     return (found[0], axes) if len(node.reads) == len(node.writes) == 1 else None
-
-
-def static_extents(sch: s_tir.Schedule, block: Block) -> list[int] | None:
-    """Return the lengths of a block's loops, if all are known."""
-    from tvm.tirx import IntImm
-
-    found = [sch.get(loop).extent for loop in sch.get_loops(block)]
-    return [int(e) for e in found] if all(isinstance(e, IntImm) for e in found) else None
 
 
 def inline_epilogue(sch: s_tir.Schedule, main: Block) -> Block:

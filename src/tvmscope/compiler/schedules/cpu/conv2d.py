@@ -24,14 +24,13 @@ from tvmscope.compiler.cost.dense_tiles import Tile, named
 from tvmscope.compiler.kernels.marks import TILE
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.compiler.schedules.blocks import Block, new_schedule
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
-    Block,
     default_first,
     find_op,
     inline_epilogue,
     keep_in_registers,
-    new_schedule,
     schedule_copies,
     vectorize_last,
     weight_bytes,

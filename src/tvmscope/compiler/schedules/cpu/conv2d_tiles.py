@@ -24,9 +24,9 @@ from tvmscope.compiler.cost import tiles
 from tvmscope.compiler.cost.dense_tiles import Tile
 from tvmscope.compiler.cost.ports import Ports, ports
 from tvmscope.compiler.manifest.rule import Space
+from tvmscope.compiler.schedules.blocks import Block
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
-    Block,
     default_first,
     inline_epilogue,
     schedule_copies,

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.cost import tiles
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.compiler.schedules.blocks import Block, new_schedule
 from tvmscope.compiler.schedules.cpu.blocks import (
-    Block,
     default_first,
     find_op,
     inline_epilogue,
     keep_in_registers,
-    new_schedule,
     schedule_copies,
     vectorize_last,
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.manifest.switch import Switch
-from tvmscope.compiler.schedules.cpu.blocks import new_schedule
+from tvmscope.compiler.schedules.blocks import new_schedule
 from tvmscope.core.target import Target
 from tvmscope.messages import marked
 

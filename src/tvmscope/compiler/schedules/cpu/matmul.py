@@ -15,13 +15,12 @@ from tvmscope.compiler.cost import tiles
 from tvmscope.compiler.cost.tiles import CHANNEL_BLOCK
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.compiler.schedules.blocks import Block, new_schedule
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
-    Block,
     default_first,
     find_op,
     inline_epilogue,
-    new_schedule,
     schedule_copies,
     vectorize_last,
 )

@@ -16,13 +16,8 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.kernels.marks import PICK
 from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.manifest.switch import Switch
-from tvmscope.compiler.schedules.cpu.blocks import (
-    Block,
-    all_blocks,
-    is_op,
-    new_schedule,
-    static_extents,
-)
+from tvmscope.compiler.schedules.blocks import Block, all_blocks, new_schedule, static_extents
+from tvmscope.compiler.schedules.cpu.blocks import is_op
 from tvmscope.core.target import Target
 from tvmscope.messages import marked
 

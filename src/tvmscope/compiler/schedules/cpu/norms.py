@@ -14,13 +14,8 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.kernels.marks import LANES, STAGE
 from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.manifest.switch import Switch
-from tvmscope.compiler.schedules.cpu.blocks import (
-    Block,
-    all_blocks,
-    find_op,
-    inline_epilogue,
-    new_schedule,
-)
+from tvmscope.compiler.schedules.blocks import Block, all_blocks, new_schedule
+from tvmscope.compiler.schedules.cpu.blocks import find_op, inline_epilogue
 from tvmscope.core.target import Target
 from tvmscope.messages import marked
 

@@ -18,14 +18,8 @@ from typing import TYPE_CHECKING
 from tvmscope.compiler.cost import tiles
 from tvmscope.compiler.manifest.rule import ScheduleRule
 from tvmscope.compiler.manifest.switch import Switch
-from tvmscope.compiler.schedules.cpu.blocks import (
-    Block,
-    find_reduction,
-    inline_epilogue,
-    new_schedule,
-    static_extents,
-    vectorize_last,
-)
+from tvmscope.compiler.schedules.blocks import Block, new_schedule, static_extents
+from tvmscope.compiler.schedules.cpu.blocks import find_reduction, inline_epilogue, vectorize_last
 from tvmscope.core.target import Target
 from tvmscope.messages import marked
 

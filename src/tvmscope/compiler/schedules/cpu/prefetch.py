@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from tvmscope.compiler.cost.ports import is_wide
-from tvmscope.compiler.schedules.cpu.blocks import Block, weight_bytes
+from tvmscope.compiler.schedules.blocks import Block
+from tvmscope.compiler.schedules.cpu.blocks import weight_bytes
 from tvmscope.core.target import Target
 
 if TYPE_CHECKING:

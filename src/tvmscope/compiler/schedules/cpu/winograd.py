@@ -16,13 +16,12 @@ from tvmscope.compiler.cost.ports import is_wide, ports
 from tvmscope.compiler.cost.tiles import NEAR_BYTES, block_registers, most_columns
 from tvmscope.compiler.manifest.rule import ScheduleRule, Space
 from tvmscope.compiler.manifest.switch import Switch
+from tvmscope.compiler.schedules.blocks import Block, new_schedule
 from tvmscope.compiler.schedules.cpu import prefetch
 from tvmscope.compiler.schedules.cpu.blocks import (
-    Block,
     default_first,
     find_op,
     inline_epilogue,
-    new_schedule,
     vectorize_last,
     weight_bytes,
 )

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from tvmscope.compiler.manifest.names import unique
-from tvmscope.compiler.schedules.cuda import dlight, generated
+from tvmscope.compiler.schedules.cuda import dlight, elements, gemm, generated, rows, windows
 
-RULES = unique((generated.RULE, *dlight.RULES), __name__)
+RULES = unique(
+    (
+        generated.RULE,
+        gemm.RULE,
+        elements.RULE,
+        windows.RULE,
+        rows.RULE,
+        *dlight.RULES,  # what ours refuse: other types, unknown shapes, sums of other orders
+    ),
+    __name__,
+)
