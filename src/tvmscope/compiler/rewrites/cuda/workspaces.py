@@ -24,7 +24,8 @@ def workspaces_as_results() -> tvm.transform.Pass:
                 shared[var.name_hint] = made[0]
         if not shared:
             return module
-        mutator, functions = _Calls(module, names), {}
+        mutator = _Calls(module, names)
+        functions = dict[tvm.ir.GlobalVar, tvm.ir.BaseFunc]()
         for var, func in module.functions_items():
             if var.name_hint in shared:
                 functions[names[var.name_hint][0]] = shared[var.name_hint]
@@ -71,13 +72,15 @@ class _Calls(relax.PyExprMutator):
         """Change one call."""
         if call.op != tvm.ir.Op.get("relax.call_tir"):
             return call
-        found = self._names.get(call.args[0].name_hint)
+        kernel = call.args[0]
+        assert isinstance(kernel, tvm.ir.GlobalVar)  # as every call of a kernel has it
+        found = self._names.get(kernel.name_hint)
         if found is None:
             return call
         var, kept = found
         (result,) = call.ty_args
         several = isinstance(result, relax.TupleType)
-        own = list(result.fields) if several else [result]
+        own = list(result.fields) if isinstance(result, relax.TupleType) else [result]
         more = [relax.TensorType([int(d) for d in b.shape], str(b.dtype)) for b in kept]
         made = self.builder_.emit(
             relax.Call(call.op, [var, *call.args[1:]], call.attrs, [relax.TupleType([*own, *more])])
