@@ -13,15 +13,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import tvm
-from tvm import s_tir, te, tirx, topi
+from tvm import relax, s_tir, te, tirx, topi
 
-from support import gpu_functions, serial_kernels
-from tvmscope.compiler import targets
+from support import gpu_functions, graph_passes, serial_kernels
+from tvmscope.compiler import pipeline, targets
 from tvmscope.compiler.codegen.shares import UNCHECKED
 from tvmscope.compiler.schedules.cuda import elements, gemm, rows, windows
 from tvmscope.compiler.schedules.cuda.products import find_product
 from tvmscope.compiler.schedules.cuda.tiles import Tile, Work, choose
+from tvmscope.core.options import CompileOptions
 from tvmscope.cuda.gpus import GPUS
 
 SM_90 = targets.resolve("cuda:sm_90")
@@ -167,3 +169,17 @@ def test_a_softmax_is_one_kernel_with_a_warp_per_row() -> None:
 def test_sums_over_rows_of_a_matrix_are_left_to_other_rules() -> None:
     x = te.placeholder((512, 64), "float32", name="x")
     assert rows.schedule_rows(te.create_prim_func([x, topi.sum(x, 0)]), SM_90) is None
+
+
+def test_parts_of_a_sum_are_planned_with_all_other_memory() -> None:
+    """A pool that takes memory back for a larger block would leave a CUDA graph without it."""
+    module = graph_passes.module(
+        lambda x, w: relax.op.nn.relu(relax.op.matmul(x, w)),
+        torch.ones(49, 4608).half(), torch.ones(4608, 512).half(),
+    )  # fmt: skip
+    target = tvm.target.Target(targets.to_tvm(SM_90), host={"kind": "llvm"})
+    done = pipeline.run(module, SM_90, target, CompileOptions(disabled_passes=("place-units",)))
+    (name,) = (k.name for k in done.kernels if k.rule == "tir-gemm")
+    func = done.module[name]
+    assert len(func.params) == 4  # two operands, the result, and the parts
+    assert not [b for b in func.body.block.alloc_buffers if b.scope() == "global"]

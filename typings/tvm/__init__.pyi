@@ -5,6 +5,7 @@ from tvm import ir as ir
 from tvm import relax as relax
 from tvm import runtime as runtime
 from tvm import s_tir as s_tir
+from tvm import sym as sym
 from tvm import target as target
 from tvm import te as te
 from tvm import tirx as tirx

@@ -53,6 +53,7 @@ class BaseFunc(_CallableExpr):
 class IRModule(Node, Scriptable):
     functions: Mapping[GlobalVar, BaseFunc]
     attrs: DictAttrs
+    global_infos: Mapping[str, Any]
     def __init__(
         self,
         functions: Mapping[GlobalVar, BaseFunc] | Mapping[str, BaseFunc] | None = None,

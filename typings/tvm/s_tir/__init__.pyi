@@ -27,6 +27,8 @@ class SBlock(Stmt):
         body: Stmt,
         init: Stmt | None = None,
         alloc_buffers: Sequence[Buffer] | None = None,
+        *,
+        annotations: Mapping[str, Any] | None = None,
     ) -> None: ...
 
 class SBlockRealize(Stmt):

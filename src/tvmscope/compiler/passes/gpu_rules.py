@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 
 def make(context: Context) -> tvm.transform.Pass:
+    import tvm
+
+    from tvmscope.compiler.rewrites.cuda.workspaces import workspaces_as_results
     from tvmscope.compiler.schedules.apply import schedule_module
 
-    return schedule_module(context)
+    return tvm.transform.Sequential([schedule_module(context), workspaces_as_results()])
 
 
 PASS = Pass(
