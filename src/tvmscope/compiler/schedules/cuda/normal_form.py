@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import tvm_ffi
-
 from tvmscope.compiler.schedules.cuda.products import Kind, Operand, Product
 
 if TYPE_CHECKING:
@@ -101,6 +99,7 @@ def _sum(
 
 def _result(product: Product, total: tirx.Buffer, index: Callable[[int], tirx.IntImm]) -> tirx.Stmt:
     """Compute what follows the sums at the places of their result."""
+    import tvm_ffi
     from tvm import ir, tirx
 
     store = product.result_store
@@ -157,6 +156,7 @@ def count(axes: Kind) -> int:
 
 def replaced(value: tirx.Expr, values: Mapping[tirx.Var, tirx.Expr]) -> tirx.Expr:
     """Return an expression with other expressions in place of variables."""
+    import tvm_ffi
     from tvm import tirx
 
     result: tirx.Expr = tvm_ffi.structural_map(value, (tirx.Var, lambda v: values.get(v, v)))
@@ -197,6 +197,7 @@ def _block(
     init: tirx.Stmt | None = None,
     allocated: Sequence[tirx.Buffer] = (),
 ) -> s_tir.SBlock:
+    import tvm_ffi
     from tvm import ir, s_tir, tirx
     from tvm.s_tir.analysis import get_sblock_read_write_region
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
-import tvm_ffi
-
 from tvmscope.compiler.schedules.blocks import Block, all_blocks, new_schedule
 
 if TYPE_CHECKING:
@@ -161,6 +159,7 @@ def _product(func: tirx.PrimFunc, main: s_tir.SBlock, result: s_tir.SBlock) -> P
 
 def _sum_read(main: s_tir.SBlock, result: s_tir.SBlock) -> tuple[tirx.Expr, ...] | None:
     """Return where the result reads sums, if each of its places has a sum of its own."""
+    import tvm_ffi
     from tvm import ir
 
     loads = list[ir.TensorLoad]()
@@ -239,6 +238,7 @@ def _variables(value: tirx.Expr) -> set[tirx.Var]:
 
 def _operand(value: tirx.Expr, outer: Kind, terms: Kind) -> Operand:
     """Find out along which axis an operand's neighbours lie, and how many can be loaded at once."""
+    import tvm_ffi
     from tvm import ir
 
     loads = list[ir.TensorLoad]()

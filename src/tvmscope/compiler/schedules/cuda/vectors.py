@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import tvm_ffi
-
 if TYPE_CHECKING:
     from tvm import ir, s_tir, sym, tirx
 
@@ -25,6 +23,7 @@ def widest_vector(
     depend on it, and a condition must hold for whole vectors. With `gathers`, one operand that lies
     so is enough: others, such as weights in another order, are read element by element.
     """
+    import tvm_ffi
     from tvm import ir, sym, tirx
 
     store = block.body
@@ -65,6 +64,7 @@ def can_be_vectors(store: tirx.BufferStore) -> bool:
 
 def loads_of(value: tirx.Expr) -> list[ir.TensorLoad]:
     """Return everything that an expression reads."""
+    import tvm_ffi
     from tvm import ir
 
     loads = list[ir.TensorLoad]()
@@ -74,6 +74,7 @@ def loads_of(value: tirx.Expr) -> list[ir.TensorLoad]:
 
 def most_lanes(value: tirx.Expr) -> int:
     """Return how long vectors of an expression may be: TVM has no more than four truth values."""
+    import tvm_ffi
     from tvm import tirx
 
     tests = list[tirx.Expr]()
@@ -122,6 +123,7 @@ def _in_vectors(
     value: tirx.Expr, axis: tirx.IterVar, lanes: int, analyzer: sym.Analyzer
 ) -> tuple[tirx.Var, tirx.Expr, tirx.Expr]:
     """Return the place in a vector, an expression there, and the same at the vector's first."""
+    import tvm_ffi
     from tvm import ir, tirx
 
     dtype = str(axis.var.ty.dtype)
