@@ -2,9 +2,9 @@
 
 python scripts/gpu_tests.py [-o OUT] [--limit-s 330] [--only select,peers]
 
-Files whose tests compare times come after all others, one at a time. A file's report is
-OUT/FILE.xml, its output OUT/FILE.log; what failed is printed at once. Files that the limit cuts off
-are said to be, with the tests that they had left.
+Files whose tests compare times or fill the GPU's memory come after all others, one at a time. A
+file's report is OUT/FILE.xml, its output OUT/FILE.log; what failed is printed at once. Files that
+the limit cuts off are said to be, with the tests that they had left.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "tests" / "gpu"
-TIMED = ("planted", "tune")
-"""Parts of the names of files whose tests compare times."""
+ALONE = ("load_model", "planted", "tune")
+"""Parts of the names of files whose tests compare times, or fill the GPU's memory."""
 _COUNTS = re.compile(r"(\d+) (passed|failed|error|skipped)")
 
 
@@ -36,8 +36,8 @@ def main() -> int:
     wanted = [word for word in arguments.only.split(",") if word]
     files = sorted(FOLDER.glob("test_*.py"))
     files = [f for f in files if not wanted or any(word in f.stem for word in wanted)]
-    timed = [f for f in files if any(word in f.stem for word in TIMED)]
-    groups = [[f for f in files if f not in timed], *([f] for f in timed)]
+    alone = [f for f in files if any(word in f.stem for word in ALONE)]
+    groups = [[f for f in files if f not in alone], *([f] for f in alone)]
     counts: dict[str, int] = {}
     for group in groups:
         running = {file: start(file, arguments.output) for file in group}

@@ -93,6 +93,20 @@ def test_a_record_names_it_and_the_option_allows_it(precision: Any) -> None:
         assert not config_of(placed_units.lowered(network(), other).module).of_library
 
 
+def test_a_large_product_without_a_record_is_the_librarys() -> None:
+    large = Matmul(dtype="float16", m=640, n=1504, k=1000)
+
+    def template(unit: Unit, **more: Any) -> str:
+        config = choose.Chooser(GPU, {}, recorded=False, **more)(unit)
+        assert config is not None
+        return config.template
+
+    assert template(large, library=True) == "cublaslt"
+    assert template(large, library=("cudnn",)) == template(large) == "matmul"
+    for other in (replace(large, m=64), replace(large, dtype="float32", math="tf32x3")):
+        assert template(other, library=True) == "matmul"
+
+
 def test_a_shipped_record_has_both(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     unit = unit_of(FLOAT16)
     own = choose.Chooser(GPU, {}, recorded=False)(unit)

@@ -180,6 +180,8 @@ def _in_half(model: Path) -> bytes:
         from onnxruntime.transformers.float16 import convert_float_to_float16
 
         made = convert_float_to_float16(onnx.load(model), keep_io_types=False)
+        for number, node in enumerate(made.graph.node):  # the tool gives some casts one name
+            node.name = f"{node.name}_{number}"
         return bytes(made.SerializeToString())
     except Exception as e:  # the tool raises any type of exception; the row shows the message
         raise BackendUnavailable(
