@@ -73,7 +73,7 @@ def test_a_damaged_file_is_named(packed: Path) -> None:
 
 
 def test_there_are_sessions_of_an_h200() -> None:
-    assert len(H200) == 52
+    assert len(H200) == 61
 
 
 @pytest.mark.parametrize("file", H200, ids=lambda f: f.name)
