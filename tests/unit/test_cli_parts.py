@@ -173,6 +173,9 @@ def test_interruption_shows_the_model_in_progress_as_far_as_it_was_measured(
 def test_without_records_the_measured_winners_of_a_gpu_are_left_out_too() -> None:
     assert Options.of(db="none").compile.overrides == {"records": False}
     assert Options.of(db="a.jsonl").compile.overrides == {}
+    given = {"winograd": False}
+    both = Options.of(db="none", overrides=given).compile.overrides
+    assert (both, given) == ({"records": False, "winograd": False}, {"winograd": False})
 
 
 def test_a_compile_plan_names_no_backend_that_it_will_not_use(tmp_path: Path) -> None:

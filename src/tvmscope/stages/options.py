@@ -97,6 +97,9 @@ class Options:
                 )
             for home in homes:  # `seed` means the same for all of them
                 parts[home][key] = value
+        if flat.get("db") == NO_RECORDS:  # measured winners for a GPU are records too
+            given = parts["compile"].get("overrides", {})
+            parts["compile"]["overrides"] = {"records": False} | given
         made = cls(
             **parts[""],
             load=LoadOptions(**parts["load"]),
@@ -105,8 +108,6 @@ class Options:
             tune=TuneOptions(**parts["tune"]),
             example_inputs=inputs,
         )
-        if made.db == NO_RECORDS:  # measured winners for a GPU are records too
-            made.compile.overrides.setdefault("records", False)
         for part in (made.compile, made.measure):
             _check_words(part)
         _check_numbers(made.measure)

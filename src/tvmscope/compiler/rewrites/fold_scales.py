@@ -20,7 +20,8 @@ from tvm.ir.expr import GenericConst
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmscope.compiler.describe.sources import bindings
-from tvmscope.compiler.graph.rewrite import flat, operator_name, replace_binding, static_shape
+from tvmscope.compiler.graph.rewrite import operator_name, replace_binding, static_shape
+from tvmscope.compiler.units.graph import variables
 
 Array = np.ndarray[Any, Any]
 SMALLEST_HALF = 2.0**-12
@@ -33,7 +34,7 @@ class _Fold(PyExprMutator):
     def __init__(self, module: tvm.IRModule, function: relax.Function, smallest: float) -> None:
         super().__init__(module)
         made = list(bindings(function))
-        self.uses = Counter(v for b in made for v in _vars(b.value))
+        self.uses = Counter(v for b in made for v in variables(b.value))
         self.made = {b.var: b.value for b in made}
         self.smallest = smallest
 
@@ -133,11 +134,6 @@ def _per_channel(value: relax.Expr, shape: tuple[int, ...] | None) -> tuple[int,
 def _like(array: Array, constant: GenericConst) -> relax.Expr:
     dtype = str(constant.ty.dtype)
     return relax.const(np.ascontiguousarray(array.astype(dtype)), dtype)
-
-
-def _vars(value: relax.Expr) -> list[relax.Expr]:
-    given = flat(value.args) if isinstance(value, relax.Call) else flat([value])
-    return [a for a in given if isinstance(a, relax.Var)]
 
 
 def fold_scales(*, half: bool) -> tvm.transform.Pass:
