@@ -326,6 +326,13 @@ def _finish(
     return x + z if z is not None and epilogue.residual == "after" else x
 
 
+def _pooled(x: torch.Tensor, unit: Conv2d) -> torch.Tensor:
+    if unit.pooled is None:
+        return x
+    pool = functional.max_pool2d if unit.pooled.form == "max" else functional.avg_pool2d
+    return pool(x.permute(0, 3, 1, 2), (unit.pooled.r, unit.pooled.s)).permute(0, 2, 3, 1)
+
+
 def _compute(unit: Unit, t: Tensors) -> torch.Tensor:
     """The unit by plain PyTorch calls, in whatever type the tensors have."""
     if isinstance(unit, Conv2d):
@@ -340,7 +347,7 @@ def _compute(unit: Unit, t: Tensors) -> torch.Tensor:
         z = t.get("residual")
         if z is not None:
             z = z[..., unit.residual.offset : unit.residual.offset + unit.oc]
-        return _finish(y.permute(0, 2, 3, 1), unit.epilogue, t.get("bias"), z)
+        return _pooled(_finish(y.permute(0, 2, 3, 1), unit.epilogue, t.get("bias"), z), unit)
     if isinstance(unit, Matmul):
         a = _matrices(unit, t["input"], unit.matrix_a, unit.m, unit.k)
         b = (
@@ -483,7 +490,7 @@ def _library_conv(unit: Conv2d, t: Tensors) -> tuple[str, Callable[[int], torch.
     e = unit.epilogue
     z = t["residual"][..., unit.residual.offset :][..., : unit.oc] if "residual" in t else None
     place = (unit.stride, pad, unit.dilation, unit.groups)
-    fused = e.activation == "relu" and unit.groups == 1
+    fused = e.activation == "relu" and unit.groups == 1 and unit.pooled is None
     if fused and e.residual == "none":
         call = torch.cudnn_convolution_relu
         return "cudnn_convolution_relu", lambda i: call(x, ws[i], bias, *place).permute(0, 2, 3, 1)
@@ -495,7 +502,7 @@ def _library_conv(unit: Conv2d, t: Tensors) -> tuple[str, Callable[[int], torch.
 
     def call_plain(i: int) -> torch.Tensor:
         y = functional.conv2d(x, ws[i], bias, *place).permute(0, 2, 3, 1)
-        return _finish(y, e, None, z)
+        return _pooled(_finish(y, e, None, z), unit)
 
     return "conv2d + eager", call_plain
 

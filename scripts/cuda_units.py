@@ -44,6 +44,9 @@ def main() -> None:
     parser.add_argument("--batches", default="1,8,32")
     parser.add_argument("--types", default="float16,float32", help="float32 has batch 1 only")
     parser.add_argument("--target", default="cuda:sm_90")
+    parser.add_argument(
+        "--pools", action="store_true", help="every pool that a convolution can compute is in one"
+    )
     parser.add_argument("--odd", type=int, help="so many drawn odd shapes per template instead")
     arguments = parser.parse_args()
     if arguments.odd:
@@ -55,7 +58,8 @@ def main() -> None:
     for batch in (int(b) for b in arguments.batches.split(",")):
         types = [t for t in arguments.types.split(",") if batch == 1 or t != "float32"]
         for name in arguments.models.split(","):
-            for dtype, placed in placed_units(name, batch, types, arguments.target):
+            every = {"pools": True} if arguments.pools else {}
+            for dtype, placed in placed_units(name, batch, types, arguments.target, every):
                 for key, unit in placed:
                     entry = found.setdefault(key, {"unit": unit, "models": []})
                     entry["models"].append(f"{name} {dtype} batch {batch}")
@@ -66,7 +70,7 @@ def main() -> None:
 
 
 def placed_units(
-    name: str, batch: int, types: list[str], target: str
+    name: str, batch: int, types: list[str], target: str, overrides: dict[str, bool]
 ) -> Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]:
     """A model's units by type; torch, which prepares it, stays in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
@@ -74,12 +78,14 @@ def placed_units(
         with Worker("prepare", timeout_s=600) as worker:
             worker.call(remote(lambda: tvmscope.models.prepare.prepare), name, folder, options)
         for dtype in types:
-            yield dtype, lower(folder, dtype, target)
+            yield dtype, lower(folder, dtype, target, overrides)
 
 
-def lower(folder: str, dtype: str, target: str) -> list[tuple[str, dict[str, Any]]]:
+def lower(
+    folder: str, dtype: str, target: str, overrides: dict[str, bool]
+) -> list[tuple[str, dict[str, Any]]]:
     """The distinct units of a prepared model, with their keys."""
-    options = CompileOptions(precision=Precision.parse(dtype), graph=True)
+    options = CompileOptions(precision=Precision.parse(dtype), graph=True, overrides=overrides)
     functions = Path(folder) / dtype
     with Worker("lower", timeout_s=1200) as worker:
         tasks = worker.call(
@@ -100,8 +106,8 @@ def odd_units(count: int) -> Iterator[dict[str, Any]]:
     import draws
 
     makers = (
-        draws.conv2d, draws.matmul, draws.matvec, draws.persistent, draws.depthwise, draws.pool,
-        draws.attention, draws.norm, draws.softmax, draws.group_norm,
+        draws.conv2d, draws.pooled, draws.matmul, draws.matvec, draws.persistent,
+        draws.depthwise, draws.pool, draws.attention, draws.norm, draws.softmax, draws.group_norm,
     )  # fmt: skip
     for make in makers:
         for seed in range(count):

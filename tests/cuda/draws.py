@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from tvmscope.cuda.units import (
     Matrix,
     Norm,
     Pool,
+    Pooled,
     Softmax,
     View,
 )
@@ -85,6 +87,18 @@ def conv2d(seed: int) -> tuple[Conv2d, Config]:
         group=rng.choice((1, 2, 8)),
         layout=rng.choice(("kn", "nk")),
     )
+
+
+def pooled(seed: int) -> tuple[Conv2d, Config]:
+    """A convolution with a pool: small windows, with and without empty rows, or the whole image."""
+    rng = Random(seed)
+    drawn = ((conv2d(100 * seed + i)) for i in range(100))
+    unit, config = next((u, c) for u, c in drawn if u.p > 1 and u.q > 1 and u.p * u.q <= 32)
+    window = rng.choice(((2, 2), (2, 2), (1, 2), (3, 2), (unit.p, unit.q), (unit.p, unit.q)))
+    r, s = (min(window[0], unit.p), min(window[1], unit.q))
+    pool = Pooled(form=rng.choice(("max", "mean")), r=r, s=s)
+    output = view(rng, unit.oc)
+    return replace(unit, pooled=pool, output=output), replace(config, m=max(config.m, pool.rows))
 
 
 def matmul(seed: int) -> tuple[Matmul, Config]:

@@ -20,6 +20,7 @@ from tvmscope.cuda.units import (
     Matmul,
     Norm,
     Pool,
+    Pooled,
     Softmax,
     Unit,
     View,
@@ -54,6 +55,25 @@ def check(interpreter: Worker, unit: Unit, config: Config, times: int = 1) -> No
 def test_convolutions_of_odd_shapes(interpreter: Worker, seed: int) -> None:
     unit, config = draws.conv2d(seed)
     check(interpreter, unit, config, times=2 if config.split > 1 else 1)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_convolutions_with_a_pool_behind_them(interpreter: Worker, seed: int) -> None:
+    unit, config = draws.pooled(seed)
+    check(interpreter, unit, config, times=2 if config.split > 1 else 1)
+
+
+@pytest.mark.parametrize("form", ["max", "mean"])
+def test_a_pool_behind_a_convolution_keeps_nan(interpreter: Worker, form: Any) -> None:
+    unit = Conv2d(
+        dtype="float16", n=1, h=4, w=4, c=8, oc=8, r=1, s=1, pooled=Pooled(form=form, r=2, s=2)
+    )
+    arrays = draw(unit)
+    arrays["input"][0, 1, 0] = np.nan
+    config = Config(template="conv2d", m=16, n=16, k=16)
+    got = interpreter.call(RUN, unit, config, arrays)["output"].reshape(2, 2, 8)
+    assert np.isnan(got[0, 0]).all()
+    assert not np.isnan(got[1]).any()
 
 
 @pytest.mark.parametrize("seed", range(14))

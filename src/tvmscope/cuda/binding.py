@@ -129,6 +129,7 @@ def _conv2d(unit: Conv2d, config: Config) -> Binding:
         "EARLY": _early(config),
         "KN": config.layout == "kn",
         **_window(unit),
+        **_pool_behind(unit),
         **_epilogue(unit),
         **_tile(config),
     }
@@ -137,14 +138,8 @@ def _conv2d(unit: Conv2d, config: Config) -> Binding:
 
 
 def _depthwise(unit: Conv2d, config: Config) -> Binding:
-    if not unit.depthwise:
-        raise UsageError(
-            msg(
-                "depthwise does not compute {groups} groups of {c} channels",
-                groups=unit.groups,
-                c=unit.c,
-            )
-        )
+    if not unit.depthwise or unit.pooled is not None:
+        raise UsageError(msg("depthwise does not compute {unit}", unit=unit.label))
     constants = {
         "OC": unit.oc,
         "EACH": unit.oc // unit.c,
@@ -175,6 +170,13 @@ def _window(unit: Conv2d) -> dict[str, Any]:
         **_view("Y", unit.output, unit.oc),
         **_view("Z", unit.residual, unit.oc),
     }
+
+
+def _pool_behind(unit: Conv2d) -> dict[str, Any]:
+    pool = unit.pooled
+    if pool is None:
+        return {"POOL": "none", "POOL_R": 1, "POOL_S": 1, "POOL_ROWS": 1}
+    return {"POOL": pool.form, "POOL_R": pool.r, "POOL_S": pool.s, "POOL_ROWS": pool.rows}
 
 
 def _view(name: str, view: View, channels: int) -> dict[str, Any]:
@@ -239,7 +241,7 @@ def as_product(unit: Matmul | Conv2d) -> tuple[int, int, int, tuple[Rows, Rows, 
     row-major matrices whose weight has rows of whole 16 bytes, as descriptors require."""
     if isinstance(unit, Conv2d):
         window = (unit.r, unit.s, *unit.stride, unit.groups)
-        if window != (1, 1, 1, 1, 1) or unit.padded:
+        if window != (1, 1, 1, 1, 1) or unit.padded or unit.pooled is not None:
             return None
         m, n, k = unit.m, unit.oc, unit.c
         views = ((unit.input, k), (unit.output, n), (unit.residual, n))

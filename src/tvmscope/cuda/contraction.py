@@ -31,6 +31,8 @@ class Contraction:
     """Bytes of one output value."""
     weight_bytes: int
     moved_bytes: int
+    pooled: int
+    """The rows that one stored row has: those of a pooled window."""
     free_layout: bool
     """Whether the right side is a weight that can be packed in either layout."""
 
@@ -59,10 +61,12 @@ def contraction_of(unit: Unit) -> Contraction | None:
         m, n, k, count = unit.m, unit.oc // groups, unit.k, groups
         taps, channels, free = unit.r * unit.s, unit.c // groups, True
         load_bytes = gcd(16, channels * ITEM_BYTES[unit.dtype])
+        pooled = 1 if unit.pooled is None else unit.pooled.rows
     elif isinstance(unit, Matmul):
         output = unit.epilogue.output or unit.dtype
         m, n, k, count = unit.m, unit.n, unit.k, unit.batches
         taps, channels, free, load_bytes = 1, unit.k, unit.weight, 16
+        pooled = 1
     else:
         return None
     weight = unit.tensor("weight")
@@ -80,5 +84,6 @@ def contraction_of(unit: Unit) -> Contraction | None:
         out_bytes=ITEM_BYTES[output],
         weight_bytes=weight.size_bytes if weight else 0,
         moved_bytes=unit.moved_bytes,
+        pooled=pooled,
         free_layout=free,
     )

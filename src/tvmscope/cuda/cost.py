@@ -204,7 +204,9 @@ def _contraction_work(c: Contraction, config: Config, gpu: Gpu) -> _Work:
         warps=config.warps,
         registers=sums_per_thread(config) * (1.0 if wgmma else 1.3) + 48,
         shared_bytes=shared_bytes(c, config, gpu),
-        store_bytes=config.m * config.n * (c.out_bytes + (c.item_bytes if c.residual else 0)),
+        store_bytes=config.m
+        * config.n
+        * (c.out_bytes / c.pooled + (c.item_bytes if c.residual else 0)),
         split=config.split,
         part_bytes=config.m * config.n * 4,
     )

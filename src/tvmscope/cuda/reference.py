@@ -130,7 +130,16 @@ def _conv2d(unit: Conv2d, tensors: Tensors) -> Array:
     residual = None
     if "residual" in tensors:
         residual = _slice(tensors["residual"], unit.residual, unit.oc).astype(np.float64)
-    return _finish(out, unit.epilogue, tensors, residual)
+    return _pooled(_finish(out, unit.epilogue, tensors, residual), unit)
+
+
+def _pooled(x: Array, unit: Conv2d) -> Array:
+    """Return the largest or mean values of a convolution's pool, if it has one."""
+    if unit.pooled is None:
+        return x
+    (n, p, q), r, s = unit.stored, unit.pooled.r, unit.pooled.s
+    windows = x[:, : p * r, : q * s].reshape(n, p, r, q, s, unit.oc)
+    return np.asarray(windows.max((2, 4)) if unit.pooled.form == "max" else windows.mean((2, 4)))
 
 
 def _window(x: Array, down: int, right: int, unit: Conv2d | Pool) -> Array:

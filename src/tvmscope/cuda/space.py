@@ -103,6 +103,8 @@ def _tile_illegal(unit: Unit, config: Config, gpu: Gpu) -> str | None:
         return f"{config.template} does not compute {unit.kind}"
     if min(config.m, config.n, config.k) < 16:
         return "tensor cores take 16 values of each axis"
+    if config.m % c.pooled:
+        return f"{config.m} rows are no whole windows of {c.pooled}"
     sums = sums_per_thread(config)
     if sums > (64 if c.math in ("ieee", "tf32x3") else _MOST_SUMS):
         return f"{sums} accumulators per thread"

@@ -35,9 +35,11 @@ def make(context: Context) -> tvm.transform.Pass:
         library=said.get("library", True) and context.options.library,
     )
     tf32 = context.options.precision.math == "tf32"
+    pools = said.get("pools")
     tensor_cores = said.get("tensor_cores", True)
     return place_units(
         chooser,
+        prefers=chooser.prefers if pools is None else lambda *_: bool(pools),
         convolve="tf32" if tf32 and tensor_cores else None,
         multiply=None if tensor_cores else "ieee",
         fused=said.get("epilogues", True),
@@ -53,6 +55,7 @@ PASS = Pass(
     switches=(
         Switch(name="generated-kernels"),
         Switch(name="fusion", overrides={"epilogues": False}),
+        Switch(name="pools-inside", overrides={"pools": False}),
         Switch(name="tensor-cores", overrides={"tensor_cores": False}),
         Switch(name="dependent-launch", overrides={"dependent_launch": False}),
         Switch(name="library", overrides={"library": False}),

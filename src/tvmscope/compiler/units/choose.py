@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,6 +101,30 @@ class Chooser:
                 config = replace(config, pdl=0)
             self._known[unit.key] = config
         return self._known[unit.key]
+
+    def prefers(self, one: Unit, several: Sequence[Unit]) -> bool:
+        """Whether one kernel is faster than several: by their measured times, or by the cost model
+        if not all of them were measured."""
+        for time_us in (self._measured_us, self._estimated_us):
+            times = [time_us(unit) for unit in (one, *several)]
+            known = [t for t in times if t is not None]
+            if len(known) == len(times):
+                return known[0] < sum(known[1:])
+        return False
+
+    def _measured_us(self, unit: Unit) -> float | None:
+        for key in (unit.key, unit.dense.key):
+            found = self.shipped.by_unit.get(key)
+            if found is not None and self._legal(unit, found.config) is not None:
+                called = found.call is not None and found.call.is_allowed(self.library)
+                return found.call_cold_us if called else found.cold_us
+        return None
+
+    def _estimated_us(self, unit: Unit) -> float | None:
+        try:
+            return shortlist.best(unit, self.gpu, 1)[0].us
+        except TvmscopeError:  # no template computes it
+            return None
 
     def _recorded(self, unit: Unit) -> Config | None:
         choice = self.choices.get(unit.key)

@@ -18,7 +18,7 @@ from tvmscope.cuda import config as configs
 from tvmscope.cuda import units
 from tvmscope.cuda.binding import bind
 from tvmscope.cuda.config import Config
-from tvmscope.cuda.units import Tensor, Unit
+from tvmscope.cuda.units import Conv2d, Tensor, Unit
 
 UNIT = "tvmscope.unit"
 CONFIG = "tvmscope.config"
@@ -47,12 +47,14 @@ def arguments(unit: Unit, config: Config) -> tuple[Tensor, ...]:
 
 
 def hint(unit: Unit) -> str:
-    """Return a name for the function: the unit's kind and its epilogue."""
+    """Return a name for the function: the unit's kind and what follows in it."""
     epilogue = getattr(unit, "epilogue", None)
     parts = [unit.kind]
     if epilogue is not None:
         parts += ["bias"] * epilogue.bias + ["add"] * (epilogue.residual != "none")
         parts += [epilogue.activation] * (epilogue.activation != "none")
+    if isinstance(unit, Conv2d) and unit.pooled is not None:
+        parts.append("pool")
     return re.sub(r"\W", "_", "_".join(parts))
 
 

@@ -80,7 +80,7 @@ def why_not(unit: Unit) -> Text | None:
         return msg("an operand does not begin at a multiple of {count} bytes", count=_ALIGNED_BYTES)
     if isinstance(unit, Conv2d):
         window = (unit.r, unit.s, *unit.stride, unit.groups)
-        plain = window == (1, 1, 1, 1, 1) and not unit.padded
+        plain = window == (1, 1, 1, 1, 1) and not unit.padded and unit.pooled is None
         return None if plain else msg("a convolution with a window is no product of matrices")
     return _matrices_illegal(unit)
 

@@ -4,6 +4,9 @@
         for TILE_K of the R*S*C values under the window:  gather, multiply, add (tensor cores)
     the last block of a tile: sum of the parts, bias, residual, activation, cast, store
 
+With a pool behind it, POOL_ROWS rows of a tile are the pixels of one window (the last ones are
+empty if the window has fewer), and one row is stored for them.
+
 Weights are packed [R*S*C, OC] (layout "kn") or [OC, R*S*C] ("nk"), C per group.
 """
 
@@ -12,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from tvmscope.cuda.templates.epilogue import finish
+from tvmscope.cuda.templates.epilogue import finish, pool_rows
 from tvmscope.cuda.templates.launch import hold, prefetch, release, wait
 from tvmscope.cuda.templates.tiles import product, share_part, sum_parts, tile_of
 
@@ -26,12 +29,13 @@ def conv2d(
     DILATE_H: tl.constexpr, DILATE_W: tl.constexpr, PADDED: tl.constexpr,
     X_PITCH: tl.constexpr, X_OFFSET: tl.constexpr, Y_PITCH: tl.constexpr, Y_OFFSET: tl.constexpr,
     Z_PITCH: tl.constexpr, Z_OFFSET: tl.constexpr,
+    POOL: tl.constexpr, POOL_R: tl.constexpr, POOL_S: tl.constexpr, POOL_ROWS: tl.constexpr,
     BIAS: tl.constexpr, RESIDUAL: tl.constexpr, KIND: tl.constexpr, FIRST: tl.constexpr,
     SECOND: tl.constexpr, PRECISION: tl.constexpr,
     TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr, SPLIT: tl.constexpr,
     GROUP: tl.constexpr, KN: tl.constexpr, EARLY: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    M: tl.constexpr = N * P * Q
+    M: tl.constexpr = N * (P // POOL_R) * (Q // POOL_S) * POOL_ROWS
     K: tl.constexpr = R * S * C  # C and OC are those of one group
     TILES_K: tl.constexpr = (K + TILE_K - 1) // TILE_K
     TILES_M: tl.constexpr = (M + TILE_M - 1) // TILE_M
@@ -76,8 +80,24 @@ def conv2d(
 
     # rows past the end are masked: if they repeated the last one, all blocks of the edge would ask
     # one slice of the L2 cache for the same line, which took up to three times as long
-    FULL_M: tl.constexpr = M % TILE_M == 0
-    if FLAT:
+    FULL_M: tl.constexpr = M % TILE_M == 0 and POOL_ROWS == POOL_R * POOL_S
+    # past the end of one image, a window has left it
+    LEAVES: tl.constexpr = N == 1 and PADDED and POOL == "none"
+    m_ok = m < M
+    pixel = m
+    if POOL != "none":
+        window = m // POOL_ROWS
+        inside = m % POOL_ROWS
+        m_ok = m_ok & (inside < POOL_R * POOL_S)
+        line = window // (Q // POOL_S)
+        column_p = (window - line * (Q // POOL_S)) * POOL_S + inside % POOL_S
+        image = line // (P // POOL_R)
+        row_p = (line - image * (P // POOL_R)) * POOL_R + inside // POOL_S
+        pixel = (image * P + row_p) * Q + column_p
+        top = row_p * STRIDE_H - PAD_H
+        left = column_p * STRIDE_W - PAD_W
+        x_row = ((image * H + top) * W + left) * X_PITCH + (X_OFFSET + g * C)
+    elif FLAT:
         top = m * 0
         left = top
         x_row = m * X_PITCH + (X_OFFSET + g * C)
@@ -91,10 +111,9 @@ def conv2d(
             image = row // P
             top = (row - image * P) * STRIDE_H - PAD_H
             x_row = ((image * H + top) * W + left) * X_PITCH + (X_OFFSET + g * C)
-    m_ok = m < M
     z = tl.zeros((TILE_M, TILE_N), tl.float32)
     ok = m_ok[:, None] & n_ok[None, :]
-    z_at = m[:, None] * Z_PITCH + (Z_OFFSET + channel)[None, :]
+    z_at = pixel[:, None] * Z_PITCH + (Z_OFFSET + channel)[None, :]
     if RESIDUAL != "none" and EARLY:
         early = tl.load(residual + z_at, mask=ok, other=0.0)
 
@@ -102,9 +121,9 @@ def conv2d(
     for i in tl.range(0, EACH):
         tile_k = first + i
         if TILES_K % SPLIT == 0:
-            inside = True
+            some = True
         else:
-            inside = tile_k < TILES_K
+            some = tile_k < TILES_K
         e = tile_k * TILE_K + k
         if R * S == 1 and not PADDED:
             a_at = x_row[:, None] + e[None, :]
@@ -112,9 +131,9 @@ def conv2d(
                 if FULL_M and TILES_K % SPLIT == 0:
                     a = tl.load(x + a_at)
                 elif FULL_M:
-                    a = tl.load(x + a_at, mask=inside, other=0.0)
+                    a = tl.load(x + a_at, mask=some, other=0.0)
                 else:
-                    a = tl.load(x + a_at, mask=(m_ok & inside)[:, None], other=0.0)
+                    a = tl.load(x + a_at, mask=(m_ok & some)[:, None], other=0.0)
             elif FULL_M:
                 a = tl.load(x + a_at, mask=(e < K)[None, :], other=0.0)
             else:
@@ -127,16 +146,16 @@ def conv2d(
             a_at = x_row[:, None] + (move + k)[None, :]
             if PADDED:
                 seen = (top + down >= 0) & (top + down < H)
-                seen = seen & (left + right >= 0) & (left + right < W) & inside
-                if N > 1 and not FULL_M:  # past the end of one image, the window has left it
+                seen = seen & (left + right >= 0) & (left + right < W) & some
+                if not LEAVES and not FULL_M:
                     seen = seen & m_ok
                 a = tl.load(x + a_at, mask=seen[:, None], other=0.0)
             elif not FULL_M:
-                a = tl.load(x + a_at, mask=(m_ok & inside)[:, None], other=0.0)
+                a = tl.load(x + a_at, mask=(m_ok & some)[:, None], other=0.0)
             elif TILES_K % SPLIT == 0:
                 a = tl.load(x + a_at)
             else:
-                a = tl.load(x + a_at, mask=inside, other=0.0)
+                a = tl.load(x + a_at, mask=some, other=0.0)
         else:
             tap = e // C
             down = tap // S * DILATE_H
@@ -144,7 +163,7 @@ def conv2d(
             move = (down * W + right) * X_PITCH + e % C
             a_at = x_row[:, None] + move[None, :]
             seen = (e < K)[None, :]
-            if not FULL_M and (N > 1 or not PADDED):
+            if not FULL_M and not LEAVES:
                 seen = seen & m_ok[:, None]
             if PADDED:
                 seen_row = top[:, None] + down[None, :]
@@ -175,7 +194,13 @@ def conv2d(
         total = product(a, b, total, PRECISION)
     release(PDL)
 
-    y_at = m[:, None] * Y_PITCH + (Y_OFFSET + channel)[None, :]
+    o = m
+    if POOL != "none":
+        o = tile_m * (TILE_M // POOL_ROWS) + tl.arange(0, TILE_M // POOL_ROWS)
+    y_at = o[:, None] * Y_PITCH + (Y_OFFSET + channel)[None, :]
+    y_ok = ok
+    if POOL != "none":
+        y_ok = (o < M // POOL_ROWS)[:, None] & n_ok[None, :]
     if SPLIT == 1:
         if RESIDUAL != "none":
             if EARLY:
@@ -183,11 +208,13 @@ def conv2d(
             else:
                 z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
         total = finish(total, row_bias, z, BIAS, RESIDUAL, KIND, FIRST, SECOND)
-        tl.store(y + y_at, total.to(y.dtype.element_ty), mask=ok)
+        total = pool_rows(total, m_ok, POOL, POOL_R * POOL_S, POOL_ROWS)
+        tl.store(y + y_at, total.to(y.dtype.element_ty), mask=y_ok)
     else:
         if share_part(total, workspace, counters, pid, part, TILE_M, TILE_N, SPLIT):
             if RESIDUAL != "none" and not EARLY:
                 z = tl.load(residual + z_at, mask=ok, other=0.0).to(tl.float32)
             total = sum_parts(workspace, counters, pid, TILE_M, TILE_N, SPLIT)
             total = finish(total, row_bias, z, BIAS, RESIDUAL, KIND, FIRST, SECOND)
-            tl.store(y + y_at, total.to(y.dtype.element_ty), mask=ok)
+            total = pool_rows(total, m_ok, POOL, POOL_R * POOL_S, POOL_ROWS)
+            tl.store(y + y_at, total.to(y.dtype.element_ty), mask=y_ok)

@@ -1,4 +1,4 @@
-"""The operators after a sum inside the same kernel: bias, residual, activation, cast and store."""
+"""The operators after a sum inside the same kernel: bias, residual, activation, pool and cast."""
 
 from __future__ import annotations
 
@@ -90,4 +90,22 @@ def finish(
     total = activate(total, KIND, FIRST, SECOND)
     if RESIDUAL == "after":
         total += residual
+    return total
+
+
+@triton.jit
+def pool_rows(
+    total, ok, POOL: tl.constexpr, PIXELS: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    """Return the largest or the mean of each ROWS rows of a tile, of which PIXELS are `ok`."""
+    if POOL != "none":
+        TILE_M: tl.constexpr = total.shape[0]
+        TILE_N: tl.constexpr = total.shape[1]
+        if ROWS != PIXELS:
+            total = tl.where(ok[:, None], total, float("-inf") if POOL == "max" else 0.0)
+        total = tl.reshape(total, (TILE_M // ROWS, ROWS, TILE_N))
+        if POOL == "max":
+            total = tl.reduce(total, 1, at_least)
+        else:
+            total = tl.sum(total, 1) / PIXELS
     return total

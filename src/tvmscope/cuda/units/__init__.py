@@ -12,7 +12,7 @@ from typing import Any
 
 from tvmscope.cuda.units.attention import Attention, Heads
 from tvmscope.cuda.units.base import ITEM_BYTES, Activation, Dtype, Epilogue, Math, Tensor, Unit
-from tvmscope.cuda.units.conv2d import Conv2d, View
+from tvmscope.cuda.units.conv2d import Conv2d, Pooled, View
 from tvmscope.cuda.units.group_norm import GroupNorm
 from tvmscope.cuda.units.matmul import Matmul, Matrix
 from tvmscope.cuda.units.norms import Norm, Softmax
@@ -23,8 +23,8 @@ from tvmscope.storage.codec import decode
 
 __all__ = [
     "ITEM_BYTES", "KINDS", "Activation", "Attention", "Conv2d", "Dtype", "Epilogue", "GroupNorm",
-    "Heads", "Math", "Matmul", "Matrix", "Norm", "Pool", "Softmax", "Tensor", "Unit", "View",
-    "from_json",
+    "Heads", "Math", "Matmul", "Matrix", "Norm", "Pool", "Pooled", "Softmax", "Tensor", "Unit",
+    "View", "from_json",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Unit]] = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from math import prod
+from typing import ClassVar, Literal
 
 from tvmscope.cuda.units.base import (
     Epilogue,
@@ -28,6 +29,25 @@ class View:
     offset: int = 0
 
 
+MOST_POOLED = 256
+"""The most pixels of a pooled window: a tile holds whole windows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooled:
+    """A pool behind a convolution: windows of `r` x `s` output pixels, side by side from the first
+    pixel on; pixels that fill no window are not computed."""
+
+    form: Literal["max", "mean"]
+    r: int
+    s: int
+
+    @property
+    def rows(self) -> int:
+        """The rows of a tile that a window takes: a power of two, some of them empty."""
+        return 1 << (self.r * self.s - 1).bit_length()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Conv2d(Unit):
     """Convolution of NHWC images; the weight is [oc, r, s, c / groups] before it is packed."""
@@ -47,6 +67,8 @@ class Conv2d(Unit):
     groups: int = 1
     math: Math = "tensor"
     epilogue: Epilogue = field(default_factory=Epilogue)
+    pooled: Pooled | None = None
+    """What only the pool of the result leaves, after the epilogue."""
     input: View = field(default_factory=View)
     residual: View = field(default_factory=View)
     output: View = field(default_factory=View)
@@ -72,6 +94,7 @@ class Conv2d(Unit):
                     w=self.w,
                 )
             )
+        self._check_pooled()
         for name, view, channels in (
             ("input", self.input, self.c),
             ("residual", self.residual, self.oc),
@@ -88,15 +111,30 @@ class Conv2d(Unit):
                 )
         super().__post_init__()
 
+    def _check_pooled(self) -> None:
+        if self.pooled is None:
+            return
+        r, s = self.pooled.r, self.pooled.s
+        if not (1 <= r <= self.p and 1 <= s <= self.q and 1 < r * s <= MOST_POOLED):
+            raise UsageError(
+                msg(
+                    "conv2d: no kernel pools windows of {r}x{s} of {p}x{q} pixels",
+                    r=r,
+                    s=s,
+                    p=self.p,
+                    q=self.q,
+                )
+            )
+
     @property
     def p(self) -> int:
-        """The height of the output."""
+        """The height of the convolution's result."""
         top, _, bottom, _ = self.padding
         return (self.h + top + bottom - self.dilation[0] * (self.r - 1) - 1) // self.stride[0] + 1
 
     @property
     def q(self) -> int:
-        """The width of the output."""
+        """The width of the convolution's result."""
         _, left, _, right = self.padding
         return (self.w + left + right - self.dilation[1] * (self.s - 1) - 1) // self.stride[1] + 1
 
@@ -106,9 +144,16 @@ class Conv2d(Unit):
         return self.groups == self.c
 
     @property
+    def stored(self) -> tuple[int, int, int]:
+        """Images, height and width of the output: behind the pool, if there is one."""
+        if self.pooled is None:
+            return self.n, self.p, self.q
+        return self.n, self.p // self.pooled.r, self.q // self.pooled.s
+
+    @property
     def m(self) -> int:
-        """The number of output pixels: the rows of the implicit product."""
-        return self.n * self.p * self.q
+        """The rows of the implicit product: output pixels, and the empty rows of windows."""
+        return prod(self.stored) * (1 if self.pooled is None else self.pooled.rows)
 
     @property
     def k(self) -> int:
@@ -135,21 +180,26 @@ class Conv2d(Unit):
         return (
             f"{self.r}x{self.s} {self.c}->{self.oc}{groups} @{self.h}x{self.w}{stride}"
             f" b{self.n} {type_label(self.dtype, self.math)}{tail_label(self.epilogue)}"
+            f"{self._pool_label}"
         )
 
     @property
+    def _pool_label(self) -> str:
+        pool = self.pooled
+        return "" if pool is None else f" + {pool.form} pool {pool.r}x{pool.s}"
+
+    @property
     def flops(self) -> int:
-        return 2 * self.m * self.oc * self.k
+        return 2 * self.n * self.p * self.q * self.oc * self.k
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        pixels = (self.n, self.p, self.q)
         return contraction_tensors(
             self.dtype,
             self.epilogue,
             x=(self.n, self.h, self.w, self.input.pitch or self.c),
             w=(self.oc, self.r, self.s, self.c // self.groups),
             bias=(self.oc,),
-            residual=(*pixels, self.residual.pitch or self.oc),
-            y=(*pixels, self.output.pitch or self.oc),
+            residual=(self.n, self.p, self.q, self.residual.pitch or self.oc),
+            y=(*self.stored, self.output.pitch or self.oc),
         )

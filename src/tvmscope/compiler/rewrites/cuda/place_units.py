@@ -20,7 +20,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvmscope.compiler.describe.sources import labels
 from tvmscope.compiler.graph.rewrite import replace_binding, static_shape
-from tvmscope.compiler.units import emit, match
+from tvmscope.compiler.units import emit, match, pools
 from tvmscope.compiler.units.found import Found, Operand
 from tvmscope.cuda.config import Config
 from tvmscope.cuda.packing import pack_weight
@@ -33,17 +33,21 @@ Choose = Callable[[Unit], Config | None]
 def place_units(
     choose: Choose,
     *,
+    prefers: pools.Prefers | None = None,
     convolve: Math | None = None,
     multiply: Math | None = None,
     fused: bool = True,
 ) -> tvm.transform.Pass:
-    """Return the pass. `convolve` says how convolutions multiply float32, `multiply` how everything
-    does; `fused` computes the following operators in the same kernel."""
+    """Return the pass. `prefers` says when a convolution computes the pool behind it, `convolve`
+    how convolutions multiply float32, `multiply` how everything does; `fused` computes the
+    following operators in the same kernel."""
 
     @tvm.transform.module_pass(opt_level=0, name="PlaceUnits")
     def transform(module: tvm.IRModule, _: Any) -> tvm.IRModule:
         found = match.find(module["main"], fused=fused)
         found = [_multiplied(unit, convolve, multiply) for unit in found]
+        if fused and prefers is not None:
+            found = pools.join(module["main"], found, prefers)
         chosen = [(unit, config) for unit in found if (config := choose(unit.unit)) is not None]
         placer = _Placer(module, chosen)
         placed = placer.visit_expr(module["main"])
