@@ -4,12 +4,14 @@ python benchmarks/cuda_models.py [CASE ...] [--peers torch,torch-compile] [--eve
                           [--duration 0.5s] [--jobs 8] [--budget-s 540]
                           [--option=--no-library ...] [-o results/cuda]
 
-A case is MODEL[@SIDE]:PRECISION:BATCH, such as resnet50:float16:1 or yolov3@640:float16:1; without
-one, all built-in models in float16 at batches 1, 8 and 32 and in float32 at 1. As many cases as
-there are jobs are loaded and compiled side by side; when all of them are, they are measured, one at
-a time on a machine that does nothing else. Each leaves its slim session in the output folder, so
-that a later call with the same folder measures what is missing. Models without their weights get
-seeded random ones. --every-peer adds torch.compile's max-autotune, which takes minutes, and ONNX
+A case is MODEL[@SIDE]:PRECISION:BATCH[:OPTION=VALUE], such as resnet50:float16:1,
+yolov3@640:float16:1, resnet50:float16:1:db=none (without measured configurations) or
+resnet50:float16:1:disable-pass=place-units (without generated kernels); without one, all built-in
+models in float16 at batches 1, 8 and 32 and in float32 at 1. As many cases as there are jobs are
+loaded and compiled side by side; when all of them are, they are measured, one at a time on a
+machine that does nothing else. Each leaves its slim session in the output folder, so that a later
+call with the same folder measures what is missing. Models without their weights get seeded random
+ones. --every-peer adds torch.compile's max-autotune, which takes minutes, and ONNX
 Runtime's CUDA provider. A peer without a row is named below the table, with the reason.
 """
 
@@ -50,27 +52,35 @@ class Case:
     side: int | None
     precision: str
     batch: int
+    option: str = ""
+    """One of tvmscope's own: what changes our row."""
 
     @staticmethod
     def parse(text: str) -> Case:
         """The case of `yolov3@640:float16:1`."""
-        name, precision, batch = text.split(":")
+        name, precision, batch, option = (*text.split(":"), "")[:4]
         model, _, side = name.partition("@")
         return Case(
-            model=model, side=int(side) if side else None, precision=precision, batch=int(batch)
+            model=model,
+            side=int(side) if side else None,
+            precision=precision,
+            batch=int(batch),
+            option=option,
         )
 
     @property
     def name(self) -> str:
         """The case as a file's name."""
         side = f"-{self.side}" if self.side else ""
-        return f"{self.model}{side}-{self.precision}-{self.batch}"
+        changed = f"-{self.option.replace('=', '-')}" if self.option else ""
+        return f"{self.model}{side}-{self.precision}-{self.batch}{changed}"
 
     def arguments(self) -> list[str]:
         """What the command line is given."""
         shape = [f"--shapes={PICTURE}:{self.batch}x3x{self.side}x{self.side}"] if self.side else []
         batch = [] if self.side else [f"--batch-size={self.batch}"]
-        return [self.model, f"--precision={self.precision}", *batch, *shape]
+        option = [f"--{self.option}"] if self.option else []
+        return [self.model, f"--precision={self.precision}", *batch, *shape, *option]
 
 
 def main() -> None:
@@ -167,7 +177,7 @@ def _table(cases: Sequence[Case], folder: Path) -> None:
         for reason in lacking_peers(session):
             lacking.setdefault(reason, []).append(case.name)
         ratio = _row(case, session)
-        if ratio is not None:
+        if ratio is not None and not case.option:
             groups.setdefault((case.precision, case.batch), []).append(ratio)
     for (precision, batch), ratios in groups.items():
         mean, least = geometric_mean(ratios), min(ratios)
